@@ -54,7 +54,7 @@ Count = Annotated[
         metavar="N",
         min=1,
         rich_help_panel=OUTPUT,
-        help="Questions to make; with fewer, the command exits with 1. As many as possible, up to 500, by default.",
+        help="Questions to make; the command exits with 1 if it makes fewer. By default up to 500, and at least as many as documents.",
     ),
 ]
 Unanswerable = Annotated[
@@ -102,7 +102,9 @@ def register_questions(synth: typer.Typer, open_model: "OpenModel") -> None:
         from graph.shared.console import say
 
         if judge and not writer:
-            raise UserError(f"--judge {judge} without --writer", "a model whose questions it judges", "give --writer")
+            raise UserError(
+                f"--judge {judge} without --writer", "a model that writes the questions to judge", "give --writer"
+            )
         if unanswerable and writer:
             raise UserError(
                 f"--unanswerable {unanswerable:g} with --writer", "questions made by rules", "drop one of the two"
@@ -117,9 +119,11 @@ def register_questions(synth: typer.Typer, open_model: "OpenModel") -> None:
             "Index": index.name,
             "Written by": models[0].name if models[0] else BY_TEMPLATES,
             "Judged by": models[1].name if models[1] else "nobody",
-            "Answers rebuilt from": f"10 excerpts of mode {settings.mode}" if writer else "the index's own sentences",
-            "Hops asked for": ", ".join(map(str, spec.hops)),
-            "Share of unanswerable ones": f"{unanswerable:g}",
+            "Questions answered again from": f"10 excerpts of mode {settings.mode}"
+            if writer
+            else "the index's own sentences",
+            "Hops": ", ".join(map(str, spec.hops)),
+            "Share of unanswerable questions": f"{unanswerable:g}",
             "Seed": str(seed),
         }
         rows = list(question_rows(opened_index, spec, models[0], models[1], settings))
@@ -147,7 +151,7 @@ HardNegatives = Annotated[
         min=0,
         max=1,
         rich_help_panel=OUTPUT,
-        help="Share of pairs whose rejected side has reasoning too, wrong or unsupported; the others reject the bare answer.",
+        help="Share of pairs whose rejected side has reasoning too, wrong or unsupported; in the others it is the bare answer.",
     ),
 ]
 Format = Annotated[
@@ -250,7 +254,7 @@ def register_responses(synth: typer.Typer, open_model: "OpenModel") -> None:
     ) -> None:
         """Sample K responses of a model to each prompt, and score them.
 
-        Rewards are stored by component; --judge adds its marks as one more. Prompts contain 1 to --top-k passages; responses
+        Rewards are stored by component; --judge adds the judge's marks as another component. Prompts contain 1 to --top-k passages; responses
         cut off at --max-answer-tokens are left out; --limit samples questions by the seed.
         """
         from itertools import chain
@@ -284,7 +288,7 @@ def register_responses(synth: typer.Typer, open_model: "OpenModel") -> None:
             "Policy": model.name,
             "Sampling": f"{samples} draws a prompt at temperature {temperature:g}, up to {max_answer_tokens:,} tokens, seed {seed}",
             "Judge": judge_model.name if judge_model else "none",
-            "Verifier": verifier or "that of modegraph",
+            "Verifier": verifier or "modegraph's own",
         }
         marks_of = partial(judge_responses, model=judge_model) if judge_model else None
         rows = response_rows(

@@ -65,7 +65,7 @@ def save_forest(
     forest: Forest,
     further: Mapping[str, NDArray[Any]] = MappingProxyType({}),
 ) -> None:
-    """Write a file with one forest: its arrays and the `further` ones, and under `key` of the header the facts with its base and depth."""
+    """Write a file with one forest: its arrays and the `further` ones and, under `key` of the header, the facts and the forest's base and depth."""
     header = {**facts, "base": forest.base, "depth": forest.depth}
     save_file({**{name: getattr(forest, name) for name in FOREST_ARRAYS}, **further}, file, {key: json.dumps(header)})
 
@@ -87,9 +87,7 @@ def read_forests(file: Path, what: str, form: str, features: Sequence[str]) -> I
             check_header(file, header, form, features)
             yield opened, header
     except (SafetensorError, KeyError, TypeError, AttributeError, ValueError) as problem:
-        raise UserError(
-            f"{file}: not a {what} file ({problem})", "the file as it was saved", "train it again"
-        ) from None
+        raise UserError(f"{file}: not a {what} file ({problem})", "an unchanged file", "train it again") from None
 
 
 def forest_from(opened: Any, header: Mapping[str, Any], features: int) -> Forest:
@@ -103,7 +101,7 @@ def forest_from(opened: Any, header: Mapping[str, Any], features: int) -> Forest
     for name, limit in limits.items():
         column: Ints = arrays[name]
         if column.ndim != 1 or column.dtype != np.int64 or not len(column) or column.min() < 0 or column.max() >= limit:
-            raise ValueError(f"{name} points outside")
+            raise ValueError(f"{name} is not a list of indices below {limit}")
     per_node = (forest.feature_V, forest.threshold_V, forest.left_V, forest.right_V)
     if any(column.shape != (nodes,) for column in per_node) or not 0 <= forest.depth <= MAX_DEPTH:
         raise ValueError(f"columns of different lengths, or a depth outside 0 to {MAX_DEPTH}")
@@ -116,7 +114,7 @@ def check_header(file: Path, header: Mapping[str, Any], form: str, features: Seq
         raise UserError(
             f"{file}: its format is {header.get('format')!r}",
             repr(form),
-            "make its data again and train on it, or name another folder",
+            "make the training data again and train on them, or name another folder",
         )
     trained_on = header["features"]
     if tuple(trained_on) != tuple(features):
@@ -125,7 +123,7 @@ def check_header(file: Path, header: Mapping[str, Any], form: str, features: Seq
         raise UserError(
             f"{file}: trained on other features ({', '.join(other)})",
             f"the {len(features)} features of this version",
-            "make its data again and train on it",
+            "make the training data again and train on them",
         )
 
 
@@ -140,7 +138,7 @@ def probabilities(logits_n: NDArray[np.float64], temperature: float) -> NDArray[
 
 
 def check_encoder(what: str, encoder: str, index: Index, data: str) -> None:
-    """UserError when the encoder of the index is not the one that `what` was trained with, on `data`."""
+    """UserError when the encoder of the index is not the one that `what` was trained with; `data` is the kind of training data, for the message."""
     fingerprint = index.encoder_source.fingerprint
     if encoder != fingerprint:
         raise UserError(

@@ -1,4 +1,4 @@
-"""Answers while they are written: iterators, synchronous and for an event loop; and the engine of a stream, opened for one answer."""
+"""Iterators over an answer while it is written, synchronous and asynchronous, and the engine that is opened for one such answer."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class AnswerStream:
         return self._stream.answer
 
     def __iter__(self) -> Iterator[Piece]:
-        with ThreadPoolExecutor(1, "answer") as thread, asyncio.Runner() as runner:
+        with ThreadPoolExecutor(1, "answer") as thread, asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
             pieces = self._stream.__aiter__()
 
             async def next_piece() -> Piece | None:

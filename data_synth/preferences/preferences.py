@@ -115,7 +115,7 @@ def preference_rows(
 ) -> Iterator[PreferenceRow | Dropped]:
     """The rows of `questions` over contexts of `sizes` excerpts (all up to `settings.top_k`, if none are given).
 
-    `models` write the reasonings. Without models, rules compose them from evidence alone and drop rows whose context lacks some of it. The
+    `models` write the reasonings. Without models, rules compose them from gold sentences alone, and drop rows whose context lacks one. The
     first model, or else the index's encoder, counts the tokens of a context.
     """
     by_rules = Reasoner(BY_RULES, lambda drafts: [compose_reason(draft, index.passages_of) for draft in drafts], False)
@@ -138,9 +138,9 @@ def make_rows(
     check: Check | None = None,
     sizes: Collection[int] = (),
 ) -> Iterator[PreferenceRow | Dropped]:
-    """Yield the rows of each question by growing context, in the order of `questions`; Dropped for a row that cannot be made.
+    """Yield the rows of each question from the smallest context to the largest, in the order of `questions`; Dropped for a row that cannot be made.
 
-    `hard_negatives` is the share of rows whose rejected side is a hard negative; the others reject the answer alone, as the paper does.
+    `hard_negatives` is the share of answerable rows whose rejected side is a hard negative; in the others it is the bare answer, as in the paper.
     """
     pools: defaultdict[str, Pool] = defaultdict(Pool)
     for group in draft_groups(questions, find_contexts, sizes):
@@ -288,7 +288,7 @@ def preference_run(
     hard_negatives: float,
     first: int | None,
 ) -> PreferenceRun:
-    """Rows of the selected questions, or only of the `first` if given, with contexts of up to `settings.top_k` excerpts.
+    """Rows of the selected questions, or only of the first `first` questions if given, with contexts of up to `settings.top_k` excerpts.
 
     UserError for gold documents that are not in the index, and for a share of hard negatives outside 0 to 1.
     """
@@ -307,7 +307,7 @@ def preference_run(
         "Contexts": f"{sizes} excerpts, shuffled, by mode {settings.mode}"
         + (f", at most {tokens:,} tokens together" if tokens else ""),
         "Reasoning written by": ", ".join(model.name for model in reasoners)
-        or f"{BY_RULES}, evidence alone, all of it cited",
+        or f"{BY_RULES}, from the question's gold sentences alone, each cited",
         "Reasoning checked by": judge.name if judge else "encoder similarity and names" if reasoners else "nobody",
         "Share of hard negatives": f"{hard_negatives:g}",
     }

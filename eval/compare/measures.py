@@ -139,7 +139,7 @@ SAME_SYSTEM = ("seed", "output", "reference_cache")
 
 
 def seed_systems(policies: Sequence[Policy]) -> dict[str, dict[int, str]]:
-    """Runs that differ only in their seed, as one system: its name to the policy of each seed. Runs that match no other are left out."""
+    """Runs that differ only in their seed, as one system: its name and the policy of each seed. Runs that match no other are left out."""
     systems: dict[str, dict[int, str]] = {}
     for policy in policies:
         if policy.record is not None:

@@ -10,12 +10,12 @@ from typing import Any
 from graph.answer.support import claim_of
 from graph.errors import UserError
 
-ROW = '"passages" (texts), "sentence" (a text) and "supported" (true or false); "question", "kind" and "split" are optional'
+ROW = '"passages" (texts), "sentence" (a text) and "supported" (true or false); "question", "kind", "split" and "id" are optional'
 
 
 @dataclass(frozen=True)
 class SupportRow:
-    """A claim over passages, and whether they support it."""
+    """Passages, a claim, and whether they support it."""
 
     passages: tuple[str, ...]
     claim: str
@@ -26,7 +26,7 @@ class SupportRow:
 
 
 def support_row(row: Mapping[str, Any], where: str) -> SupportRow:
-    """Parse a row; its question precedes a short sentence (`claim_of`). UserError naming `where` for a malformed row."""
+    """Parse a row; a short sentence is joined to its question (`claim_of`). UserError naming `where` for a malformed row."""
     passages, sentence, question = row.get("passages"), row.get("sentence"), row.get("question")
     texts = [text for text in passages if isinstance(text, str)] if isinstance(passages, list) else []
     if texts != passages or not isinstance(sentence, str) or not isinstance(row.get("supported"), bool):

@@ -90,9 +90,7 @@ def _read_settings(file: Path) -> Any:
     try:
         return json.loads(file.read_text(encoding="utf-8"))
     except ValueError as problem:
-        raise UserError(
-            f"{file}: not JSON ({problem})", "the file as it was saved", "fetch the encoder again"
-        ) from None
+        raise UserError(f"{file}: not JSON ({problem})", "an unchanged file", "fetch the encoder again") from None
 
 
 MINILM = "minilm"

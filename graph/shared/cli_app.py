@@ -82,7 +82,7 @@ class Command(TyperCommand):
     """`module:Class` of the settings that --config and --set give, listed on the command's page."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        """As in typer, with wrapped paragraphs in the description and arguments without their type."""
+        """As in typer, but with the lines of each paragraph of the description joined, and without the types of arguments."""
         super().__init__(*args, **kwargs)
         paragraphs = inspect.cleandoc(self.help or "").split("\n\n")
         self.help = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)

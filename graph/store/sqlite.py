@@ -73,10 +73,11 @@ def read_sqlite_settings(folder: Path) -> IndexSettings:
             closing(sqlite3.connect(f"file:{quote(str(folder / SQLITE_FILE))}?mode=ro", uri=True)) as connection,
         ):
             (text,) = connection.execute("SELECT value FROM meta WHERE key = 'settings'").fetchone()
-    except (sqlite3.DatabaseError, TypeError) as problem:
+        settings = json.loads(text)
+    except (sqlite3.DatabaseError, TypeError, ValueError) as problem:
         found = f"{folder / SQLITE_FILE}: not readable ({problem})"
         raise UserError(found, "an index", "index the documents into a new folder") from None
-    return parse_settings(IndexSettings, json.loads(text), str(folder / SQLITE_FILE))
+    return parse_settings(IndexSettings, settings, str(folder / SQLITE_FILE))
 
 
 class SqliteStore(Store):
@@ -97,7 +98,11 @@ class SqliteStore(Store):
             connection.execute("PRAGMA wal_autocheckpoint = 0")
         if not read_only and self._format() == 0 and self.count("sqlite_master") == 0:
             connection.executescript(f"BEGIN; {_SCHEMA} PRAGMA user_version = {FORMAT}; COMMIT;")
-        check_format(self._file, self._format())
+        try:
+            check_format(self._file, self._format())
+        except UserError:
+            connection.close()
+            raise
         self._read_only = read_only
 
     def close(self) -> None:

@@ -1,7 +1,7 @@
 """Prompts of all packages: text files with $placeholders, quoting of foreign text as data, and escaping of special tokens in texts.
 
 A tokenizer's special tokens are escaped before a text is tokenised, so that a document cannot end or start a turn. Serving and training
-both use `escape_special_tokens`, so a model is served the same texts that it learned from."""
+both use `escape_special_tokens`, so a served model reads texts in the form that it was trained on."""
 
 from __future__ import annotations
 

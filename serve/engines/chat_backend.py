@@ -19,7 +19,7 @@ Body = Mapping[str, Any]
 
 
 def head_of(body: Body, kind: str) -> dict[str, Any]:
-    """The first fields of a completion for a request, or of its chunks, by the `kind` of object."""
+    """The leading fields of a completion, or of each chunk of one; `kind` is the object's type."""
     return {"id": f"chatcmpl-{uuid4().hex}", "object": kind, "created": int(time.time()), "model": body["model"]}
 
 

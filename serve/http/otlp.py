@@ -45,7 +45,7 @@ class OtlpTracing(Tracing):
 
     @contextmanager
     def span(self, name: str, values: Values) -> Iterator[Span]:
-        # The span is never made current: a stream's generator may be closed in another context than the one it began in.
+        # The span is never made current: a stream's generator may be closed in a different context from the one it began in.
         span = self._tracer.start_span(name, attributes=dict(values))
         try:
             yield OtlpSpan(span)

@@ -83,7 +83,7 @@ def test_many_comparisons_raise_the_bar_for_each():
     assert verdict_text(among, "hops", "dense").startswith("no difference shown between hops and dense (+1.000")
 
 
-def test_a_mean_against_most_questions_is_not_called_better():
+def test_a_higher_mean_with_most_questions_worse_is_not_called_better():
     values = [-0.1] * 60 + [2.0] * 25
     verdict = compare_paired({"a": (values, [0.0] * 85)})["a"]
     assert verdict.interval.low > 0 and verdict.p < 0.001 and not verdict.shown
@@ -196,7 +196,7 @@ def slow_sign_flip_test(differences):
 
 @given(st.lists(st.integers(-50, 50), min_size=1, max_size=8))
 def test_sign_flips_enumerated(differences):
-    """Against one flip at a time, and scipy's exact permutation test."""
+    """Equals the slow version, which flips signs one by one, and scipy's exact permutation test."""
     found = sign_flip_test([each / 10 for each in differences])
     assert found == pytest.approx(slow_sign_flip_test([each / 10 for each in differences]))
     assert found == sign_flip_test([-each / 10 for each in differences])
@@ -243,7 +243,7 @@ def test_equality_holds_its_level_at_the_margin():
 
 
 def seeds_of(*levels, questions=12):
-    """By seed, the values of the questions: all equal to that seed's level."""
+    """The values of the questions for each seed, all equal to the seed's level."""
     return {seed: [level] * questions for seed, level in enumerate(levels)}
 
 

@@ -64,6 +64,18 @@ def test_streams_run_in_an_event_loop_and_next_to_a_running_one(isles: mg.Index)
     assert not any("[9]" in piece for piece in pieces)
 
 
+def test_a_stream_leaves_the_event_loop_of_its_thread_alone(isles: mg.Index) -> None:
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    try:
+        with chat_server(lambda body, number: REPLY) as server:
+            assert list(isles.ask_stream(QUESTION, model=f"openai:m@{server.url}"))
+        assert asyncio.get_event_loop() is loop
+    finally:
+        asyncio.set_event_loop(None)
+        loop.close()
+
+
 def test_leaving_a_stream_ends_the_generation(isles: mg.Index) -> None:
     with chat_server(lambda body, number: "word " * 200, seconds_a_word=0.01) as server:
         for _ in isles.ask_stream(QUESTION, model=f"openai:m@{server.url}"):

@@ -1,3 +1,5 @@
+"""Answers to questions: what is called, what is checked, and what is refused."""
+
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -81,7 +83,7 @@ def test_sentences_that_the_passages_do_not_support_are_marked_and_can_be_droppe
 
 
 @pytest.mark.parametrize("abstained", [True, False])
-def test_an_abstained_question_costs_no_call(abstained: bool) -> None:
+def test_abstaining_calls_no_model(abstained: bool) -> None:
     result, model_calls = answer(
         "###Reason: so [1]. ###Answer: May 1958", replace(FOUND, absence=Absence(0.9, abstained))
     )

@@ -177,13 +177,22 @@ def test_user_rows_are_read_in_every_form(row: dict[str, Any]) -> None:
     assert conversation_of(row) == Conversation(prompt, "Here.", ("Here.",))
 
 
+ASSISTANT = {"role": "assistant", "content": "Here."}
+
+
 @pytest.mark.parametrize(
     ("row", "reason"),
     [
         ({"question": "Where?"}, "no 'prompt'"),
         ({"messages": [{"role": "user", "content": "Where?"}]}, "the last turn is the user's"),
-        ({"messages": [{"role": "tool", "content": "x"}, {"role": "assistant", "content": "y"}]}, "a turn of 'tool'"),
+        (
+            {"messages": [{"role": "tool", "content": "x"}, {"role": "assistant", "content": "y"}]},
+            "unsupported turn: role 'tool'",
+        ),
         ({"instruction": "Where?", "output": " "}, "the completion is ' '"),
+        ({"instruction": "Where?", "output": None}, "not one text of the assistant: None"),
+        ({"prompt": "Where?", "completion": [ASSISTANT, ASSISTANT]}, "not one text of the assistant"),
+        ({"prompt": "Where?", "completion": [{"role": "user", "content": "Here."}]}, "not one text of the assistant"),
     ],
 )
 def test_a_row_that_is_not_a_conversation_is_reported_with_its_line(

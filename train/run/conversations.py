@@ -22,7 +22,7 @@ FORMS = "prompt and completion, prompt and chosen, messages, conversations, or i
 class Conversation:
     """A chat that ends with a user's turn, the completion to learn, and the gold data for answers to it.
 
-    `answers` are the accepted short answers (empty: a refusal is correct); `gold` numbers the citable passages among `context`, their ids.
+    `answers` are the accepted short answers (empty: a refusal is correct), `context` the ids of the passages, `gold` the numbers of those to cite.
     """
 
     prompt: tuple[Message, ...]
@@ -56,19 +56,27 @@ def read_conversations(file: Path) -> list[Conversation]:
 
 
 def conversation_of(row: Mapping[str, Any]) -> Conversation:
-    """One row in any of the formats; KeyError, TypeError, IndexError, AttributeError or ValueError for another row."""
+    """One row in any of the formats; KeyError, TypeError, IndexError, AttributeError or ValueError for any other row."""
     if "messages" in row or "conversations" in row:
         return _conversation_of_turns(_turns(row.get("messages") or row["conversations"]))
     if "instruction" in row:
         question = "\n\n".join(part for part in (row["instruction"], row.get("input") or "") if part)
         system = (Message("system", row["system"]),) if row.get("system") else ()
-        return _with_gold(Conversation((*system, Message("user", question)), str(row["output"])), row)
+        return _with_gold(Conversation((*system, Message("user", question)), _text(row["output"])), row)
     prompt = row["prompt"]
     turns = (Message("user", prompt),) if isinstance(prompt, str) else _turns(prompt)
     completion = row["completion"] if "completion" in row else row["chosen"]
-    return _with_gold(
-        Conversation(turns, completion if isinstance(completion, str) else completion[-1]["content"]), row
-    )
+    return _with_gold(Conversation(turns, _text(completion)), row)
+
+
+def _text(completion: Any) -> str:
+    """The text of a completion: itself, or the one message in it; ValueError for anything else."""
+    if isinstance(completion, str):
+        return completion
+    messages = _turns(completion) if isinstance(completion, list) else ()
+    if [message.role for message in messages] != ["assistant"]:
+        raise ValueError(f"the completion is not one text of the assistant: {completion!r:.60}")
+    return messages[0].content
 
 
 def _conversation_of_turns(turns: Sequence[Message]) -> Conversation:
@@ -83,7 +91,7 @@ def _turns(turns: Any) -> tuple[Message, ...]:
     for turn in turns:
         role, content = (turn["role"], turn["content"]) if "role" in turn else (turn["from"], turn["value"])
         if role not in ROLES or not isinstance(content, str):
-            raise ValueError(f"a turn of {role!r} with {content!r:.40}")
+            raise ValueError(f"unsupported turn: role {role!r}, content {content!r:.40}")
         messages.append(Message(ROLES[role], content))  # type: ignore[arg-type]
     return tuple(messages)
 

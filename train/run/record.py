@@ -28,7 +28,7 @@ Stage = Literal["tiny", "sft", "ms", "dpo", "reward"]
 
 @dataclass(frozen=True)
 class Alignment:
-    """The parameters that a claim about preference training must state: β_π, K, and β_r of scored responses or ε of mode-seeking pairs.
+    """The parameters that a claim about preference training must state: β_π, K, and β_r for scored responses or ε for pairs.
 
     All None for a stage without preferences.
     """
@@ -81,7 +81,7 @@ def read_run(folder: Path) -> RunRecord:
         ) from None
     except (ValueError, TypeError) as problem:
         raise UserError(
-            f"{folder / RUN_RECORD}: not a run record ({problem})", "the file as saved", "train again"
+            f"{folder / RUN_RECORD}: not a run record ({problem})", "an unchanged file", "train again"
         ) from None
 
 
@@ -90,7 +90,7 @@ TITLES = {
     "sft": "Supervised fine-tuning",
     "ms": "Mode-seeking preference optimisation",
     "dpo": "Direct preference optimisation",
-    "reward": "A reward model: how much an answer is preferred",
+    "reward": "A reward model: predicts how strongly an answer is preferred",
 }
 LOSSES = {
     "tiny": "next-token cross-entropy on the texts",
@@ -155,7 +155,7 @@ def model_card(record: RunRecord, adapter: bool, hub_base: str = "", sections: S
     figures = [(name, f"{value:.4g}") for name, value in record.metrics.items()]
     parts = [
         _front_matter(record, adapter, hub_base),
-        f"# {TITLES[record.stage]}",
+        f"# {_title(record)}",
         _about(record),
         markdown_table(("what", "value"), [(name, str(value)) for name, value in facts if value is not None]),
         "## Figures\n\n" + markdown_table(("figure", "value"), figures),
@@ -163,6 +163,11 @@ def model_card(record: RunRecord, adapter: bool, hub_base: str = "", sections: S
         "## Versions\n\n" + ", ".join(f"{name} {number}" for name, number in record.versions.items()),
     ]
     return "\n\n".join(section for section in parts if section) + "\n"
+
+
+def _title(record: RunRecord) -> str:
+    loss = record.settings.get("loss", "")
+    return f"Preference optimisation with the loss {loss}" if loss in OTHER_LOSSES else TITLES[record.stage]
 
 
 def _about(record: RunRecord) -> str:

@@ -94,7 +94,7 @@ def worth_of_propositions(index: Index, near_N: Floats, own_P: Floats) -> Floats
 
 
 def worth_in_passages(index: Index, rows_R: Ints, worth_R: Floats) -> Floats:
-    """The highest value among the given propositions in each passage; 0 without one: float32[P]."""
+    """The highest value among the propositions in each passage, where those not given count as 0: float32[P]."""
     data = index.data
     worth_N = np.zeros(len(data.proposition_ids), np.float32)
     worth_N[rows_R] = worth_R

@@ -88,7 +88,9 @@ class Strings:
         """The rows, ascending, with at least one byte that matches."""
 
         def choose(part: Strings) -> NDArray[np.int64]:
-            return np.unique(np.searchsorted(part.starts, np.flatnonzero(matches(part.data)), side="right") - 1)
+            begin, end = part.starts[0], part.starts[-1]
+            matching = np.flatnonzero(matches(part.data[begin:end])) + begin
+            return np.unique(np.searchsorted(part.starts, matching, side="right") - 1)
 
         return self.rows_where(choose)
 

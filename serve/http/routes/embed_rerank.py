@@ -68,7 +68,7 @@ class EmbeddingsRequest(BaseModel):
         """The texts; ApiError 400 for tokens."""
         texts = [self.input] if isinstance(self.input, str) else self.input
         if not all(isinstance(text, str) for text in texts):
-            raise not_supported("input", "the tokenizer of the tokens is unknown; send texts")
+            raise not_supported("input", "the server cannot tell which tokenizer made the tokens; send texts")
         return [text for text in texts if isinstance(text, str)]
 
 
@@ -100,7 +100,7 @@ def embeddings_router(services: Services) -> APIRouter:
 
     @router.post("/embeddings")
     async def embeddings(request: EmbeddingsRequest, view: RequestedCollection) -> Embeddings:
-        """Vectors of texts by the index's encoder, which `model` names. Works without the language model."""
+        """Vectors of texts, encoded as queries, by the index's encoder, which `model` names. Works without the language model."""
         index = view.generation.index
         check_model(request.model, [public_name(index.settings.encoder)])
         texts = request.texts()
@@ -185,7 +185,7 @@ def rerank_router(services: Services) -> APIRouter:
         check_model(model, names)
         query = services.retriever.check_question(request.query)
         check_lengths(texts, services.settings.max_question_chars, "documents")
-        score = partial(cosines, index) if model == names[-1] else partial(reranker_scores, reranker)
+        score = partial(reranker_scores, reranker) if reranker and model == names[0] else partial(cosines, index)
         scores_N = await services.retriever.in_thread(partial(score, query, texts))
         best = np.argsort(-scores_N, kind="stable")[: request.top_n]
         documents = [RankedDocument(text=text) if request.return_documents else None for text in texts]

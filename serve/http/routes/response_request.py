@@ -133,7 +133,9 @@ class ResponsesRequest(EngineFields):
         """The vector store that file_search searches; ApiError 400 for several."""
         store_ids = set(self._file_search().vector_store_ids)
         if len(store_ids) > 1:
-            raise not_supported("tools.0.vector_store_ids", "only one store can be searched; send one request for each")
+            raise not_supported(
+                "tools.0.vector_store_ids", "only one store can be searched; send one request per store"
+            )
         return store_ids.pop()
 
     def as_chat(self) -> ChatRequest:

@@ -43,7 +43,7 @@ class Comparison(BaseModel):
 
 
 class Compound(BaseModel):
-    """Several conditions that must all hold; `or` is refused."""
+    """Several conditions that must all hold; `or` of several is refused."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -55,7 +55,7 @@ Filter = Comparison | Compound
 
 
 def conditions(filter_: Filter | None, field: str) -> tuple[str, ...]:
-    """The conditions of a filter; ApiError 400 for `or` and for `in` with several values, which need alternatives.
+    """The conditions of a filter; ApiError 400 for `or` of several filters and `in` of several values, which need alternatives.
 
     >>> conditions(Comparison(type="gte", key="year", value=1990), "filters")
     ('year >= 1990',)
@@ -77,16 +77,14 @@ def conditions(filter_: Filter | None, field: str) -> tuple[str, ...]:
 
 
 def _condition_value(value: bool | float | str, comparison: str) -> str:
-    """A value in a condition; in a test of equality, `*` in a text is escaped."""
+    """A value in a condition; in a test of equality, a text's wildcards (`*`, `?`, `[`) are escaped."""
     if isinstance(value, bool):
         return str(value).lower()
     return escape(value) if isinstance(value, str) and OPERATORS[comparison] in ("=", "!=") else str(value)
 
 
 def _needs_alternatives(field: str, name: str) -> ApiError:
-    message = (
-        f"{field}: {name} is not supported, since all conditions on documents must hold; send one request for each"
-    )
+    message = f"{field}: {name} is not supported, since all conditions on documents must hold; send one request per alternative"
     return ApiError(400, "not_supported", message, field)
 
 
@@ -133,13 +131,13 @@ class StoreSearchRequest(SearchOptions):
     rewrite_query: bool | None = None
 
     def question(self) -> str:
-        """The query; ApiError 400 for several, and for a rewriting, which needs a conversation."""
+        """The query; ApiError 400 for several queries, and for `rewrite_query`, which needs a conversation."""
         if self.rewrite_query:
             raise not_supported("rewrite_query", "a query without a conversation cannot be rewritten")
         if isinstance(self.query, str):
             return self.query
         if len(self.query) > 1:
-            raise not_supported("query", "several queries; send one request for each")
+            raise not_supported("query", "a list of several queries; send one request per query")
         return self.query[0]
 
 
@@ -147,7 +145,7 @@ Scalar = str | bool | int | float
 
 
 class FileCounts(BaseModel):
-    """The number of documents of the index, all of them in use."""
+    """The number of documents in the index; all count as completed."""
 
     in_progress: int = 0
     completed: int

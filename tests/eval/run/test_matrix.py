@@ -1,4 +1,4 @@
-"""A whole run on a small corpus: cells, figures, report, resuming after a stop, and every mistake that a configuration can contain."""
+"""A whole run on a small corpus: cells, figures, report, resuming after a stop, and mistakes in a configuration."""
 
 import json
 
@@ -188,7 +188,7 @@ def test_gold_documents_that_are_not_indexed_are_reported(home):
     assert "gold documents that are not in the index: 'titanic'" in ended.json["failures"][0]["problem"]
 
 
-def test_a_metric_that_is_no_number_stops_the_report(home, monkeypatch):
+def test_a_metric_that_is_not_a_number_stops_the_report(home, monkeypatch):
     monkeypatch.setitem(METRICS, "broken", Metric("broken", "ranking", lambda question, output: float("nan")))
     with pytest.raises(UserError, match=r"metric 'broken' of question '1' is nan\. Expected a finite number"):
         run(home, metrics=["broken"])

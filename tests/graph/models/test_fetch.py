@@ -1,4 +1,4 @@
-"""Disturbed fetches: another process, a kill, damage found later, a cache that cannot be written.
+"""Fetches that go wrong: another process, a kill, damage found later, a cache that cannot be written.
 
 The fetched file is small, and a stand-in writes a small folder instead of the conversion, which needs a real model; all else is real.
 """
@@ -31,7 +31,7 @@ slow.convert_gguf, slow.check_reply = convert_slowly, lambda folder, known: None
 sys.modules[slow.__name__] = slow
 print(fetch(MODEL, print, Path(sys.argv[1])))
 """
-SLOWLY_S = 1.0
+CONVERSION_S = 1.0
 
 
 def convert_slowly(gguf: Path, folder: Path, precision: str) -> None:
@@ -39,7 +39,7 @@ def convert_slowly(gguf: Path, folder: Path, precision: str) -> None:
         log.write("begun\n")
     folder.mkdir()
     (folder / "model.safetensors").write_bytes(b"wei")
-    time.sleep(SLOWLY_S)
+    time.sleep(CONVERSION_S)
     (folder / "model.safetensors").write_bytes(b"weights")
 
 
@@ -76,6 +76,7 @@ def test_two_processes_at_once_convert_once(gguf: Path) -> None:
 def test_a_killed_conversion_leaves_no_model_and_the_next_clears_up(gguf: Path) -> None:
     killed = begin(gguf)
     while not conversions(gguf):
+        assert killed.poll() is None
         time.sleep(0.05)
     killed.kill()
     killed.communicate()
@@ -86,7 +87,7 @@ def test_a_killed_conversion_leaves_no_model_and_the_next_clears_up(gguf: Path) 
 
 
 @pytest.mark.parametrize("damage", ["truncated weights", "no record", "broken record"])
-def test_get_makes_a_damaged_model_again(damage: str, gguf: Path) -> None:
+def test_get_replaces_a_damaged_model(damage: str, gguf: Path) -> None:
     assert begin(gguf).wait(120) == 0
     folder = folder_of(MODEL)
     if damage == "truncated weights":
@@ -99,7 +100,7 @@ def test_get_makes_a_damaged_model_again(damage: str, gguf: Path) -> None:
         check_files(folder, "smollm2")
     assert begin(gguf).wait(120) == 0
     assert is_whole(MODEL) and (folder / "model.safetensors").read_bytes() == b"weights" and conversions(gguf) == 2
-    assert begin(gguf).wait(120) == 0 and conversions(gguf) == 2, "a whole model is not made again"
+    assert begin(gguf).wait(120) == 0 and conversions(gguf) == 2, "a complete model is not fetched again"
 
 
 @pytest.mark.parametrize("record", ["{}", "[]", '{"files": {}}', '{"files": 3}'])

@@ -156,7 +156,9 @@ def test_a_damaged_index_is_not_copied(folder: Path, database: str) -> None:
     assert "its bytes are not those of the last run" in refusal(lambda: copy_to_database(folder, database))
 
 
-def test_another_version_of_the_schema_names_the_migration(folder: Path, database: str, tmp_path: Path) -> None:
+def test_another_version_of_the_schema_is_refused_with_the_name_of_the_migration(
+    folder: Path, database: str, tmp_path: Path
+) -> None:
     copy_to_database(folder, database)
     known = known_migrations()
     with psycopg.connect(database) as connection:

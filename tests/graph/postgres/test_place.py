@@ -129,7 +129,7 @@ def test_an_unreachable_database_is_reported_in_one_line_and_readers_go_on(index
     assert load_arrays(index, IndexData).document_sources[0]
 
 
-def test_another_version_of_the_schema_names_the_migration(index: Path, database: str) -> None:
+def test_another_version_of_the_schema_is_refused_with_the_name_of_the_migration(index: Path, database: str) -> None:
     known = known_migrations()
     with psycopg.connect(database) as connection:
         connection.execute("INSERT INTO modegraph_index.migrations VALUES (9999, '9999-later')")

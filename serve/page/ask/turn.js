@@ -41,11 +41,11 @@ export class Turn {
   /** The turn's state to save, as JSON. */
   get state() {
     const { question, model, cost } = this;
-    return { question, model, cost, told: this.answer.reply, evidence: this.evidence.state };
+    return { question, model, cost, reply: this.answer.reply, evidence: this.evidence.state };
   }
 
   /** Restore a saved state. */
-  restore({ model, cost, told: reply, evidence }) {
+  restore({ model, cost, reply, evidence }) {
     this.model = model;
     this.answer.restore(reply);
     if (evidence) this.evidence.show(evidence, reply.citations);

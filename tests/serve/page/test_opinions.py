@@ -213,7 +213,7 @@ def test_what_the_browser_stores_cannot_become_markup(feedback_server: Running, 
         "retrieval": None,
         "length": False,
     }
-    turn = {"question": evil, "model": evil, "cost": evil, "told": reply, "evidence": None}
+    turn = {"question": evil, "model": evil, "cost": evil, "reply": reply, "evidence": None}
     talk = {"id": "0" * 32, "at": "no date", "title": evil, "columns": [{"mode": evil, "model": evil, "turns": [turn]}]}
     broken = [{"id": "1" * 32, "columns": "none"}, None, 7, "x"]
     page.evaluate("saved => localStorage.setItem('modegraph-talks', saved)", json.dumps([talk, *broken]))

@@ -284,7 +284,7 @@ See [this](http://evil.example) <b>bold</b> ![x](http://evil.example/x.png) <jav
 
 
 def test_markdown_is_shown_and_nothing_in_it_is_live(visit: Visits, scripted_server: ScriptedServer) -> None:
-    scripted_server.reply = lambda question: f"###Reason: as _told_ [1]. ###Answer: {MARKDOWN}"
+    scripted_server.reply = lambda question: f"###Reason: as _stated_ [1]. ###Answer: {MARKDOWN}"
     session = visit(scripted_server.running)
     page = session.page
     session.ask()

@@ -24,6 +24,8 @@ def test_a_column_is_read_in_blocks_even_if_it_is_part_of_another(
         assert list(whole) == column and list(part) == column[first:]
     finally:
         strings.DECODED_ROWS = before
+    others = [row for row, text in enumerate(column[first:]) if not text.isascii()]
+    assert part.rows_with(lambda data: data >= 0x80).tolist() == others
 
 
 @given(texts, st.data())

@@ -205,6 +205,8 @@ def test_a_card_states_k_the_betas_and_the_answer_form(run: Path) -> None:
     assert "β_π β_r" not in model_card(read_run(run), adapter=True)
     assert "form `###Reason: … ###Answer: …`." in card
     assert "form `answer [n]`: a short" in model_card(replace(record, answer_form="cited"), adapter=True)
+    by_rloo = model_card(replace(record, stage="dpo", settings={**record.settings, "loss": "rloo"}), adapter=True)
+    assert "# Preference optimisation with the loss rloo\n" in by_rloo and "Direct preference" not in by_rloo
 
 
 def test_an_exported_adapter_is_the_same_adapter(run: Path, base: Path, tmp_path: Path) -> None:

@@ -198,9 +198,10 @@ def register_preferences(synth: typer.Typer, open_model: "OpenModel") -> None:
         gold sentences unless --writer names a model; --judge then drops what the passages do not support. Where they do not
         contain the answer, "not in the documents" is chosen. --limit samples questions by the seed.
         """
+        from data_synth.contexts import QuestionSelection
         from data_synth.dataset.write import ledger_of, write_or_preview
         from data_synth.preferences.preference_form import PLAIN_PREFERENCES, PREFERENCES
-        from data_synth.preferences.preferences import PreferenceModels, QuestionSelection, preference_run
+        from data_synth.preferences.preferences import PreferenceModels, preference_run
         from graph.config import parse_settings
         from graph.index.index import open_index
         from graph.retrieve.parts.query import RetrieveSettings
@@ -259,32 +260,30 @@ def register_responses(synth: typer.Typer, open_model: "OpenModel") -> None:
         """
         from itertools import chain
 
-        from data_synth.contexts import draw_questions, pick_questions, without_twins
+        from data_synth.contexts import QuestionSelection
         from data_synth.dataset.write import ledger_of, write_or_preview
         from data_synth.responses.responses import judge_responses, response_rows
         from data_synth.responses.rewards import RESPONSES
         from data_synth.rows import Sampling
         from graph.answer.verifier import open_verifier
         from graph.config import parse_settings
-        from graph.documents.questions import check_gold, read_questions
         from graph.index.index import open_index
         from graph.retrieve.parts.query import RetrieveSettings
 
         values = {"mode": mode, "top_k": top_k, "max_context_tokens": max_context_tokens}
         settings = parse_settings(RetrieveSettings, values, "synth responses")
         support_verifier = open_verifier(verifier)
-        picked = draw_questions(pick_questions(read_questions(questions), split or []), limit, seed)
-        distinct, twins = without_twins(picked[:preview])
+        selection = QuestionSelection(questions, split or [], limit, seed, context_size or [])
         opened_index = open_index(index)
-        check_gold(distinct, frozenset(opened_index.sources()))
+        distinct, twins = selection.read(opened_index, preview)
         ledger = ledger_of(out, preview)
         model = open_model(policy[0] if len(policy) == 1 else policy, ledger)
         judge_model = open_model(judge, ledger) if judge else None
         sampling = Sampling(samples, temperature, max_answer_tokens, seed)
         origin = {
             "Index": index.name,
-            "Questions": questions.name + (f", {limit:,} of them drawn" if limit else ""),
-            "Contexts": f"{', '.join(map(str, context_size)) if context_size else f'1 to {top_k}'} excerpts by mode {settings.mode}",
+            "Questions": selection.name,
+            "Contexts": f"{selection.sizes_up_to(top_k)} excerpts by mode {settings.mode}",
             "Policy": model.name,
             "Sampling": f"{samples} draws a prompt at temperature {temperature:g}, up to {max_answer_tokens:,} tokens, seed {seed}",
             "Judge": judge_model.name if judge_model else "none",
@@ -292,11 +291,13 @@ def register_responses(synth: typer.Typer, open_model: "OpenModel") -> None:
         }
         marks_of = partial(judge_responses, model=judge_model) if judge_model else None
         rows = response_rows(
-            opened_index, distinct, settings, model, sampling, context_size or [], marks_of, support_verifier
+            opened_index, distinct, settings, model, sampling, selection.sizes, marks_of, support_verifier
         )
         # Count rows, not questions: questions are read in batches, before the model is called.
         rows = (
-            rows if preview is not None else track(rows, "prompts", len(distinct) * len(context_size or range(top_k)))
+            rows
+            if preview is not None
+            else track(rows, "prompts", len(distinct) * len(selection.sizes or range(top_k)))
         )
         if not write_or_preview(chain(twins, rows), RESPONSES, origin, out, preview, as_json):
             raise typer.Exit(1)

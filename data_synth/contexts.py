@@ -9,12 +9,14 @@ from __future__ import annotations
 import random
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from data_synth.rows import Draft, Dropped
 from graph.answer.context import build_context, token_budget
-from graph.documents.questions import SPLITS, Question
+from graph.documents.questions import SPLITS, Question, check_gold, read_questions
 from graph.errors import UserError
 from graph.retrieve.parts.diversity import distinctive_words, diverse_rows
 from graph.retrieve.parts.query import RetrieveSettings
@@ -88,6 +90,36 @@ def gold_share(gold_sources: Sequence[str], excerpts: Sequence[Excerpt]) -> floa
     """Share of the gold documents with a passage among `excerpts`; 0 if there are no gold documents. Summaries do not count."""
     gold = set(gold_sources)
     return len(gold & {excerpt.source for excerpt in excerpts}) / len(gold) if gold else 0.0
+
+
+@dataclass(frozen=True)
+class QuestionSelection:
+    """The questions to use: those of `file` in `splits` (empty: all), `limit` of them sampled by the seed, over contexts of `sizes` (empty: all)."""
+
+    file: Path
+    splits: Sequence[str] = ()
+    limit: int | None = None
+    seed: int = 0
+    sizes: Sequence[int] = ()
+
+    def read(self, index: Index, first: int | None) -> tuple[list[Question], list[Dropped]]:
+        """The questions without near duplicates, of the first `first` if given, and one Dropped for each duplicate.
+
+        UserError for gold documents that are not in the index.
+        """
+        picked = pick_questions(read_questions(self.file), self.splits)
+        distinct, twins = without_twins(draw_questions(picked, self.limit, self.seed)[:first])
+        check_gold(distinct, frozenset(index.sources()))
+        return distinct, twins
+
+    @property
+    def name(self) -> str:
+        """The file's name and how many questions are drawn, for cards."""
+        return self.file.name + (f", {self.limit:,} of them drawn" if self.limit else "")
+
+    def sizes_up_to(self, largest: int) -> str:
+        """The sizes of contexts, for cards."""
+        return ", ".join(map(str, self.sizes)) or f"1 to {largest}"
 
 
 def without_twins(questions: Sequence[Question]) -> tuple[list[Question], list[Dropped]]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from data_synth.contexts import QuestionSelection
 from data_synth.dataset.summary import Summary
 from data_synth.dataset.write import ledger_of, write_dataset
 from data_synth.preferences.preference_form import PREFERENCES
-from data_synth.preferences.preferences import PreferenceModels, QuestionSelection, preference_run
+from data_synth.preferences.preferences import PreferenceModels, preference_run
 from graph.config import parse_settings
 from graph.errors import UserError
 from graph.retrieve.parts.query import RetrieveSettings

@@ -16,12 +16,10 @@ from pathlib import Path
 
 from data_synth.contexts import (
     FindContexts,
+    QuestionSelection,
     context_finder,
     draft_groups,
-    draw_questions,
     gold_share,
-    pick_questions,
-    without_twins,
 )
 from data_synth.preferences.hard_negatives import (
     NO_PASSAGE_SAYS,
@@ -34,7 +32,7 @@ from data_synth.preferences.reasons import compose_reason, holds_answer, is_span
 from data_synth.preferences.support import MeasureSupport, Support, SupportScorer
 from data_synth.rows import Draft, Dropped, PreferenceRow
 from graph.answer.prompt import NOT_FOUND, answer_messages, format_answer, parse_answer
-from graph.documents.questions import Question, check_gold, read_questions
+from graph.documents.questions import Question
 from graph.errors import UserError
 from graph.index.index import Index
 from graph.retrieve.parts.query import RetrieveSettings
@@ -260,17 +258,6 @@ class PreferenceModels:
 
 
 @dataclass(frozen=True)
-class QuestionSelection:
-    """The questions to use: those of `file` in `splits` (empty: all), `limit` of them sampled by the seed, over contexts of `sizes` (empty: all)."""
-
-    file: Path
-    splits: Sequence[str] = ()
-    limit: int | None = None
-    seed: int = 0
-    sizes: Sequence[int] = ()
-
-
-@dataclass(frozen=True)
 class PreferenceRun:
     """Rows, made lazily, and a description of their origin."""
 
@@ -294,17 +281,14 @@ def preference_run(
     """
     if not 0 <= hard_negatives <= 1:
         raise UserError(f"hard negatives: {hard_negatives:g} of all rows", "a share from 0 to 1", "change it")
-    picked = pick_questions(read_questions(selection.file), list(selection.splits))
-    distinct, twins = without_twins(draw_questions(picked, selection.limit, selection.seed)[:first])
-    check_gold(distinct, frozenset(index.sources()))
+    distinct, twins = selection.read(index, first)
     reasoners = [open_model(spec, models.ledger) for spec in models.reasoners]
     judge = open_model(models.checker, models.ledger) if models.checker else None
     tokens = settings.max_context_tokens
-    sizes = ", ".join(map(str, selection.sizes)) or f"1 to {settings.top_k}"
     origin = {
         "Index": index.folder.name,
-        "Questions": selection.file.name + (f", {selection.limit:,} of them drawn" if selection.limit else ""),
-        "Contexts": f"{sizes} excerpts, shuffled, by mode {settings.mode}"
+        "Questions": selection.name,
+        "Contexts": f"{selection.sizes_up_to(settings.top_k)} excerpts, shuffled, by mode {settings.mode}"
         + (f", at most {tokens:,} tokens together" if tokens else ""),
         "Reasoning written by": ", ".join(model.name for model in reasoners)
         or f"{BY_RULES}, from the question's gold sentences alone, each cited",

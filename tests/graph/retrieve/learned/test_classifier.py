@@ -136,7 +136,7 @@ def save_damaged_selector(folder: Path, header: dict[str, Any], **columns: Any) 
     ("header", "columns", "message"),
     [
         ({"format": "something else"}, {}, "its format is 'something else'"),
-        ({"format": "modegraph selector, light, 1"}, {}, "Make its data again and train on it"),
+        ({"format": "modegraph selector, light, 1"}, {}, "Make the training data again and train on them"),
         ({"features": FEATURES[1:]}, {}, "trained on other features .without 'nearness'"),
         ({"features": [*FEATURES, "colour"]}, {}, "other features .with 'colour'"),
         ({"features": FEATURES[::-1]}, {}, "other features .in another order"),

@@ -33,8 +33,8 @@ def test_vectors_are_those_of_the_index(stack: Stack, form: str | None) -> None:
 @pytest.mark.parametrize(
     ("fields", "status", "words"),
     [
-        ({"input": [1, 2]}, 400, "input is not supported: the tokenizer"),
-        ({"input": [[1, 2], [3]]}, 400, "input is not supported: the tokenizer"),
+        ({"input": [1, 2]}, 400, "input is not supported: the server cannot tell"),
+        ({"input": [[1, 2], [3]]}, 400, "input is not supported: the server cannot tell"),
         ({"input": []}, 422, "input"),
         ({"input": ["a", " "]}, 400, "input.1: the text is empty"),
         ({"input": ["a", "b" * 8001]}, 400, "input.1: the text has 8,001 characters; the limit is 8,000"),

@@ -54,7 +54,7 @@ Count = Annotated[
         metavar="N",
         min=1,
         rich_help_panel=OUTPUT,
-        help="Questions to make; the command exits with 1 if it makes fewer. By default up to 500, and at least as many as documents.",
+        help="Questions to make; with fewer, the command exits with 1. By default up to 500, and at least one per document.",
     ),
 ]
 Unanswerable = Annotated[
@@ -293,11 +293,8 @@ def register_responses(synth: typer.Typer, open_model: "OpenModel") -> None:
         rows = response_rows(
             opened_index, distinct, settings, model, sampling, selection.sizes, marks_of, support_verifier
         )
-        # Count rows, not questions: questions are read in batches, before the model is called.
-        rows = (
-            rows
-            if preview is not None
-            else track(rows, "prompts", len(distinct) * len(selection.sizes or range(top_k)))
-        )
+        if preview is None:
+            # Count rows, not questions: questions are read in batches, before the model is called.
+            rows = track(rows, "prompts", len(distinct) * selection.contexts_a_question(top_k))
         if not write_or_preview(chain(twins, rows), RESPONSES, origin, out, preview, as_json):
             raise typer.Exit(1)

@@ -117,6 +117,10 @@ class QuestionSelection:
         """The file's name and how many questions are drawn, for cards."""
         return self.file.name + (f", {self.limit:,} of them drawn" if self.limit else "")
 
+    def contexts_a_question(self, largest: int) -> int:
+        """The number of contexts of each question, at most."""
+        return len(self.sizes) or largest
+
     def sizes_up_to(self, largest: int) -> str:
         """The sizes of contexts, for cards."""
         return ", ".join(map(str, self.sizes)) or f"1 to {largest}"

@@ -89,7 +89,9 @@ def evaluate_retrieval(
     """
     with_gold = tuple(question for question in questions if question.gold_sources)
     if not with_gold:
-        raise UserError(f"no question of {len(questions)} has gold_ids", "questions with gold documents", "add them")
+        raise UserError(
+            f"none of {len(questions):,} questions has gold_ids", "questions with gold documents", "add them"
+        )
     rankings: dict[str, tuple[Ranking, ...]] = {}
     for mode, retrieve in retrievers.items():
         retrieve(with_gold[0].text)

@@ -16,6 +16,7 @@ from typing import Any, Literal
 from urllib.parse import quote
 
 from graph.errors import UserError
+from graph.shared.disk import report_full_disk
 from graph.store.database import has_database
 
 Rating = Literal["up", "down"]
@@ -152,12 +153,14 @@ PRAGMA user_version = {FEEDBACK_FORMAT};
 COMMIT;
 """
 _COLUMNS = "id, user, at, consent, kind, question, said"
+_UNREADABLE = {0, sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
+"""SQLite's codes for a file that is damaged, no database, or without our table; 0: an error of this module's."""
 
 
 class FeedbackFile:
     """The entries for the index in `folder`, at most `max_bytes`; safe for several threads and processes.
 
-    Every method raises UserError for a file that cannot be read.
+    Every method raises UserError for a file that cannot be read, DiskFull when there is no space.
     """
 
     def __init__(self, folder: Path, max_bytes: int) -> None:
@@ -167,8 +170,9 @@ class FeedbackFile:
         """Store an entry; FeedbackFull when the file has reached its limit."""
         if self._file.exists() and self._file.stat().st_size >= self._max_bytes:
             raise FeedbackFull
+        row = row_of(entry)
         with _opened(self._file, "rwc") as database, database:
-            database.execute(f"INSERT INTO feedback ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)", row_of(entry))
+            database.execute(f"INSERT INTO feedback ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)", row)
 
     def all(self) -> list[Feedback]:
         """All entries, oldest first."""
@@ -196,11 +200,16 @@ def _read_file(file: Path, where: str = "", values: Sequence[object] = ()) -> li
 
 @contextmanager
 def _opened(file: Path, mode: str) -> Iterator[sqlite3.Connection]:
-    """A connection to the file while the context is open; UserError for a file that cannot be read."""
+    """A connection to the file while the context is open; UserError for a file that is damaged or of another kind, DiskFull.
+
+    Other errors of SQLite, such as of a file that another process has locked, pass through.
+    """
     try:
-        with closing(_open_file(file, mode)) as database:
+        with report_full_disk(file), closing(_open_file(file, mode)) as database:
             yield database
     except (sqlite3.DatabaseError, ValueError, KeyError, TypeError) as problem:
+        if isinstance(problem, sqlite3.Error) and getattr(problem, "sqlite_errorcode", 0) & 0xFF not in _UNREADABLE:
+            raise
         found = f"{file}: not readable ({problem})"
         raise UserError(found, "a file of feedback", "restore it from a copy, or move it away to start anew") from None
 

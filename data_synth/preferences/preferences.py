@@ -298,6 +298,6 @@ def preference_run(
     rows = preference_rows(index, distinct, settings, reasoners, judge, hard_negatives, selection.sizes)
     if first is None:
         # Count rows, not questions: questions are read in batches, before a model is called.
-        expected = len(distinct) * len(selection.sizes or range(settings.top_k)) * max(1, len(reasoners))
+        expected = len(distinct) * selection.contexts_a_question(settings.top_k) * max(1, len(reasoners))
         rows = track(rows, "rows", expected)
     return PreferenceRun(chain(twins, rows), origin)

@@ -89,6 +89,7 @@ class SupervisedServer:
         self.url = f"http://127.0.0.1:{self._port}/v1"
         self.log = _new_log(spec.engine)
         self.ready = asyncio.Event()
+        self._has_failed = False
         self._process: asyncio.subprocess.Process | None = None
         self._supervisor: asyncio.Task[None] | None = None
 
@@ -103,12 +104,12 @@ class SupervisedServer:
         self._supervisor = asyncio.create_task(self._keep_running())
 
     async def stop(self) -> None:
-        """Stop the server and all its processes; the log of one that did not answer stays."""
+        """Stop the server and all its processes; the log stays if the server ever ended by itself or did not start."""
         if self._supervisor is not None:
             self._supervisor.cancel()
             await asyncio.wait([self._supervisor])
         await self._end_process()
-        if self.ready.is_set():
+        if self.ready.is_set() and not self._has_failed:
             self.log.unlink(missing_ok=True)
 
     async def _keep_running(self) -> None:
@@ -121,6 +122,7 @@ class SupervisedServer:
             except (OSError, UserError) as error:
                 answered, problem = False, f"{engine} could not be started: {type(error).__name__}: {error}"
             self.ready.clear()
+            self._has_failed = True
             await self._end_process()
             wait_s = FIRST_WAIT_S if answered else wait_s
             LOG.warning("%s; restarting it in %.0f s; its log: %s", problem, wait_s, self.log)
@@ -202,12 +204,13 @@ class OwnServer:
         say(f"starting {spec.engine} for {spec.name}")
 
     def close(self) -> None:
-        """Stop the guard, and wait until the server has exited; the log of one that did not answer stays."""
+        """Stop the guard, and wait until the server has exited; the log stays if the server had ended by itself or did not start."""
         atexit.unregister(self.close)
+        runs = self._process.poll() is None
         if self._process.stdin is not None:
             self._process.stdin.close()
         self._process.wait()
-        if self._answered:
+        if self._answered and runs:
             self.log.unlink(missing_ok=True)
 
     def wait(self) -> None:

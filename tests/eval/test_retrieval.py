@@ -106,7 +106,7 @@ def test_questions_are_chosen_and_checked():
         select_questions(QUESTIONS, "dev", "abc")
     with pytest.raises(UserError, match="gold documents that are not in the index: 'b'"):
         select_questions(QUESTIONS, None, "ac")
-    with pytest.raises(UserError, match="no question of 1 has gold_ids"):
+    with pytest.raises(UserError, match="none of 1 questions has gold_ids"):
         evaluate_retrieval([QUESTIONS[2]], {"dense": evidence}, top_k=5, seed=0)
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from graph.build.lifecycle import compact_index, repair_index
-from graph.errors import UserError
+from graph.errors import DiskFull, UserError
 from graph.feedback import (
     FEEDBACK,
     KINDS,
@@ -30,6 +30,7 @@ from graph.feedback import (
 )
 from graph.index.index import open_index
 from tests.corpora import ISLES
+from tests.disks import mounted_disk
 from tests.fakes import HashEncoder
 from tests.graph.hashed import build
 from tests.graph.same import assert_same_index
@@ -105,6 +106,29 @@ def test_several_writers_lose_nothing(tmp_path: Path) -> None:
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(write, range(4)))
     assert len(read_feedback(tmp_path)) == 40
+
+
+def test_a_locked_file_is_not_called_unreadable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = FeedbackFile(tmp_path, 1 << 30)
+    store.add(entry(Vote(YARD, "up")))
+    monkeypatch.setattr("graph.feedback.LOCK_TIMEOUT_S", 0.05)
+    with closing(sqlite3.connect(tmp_path / FEEDBACK, isolation_level=None)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(sqlite3.OperationalError, match="locked"):
+            store.add(entry(Vote(YARD, "up"), id="another"))
+    assert len(store.all()) == 1
+
+
+def test_a_full_disk_is_reported_and_nothing_is_lost(tmp_path: Path) -> None:
+    with mounted_disk(tmp_path / "disk") as disk:
+        store = FeedbackFile(disk.folder, 1 << 30)
+        store.add(entry(Vote(YARD, "up")))
+        disk.leave(0)
+        with pytest.raises(DiskFull, match=r"feedback\.sqlite: no room"):
+            for number in range(100):
+                store.add(entry(Correction(YARD, "x" * 2000), id=str(number)))
+        disk.leave(1 << 20)
+        assert store.all()[0].content == Vote(YARD, "up")
 
 
 def test_a_full_file_takes_no_more(tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ export class Turn {
   restore({ model, cost, reply, evidence }) {
     this.model = model;
     this.answer.restore(reply);
-    if (evidence) this.evidence.show(evidence, reply.citations);
+    if (evidence) this.evidence.show(evidence, this.answer.reply.citations);
     this.close(cost);
   }
 
@@ -72,7 +72,7 @@ export class Turn {
       const query = reply.retrieval?.question ?? this.question;
       if (before.length && query) evidence = await this.find(query, retrieval);
       if (before.length && query && query !== this.question) this.answer.note([`Searched for: ${query}`]);
-      if (evidence) this.evidence.show(evidence, reply.citations);
+      if (evidence) this.evidence.show(evidence, this.answer.reply.citations);
       this.end(evidence?.trace, reply.usage, seconds);
     });
   }

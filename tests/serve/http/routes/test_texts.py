@@ -65,18 +65,21 @@ def test_documents_come_in_the_order_of_their_cosines(stack: Stack) -> None:
     assert "document" not in short["results"][0]
 
 
-def test_the_servers_cross_encoder_ranks_if_there_is_one(shared_isles: Path, tmp_path: Path) -> None:
-    cross = make_cross_encoder(tmp_path / "cross", labels=1)
+@pytest.mark.parametrize("name", ["cross", "minilm"])
+def test_the_servers_cross_encoder_ranks_if_there_is_one(shared_isles: Path, tmp_path: Path, name: str) -> None:
+    """Also where its folder is named like the encoder, which then cannot be chosen."""
+    cross = make_cross_encoder(tmp_path / name, labels=1)
     scores = open_reranker(str(cross))("kelp bread", TEXTS)
     with serving(shared_isles, None, reranker=str(cross)) as running:
         body = {"query": "kelp bread", "documents": TEXTS}
         ranking = running.post("/v1/rerank", json=body).json()
-        assert ranking["model"] == "cross"
+        assert ranking["model"] == name
         ranked = {each["index"]: each["relevance_score"] for each in ranking["results"]}
         assert list(ranked.values()) == sorted(ranked.values(), reverse=True)
         assert [ranked[n] for n in range(3)] == pytest.approx(scores.tolist(), abs=1e-5)
         response = running.post("/v1/rerank", json={**body, "model": "minilm"}).json()
-        assert response["model"] == "minilm" and response["results"][0]["relevance_score"] != max(ranked.values())
+        is_cosine = response["results"][0]["relevance_score"] != max(ranked.values())
+        assert response["model"] == "minilm" and is_cosine == (name == "cross")
 
 
 @pytest.mark.parametrize(

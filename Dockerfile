@@ -1,7 +1,7 @@
-# modegraph in a container, as a user without rights. Two targets:
-#   docker build --target cpu  -t modegraph:cpu .    search on the CPU; the model behind openai:NAME@URL or hf:PATH
-#   docker build --target cuda -t modegraph:cuda .   the same on CUDA, with vLLM beside it (vllm:PATH)
-# No secret is built in: the key comes in the variable MODEGRAPH_API_KEY when the container starts (docs/deploy.md).
+# modegraph in a container, as an unprivileged user. Two targets:
+#   docker build --target cpu  -t modegraph:cpu .    search on the CPU; a model through openai:NAME@URL or hf:PATH
+#   docker build --target cuda -t modegraph:cuda .   the same on CUDA, and vLLM (vllm:PATH)
+# No secret is built in: the container reads the key from the variable MODEGRAPH_API_KEY when it starts (docs/deploy.md).
 
 FROM python:3.12-slim-bookworm AS source
 ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
@@ -15,7 +15,7 @@ RUN pip install --index-url https://download.pytorch.org/whl/cpu torch==2.13.0
 RUN pip install --constraint constraints.txt '.[serve,offline,fast]' 'psycopg[binary]'
 
 FROM source AS cuda-build
-# Without the constraints: vLLM pins much of the same by itself.
+# Without the constraints: vLLM itself pins many of the same packages.
 RUN pip install '.[serve,offline,fast,gpu-serve]' 'psycopg[binary]>=3.3'
 
 FROM python:3.12-slim-bookworm AS runtime

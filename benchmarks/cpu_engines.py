@@ -1,9 +1,9 @@
-"""Engines for a language model on a CPU, compared: start, speed of prompts and of generation, one request and eight, memory, agreement of answers.
+"""Engines for a language model on a CPU, compared: start time, speed of prompts and of generation with one request and with eight, memory, agreement of answers.
 
-Run: python -P benchmarks/cpu_engines.py [--model qwen2.5-coder-0.5b] [--answers 100] [--specs hf gguf …] [--json]. Prompts are questions of
-examples/ over some 350 words of its documents, including those with the evidence, in the form that every command uses. Each engine runs in
-a separate process. vLLM is included if MODEGRAPH_VLLM_PYTHON names its Python. `gguf` is the file of the catalogue; gguf-q8_0 and
-gguf-bf16 are written from the converted weights first. `agreement` is the share of greedy answers (24 tokens at most) equal to those of hf:.
+Run: python -P benchmarks/cpu_engines.py [--model qwen2.5-coder-0.5b] [--answers 100] [--specs hf gguf …] [--json]. A prompt has
+some 350 words of the documents of examples/, those with the evidence first, in the form that every command uses. Speeds are measured with one
+instruction, to summarise; agreement with the questions of examples/. Each engine runs in a separate process; vLLM is included if
+MODEGRAPH_VLLM_PYTHON names its Python. `gguf` is the file of the catalogue; gguf-q8_0 and gguf-bf16 are written from the converted weights first. `agreement` is the share of greedy answers (24 tokens at most) equal to those of hf:.
 """
 
 import argparse
@@ -32,7 +32,7 @@ MOST_S, MOST_MIB = 2.0, 1536
 
 
 def prompts(number: int, question: str = "") -> list[tuple[Message, ...]]:
-    """Chats over the documents, in a fixed order; each asks its own question unless one is given."""
+    """Chats over the documents, in a fixed order; each with a different question unless one is given."""
     texts = {file.name: file.read_text(encoding="utf-8") for file in sorted((ROOT / "examples/documents").glob("*.md"))}
     names, chats = list(texts), []
     for row_number, line in enumerate((ROOT / "examples/questions.jsonl").read_text(encoding="utf-8").splitlines()):

@@ -36,10 +36,10 @@ DIMENSIONS, VOCABULARY = 384, 20_000
 SUBJECT_DOCUMENTS, SUBJECT_WORDS = 100, 24
 SETTINGS = IndexSettings(communities="igraph")
 MOST_S = {10_000: 0.3, 100_000: 0.5, 1_000_000: 1.5}
-"""Processor seconds that an edit may take, by passages of the index."""
+"""Processor seconds that an edit may take, by the number of passages in the index."""
 STEPS = {
     "rows of the store": [
-        ("graph.build.changes", f"Rows.{name}")
+        ("graph.build.changes", f"ChangedRows.{name}")
         for name in ("documents", "passages", "occurrences", "keys", "links", "_text")
     ],
     "orphans of the store": [("graph.store.rows", "Store.drop_orphans")],
@@ -71,21 +71,21 @@ class Stopwatch:
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
-        self._turn()
+        self._count_elapsed()
         self._running.append(name)
         try:
             yield
         finally:
-            self._turn()
+            self._count_elapsed()
             self._running.pop()
 
     def take(self) -> dict[str, float]:
         """The seconds since the last call."""
-        self._turn()
+        self._count_elapsed()
         taken, self.seconds = dict(self.seconds), defaultdict(float)
         return taken
 
-    def _turn(self) -> None:
+    def _count_elapsed(self) -> None:
         now = time.process_time()
         self.seconds[self._running[-1]] += now - self._since
         self._since = now
@@ -118,7 +118,7 @@ def _word_vector(word: str) -> Floats:
 
 
 def invented_document(number: int) -> Document:
-    """One passage of four sentences about a place of its own and a place that other documents share; few words are frequent.
+    """One passage of four sentences about a place that only this document mentions and a place that others may mention too; few words are frequent.
 
     Half of its words belong to its subject, which SUBJECT_DOCUMENTS documents share, as in a real collection.
     """
@@ -164,7 +164,7 @@ def watch_steps(watch: Stopwatch) -> None:
 def measure(
     folder: Path, passages: int, watch: Stopwatch, settings: IndexSettings, profile: cProfile.Profile | None = None
 ) -> dict[str, float]:
-    """Processor seconds of building an index of `passages`, of adding and deleting one document, and of opening: by step, and in total."""
+    """Processor seconds of building an index of `passages`, of adding and deleting one document, and of opening: by step, and in total; and MB on disk."""
     figures: dict[str, float] = {}
     encoder = StubEncoder(watch)
 

@@ -2,7 +2,7 @@
 
 Run: python -P benchmarks/engines.py [--corpus FOLDER …] [--every 1] [--documents 2000] [--stub] [--json]. A FOLDER contains documents, or a
 corpus.jsonl, of which every `--every`-th document is used; without one, documents of invented prose. The encoder is the embedded one, or with
---stub the one of edits.py, which costs next to nothing; rules extract the propositions. Each build runs separately, with a Ray of one worker
+--stub the one of edits.py, which costs next to nothing; rules extract the propositions. Each build runs separately, on Ray with one worker
 per core; its processor time is that of all processes that it started, including Ray's own (Linux).
 """
 
@@ -38,13 +38,13 @@ from graph.types import Document, OpenEncoder
 from graph.workers.open import ENGINES, open_workers
 
 MOST_TIMES_LOCAL = 1.15
-MARK, LOOK_S = "MODEGRAPH_ENGINES_RUN", 0.2
+MARK, POLL_S = "MODEGRAPH_ENGINES_RUN", 0.2
 NOT_DERIVED = ("index.", "writer")
 
 
 @dataclass(frozen=True)
 class Work:
-    """What is indexed: every `every`-th document of a corpus (or, if None, of `invented` invented ones), by the embedded encoder or the stub."""
+    """The documents to index, every `every`-th one of a corpus (None: of `invented` documents), and the encoder, embedded or a stub."""
 
     corpus: Path | None
     every: int
@@ -88,7 +88,7 @@ def measure(engine: str, work: Work, out: Path) -> tuple[float, float]:
     child = subprocess.Popen(call, env={"OMP_NUM_THREADS": "1", **os.environ, "PYTHONPATH": str(ROOT), MARK: mark})
     while child.poll() is None:
         seconds |= processor_seconds(mark)
-        sleep(LOOK_S)
+        sleep(POLL_S)
     if child.returncode:
         raise SystemExit(f"{engine}: the build failed")
     return sum(seconds.values()), perf_counter() - started
@@ -124,7 +124,7 @@ def main() -> int:
     parser.add_argument("--corpus", type=Path, action="append", default=[])
     parser.add_argument("--every", type=int, default=1, help="use every N-th document")
     parser.add_argument("--documents", type=int, default=2_000, help="number of invented documents")
-    parser.add_argument("--stub", action="store_true", help="an encoder that costs next to nothing")
+    parser.add_argument("--stub", action="store_true", help="use an encoder that costs next to nothing")
     parser.add_argument("--build", choices=ENGINES, help=argparse.SUPPRESS)
     parser.add_argument("--out", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--json", action="store_true")

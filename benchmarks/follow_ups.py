@@ -1,6 +1,6 @@
 """Conversations: are standalone questions left unchanged, and do follow-ups find their documents?
 
-    python benchmarks/follow_ups.py --index INDEX [--json]
+    python -P benchmarks/follow_ups.py --index INDEX [--json]
 
 INDEX is an index of examples/documents. Recall@5 of `hops`, with search queries made without a model,
 * for the questions of examples/questions.jsonl: asked alone, and after one and two others with different documents;
@@ -42,7 +42,7 @@ Answers = Literal["alone", "form"]
 
 @dataclass(frozen=True)
 class FollowUp:
-    """A question, the turns before it, and the same question as it would be asked alone."""
+    """A question, the turns before it, and a standalone version of the question."""
 
     question: Question
     turns: tuple[Message, ...]
@@ -55,7 +55,7 @@ def by_rule(history: Sequence[Message], question: str) -> str:
 
 
 def by_entities(history: Sequence[Message], question: str) -> str:
-    """The search query by the predecessor of the rule: six entities of the last six turns in brackets, the latest first."""
+    """The search query by the predecessor of the rule: at most six entities of the last six turns that the question lacks, in brackets, the latest first."""
     known = {entity_key(entity) for entity in find_entities(question)}
     entities: dict[str, str] = {}
     for turn in reversed(history[-6:]):

@@ -158,7 +158,7 @@ def sound_pdf(chance: Random, size: int) -> bytes:
 
 
 def one_page(content: Callable[[Random, int], bytes]) -> Make:
-    """A PDF of one page whose content stream is plain."""
+    """A PDF of one page whose content stream is not compressed."""
     return lambda chance, size: pages([stream(content(chance, size))])
 
 
@@ -254,7 +254,7 @@ def long_table(chance: Random, size: int) -> bytes:
 
 
 def circular_streams(chance: Random, size: int) -> bytes:
-    """Object streams contained in each other, and lengths that refer to each other."""
+    """An object stream that contains itself, and a stream whose length is given by the stream itself."""
     about = b"/Type /ObjStm /N 100000 /First 10 /Extends 3 0 R"
     return pages(
         [b"<< /Length 5 0 R >>\nstream\n%s\nendstream" % (b"x" * size)], more=[stream(b"6 0 6 0 " * 100, about)]

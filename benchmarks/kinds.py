@@ -204,7 +204,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, required=True, help="folder of public sets")
     parser.add_argument("--kinds", nargs="+", choices=SETS, default=list(SETS))
-    parser.add_argument("--questions", type=int, default=300, help="most questions of a kind")
+    parser.add_argument("--questions", type=int, default=300, help="largest number of questions per kind")
     parser.add_argument("--encoder", default="minilm")
     parser.add_argument("--folder", type=Path, help="folder of the indexes, for reuse by later runs")
     parser.add_argument("--json", action="store_true")

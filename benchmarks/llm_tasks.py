@@ -1,4 +1,4 @@
-"""A language model's results on the five tasks for which modegraph calls one, beside those without a model: usable replies, tokens, seconds.
+"""A language model's results on five tasks for which modegraph can call one, beside those without a model: usable replies, tokens, seconds.
 
 Run: python -P benchmarks/llm_tasks.py INDEX --model SPEC [--items 10] [--shown 3] [--json]. The tasks are extraction from passages, summaries
 of communities, plans of questions, questions over several articles (writer and critic are the same model), and `local`'s selection and
@@ -30,7 +30,6 @@ from graph.extract.rules import extract_by_rules
 from graph.hierarchy.summaries import write_summaries
 from graph.index.index import Index, open_index
 from graph.models.encoder import open_encoder
-from graph.opening_questions import suggest_questions
 from graph.retrieve.learned.selectors import choices_of_model, select_by_threshold
 from graph.retrieve.modes.local import judge_statements
 from graph.retrieve.modes.plan import PlanRun, make_plan
@@ -40,6 +39,7 @@ from graph.retrieve.retrieve import retrieve
 from graph.store.index_settings import IndexSettings
 from graph.text.prompting import read_prompt
 from graph.types import Completion, CompletionRequest, Document, Ints, LanguageModel, Passage
+from serve.server.proposals import propose_questions
 
 CANDIDATES, HOPS = 20, (2,)
 
@@ -82,10 +82,10 @@ def measure(tasks: Sequence[Task], model: MeteredModel, shown: int) -> Iterator[
 
 
 def tasks_of(index: Index, model: LanguageModel, items: int, shown: int) -> list[Task]:
-    """The five tasks over the first suitable items of an index."""
+    """The five tasks, each over at most `items` items of an index."""
     passages = [index.passage(int(row)) for row in _evenly_spread(len(index.data.passage_ids), items)]
     groups = _summary_groups(index, items)
-    questions = suggest_questions(index, items)
+    questions = [one.question for one in propose_questions(index)[:items]]
     splits = spread_documents(index.sources(), 0)
     articles = list(islice(article_groups(index, 0, splits), items))
     templates = [f"{row.text} → {row.answers[0]}" for row in template_questions(index, shown, HOPS, 0)]
@@ -136,13 +136,13 @@ def propositions_by_rules(passage: Passage) -> str:
 
 
 def plan_by_model(model: LanguageModel, question: str) -> str | None:
-    """The sub-questions of a plan that can be executed, or None."""
+    """The sub-questions and the final question of a plan that can be executed, or None."""
     plan = make_plan(Caller(model), question, PlanRun())
     return None if plan is None else " | ".join([*(step.text for step in plan.sub_questions), plan.final_question])
 
 
 def best_by_hops(index: Index, question: str) -> str:
-    """The best passage for the whole question, which is what a plan replaces."""
+    """The best passage for the undivided question: the retrieval that a plan replaces."""
     evidence = retrieve(index, question, RetrieveSettings(mode="hops", top_k=1))
     return f"{question} → {evidence.passages[0].item.source}"
 

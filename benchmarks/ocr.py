@@ -55,7 +55,7 @@ def measure(count: int) -> dict[str, float | str]:
         "a page, processor s": median(page_s),
         "longest page, processor s": max(page_s),
         "peak of a program, MiB": peak_mb,
-        "words that come back": recovered / expected,
+        "share of words recovered": recovered / expected,
     }
 
 

@@ -1,8 +1,8 @@
 """The cost of loading the page: requests and bytes until it is usable, again on a second visit, and the time to the first answer.
 
-Run: python -P benchmarks/page.py [--index FOLDER] [--json]. The engine is the stub of benchmarks/stub_engine.py, which sends a token every 20 ms.
-If playwright finds Chromium (MODEGRAPH_CHROMIUM, or on the path), everything is measured in it; otherwise only requests and bytes, by following the
-files' references.
+Run: python -P benchmarks/page.py [--index FOLDER] [--json]. The engine is the stub of benchmarks/stub_engine.py, which sends a token every 20 ms
+(leave MODEGRAPH_VLLM_PYTHON unset). Requests and bytes are counted by following the files' references; times are measured in Chromium, by
+playwright, if it is found (MODEGRAPH_CHROMIUM, or on the path).
 """
 
 import argparse
@@ -45,7 +45,7 @@ def main() -> int:
     options = parser.parse_args()
     with TemporaryDirectory(prefix="modegraph-bench-") as scratch:
         index = options.index or example_index(Path(scratch) / "index")
-        figures = asyncio.run(measure(index))
+        figures = asyncio.run(measure(index, Path(scratch)))
     checks = [
         Check("first visit: KiB of files", float(figures["first visit: KiB of files"]), MOST_KIB, at_least=False),
         Check(
@@ -55,9 +55,9 @@ def main() -> int:
     return print_report("page", figures, checks, options.json)
 
 
-async def measure(index: Path) -> dict[str, float | str]:
+async def measure(index: Path, scratch: Path) -> dict[str, float | str]:
     """All figures."""
-    async with engine(None, index) as bare, server(index, bare) as (ours, _):
+    async with engine(None, scratch) as bare, server(index, bare) as (ours, _):
         url = ours.url.removesuffix("/v1")
         figures: dict[str, float | str] = {"engine": bare.name, **(await asyncio.to_thread(files_of, f"{url}/"))}
         if CHROMIUM:
@@ -66,7 +66,7 @@ async def measure(index: Path) -> dict[str, float | str]:
 
 
 def files_of(url: str) -> dict[str, float | str]:
-    """The requests and bytes of the page and every file that it loads, and what a browser that has them requests."""
+    """The requests and bytes of the page and of every file that it loads, and the responses to a browser that has cached them."""
     with httpx2.Client(trust_env=False, timeout=30) as client:
         page = client.get(url)
         contents: dict[str, bytes] = {url: page.content}

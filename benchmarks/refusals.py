@@ -45,7 +45,7 @@ NAMES = {"foreign": "secret", "absent": "zzzzzz", "other": "yyyyyy"}
 SOURCES = {"foreign": "ferry-lantern.md", "absent": "ferry-lanterx.md", "other": "ferry-lantery.md"}
 """Documents of the key's own collection: one that its condition hides, two that do not exist."""
 READERS = {"foreign": OTHER_READER, "absent": "reader-0002", "other": "reader-0003"}
-"""Names with feedback under other keys, and names without any."""
+"""Users in feedback: one with feedback under other keys, two without any."""
 OWNERS = {kind: f"{OTHER_KEY}/{name}" for kind, name in READERS.items()}
 
 
@@ -180,7 +180,7 @@ def with_interval(sorted_gaps: Sequence[float]) -> str:
 
 
 def interval(values: Sequence[float]) -> tuple[float, float]:
-    """The 95 % interval of a median: between the ranks below and above n / 2 that a binomial (n, ½) exceeds in one case of twenty.
+    """The 95 % interval of a median: between the ranks around n / 2 outside which a binomial (n, ½) lies in one case of twenty.
 
     >>> interval([float(n) for n in range(1, 101)])
     (40.0, 61.0)
@@ -200,7 +200,7 @@ def write_keys(file: Path) -> dict[str, str]:
 
 
 def passages_in(folder: Path, chance: Random) -> dict[str, str]:
-    """The id of a passage that is not visible to the key with a label, and two ids that no passage has."""
+    """The id of a passage that is hidden from the key `label`, and two ids that no passage has."""
     foreign = open_index(folder).passages_of(SOURCES["foreign"])[0].id
     absent, other = ("".join(chance.choices("0123456789abcdef", k=len(foreign))) for _ in range(2))
     return {"foreign": foreign, "absent": absent, "other": other}

@@ -1,4 +1,4 @@
-"""The output of every benchmark: one JSON object with figures, and checks of them against targets."""
+"""The output of every benchmark: figures, and checks of them against targets, as text or as one JSON object."""
 
 import json
 import os
@@ -56,7 +56,7 @@ def measure_in_process(script: str, *arguments: str) -> dict[str, float]:
 
 
 def device() -> str:
-    """The processor and the number of cores in use."""
+    """The processor and the number of cores that this process may use."""
     info = Path("/proc/cpuinfo")
     models = [line.partition(":")[2].strip() for line in info.read_text().splitlines() if line.startswith("model name")]
     return f"{models[0] if models else platform.processor()} × {len(os.sched_getaffinity(0))}"

@@ -1,4 +1,4 @@
-"""Seconds of a query without the encoder: every mode on a given index, and `hops` on a synthetic one of a million propositions.
+"""Milliseconds of a query without the encoder: every mode on a given index, and `hops` on a synthetic one of a million propositions.
 
 Run: python -P benchmarks/retrieve.py [--index FOLDER --questions FILE.jsonl]... [--propositions 1000000] [--json].
 """
@@ -44,7 +44,7 @@ LARGE_TARGET_MS = 100
 
 
 def median_ms(index: Index, queries: Sequence[Query], mode: Mode) -> float:
-    """Median milliseconds of a query, without the first one (which derives what the mode caches in the index)."""
+    """Median milliseconds of a query, after a call that fills the caches of the mode."""
     ask = partial(STRATEGIES[mode], index, settings=RetrieveSettings(mode=mode, top_k=10))
     ask(queries[0])
     return 1000 * median(seconds_of(partial(ask, query)) for query in queries)

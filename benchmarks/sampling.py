@@ -1,7 +1,7 @@
 """Sampling K responses to one prompt with a transformers model: side by side behind one copy of the prompt, and by `generate`.
 
 Run: python -P benchmarks/sampling.py [--model smollm2] [--prompt-tokens 800] [--tokens 32] [--sizes 1,8,16] [--json]. `generate` decodes
-K copies of the prompt as a batch. Reported: processor seconds of each way, and whether the greedy tokens are equal.
+K copies of the prompt as a batch. Reported: processor seconds of each method, and whether the greedy tokens are equal.
 """
 
 import argparse
@@ -25,7 +25,7 @@ LEAST_TIMES = 2.0
 
 
 def run_timed(run: Callable[[], Any]) -> tuple[Any, float]:
-    """What a function returns, and its processor seconds."""
+    """The result of a function, and its processor seconds."""
     started = time.process_time()
     with torch.inference_mode():
         found = run()
@@ -44,7 +44,7 @@ def prompt_of(model: HfModel, tokens: int) -> torch.Tensor:
 
 
 def measure(model: HfModel, prompt_1T: torch.Tensor, size: int, tokens: int) -> tuple[float, float, bool]:
-    """Processor seconds of both ways for `size` greedy responses, none of which ends early, and whether all tokens are equal."""
+    """Processor seconds of both methods for `size` greedy responses, none of which ends early, and whether all tokens are equal."""
     request = CompletionRequest((Message("user", ""),), tokens, 0.0)
     ids_BT = prompt_1T.expand(size, -1)
     mask_BT = torch.ones_like(ids_BT)

@@ -37,7 +37,7 @@ from serve.server.collections import POLL_S, LiveIndex
 MODES: tuple[Mode, ...] = ("hops", "hybrid")
 QUERIES, MOST_MS = 50, 100
 MOST_GROWTH = 1.2
-"""Largest ratio of build seconds per passage to those with fewer passages."""
+"""Largest allowed ratio of build seconds per passage to those of the next smaller size."""
 BUILD_PEAK, MOST_MIB = "peak MiB of build and edits", 10 * 1024
 """Measured before the queries and a compaction, which map all files again, as far as memory allows."""
 EDITS, LONGEST_S = 3, 2
@@ -67,7 +67,7 @@ def measure(passages: int, settings: IndexSettings) -> dict[str, float]:
 
 
 def visible_after_s(folder: Path, passages: int, settings: IndexSettings, encoder: StubEncoder) -> float:
-    """Seconds until a running server answers from an added document, at worst: until it polls, and then until the index is open and warm."""
+    """Seconds until a running server answers from an added document: at most POLL_S until it polls, and the median until the index is open and warm."""
     live = LiveIndex(folder, "auto", lambda spec: encoder, Metrics())
     later, seconds = settings.model_copy(update={"layers_on_edit": "later"}), []
     for number in range(1, 1 + EDITS):
@@ -148,7 +148,7 @@ def scale_checks(figures: Mapping[str, float | str], sizes: Sequence[int]) -> li
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--sizes", type=int, nargs="+", default=[10_000], help="passages")
+    parser.add_argument("--sizes", type=int, nargs="+", default=[10_000], help="numbers of passages")
     parser.add_argument("--set", action="append", default=[], help="a setting of the index, KEY=VALUE")
     parser.add_argument("--measure", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--json", action="store_true")

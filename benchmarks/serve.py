@@ -48,7 +48,7 @@ PAUSE_S = 1.5
 """Pause before requests whose first token is timed, so that the engine is idle: vLLM's worker polls for more work for a second, on a
 core that the next request would need."""
 SETTLED = 0.2
-"""Share of a soak after which memory is first measured, when caches are full."""
+"""Share of a soak after which the first figure of memory is taken, when caches are full."""
 
 
 @dataclass(frozen=True)
@@ -155,7 +155,7 @@ async def soak(
 
 
 def prompts_of(index: Path, questions: Sequence[str]) -> list[list[dict[str, str]]]:
-    """The messages that the server sends to the model for each question."""
+    """The messages that the server sends to the model for each question that `auto` answers by `hops`; for a broad one it sends those of `hierarchy`."""
     opened, settings = open_index(index), RetrieveSettings.model_validate({"mode": "hops", "top_k": K})
     contexts = [build_context(retrieve(opened, question, settings), K) for question in questions]
     return [
@@ -223,7 +223,7 @@ def has_text(chunk: dict[str, Any]) -> bool:
 
 
 async def run_all(target: Engine, bodies: Sequence[dict[str, Any]]) -> float:
-    """Answers a second, CONCURRENT requests at once."""
+    """Answers per second, with CONCURRENT requests at once."""
     waiting = list(bodies)
     async with client_of(target) as client:
 
@@ -328,7 +328,7 @@ def tiny_model(folder: Path) -> Path:
 
 
 def passages_of(index: Path) -> int:
-    """How many passages an index has."""
+    """The number of passages in an index."""
     return len(open_index(index).data.passage_ids)
 
 

@@ -1,4 +1,4 @@
-"""A stub engine for benchmarks/serve.py without vLLM: it sends a token every STUB_TOKEN_S.
+"""A stub engine for benchmarks without vLLM: it sends a token every STUB_TOKEN_S.
 
 Run: python -P benchmarks/stub_engine.py [PORT]. Without a port it prints a note and exits.
 """

@@ -40,7 +40,7 @@ ATTENTIONS = (SHARED_PREFIX, "sdpa", "flex_attention")
 PROMPT_TOKENS, RESPONSE_TOKENS = 1024, 64
 BETA, BETA_REWARD, LEARNING_RATE, WARM_STEPS = 0.1, 0.5, 1e-5, 2
 CONTESTS = (("trl", "trl-completion", "packed-2"), ("plain-8", "packed-8"))
-PROMPTS = {"34m": {2: 2, 8: 1}, "0.5b": {2: 8, 8: 4}}  # of a batch, by K
+PROMPTS = {"34m": {2: 2, 8: 1}, "0.5b": {2: 8, 8: 4}}  # prompts in a batch, by K
 PAD, END = "<pad>", "<end>"
 
 
@@ -175,7 +175,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--size", choices=list(PROMPTS), default="34m")
-    parser.add_argument("--attention", choices=ATTENTIONS, default=SHARED_PREFIX, help="of the packed sides")
+    parser.add_argument(
+        "--attention", choices=ATTENTIONS, default=SHARED_PREFIX, help="attention implementation of the packed sides"
+    )
     parser.add_argument("--steps", type=int, default=5)
     parser.add_argument("--measure", choices=[side for sides in CONTESTS for side in sides], help=argparse.SUPPRESS)
     parser.add_argument("--json", action="store_true")

@@ -36,7 +36,7 @@ from train.run.loop import completion_logits_only, load_start, lora_config, quie
 from train.run.settings import DpoSettings, LoraSettings, MsSettings, PreferenceSettings
 
 CONTESTS = (("trl", "plain-2", "packed-2"), ("plain-8", "packed-8"))
-PROMPTS = {2: 2, 8: 1}  # of a step, by K
+PROMPTS = {2: 2, 8: 1}  # prompts in a step, by K
 PROMPT_WORDS, RESPONSE_WORDS = 240, 38
 BETA = 0.1
 DOCUMENTS = Path(__file__).resolve().parent.parent / "examples" / "documents"
@@ -74,7 +74,7 @@ def write_rows(folder: Path, responses: int, count: int) -> None:
 
 
 def settings_of(side: str, model: str, folder: Path, steps: int) -> PreferenceSettings:
-    """The settings of configs/train/, except for the steps."""
+    """The settings of a side, over rows that are written to `folder`."""
     responses = int(side[-1]) if side != "trl" else 2
     write_rows(folder, responses, PROMPTS[responses])
     kind = DpoSettings if responses == 2 else MsSettings

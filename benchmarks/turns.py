@@ -1,4 +1,4 @@
-"""Sides of a contest in separate processes that take their steps in turn, so that a machine that slows down slows all.
+"""Sides of a contest in separate processes that take their steps in turn, so that a slowdown of the machine affects all alike.
 
 A side waits for a line on standard input before each step and prints one after it; its last line is its result as JSON."""
 

@@ -35,7 +35,7 @@ MOST_S, MOST_MB = 5.0, 512
 
 @dataclass(frozen=True)
 class ReadResult:
-    """The result for one file: the reason of its refusal ("" if it was read), clock and processor seconds, and peak MB."""
+    """The result for one file: the reason for its refusal ("" if it was read), clock and processor seconds, and peak MB."""
 
     name: str
     refused: str
@@ -141,7 +141,7 @@ async def upload(
 
 
 async def chat(client: httpx2.AsyncClient, address: str, seconds: list[float]) -> None:
-    """Ask repeatedly until cancelled."""
+    """Send chat requests until cancelled."""
     question = {"role": "user", "content": "When is high tide?"}
     while True:
         started = time.perf_counter()
@@ -152,7 +152,7 @@ async def chat(client: httpx2.AsyncClient, address: str, seconds: list[float]) -
 
 
 def kind_of(read: ReadResult) -> str:
-    """The reason of a refusal, without names and numbers."""
+    """The reason for a refusal, without the file's name and with # for every digit."""
     reason = read.refused.removeprefix(f"{read.name}: ").partition(";")[0]
     return "".join("#" if character.isdigit() else character for character in reason)
 

@@ -1,9 +1,9 @@
 """Two writers and three readers of one index at once, in separate processes: is anything lost, duplicated, or mixed from two generations?
 
-Run: python -P benchmarks/writers.py [--seconds 120] [--store sqlite postgresql://…] [--json]. A database has to be empty. A writer adds, changes and deletes
-its own pairs of documents, one pair per turn, with a document that both write; every sentence of a pair states its version. In the end the index is compared with
-one that a single writer built from the pairs that the two report as left in it. Readers repeatedly open the newest generation, ask it a
-question, and compare its contents with what was written. Invented documents, the stub encoder of edits.py.
+Run: python -P benchmarks/writers.py [--seconds 120] [--store sqlite postgresql://…] [--json]. A database must be empty. A writer adds, changes and deletes
+its own pairs of documents, one pair per turn, together with a document that both write; every sentence of a pair states its version. In the end the index is compared with
+one that a single writer built from the pairs that both report as left in the index. Readers repeatedly open the newest generation, query it,
+and check that it contains exactly the documents of the versions that it states. Documents are invented; the encoder is the stub of edits.py.
 """
 
 import argparse
@@ -38,7 +38,7 @@ from graph.types import Document
 
 WRITERS, READERS = 2, 3
 PAIRS = 12
-"""Most pairs of a writer."""
+"""Largest number of pairs of a writer."""
 LEAST_TURNS = 4
 """Fewest turns of a writer, however short the time."""
 DELETED_SHARE = 0.25
@@ -69,7 +69,7 @@ class WriterResult:
 class ReaderResult:
     """How often a reader read the index, the versions of all pairs in every generation that it read, and its processor seconds."""
 
-    looks: int = 0
+    reads: int = 0
     generations: dict[int, dict[Pair, int]] = field(default_factory=dict)
     processor_s: float = 0.0
 
@@ -117,7 +117,7 @@ def read(folder: Path, stop: Path) -> ReaderResult:
     fresh, result, last = FreshIndex(folder, encoder), ReaderResult(), 0
     while not stop.exists():
         index = fresh.get()
-        result.looks += 1
+        result.reads += 1
         generation = index.manifest.generation
         assert generation >= last, f"generation {generation} after {last}"
         if generation > last:
@@ -186,29 +186,29 @@ def measure(store: str, seconds: float, scratch: Path) -> tuple[dict[str, float]
     generations_read = {generation for each in reader_results for generation in each.generations}
     figures = {
         f"{name}: turns of the writers": turns,
-        f"{name}: turns of the one that had fewer": min(each.turns for each in writer_results),
-        f"{name}: looks of the readers": sum(each.looks for each in reader_results),
-        f"{name}: generations that readers met": len(generations_read),
+        f"{name}: turns of the writer with fewer": min(each.turns for each in writer_results),
+        f"{name}: reads by the readers": sum(each.reads for each in reader_results),
+        f"{name}: generations that readers opened": len(generations_read),
         f"{name}: writers, processor s": sum(each.processor_s for each in writer_results),
         f"{name}: readers, processor s": sum(each.processor_s for each in reader_results),
     }
     return figures, [
         Check(f"{name}: processes that failed", 0, 0, at_least=False),
         Check(
-            f"{name}: turns without a generation of their own",
+            f"{name}: turns that made no generation",
             abs(index_status(folder).generation - 1 - turns),
             0,
             False,
         ),
-        Check(f"{name}: generations that readers saw differently", len(differing(reader_results)), 0, at_least=False),
+        Check(f"{name}: generations that differ between readers", len(differing(reader_results)), 0, at_least=False),
         Check(
-            f"{name}: generations that are not one turn from those before",
+            f"{name}: generations that are not one turn after the previous one",
             len(not_one_turn(reader_results)),
             0,
             at_least=False,
         ),
         Check(
-            f"{name}: generations that a reader met, at least",
+            f"{name}: fewest generations that a reader opened",
             min(len(each.generations) for each in reader_results),
             2,
             True,

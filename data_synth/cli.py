@@ -10,7 +10,7 @@ import typer
 from data_synth.cli_generate import register_preferences, register_questions, register_responses
 from data_synth.cli_label import register_claims, register_reading, register_relevance
 from graph.errors import UserError
-from graph.shared.cli_app import DATA, INPUT, Command, Group, command
+from graph.shared.cli_app import DATA, INPUT, Command, Group, command, option
 from graph.shared.cli_options import AsJson, Config, Corpus, Out, Questions, Seed, Set
 from graph.shared.console import print_json, say
 
@@ -37,7 +37,7 @@ def register(app: typer.Typer, open_model: "OpenModel") -> None:
 
 
 MAX_SHOWN_ROWS = 20
-Count = Annotated[int, typer.Option(metavar="N", min=0, rich_help_panel=INPUT, help="Questions of this split.")]
+Count = Annotated[int, option("N", INPUT, "Questions of this split.", min=0)]
 FEEDBACK = "feedback"
 READING = "reading"
 SUPPORT = "support"
@@ -60,7 +60,7 @@ def register_data(data: typer.Typer) -> None:
     ) -> None:
         """Check every row of training data, or of questions.
 
-        Prints the line, what is wrong and how to fix it; exits with 1 if any row is bad.
+        Prints the line, the problem and the remedy; exits with 1 if any row is bad.
         """
         from dataclasses import asdict
 
@@ -92,9 +92,9 @@ def register_data(data: typer.Typer) -> None:
     ) -> None:
         """Convert a published set, or readers' feedback, to documents and questions or to training rows.
 
-        `feedback` is what `modegraph serve --feedback` stored: entries with consent become the folders preferences and relevance
-        below --out. `reading` makes rows of questions over passages, by the settings of --config and --set. `support` makes claims
-        from sentences that people labelled, for `train verifier --set real=DIR`; the card names the licences.
+        `feedback` imports the entries that `modegraph serve --feedback` stored: those with consent become the folders preferences
+        and relevance below --out. `reading` makes rows of questions over passages, by the settings of --config and --set. `support`
+        makes claims from sentences that people labelled, for `train verifier --set real=DIR`; the card names the licences.
         """
         from data_synth.dataset.public_sets import multiple_choice, pubmedqa, qa_feedback, read_items
         from data_synth.dataset.write import check_folder, write_or_preview
@@ -140,7 +140,8 @@ def register_data(data: typer.Typer) -> None:
             print_json({"out": str(out), **rows})
         else:
             print(", ".join(f"{count:,} {what}" for what, count in rows.items()) + f" in {out}")
-            say("next: modegraph index …/corpus.jsonl, then modegraph synth preferences INDEX --questions …")
+            corpus = "…/corpus.jsonl" if pairs else "DOCUMENTS"
+            say(f"next: modegraph index {corpus}, then modegraph synth preferences INDEX --questions …")
 
     data.command(cls=Command)(split)
     data.command(cls=Command)(join)
@@ -182,9 +183,7 @@ def split(
     dev: Count = 0,
     test: Count = 0,
     seed: Seed = 0,
-    anew: Annotated[
-        bool, typer.Option("--anew", metavar="", rich_help_panel=INPUT, help="Ignore the splits stated in the file.")
-    ] = False,
+    anew: Annotated[bool, option("--anew", INPUT, "Ignore the splits stated in the file.")] = False,
     corpus: Corpus = None,
     as_json: AsJson = False,
 ) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from graph.errors import UserError
-from graph.shared.cli_app import MODEL, OUTPUT, Command
+from graph.shared.cli_app import MODEL, OUTPUT, Command, option
 from graph.shared.cli_options import (
     SPEC,
     AsJson,
@@ -40,31 +40,25 @@ if TYPE_CHECKING:
 
 Hops = Annotated[
     list[int] | None,
-    typer.Option(
-        metavar="N",
-        min=1,
-        max=4,
-        rich_help_panel=OUTPUT,
-        help="Documents that an answer needs; 1, 2, 3 and 4 by default. Repeatable.",
-    ),
+    option("N", OUTPUT, "Documents that an answer needs; 1, 2, 3 and 4 by default. Repeatable.", min=1, max=4),
 ]
 Count = Annotated[
     int | None,
-    typer.Option(
-        metavar="N",
+    option(
+        "N",
+        OUTPUT,
+        "Questions to make; with fewer, the command exits with 1. By default up to 500, and at least one per document.",
         min=1,
-        rich_help_panel=OUTPUT,
-        help="Questions to make; with fewer, the command exits with 1. By default up to 500, and at least one per document.",
     ),
 ]
 Unanswerable = Annotated[
     float,
-    typer.Option(
-        metavar="SHARE",
+    option(
+        "SHARE",
+        OUTPUT,
+        "Share of questions that the documents do not answer, each similar to one that they do.",
         min=0.0,
         max=0.5,
-        rich_help_panel=OUTPUT,
-        help="Share of questions that the documents do not answer, each similar to one that they do.",
     ),
 ]
 MAX_QUESTIONS = 500
@@ -89,8 +83,8 @@ def register_questions(synth: typer.Typer, open_model: "OpenModel") -> None:
     ) -> None:
         """Make questions over one document or several, with answers and the passages they need.
 
-        Templates over the index's sentences make them, unless --writer names a model; its questions are answered again from
-        what --mode finds, and judged by --judge. All questions about a document are in one split.
+        Rules fill templates with the index's sentences, unless --writer names a model; the model's questions are answered
+        again from the passages that --mode finds, and judged by --judge. All questions about a document are in one split.
         """
         from data_synth.dataset.write import ledger_of, write_or_preview
         from data_synth.questions.make import QuestionSpec, question_rows, shortage
@@ -146,18 +140,15 @@ class Shape(StrEnum):
 
 HardNegatives = Annotated[
     float,
-    typer.Option(
-        metavar="SHARE",
+    option(
+        "SHARE",
+        OUTPUT,
+        "Share of pairs whose rejected side has reasoning too, wrong or unsupported; in the others it is the bare answer.",
         min=0,
         max=1,
-        rich_help_panel=OUTPUT,
-        help="Share of pairs whose rejected side has reasoning too, wrong or unsupported; in the others it is the bare answer.",
     ),
 ]
-Format = Annotated[
-    Shape,
-    typer.Option("--format", metavar="FORM", rich_help_panel=OUTPUT, help="Rows of messages (chat) or text (plain)."),
-]
+Format = Annotated[Shape, option("--format FORM", OUTPUT, "Rows of messages (chat) or text (plain).")]
 
 
 def separation_warnings(summary: "Summary") -> list[str]:
@@ -195,8 +186,8 @@ def register_preferences(synth: typer.Typer, open_model: "OpenModel") -> None:
         """Make preference pairs: reasoning with the answer is chosen, wrong or unsupported reasoning rejected.
 
         Each question gets a pair over every context of 1 to --top-k passages, or of --context-size. Reasoning is composed from
-        gold sentences unless --writer names a model; --judge then drops what the passages do not support. Where they do not
-        contain the answer, "not in the documents" is chosen. --limit samples questions by the seed.
+        gold sentences unless --writer names a model; --judge then drops reasoning that the passages do not support. Where
+        they do not contain the answer, "not in the documents" is chosen. --limit samples questions by the seed.
         """
         from data_synth.contexts import QuestionSelection
         from data_synth.dataset.write import ledger_of, write_or_preview
@@ -220,13 +211,13 @@ def register_preferences(synth: typer.Typer, open_model: "OpenModel") -> None:
 
 Policy = Annotated[
     list[str],
-    typer.Option(
-        metavar="SPEC",
-        rich_help_panel=MODEL,
-        help=f"Model to sample from, such as the SFT run: {SPEC}; several openai: servers under one name share the calls. Repeatable.",
+    option(
+        "SPEC",
+        MODEL,
+        f"Model to sample from, such as the SFT run: {SPEC}; several openai: servers under one name share the calls. Repeatable.",
     ),
 ]
-Temperature = Annotated[float, typer.Option(metavar="T", min=0.05, rich_help_panel=MODEL, help="Sampling temperature.")]
+Temperature = Annotated[float, option("T", MODEL, "Sampling temperature.", min=0.05)]
 
 
 def register_responses(synth: typer.Typer, open_model: "OpenModel") -> None:
@@ -285,7 +276,7 @@ def register_responses(synth: typer.Typer, open_model: "OpenModel") -> None:
             "Questions": selection.name,
             "Contexts": f"{selection.sizes_up_to(top_k)} excerpts by mode {settings.mode}",
             "Policy": model.name,
-            "Sampling": f"{samples} draws a prompt at temperature {temperature:g}, up to {max_answer_tokens:,} tokens, seed {seed}",
+            "Sampling": f"{samples} draws per prompt at temperature {temperature:g}, up to {max_answer_tokens:,} tokens, seed {seed}",
             "Judge": judge_model.name if judge_model else "none",
             "Verifier": verifier or "modegraph's own",
         }

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from graph.shared.cli_app import INPUT, MODEL, OUTPUT, RETRIEVAL, Command, command
+from graph.shared.cli_app import INPUT, MODEL, OUTPUT, RETRIEVAL, Command, command, option
 from graph.shared.cli_options import (
     SPEC,
     AsJson,
@@ -42,7 +42,7 @@ def register_reading(synth: typer.Typer) -> None:
         """Make rows that teach reading: questions over shuffled passages, answered in few words with citations.
 
         Gold passages, which contain a question's evidence, are mixed with others from the same document and BM25's top hits;
-        in a share of the rows one is missing, and the answer is "not in the documents". Data for `train sft`.
+        in a share of the rows a gold passage is missing, and the answer is "not in the documents". Data for `train sft`.
         """
         from data_synth.contexts import pick_questions
         from data_synth.dataset.write import ledger_of, write_or_preview
@@ -64,28 +64,23 @@ def register_reading(synth: typer.Typer) -> None:
 
 Beside = Annotated[
     list[Path] | None,
-    typer.Option(
-        metavar="FOLDER",
-        rich_help_panel=INPUT,
-        help="Relevance data to train on as well: questions and passages that are in another split there are left out. Repeatable.",
+    option(
+        "FOLDER",
+        INPUT,
+        "Relevance data to train on as well: questions and passages that are in another split there are left out. Repeatable.",
     ),
 ]
 SplitBy = Annotated[
     Literal["passages", "questions"],
-    typer.Option(
-        metavar="WHAT",
-        rich_help_panel=INPUT,
-        help="What no two splits share: passages and questions, or with `questions` only questions, for facts that all questions need.",
+    option(
+        "WHAT",
+        INPUT,
+        "What no two splits share: passages and questions, or with `questions` only questions, for facts that all questions need.",
     ),
 ]
-Negatives = Annotated[
-    int, typer.Option(metavar="N", min=0, rich_help_panel=RETRIEVAL, help="Hard negatives to find for each question.")
-]
+Negatives = Annotated[int, option("N", RETRIEVAL, "Hard negatives to find for each question.", min=0)]
 DistilFrom = Annotated[
-    str | None,
-    typer.Option(
-        metavar="SPEC", rich_help_panel=MODEL, help=f"Language model that labels instead of the gold data: {SPEC}."
-    ),
+    str | None, option("SPEC", MODEL, f"Language model that labels instead of the gold data: {SPEC}.")
 ]
 
 
@@ -144,10 +139,7 @@ def register_relevance(synth: typer.Typer, open_model: "OpenModel") -> None:
 
 
 PerPassage = Annotated[
-    int,
-    typer.Option(
-        metavar="N", min=1, rich_help_panel=OUTPUT, help="Most claims to make from a passage, and as many broken ones."
-    ),
+    int, option("N", OUTPUT, "Largest number of supported claims per passage, each with a broken twin.", min=1)
 ]
 
 

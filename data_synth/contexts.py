@@ -1,7 +1,7 @@
 """The inputs of preference and response rows: selected questions, and growing contexts C_0 ⊂ C_1 ⊂ … for each.
 
 C_k are the k best excerpts that retrieval finds for the question, shuffled so that their order does not give the answer away. A gold
-passage that retrieval missed is never added: training sees the contexts that serving will see.
+passage that retrieval missed is never added: training uses the same contexts as serving.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def context_finder(index: Index, settings: RetrieveSettings, count_tokens: Calla
 def draft_groups(
     questions: Iterable[Question], find_contexts: FindContexts, sizes: Collection[int] = ()
 ) -> Iterator[list[Draft | Dropped]]:
-    """The drafts of QUESTIONS_AT_ONCE questions at a time; those of each question in order of context size (see `make_drafts`)."""
+    """The drafts of QUESTIONS_AT_ONCE questions at a time; the drafts of each question are in order of context size (see `make_drafts`)."""
     remaining = iter(questions)
     while group := list(islice(remaining, QUESTIONS_AT_ONCE)):
         contexts = find_contexts([question.text for question in group])
@@ -87,7 +87,7 @@ def shuffled(key: str, excerpts: Sequence[Excerpt]) -> tuple[Excerpt, ...]:
 
 
 def gold_share(gold_sources: Sequence[str], excerpts: Sequence[Excerpt]) -> float:
-    """Share of the gold documents with a passage among `excerpts`; 0 if there are no gold documents. Summaries do not count."""
+    """Share of the gold documents that an excerpt comes from; 0 if there are no gold documents. Summaries do not count."""
     gold = set(gold_sources)
     return len(gold & {excerpt.source for excerpt in excerpts}) / len(gold) if gold else 0.0
 
@@ -103,7 +103,7 @@ class QuestionSelection:
     sizes: Sequence[int] = ()
 
     def read(self, index: Index, first: int | None) -> tuple[list[Question], list[Dropped]]:
-        """The questions without near duplicates, of the first `first` if given, and one Dropped for each duplicate.
+        """The questions (only the first `first`, if given) without near duplicates, and one Dropped for each duplicate.
 
         UserError for gold documents that are not in the index.
         """
@@ -129,7 +129,7 @@ class QuestionSelection:
 def without_twins(questions: Sequence[Question]) -> tuple[list[Question], list[Dropped]]:
     """The questions without near duplicates (the first of each group stays), and one Dropped for each removed question.
 
-    Twins have the same gold answers, and the same distinguishing words (numbers, names, negations) in the same order.
+    Twins have the same gold answers, nearly the same words, and the same distinctive ones (numbers, names, negations) in the same order.
     """
     groups: defaultdict[tuple[tuple[str, ...], ...], list[int]] = defaultdict(list)
     for number, question in enumerate(questions):

@@ -1,7 +1,8 @@
-"""`modegraph data import feedback`: readers' feedback on answers (graph/feedback), as preference and relevance rows.
+"""`modegraph data import feedback`: readers' feedback on answers (graph/feedback.py), as preference and relevance rows.
 
-The steps: the last entry of each reader, if it has consent; which of two answers is better; preference rows; questions with gold passages;
-both datasets, with the same split. An answer without reasoning gets, by rules, the sentence closest to question and answer as its reasoning."""
+The steps: select the last entry of each reader on each subject, if the reader consented; decide which of two answers is better; make preference
+rows and questions with gold passages; write both datasets with the same split. A better answer without reasoning gets, by rules, the
+sentence closest to question and answer as its reasoning."""
 
 from __future__ import annotations
 
@@ -82,7 +83,7 @@ def answer_key(answer: GivenAnswer) -> tuple[object, ...]:
 DIFFERENT_PASSAGES = "a preference between answers from different passages"
 NO_DIFFERENCE = "a preference for neither answer"
 EQUAL_ANSWERS = "two answers in the same words"
-NO_COUNTERPART = "a vote on a prompt without an answer of the opposite vote"
+NO_COUNTERPART = "a vote on a question whose answers are not both favoured and rejected by readers"
 DISPUTED = "answers on which readers are evenly divided"
 READER_MODEL = "a reader"
 """The model of an answer that a reader wrote."""
@@ -147,7 +148,7 @@ def _problem(chosen: GivenAnswer, rejected: GivenAnswer) -> str:
 
 
 def _from_votes(votes: Iterable[tuple[str, Vote]]) -> Iterator[AnswerPair | Dropped]:
-    """Per question and passages: the answer with the most net votes, paired with each answer whose net votes are negative."""
+    """For each question and set of passages: the answer with the most net votes, paired with each answer whose net votes are negative."""
     prompts: defaultdict[tuple[object, ...], list[tuple[str, Vote]]] = defaultdict(list)
     for question, vote in votes:
         prompts[question_key(question), vote.answer.context_ids].append((question, vote))
@@ -254,7 +255,7 @@ def pair_row(pair: AnswerPair, draft: Draft, passages: Sequence[Passage]) -> Pre
 
 
 def reason_by_rules(draft: Draft, passages: Sequence[Passage]) -> str | Dropped:
-    """The sentence closest to question and answer, of `passages` or else of the context; cited if it is in the context."""
+    """The sentence closest to question and answer, from `passages` or else from the context; cited if it is in the context."""
     context = [Passage(one.id, _ALL_PASSAGES, one.title, 0, one.start, one.end, one.text) for one in draft.excerpts]
     query = f"{draft.question.text} {draft.answer}"
     statements = closest_statements(query, (_ALL_PASSAGES,), lambda _: passages or context)
@@ -330,7 +331,7 @@ def import_feedback(index: Index, out: Path) -> dict[str, Summary]:
             found, "an index whose readers have given feedback", "serve it with `modegraph serve --feedback`"
         )
     check_out(out)
-    latest, superseded = latest_entries(entries)
+    latest, dropped = latest_entries(entries)
     lookup = Lookup(index)
     questions, gone = gold_questions(latest, lookup)
     split = make_split(index, questions, SEED).questions if questions else {}
@@ -344,7 +345,7 @@ def import_feedback(index: Index, out: Path) -> dict[str, Summary]:
         "Seed": str(SEED),
     }
     rows: dict[str, Iterable[Any]] = {
-        "preferences": chain(superseded, unpaired, preference_rows(pairs, lookup, split, gold)),
+        "preferences": chain(dropped, unpaired, preference_rows(pairs, lookup, split, gold)),
         "relevance": chain(gone, _passage_labelled_rows(index, with_gold)),
     }
     extra_origin = {"relevance": {SPLIT_BY: "passages"}}

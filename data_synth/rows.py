@@ -1,6 +1,6 @@
 """The rows of training data, and the description of a kind of row that the writer, the dataset card and the validator use.
 
-Rows are JSON lines that `datasets` loads and TRL's trainers accept unchanged. Each kind of row has a `Form` (preferences, responses,
+Rows are JSON lines that `datasets` loads; TRL's trainers accept preference and reading rows unchanged. Each kind of row has a `Form` (preferences, responses,
 questions, reading, relevance, claims); code that streams, counts, describes or checks rows is written once, for all forms."""
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Row(Protocol):
-    """What every row has: a unique id, and the split that it belongs to (train, dev or test)."""
+    """Every row has a unique id and belongs to a split (train, dev or test)."""
 
     @property
     def id(self) -> str: ...
@@ -34,14 +34,17 @@ def no_measures(rows: Sequence[Any]) -> dict[str, float]:
     return {}
 
 
+MALFORMED = (KeyError, TypeError, IndexError, AttributeError, ValueError)
+"""The errors that reading a malformed row raises, for a missing key or a value of the wrong kind."""
+
+
 @dataclass(frozen=True)
 class Form(Generic[R]):
-    """A kind of row. `name` is its command (`modegraph synth NAME`, or `made_by`), `title` and `about` open its dataset
-    card.
+    """A kind of row. `name` is its command (`modegraph synth NAME`, or `made_by`), `title` and `about` open its dataset card.
 
     `from_json` raises KeyError for a missing key, TypeError, IndexError, AttributeError or ValueError for a malformed value.
-    `problems` describes what makes a row unusable for training. `counts` gives the value of a row in each table of the card,
-    `lengths` its lengths in words, `texts` the texts that make two rows duplicates. `measures` computes figures over a sample of rows.
+    `problems` describes the faults that make a row unusable for training. `counts` gives the value of a row in each table of the card,
+    `lengths` its lengths in words, `texts` the texts that are equal in duplicates. `measures` computes figures over a sample of rows.
     """
 
     name: str
@@ -60,7 +63,7 @@ class Form(Generic[R]):
 
 @dataclass(frozen=True)
 class Draft:
-    """A pair that still lacks its reasoning: a question, its gold answer, and its context."""
+    """The input of a pair or of responses: a question, its gold answer, and its context."""
 
     question: Question
     answer: str
@@ -79,9 +82,9 @@ class Dropped:
 class PreferenceRow:
     """One pair (GraphMPA §3.2, Eq. 7): a prompt over a context of `context_size` excerpts, and two answers to it.
 
-    `gold_in_context` is the share of the gold documents that the context quotes; `hard_negative` is the kind of a rejected side
-    with reasoning ("" for the paper's: the answer alone); `reasoner` names the model that wrote the reasoning, and
-    `support` is the similarity of its sentences to the context (data_synth/preferences/support.py; None without a context).
+    `gold_in_context` is the share of the gold documents that the context quotes; `hard_negative` is the kind of the
+    rejected side ("" for the answer alone, as in the paper); `reasoner` names the writer of the reasoning (a model, rules or a reader), and
+    `support` is the similarity of its sentences to the context (data_synth/preferences/support.py; None if it was not measured).
     """
 
     id: str
@@ -119,7 +122,7 @@ class ReadingRow:
 
 @dataclass(frozen=True)
 class Sampling:
-    """How the responses of a row were sampled from the policy: `samples` is their number, `max_tokens` the limit of each, `seed` the base of their seeds.
+    """How the responses of a row were sampled from the policy: `samples` is the number of draws, `max_tokens` the limit of each, `seed` the base of their seeds.
 
     `as_drawn`: repeated and cut responses are included, as in the rounds of training.
     """
@@ -135,8 +138,8 @@ class Sampling:
 class ResponseRow:
     """One prompt and K responses of one policy, with their rewards by component, before weighting.
 
-    The responses are distinct, unless `sampling.as_drawn`; `cut` numbers (from 0) those that were cut at the token limit, and so are
-    learned without an end token. `rewards[component][i]` is in [0, 1] and belongs to `responses[i]`; `policy` is the fingerprint of the
+    The responses are distinct, unless `sampling.as_drawn`; `cut` has the numbers (from 0) of those that were cut at the token limit, which are
+    learned without an end token. `rewards[component][i]` is in [0, 1] and belongs to `responses[i]`; `policy` is the name of the
     model that wrote them.
     """
 

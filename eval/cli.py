@@ -1,18 +1,26 @@
-"""The evaluation commands outside `eval …`: `modegraph compare`, `demo`, `runs` and `serve check`.
+"""The evaluation commands outside `eval …`: `modegraph compare`, `runs` and `serve check`.
 
 `serve check` is here and not with `modegraph serve`, because it uses functions of train/, which serve/ may not import."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from graph.shared.cli_app import ASKING, EVALUATION, INPUT, LIMITS, MODEL, OUTPUT, TRAINING, Command, Group, command
+from graph.shared.cli_app import (
+    ASKING,
+    EVALUATION,
+    INPUT,
+    LIMITS,
+    MODEL,
+    TRAINING,
+    Command,
+    Group,
+    command,
+    option,
+)
 from graph.shared.cli_options import (
     AsJson,
     ContextSizes,
@@ -23,7 +31,6 @@ from graph.shared.cli_options import (
     Out,
     RunFolder,
     Runs,
-    Samples,
     Seed,
     Split,
 )
@@ -33,25 +40,19 @@ if TYPE_CHECKING:
     from graph.types import OpenModel
 
 
-Fresh = Annotated[
-    bool, typer.Option("--fresh", metavar="", rich_help_panel=OUTPUT, help="Reuse nothing from an earlier demo.")
-]
-
-
 def register(app: typer.Typer, open_model: OpenModel) -> None:
     """Add the commands to the command line."""
 
     add_compare(app, open_model)
     add_eval(app, open_model)
-    add_demo(app)
     app.command(cls=Command, rich_help_panel=TRAINING)(runs)
-    # An index in a folder of that name is served as ./check.
+    # An index in a folder called `check` is served as ./check.
     app.command("serve check", cls=Command, rich_help_panel=ASKING)(check)
 
 
 def add_eval(app: typer.Typer, open_model: OpenModel) -> None:
     """Add `modegraph eval` and its commands."""
-    from eval.cli_measure import add_alignment, add_judge, add_reading, add_retrieval, add_selector, add_support
+    from eval.cli_measure import add_alignment, add_judge, add_reading, add_retrieval, add_support
     from eval.run.cli import add_run
     from eval.tasks.cli import register as add_tasks
 
@@ -64,62 +65,16 @@ def add_eval(app: typer.Typer, open_model: OpenModel) -> None:
     add_reading(commands, open_model)
     add_support(commands)
     add_alignment(commands)
-    add_selector(commands, open_model)
     add_tasks(commands, open_model)
     add_judge(commands, open_model)
     add_run(commands, open_model)
 
 
-def run_command(app: typer.Typer, command: Sequence[str]) -> int:
-    """Run one command line (without the program's name) in this process; its exit status."""
-    return app(list(command), prog_name="modegraph", standalone_mode=False) or 0
-
-
-def add_demo(app: typer.Typer) -> None:
-    """Add `modegraph demo`, which runs the other commands of `app`."""
-
-    @app.command(cls=Command, rich_help_panel=EVALUATION)
-    def demo(out: Out = Path("demo-run"), fresh: Fresh = False, as_json: AsJson = False) -> None:
-        """Run everything on the example documents with a fetched model; no network, key or GPU.
-
-        Steps of an earlier demo in --out are reused if command, inputs and code have not changed; the questions are answered again.
-        """
-        from eval.demo.demo import counts_text, demo_json, run_demo
-
-        result = run_demo(out, partial(run_command, app), say if as_json else print, fresh)
-        if as_json:
-            print_json(demo_json(result))
-            return
-        print(counts_text(json.loads((result.report.parent / "report.json").read_text(encoding="utf-8"))), end="\n\n")
-        print("\n\n".join(each.as_text() for each in result.answers))
-        print(f"\nReport: {result.report}")
-
-
 Base = Annotated[
     str | None,
-    typer.Option(
-        metavar="NAME",
-        rich_help_panel=INPUT,
-        help="Untuned model, as a folder or hub name; default: the one that the first run started from.",
-    ),
+    option("NAME", INPUT, "Untuned model, as a folder or hub name; default: the one that the first run started from."),
 ]
-Responses = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="FOLDER",
-        rich_help_panel=INPUT,
-        help="Scored responses: adds expected reward, KL and entropy of the preference runs.",
-    ),
-]
-AnswersOnly = Annotated[
-    bool,
-    typer.Option(
-        "--answers-only",
-        metavar="",
-        rich_help_panel=LIMITS,
-        help="Do not score pairs: no log-probabilities or margins.",
-    ),
-]
+AnswersOnly = Annotated[bool, option("--answers-only", LIMITS, "Do not score pairs: no log-probabilities or margins.")]
 
 
 def add_compare(app: typer.Typer, open_model: OpenModel) -> None:
@@ -129,11 +84,9 @@ def add_compare(app: typer.Typer, open_model: OpenModel) -> None:
     def compare(
         runs: Runs,
         data: Data,
-        responses: Responses = None,
         base: Base = None,
         split: Split = "test",
         context_size: ContextSizes = None,
-        samples: Samples = 16,
         seed: Seed = 0,
         out: Out = Path("comparison"),
         as_json: AsJson = False,
@@ -144,13 +97,13 @@ def add_compare(app: typer.Typer, open_model: OpenModel) -> None:
         """Compare fine-tuned runs with one another and with their untuned model.
 
         Answers, margins and log-probabilities on the held-out rows of `synth preferences`; --limit draws the questions by the
-        seed, --samples counts with --responses only. The report in --out is replaced.
+        seed. The report in --out is replaced.
         """
         from eval.compare.compare import compare_runs
         from eval.report import comparison_json, write_comparison
         from eval.tables import as_text, choice_table, measure_table
 
-        comparison, appendix = compare_runs(
+        comparison = compare_runs(
             runs,
             data,
             open_model,
@@ -159,18 +112,16 @@ def add_compare(app: typer.Typer, open_model: OpenModel) -> None:
             context_sizes=context_size or (),
             max_answer_tokens=max_answer_tokens,
             limit=limit,
-            responses=responses,
-            samples=samples,
             seed=seed,
             answers_only=answers_only,
         )
-        write_comparison(comparison, out, appendix)
+        write_comparison(comparison, out)
         say(f"report: {out / 'report.html'}")
         if as_json:
-            print_json(comparison_json(comparison) | (appendix.data if appendix else {}))
+            print_json(comparison_json(comparison))
             return
         tables = [measure_table(comparison), *([choice_table(comparison)] if comparison.choices else [])]
-        print("\n\n".join(as_text(table) for table in (*tables, *(appendix.tables if appendix else ()))))
+        print("\n\n".join(as_text(table) for table in tables))
 
 
 Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder to search, including its subfolders.")]
@@ -193,7 +144,7 @@ def runs(folder: Folder = Path(), as_json: AsJson = False) -> None:
 
 
 TOLERANCE, TOKEN_TOLERANCE = 0.05, 0.01
-"""Nats, per conversation and per token on average, for a server that computes in float32."""
+"""In nats, for a conversation and for a token on average; they suit a server that computes in float32."""
 ServerSpec = Annotated[
     str,
     typer.Argument(
@@ -208,31 +159,21 @@ def check(
     run: RunFolder,
     base_name: Annotated[
         str,
-        typer.Option(
-            metavar="NAME",
-            rich_help_panel=MODEL,
-            help="Name of the base model on the server, if the server does not say which one the adapter belongs to.",
+        option(
+            "NAME",
+            MODEL,
+            "Name of the base model on the server, if the server does not say which one the adapter belongs to.",
         ),
     ] = "",
     conversations: Conversations = None,
     tolerance: Annotated[
         float,
-        typer.Option(
-            "--logps-tolerance",
-            metavar="NATS",
-            min=0,
-            rich_help_panel=LIMITS,
-            help="Largest allowed difference in a conversation's log-probability.",
+        option(
+            "--logps-tolerance NATS", LIMITS, "Largest allowed difference in a conversation's log-probability.", min=0
         ),
     ] = TOLERANCE,
     token_tolerance: Annotated[
-        float,
-        typer.Option(
-            metavar="NATS",
-            min=0,
-            rich_help_panel=LIMITS,
-            help="Largest allowed mean difference in a token's log-probability.",
-        ),
+        float, option("NATS", LIMITS, "Largest allowed mean difference in a token's log-probability.", min=0)
     ] = TOKEN_TOLERANCE,
     as_json: AsJson = False,
 ) -> None:

@@ -1,8 +1,9 @@
-"""The commands that measure one part each: `modegraph eval retrieval`, `selector`, `reading`, `support`, `alignment` and `judge`."""
+"""The commands that measure one part each: `modegraph eval retrieval`, `reading`, `support`, `alignment` and `judge`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from graph.errors import UserError
-from graph.shared.cli_app import INPUT, MODEL, OUTPUT, RETRIEVAL, Command, command
+from graph.shared.cli_app import INPUT, MODEL, OUTPUT, RETRIEVAL, Command, command, option
 from graph.shared.cli_options import (
     AsJson,
     Data,
@@ -28,7 +29,6 @@ from graph.shared.cli_options import (
     Runs,
     Samples,
     Seed,
-    Selector,
     SomeModel,
     SomeOut,
     SomeSplit,
@@ -44,10 +44,31 @@ if TYPE_CHECKING:
     from graph.types import OpenModel
 
 
+Selectors = Annotated[
+    list[str] | None,
+    option(
+        "--selectors NAME",
+        RETRIEVAL,
+        "Selectors to compare: threshold (the default), llm (calls --model), none, or trained ones, as folders or hub names; several in mode local or global only; the first is the baseline. Repeatable.",
+    ),
+]
+
+
+def check_selectors(selectors: Sequence[str], modes: Sequence[str], model: str | None) -> None:
+    """UserError for several selectors in a mode that selects nothing or in several modes, one named twice, and llm without a model."""
+    if len(set(selectors)) < len(selectors):
+        raise UserError(f"--selectors {' '.join(selectors)}", "each selector once", "drop the repetition")
+    if len(selectors) > 1 and (len(modes) > 1 or modes[0] not in ("local", "global")):
+        found = f"--modes {' '.join(modes)} with {len(selectors)} selectors"
+        raise UserError(found, "local or global, which select propositions", "compare selectors in one of them")
+    if "llm" in selectors and model is None:
+        raise UserError("--selectors llm without --model", "a model, which llm calls", "add --model")
+
+
 def add_retrieval(commands: typer.Typer, open_model: OpenModel) -> None:
     """Add `retrieval` to the commands of `eval`."""
 
-    @commands.command(cls=command(several=("--modes", "--where")))
+    @commands.command(cls=command(several=("--modes", "--selectors", "--where")))
     def retrieval(
         index: IndexFolder,
         questions: Questions,
@@ -56,7 +77,7 @@ def add_retrieval(commands: typer.Typer, open_model: OpenModel) -> None:
         top_k: TopK = 10,
         unit: Unit = "passages",
         where: Where = None,
-        selector: Selector = "threshold",
+        selectors: Selectors = None,
         reranker: Reranker = "",
         model: SomeModel = None,
         seed: Seed = 0,
@@ -64,116 +85,52 @@ def add_retrieval(commands: typer.Typer, open_model: OpenModel) -> None:
         as_json: AsJson = False,
         limit: Limit = None,
     ) -> None:
-        """Compare retrieval modes on questions with gold documents.
+        """Compare retrieval modes, or selectors in one mode, on questions with gold documents.
 
-        Prints Recall, all-gold, MRR, nDCG and seconds a query, with intervals; --out saves figures, plot and rankings.
+        Prints Recall, all-gold, MRR, nDCG and costs a query, with intervals; --out saves figures, plot and rankings. Of several selectors
+        only llm calls --model.
         """
+        chosen = selectors or ["threshold"]
+        check_selectors(chosen, modes, model)
         from eval.retrieval import (
             LEDGER,
             evaluate_retrieval,
+            measure_selection,
             reachable_questions,
+            read_with_sentences,
             retrieval_json,
             retrieval_table,
             select_questions,
+            systems_of,
             write_retrieval,
         )
         from eval.tables import as_text
-        from graph.config import parse_settings
         from graph.documents.questions import read_questions
         from graph.index.index import open_index
-        from graph.retrieve.parts.query import RetrieveSettings
         from graph.retrieve.retrieve import retrieve
 
-        common = {"top_k": top_k, "unit": unit, "where": where or (), "selector": selector}
-        common |= {"reranker": reranker}
-        settings = {
-            mode: parse_settings(RetrieveSettings, {"mode": mode, **common}, "eval retrieval") for mode in modes
-        }
+        common = {"top_k": top_k, "unit": unit, "where": where or (), "reranker": reranker}
+        several = len(chosen) > 1
+        systems = systems_of(modes, chosen, common)
         opened_index = open_index(index)
-        selected = select_questions(read_questions(questions), split, opened_index.sources())
-        allowed = opened_index.where(settings[modes[0]].conditions)
+        read = read_with_sentences if several else read_questions
+        selected = select_questions(read(questions), split, opened_index.sources())
+        allowed = opened_index.where(next(iter(systems.values())).conditions)
         selected = (reachable_questions(selected, allowed.sources()) if where else selected)[:limit]
         helper = open_model(model, out / LEDGER if out is not None else None) if model is not None else None
         retrievers = {
-            mode: partial(retrieve, opened_index, settings=each, model=helper) for mode, each in settings.items()
+            name: partial(
+                retrieve, opened_index, settings=each, model=helper if each.selector == "llm" or not several else None
+            )
+            for name, each in systems.items()
         }
         report = evaluate_retrieval(selected, retrievers, top_k, seed)
+        if several:
+            report = replace(report, selection=measure_selection(opened_index, selected, chosen, helper))
         if out is not None:
             write_retrieval(report, out)
-        print_json(retrieval_json(report)) if as_json else print(as_text(retrieval_table(report)))
-
-
-Selectors = Annotated[
-    list[str],
-    typer.Option(
-        "--selectors",
-        metavar="NAME",
-        rich_help_panel=RETRIEVAL,
-        help="Selectors to compare (--selectors threshold FOLDER); the first is the baseline. Repeatable.",
-    ),
-]
-
-
-def add_selector(commands: typer.Typer, open_model: OpenModel) -> None:
-    """Add `selector` to the commands of `eval`."""
-
-    @commands.command(cls=command(several=("--selectors",)))
-    def selector(
-        index: IndexFolder,
-        questions: Questions,
-        selectors: Selectors,
-        split: SomeSplit = None,
-        mode: ModeName = "local",
-        top_k: TopK = 10,
-        model: SomeModel = None,
-        seed: Seed = 0,
-        out: SomeOut = None,
-        as_json: AsJson = False,
-        limit: Limit = None,
-    ) -> None:
-        """Compare selectors in mode local or global.
-
-        Prints quality, model calls, tokens and seconds, with intervals of the differences. --model is for the selector llm.
-        """
-        check_selectors(selectors, model, mode)
-        from eval.retrieval import LEDGER, Retrieve, select_questions
-        from eval.selector import compare_selectors, read_with_sentences, selector_json, selector_table, write_selectors
-        from eval.tables import as_text
-        from graph.config import parse_settings
-        from graph.index.index import open_index
-        from graph.retrieve.parts.query import RetrieveSettings
-        from graph.retrieve.retrieve import retrieve
-
-        settings = {
-            name: parse_settings(RetrieveSettings, {"mode": mode, "top_k": top_k, "selector": name}, "eval selector")
-            for name in selectors
-        }
-        opened_index = open_index(index)
-        selected = select_questions(read_with_sentences(questions), split, opened_index.sources())[:limit]
-        helper = open_model(model, out / LEDGER if out is not None else None) if model is not None else None
-
-        def retrieve_with(name: str) -> Retrieve:
-            return partial(retrieve, opened_index, settings=settings[name], model=helper if name == "llm" else None)
-
-        report = compare_selectors(opened_index, selected, selectors, retrieve_with, helper, top_k, seed)
-        if out is not None:
-            write_selectors(report, mode, out)
-        if as_json:
-            print_json(selector_json(report, mode))
-            return
-        table = selector_table(report, mode)
-        print(f"{as_text(table)}\n\n{table.note}")
-
-
-def check_selectors(selectors: list[str], model: str | None, mode: str) -> None:
-    """UserError for a mode that selects nothing, for a selector named twice, and for llm without a model or a model without llm."""
-    if mode not in ("local", "global"):
-        raise UserError(f"--mode {mode}", "local or global, which select propositions", "change the mode")
-    if len(set(selectors)) < len(selectors):
-        raise UserError(f"--selectors {' '.join(selectors)}", "each selector once", "drop the repetition")
-    if ("llm" in selectors) != (model is not None):
-        found = "llm without --model" if model is None else f"--model {model} without the selector llm"
-        raise UserError(found, "both or neither: only llm uses a model", "give both, or drop it")
+        table = retrieval_table(report)
+        print_json(retrieval_json(report)) if as_json else print(f"{as_text(table)}\n\n{table.note}")
 
 
 Folder = Annotated[
@@ -183,34 +140,15 @@ Folder = Annotated[
     ),
 ]
 OverIndex = Annotated[
-    Path | None,
-    typer.Option(
-        "--index",
-        metavar="INDEX",
-        rich_help_panel=INPUT,
-        help="Read passages retrieved from this index instead of the gold ones.",
-    ),
+    Path | None, option("--index INDEX", INPUT, "Read passages retrieved from this index instead of the gold ones.")
 ]
-DistractorCount = Annotated[
-    int,
-    typer.Option(
-        "--distractors", metavar="N", min=0, rich_help_panel=INPUT, help="Other passages to mix with the gold ones."
-    ),
-]
+DistractorCount = Annotated[int, option("--distractors N", INPUT, "Other passages to mix with the gold ones.", min=0)]
 NoPassages = Annotated[
-    bool,
-    typer.Option(
-        "--no-passages",
-        metavar="",
-        rich_help_panel=INPUT,
-        help="Ask without passages, to measure what a model knows from training.",
-    ),
+    bool, option("--no-passages", INPUT, "Ask without passages, to measure what a model knows from training.")
 ]
 FormOption = Annotated[
     Literal["cited", "quoted", "reasoned"],
-    typer.Option(
-        "--form", metavar="NAME", rich_help_panel=INPUT, help="Form of the answers: cited, quoted or reasoned."
-    ),
+    option("--form NAME", INPUT, "Form of the answers: cited, quoted or reasoned."),
 ]
 
 
@@ -321,33 +259,22 @@ class Sampler(StrEnum):
     vllm = "vllm"
 
 
-SamplerName = Annotated[
-    Sampler, typer.Option(metavar="ENGINE", rich_help_panel=MODEL, help="Engine that draws the samples: hf or vllm.")
-]
+SamplerName = Annotated[Sampler, option("ENGINE", MODEL, "Engine that draws the samples: hf or vllm.")]
 MeasuredFolder = Annotated[
     Path | None,
-    typer.Option(
-        metavar="FOLDER",
-        rich_help_panel=OUTPUT,
-        help="Folder that caches measured figures, for this and other commands; default: below --out.",
-    ),
+    option("FOLDER", OUTPUT, "Folder that caches measured figures, for this and other commands; default: below --out."),
 ]
 Rewards = Annotated[
     list[str] | None,
-    typer.Option(
-        metavar="COMPONENT=WEIGHT",
-        rich_help_panel=MODEL,
-        help="Component to reward, with its weight; default: the reward that the runs were trained for. Repeatable.",
+    option(
+        "COMPONENT=WEIGHT",
+        MODEL,
+        "Component to reward, with its weight; default: the reward that the runs were trained for. Repeatable.",
     ),
 ]
 EqualWithin = Annotated[
     float | None,
-    typer.Option(
-        metavar="REWARD",
-        min=0,
-        rich_help_panel=MODEL,
-        help="Test whether systems differ by less than this: two one-sided tests over seeds.",
-    ),
+    option("REWARD", MODEL, "Test whether systems differ by less than this: two one-sided tests over seeds.", min=0),
 ]
 
 
@@ -408,12 +335,12 @@ def reward_weights(options: Sequence[str]) -> dict[str, float] | None:
     {'correct': 1.0, 'format': 0.25}
     """
     weights = {}
-    for option in options:
-        component, _, weight = option.partition("=")
+    for part in options:
+        component, _, weight = part.partition("=")
         try:
             weights[component] = float(weight)
         except ValueError:
-            raise UserError(f"--reward {option}", "COMPONENT=WEIGHT, such as correct=1", "fix the option") from None
+            raise UserError(f"--reward {part}", "COMPONENT=WEIGHT, such as correct=1", "fix the option") from None
     return weights or None
 
 

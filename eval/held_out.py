@@ -26,7 +26,7 @@ def check_held_out(runs: Sequence[Path], rows: Sequence[PreferenceRow | Response
 def check_unseen(
     training_folders: Sequence[tuple[str, Path]], rows: Sequence[PreferenceRow | ResponseRow], file: Path
 ) -> None:
-    """`check_held_out` for pairs of (name of what was trained, folder of its training data)."""
+    """`check_held_out` for pairs of a name, which errors mention, and a folder of training data."""
     prompts = {tuple(turn.content for turn in row.prompt): row.id for row in rows}
     questions = {(row.question_id, row.question): row.id for row in rows}
     for run, data in training_folders:
@@ -46,7 +46,7 @@ def check_unseen(
 
 
 def training_data(runs: Sequence[Path]) -> Iterator[tuple[Path, Path]]:
-    """(run, folder of its training data) of each run and of the runs that it started from."""
+    """(run, folder of its training data) of each run and of the runs that it started from, except those of `train tiny`."""
     for run in runs:
         visited: set[Path] = set()
         while (run / RUN_RECORD).is_file() and run.resolve() not in visited:
@@ -58,7 +58,7 @@ def training_data(runs: Sequence[Path]) -> Iterator[tuple[Path, Path]]:
 
 
 def prompt_contents(row: Mapping[str, Any]) -> tuple[str, ...]:
-    """The texts of a training row's prompt, turn by turn; of a row of messages, all but the last; () without either."""
+    """The texts of a training row's prompt, turn by turn: its `prompt`, or its `messages` without the last; () without either field."""
     prompt = row.get("prompt") or (row.get("messages") or [])[:-1]
     if isinstance(prompt, str):
         return (prompt,)

@@ -42,7 +42,7 @@ class AnswerPair:
 
 @dataclass(frozen=True)
 class Judgement:
-    """The verdicts on one pair by criterion, with A shown first and with B shown first; `problems` say what made replies invalid."""
+    """The verdicts on one pair by criterion, with A shown first and with B shown first; `problems` are the reasons for invalid replies."""
 
     pair: AnswerPair
     a_first: Mapping[str, Choice]
@@ -163,7 +163,7 @@ def length_controlled(wins_V: Sequence[float], extra_V: Sequence[float]) -> floa
     """A's win rate at equal lengths, σ(θ), from verdicts (1 A, ½ tie, 0 B) and how many characters longer A's answer is.
 
     P(A wins) = σ(θ + φ tanh(Δlength / std(Δlength))), fitted by logistic regression; then Δlength is set to 0. None if the
-    same side is longer in over 95 % of the verdicts on unequal lengths.
+    same side is longer in over 95 % of the verdicts on unequal lengths, or without verdicts.
     """
     extra = np.asarray(extra_V, np.float64)
     unequal = extra[extra != 0]

@@ -14,7 +14,7 @@ SHOWN_FIGURES, SHOWN_SETTINGS = 3, 6
 ONLY_RUN_SETTINGS = ("model", "data")
 """Settings shown for the only run of a stage."""
 UNINFORMATIVE = ("output",)
-"""Settings that differ for every run and so say nothing."""
+"""Settings that differ for every run and so are uninformative."""
 FIRST_FIGURES = ("eval_loss", "train_loss", "loss")
 """Figures listed before others."""
 
@@ -41,7 +41,7 @@ def state_text(run: FoundRun) -> str:
 
 
 def time_text(run: FoundRun) -> str:
-    """When its last file was written."""
+    """The time when the run's record or its progress was last written, in UTC."""
     return datetime.fromtimestamp(run.ended, UTC).strftime("%Y-%m-%d %H:%M")
 
 
@@ -56,7 +56,7 @@ def figures_text(run: FoundRun) -> str:
 
 
 def settings_text(run: FoundRun, same_stage: Sequence[FoundRun]) -> str:
-    """The settings in which this run differs from another of its stage; for the only one, its model and data."""
+    """The settings in which this run differs from another of its stage; if there are none, as for the only run of a stage, its model and data."""
     flat = [dict(flatten(other.settings)) for other in same_stage]
     settings = dict(flatten(run.settings))
     names = [

@@ -1,7 +1,7 @@
-"""`modegraph eval reading`: models answer a reading set greedily, over gold passages among distractors, over retrieved passages, or without any.
+"""`modegraph eval reading`: models answer a reading set greedily, over gold passages among distractors, over retrieved passages, or without passages.
 
 Contexts are built like those of training rows (data_synth/reading/reading_rows.py), and answers scored like theirs (data_synth/reading/score.py). The
-best constant answer is listed with the models: it scores what a model that never reads would."""
+best constant answer is listed with the models: its score needs no reading."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class ReadingTask:
 
 @dataclass(frozen=True)
 class ReadingAnswer:
-    """A model's text for a question, and its score; `supported`: whether a passage that it cites contains its short answer."""
+    """A model's text for a question, and its score; `supported`: whether the passages that it cites contain its short answer."""
 
     task: ReadingTask
     text: str
@@ -73,7 +73,8 @@ class ReadingFigures:
 
     `f1_beyond_question` is F1 over the words that the question lacks: an answer in a sentence gains nothing by repeating its question.
     `refused_answerable` is the share of questions with an answer that are refused, `refused_unanswerable` that of questions without one;
-    `cites` is a share of the answers that do not refuse, `cites_gold` of the right answers, `supported` of the answers that cite.
+    `cites` is a share of the answers that do not refuse, `cites_gold` of the right answers, `supported` of the answers
+    that cite, without those to yes/no questions.
     """
 
     questions: int
@@ -103,7 +104,7 @@ def over_gold(
 ) -> list[ReadingTask]:
     """Each question over its gold passages among `distractors` others, shuffled; an unanswerable question over passages on its topic.
 
-    If there are enough, half of the others come from the same document or retrieval, and half are those that BM25 ranks first; none contains the answer.
+    If there are enough passages, half of the others come from the same document or were found by retrieval, and half are those that BM25 ranks first; none contains the answer.
     """
     finder = Distractors(source)
     tasks = []
@@ -143,7 +144,7 @@ def over_distractors(
 
 
 def interleave(one: Sequence[str], other: Sequence[str], count: int) -> list[str]:
-    """The first `count` distinct items of two lists, about as many of each while both last.
+    """The first `count` distinct items of two lists, about equally many from each until one runs out.
 
     >>> interleave(["a", "b"], ["c", "d"], 3), interleave([], ["d", "e"], 3)
     (['a', 'c', 'b'], ['d', 'e'])
@@ -204,7 +205,7 @@ def reading_figures(answers: Sequence[ReadingAnswer], seed: int = 0) -> dict[str
 
 
 def kind_of(answer: ReadingAnswer) -> str:
-    """ "unanswerable", "yes or no", or the kind that the reading set gives."""
+    """ "unanswerable", "yes or no", or the kind stated in the reading set."""
     question = answer.task.question
     if not question.is_answerable:
         return "unanswerable"
@@ -235,7 +236,7 @@ def _mean(values: Sequence[float]) -> float | None:
 
 
 def reading_table(title: str, models: Mapping[str, Mapping[str, ReadingFigures]]) -> Table:
-    """The models' figures as a table, one row per model and kind."""
+    """The models' figures as a table: for each model one row for all questions and, if there are several kinds, one per kind."""
     rows = []
     for name, by_kind in models.items():
         for kind, figures in by_kind.items():
@@ -265,7 +266,7 @@ def reading_table(title: str, models: Mapping[str, Mapping[str, ReadingFigures]]
         "cites gold",
         "supported",
     )
-    note = "F1 beyond: over the words that the question lacks; refused: of questions with an answer; cites: of answers; cites gold: of right ones; supported: a cited passage contains the answer"
+    note = "F1 beyond: over the words that the question lacks; refused: of questions with an answer; cites: of answers; cites gold: of right answers; supported: a cited passage contains the answer"
     return Table(title, header, tuple(rows), note)
 
 
@@ -279,7 +280,7 @@ def reading_json(models: Mapping[str, Mapping[str, ReadingFigures]]) -> dict[str
 
 
 def answers_json(name: str, answers: Sequence[ReadingAnswer]) -> list[dict[str, Any]]:
-    """Answers as rows of a file, for reading by eye."""
+    """Answers as rows of a file, for inspection."""
     return [
         {
             "model": name,

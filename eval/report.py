@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from base64 import b64encode
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -37,10 +37,10 @@ def samples_of(comparison: Comparison) -> list[Sample]:
         by_kind.setdefault(row.kind, []).append(index)
     depth = max(len(indices) for indices in by_kind.values())
     turns = [indices[turn] for turn in range(depth) for indices in by_kind.values() if turn < len(indices)]
-    return [_side_by_side(comparison, index) for index in turns[:SAMPLES]]
+    return [_sample_of(comparison, index) for index in turns[:SAMPLES]]
 
 
-def _side_by_side(comparison: Comparison, index: int) -> Sample:
+def _sample_of(comparison: Comparison, index: int) -> Sample:
     row = comparison.prompts[index]
     answers = [("gold answer", "; ".join(row.answers)), ("chosen side", row.chosen)]
     answers += [(result.policy.name, result.answers[index].text) for result in comparison.results]
@@ -140,29 +140,17 @@ LOGPS_CAPTION = (
 )
 
 
-@dataclass(frozen=True)
-class Appendix:
-    """What another measurement of the same runs adds to a report; `data` is added to report.json."""
-
-    tables: tuple[Table, ...] = ()
-    pictures: tuple[ReportFigure, ...] = ()
-    data: dict[str, Any] = field(default_factory=dict)
-
-
-def write_comparison(comparison: Comparison, out: Path, appendix: Appendix | None = None) -> None:
+def write_comparison(comparison: Comparison, out: Path) -> None:
     """Write all files into `out`, creating it if it is missing."""
     out.mkdir(parents=True, exist_ok=True)
-    extra = appendix or Appendix()
-    tables, samples = [*tables_of(comparison), *extra.tables], samples_of(comparison)
-    for picture in extra.pictures:
-        (out / picture.file).write_bytes(picture.png)
-    pictures = [*([draw_boxes(comparison, out / LOGPS_FIGURE)] if comparison.pairs else []), *extra.pictures]
+    tables, samples = tables_of(comparison), samples_of(comparison)
+    pictures = [draw_boxes(comparison, out / LOGPS_FIGURE)] if comparison.pairs else []
     write_jsonl(out / "answers.jsonl", answer_rows(comparison))
     write_text(out / "report.md", comparison_markdown(comparison, tables, pictures, samples))
     write_text(
         out / "report.html", report_html("Comparison", comparison_headline(comparison), tables, pictures, samples)
     )
-    write_json(out / "report.json", comparison_json(comparison) | extra.data)
+    write_json(out / "report.json", comparison_json(comparison))
 
 
 def draw_boxes(comparison: Comparison, file: Path) -> ReportFigure:
@@ -176,7 +164,7 @@ def draw_boxes(comparison: Comparison, file: Path) -> ReportFigure:
 
 
 def paper_pairs(comparison: Comparison) -> list[int]:
-    """The pairs to draw: the paper's own, or the first kind of length-matched ones if the data has no others."""
+    """The pairs to draw: the paper's own, or the first kind of length-matched pairs if the data has no others."""
     hard_negative = min(row.hard_negative for row in comparison.pairs)
     return [index for index, row in enumerate(comparison.pairs) if row.hard_negative == hard_negative]
 

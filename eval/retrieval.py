@@ -1,6 +1,7 @@
-"""`modegraph eval retrieval`: how well each mode ranks the documents that hold an answer, and how long it takes.
+"""`modegraph eval retrieval`: how well each mode, or each selector in one mode, ranks the documents that hold an answer, and at what cost.
 
-The ranking of a question is the unique document sources in the order of `Evidence.passages`."""
+The ranking of a question is the unique document sources in the order of `Evidence.passages`. A selector's choice is also measured alone,
+where gold sentences are known: on one list of candidates for all selectors."""
 
 from __future__ import annotations
 
@@ -9,32 +10,33 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from data_synth.relevance.gold import CORPUS, read_gold_questions, with_sentences
+from data_synth.relevance.relevance_rows import gold_rows
 from eval.compare.measures import differences_of
 from eval.comparison import Measure
-from eval.metrics.ranking import all_gold_at, ndcg_at, recall_at, reciprocal_rank
+from eval.metrics.ranking import all_gold_at, average_precision, ndcg_at, recall_at, reciprocal_rank
 from eval.plots import draw_retrieval
 from eval.statistics import Interval
 from eval.tables import Table, figure, interval_text
+from graph.config import parse_settings
 from graph.documents.questions import SPLITS, Question, check_gold
 from graph.errors import UserError
+from graph.index.index import Index
+from graph.retrieve.learned.selectors import find_selector
+from graph.retrieve.parts.passage_scores import own_scores, score_passages, score_propositions
+from graph.retrieve.parts.query import Caller, Query, RetrieveSettings
+from graph.retrieve.parts.ranking import top_rows, worth_of_propositions
 from graph.shared.console import say, track
 from graph.shared.jsonl import write_json, write_jsonl
-from graph.types import Evidence
+from graph.types import Evidence, Ints, LanguageModel
 
 
 def replayed_note(count: int) -> str:
     """A note on calls replayed from a ledger, "" if there are none."""
-    return (
-        f"{count:,} model calls were answered from the ledger; their cost is that of the original calls."
-        if count
-        else ""
-    )
-
-
-def untimed_note(count: int) -> str:
-    """A note on replayed calls without a recorded time, "" if there are none."""
-    text = f"{count:,} calls were answered from a ledger without their times, so the seconds are too low"
-    return f"{text}; remove the ledger to have them timed." if count else ""
+    text = "model calls were answered from the ledger; their cost is that of the original calls."
+    return f"{count:,} {text}" if count else ""
 
 
 Retrieve = Callable[[str], Evidence]
@@ -42,6 +44,9 @@ OfRanking = Callable[[Sequence[str], Sequence[str]], float]
 MAIN_MEASURE = "Recall@5"
 LEDGER = "ledger.sqlite"
 SECONDS = "s/query without encoder"
+SELECTION = "AP of the selection"
+CANDIDATES = 20
+"""Number of candidates for the precision of a selector: as many as `local` first shows a model."""
 MEASURES: tuple[tuple[str, OfRanking], ...] = (
     ("Recall@2", lambda ranked, gold: recall_at(ranked, gold, 2)),
     (MAIN_MEASURE, lambda ranked, gold: recall_at(ranked, gold, 5)),
@@ -54,23 +59,26 @@ MEASURES: tuple[tuple[str, OfRanking], ...] = (
 
 @dataclass(frozen=True)
 class Ranking:
-    """One question's ranked sources, the seconds of its retrieval without the encoder and of the encoder alone, and its model tokens.
+    """One question's ranked sources, the seconds of its retrieval without the encoder and of the encoder alone, and its model calls and tokens.
 
-    `replayed` calls came from a ledger and count with their original tokens and time; the time of the `untimed` ones is unknown.
+    `replayed` calls came from a ledger and count with their original tokens and time.
     """
 
     question_id: str
     sources: tuple[str, ...]
     seconds: float
     encoder_seconds: float
+    calls: int
     tokens: int
     replayed: int = 0
-    untimed: int = 0
 
 
 @dataclass(frozen=True)
 class RetrievalReport:
-    """Modes side by side over the same questions; `differences` are in Recall@5, every mode minus the first."""
+    """Systems (modes, or selectors) side by side over the same questions; `differences` are in Recall@5, every system minus the first.
+
+    `selection` is the precision of each selector's choice; None if it was not measured, or no gold sentence is among the candidates.
+    """
 
     questions: tuple[Question, ...]
     rankings: Mapping[str, tuple[Ranking, ...]]
@@ -78,14 +86,20 @@ class RetrievalReport:
     differences: Mapping[str, Interval]
     skipped: int
     top_k: int
+    selection: Measure | None = None
+
+    @property
+    def shown(self) -> list[Measure]:
+        """The measures to print: quality first."""
+        return [*([self.selection] if self.selection is not None else []), *self.measures]
 
 
 def evaluate_retrieval(
     questions: Sequence[Question], retrievers: Mapping[str, Retrieve], top_k: int, seed: int
 ) -> RetrievalReport:
-    """Run every retriever (by mode, the first is the baseline) on every question with gold sources; UserError if there are none.
+    """Run every retriever (by system, the first is the baseline) on every question with gold sources; UserError if there are none.
 
-    Each mode answers one question before the clock starts, so that loading the encoder is not timed.
+    Each system answers one question before the clock starts, so that loading the encoder is not timed.
     """
     with_gold = tuple(question for question in questions if question.gold_sources)
     if not with_gold:
@@ -93,15 +107,28 @@ def evaluate_retrieval(
             f"none of {len(questions):,} questions has gold_ids", "questions with gold documents", "add them"
         )
     rankings: dict[str, tuple[Ranking, ...]] = {}
-    for mode, retrieve in retrievers.items():
+    for system, retrieve in retrievers.items():
         retrieve(with_gold[0].text)
-        rankings[mode] = tuple(
-            rank_sources(question, retrieve) for question in track(with_gold, f"{mode}: questions", len(with_gold))
+        rankings[system] = tuple(
+            rank_sources(question, retrieve) for question in track(with_gold, f"{system}: questions", len(with_gold))
         )
     measures = measures_of(with_gold, rankings)
     main_measure = measure_named(measures, MAIN_MEASURE)
     differences = differences_of([main_measure], next(iter(retrievers)), seed)[MAIN_MEASURE]
     return RetrievalReport(with_gold, rankings, measures, differences, len(questions) - len(with_gold), top_k)
+
+
+def systems_of(
+    modes: Sequence[str], selectors: Sequence[str], common: Mapping[str, Any]
+) -> dict[str, RetrieveSettings]:
+    """The settings of each system: named by its selector if there are several (in one mode), else by its mode. UserError for a bad setting."""
+    return {
+        selector if len(selectors) > 1 else mode: parse_settings(
+            RetrieveSettings, {"mode": mode, "selector": selector, **common}, "eval retrieval"
+        )
+        for mode in modes
+        for selector in selectors
+    }
 
 
 def select_questions(questions: Sequence[Question], split: str | None, sources: Collection[str]) -> list[Question]:
@@ -140,9 +167,9 @@ def rank_sources(question: Question, retrieve: Retrieve) -> Ranking:
         sources=ranked_sources(evidence),
         seconds=trace.seconds,
         encoder_seconds=trace.encoder_seconds,
+        calls=trace.model_calls,
         tokens=trace.prompt_tokens + trace.completion_tokens,
         replayed=trace.replayed_calls,
-        untimed=trace.untimed_calls,
     )
 
 
@@ -152,76 +179,119 @@ def ranked_sources(evidence: Evidence) -> tuple[str, ...]:
 
 
 def measures_of(questions: Sequence[Question], rankings: Mapping[str, Sequence[Ranking]]) -> tuple[Measure, ...]:
-    """The ranking measures, seconds and model tokens (prompt and completion) a query, one value for each question and mode."""
+    """The ranking measures, seconds, model calls and tokens (prompt and completion) a query, one value for each question and system."""
     ids = tuple(question.id for question in questions)
     quality = [
         Measure(
             name,
             ids,
             {
-                mode: tuple(of(r.sources, q.gold_sources) for r, q in zip(ranked, questions, strict=True))
-                for mode, ranked in rankings.items()
+                system: tuple(of(r.sources, q.gold_sources) for r, q in zip(ranked, questions, strict=True))
+                for system, ranked in rankings.items()
             },
             share=False,
         )
         for name, of in MEASURES
     ]
-    without_encoder = {mode: tuple(r.seconds for r in ranked) for mode, ranked in rankings.items()}
-    total = {mode: tuple(r.seconds + r.encoder_seconds for r in ranked) for mode, ranked in rankings.items()}
-    tokens = {mode: tuple(float(r.tokens) for r in ranked) for mode, ranked in rankings.items()}
-    costs = [(SECONDS, without_encoder), ("s/query", total), ("tokens/query", tokens)]
-    return (*quality, *(Measure(name, ids, values, share=False) for name, values in costs))
+    costs: tuple[tuple[str, Callable[[Ranking], float]], ...] = (
+        (SECONDS, lambda ranking: ranking.seconds),
+        ("s/query", lambda ranking: ranking.seconds + ranking.encoder_seconds),
+        ("calls/query", lambda ranking: ranking.calls),
+        ("tokens/query", lambda ranking: ranking.tokens),
+    )
+    return (
+        *quality,
+        *(
+            Measure(name, ids, {system: tuple(map(of, ranked)) for system, ranked in rankings.items()}, share=False)
+            for name, of in costs
+        ),
+    )
+
+
+def read_with_sentences(file: Path) -> list[Question]:
+    """The questions; numbered gold sentences become quotes if their corpus is in the folder of the questions file."""
+    questions, corpus = read_gold_questions(file), file.parent / CORPUS
+    return [question.question for question in (with_sentences(questions, corpus) if corpus.is_file() else questions)]
+
+
+def measure_selection(
+    index: Index, questions: Sequence[Question], selectors: Sequence[str], model: LanguageModel | None
+) -> Measure | None:
+    """The average precision of each selector's choice among the same candidates; None if no question has gold among them."""
+    with_gold: list[str] = []
+    values: dict[str, list[float]] = {name: [] for name in selectors}
+    with_quotes = [question for question in questions if question.evidence and question.gold_sources]
+    for question in track(with_quotes, "selection: questions", len(with_quotes)):
+        vector_D = index.encode_queries([question.text])[0]
+        rows = candidates_of(index, Query(question.text, vector_D))
+        gold = np.intersect1d(gold_rows(index, question)[0], rows)
+        if len(gold) == 0:
+            continue
+        with_gold.append(question.id)
+        for name in selectors:
+            query = Query(question.text, vector_D, Caller(model) if model is not None and name == "llm" else None)
+            chosen = find_selector(name, query)(index, query, rows)
+            values[name].append(average_precision(np.isin(chosen, gold).tolist(), len(gold)))
+    precisions = {name: tuple(scores) for name, scores in values.items()}
+    return Measure(SELECTION, tuple(with_gold), precisions, share=False) if with_gold else None
+
+
+def candidates_of(index: Index, query: Query) -> Ints:
+    """The candidates, best first, by the mean of a proposition's similarity to the question and its best passage's score: as in `local`, if the question names no document."""
+    near_P = score_passages(index, query.vector_D)
+    near_N = score_propositions(index, near_P, query.vector_D)
+    return top_rows(worth_of_propositions(index, near_N, own_scores(index, near_P, near_N, [])), CANDIDATES)
 
 
 def retrieval_table(report: RetrievalReport) -> Table:
-    """One row per mode."""
+    """One row per system."""
     first = next(iter(report.rankings))
     rows = []
-    for mode in report.rankings:
-        means = [figure(measure.mean(mode), measure.share) for measure in report.measures]
-        rows.append((mode, *means, interval_text(report.differences[mode], 1) if mode != first else ""))
-    header = ("mode", *(measure.name for measure in report.measures), f"{MAIN_MEASURE} minus {first}")
+    for system in report.rankings:
+        means = [figure(measure.mean(system), measure.share) for measure in report.shown]
+        rows.append((system, *means, interval_text(report.differences[system], 1) if system != first else ""))
+    header = ("mode or selector", *(measure.name for measure in report.shown), f"{MAIN_MEASURE} minus {first}")
     note = (
         f"{len(report.questions)} questions with gold documents ({report.skipped} without were left out); documents in "
         f"the order of the {report.top_k} passages retrieved. Brackets: 95 % interval of a paired bootstrap over "
         "questions, widened by Holm's steps where several are compared; * leaves out 0."
     )
-    note = " ".join(filter(None, [note, replay_summary(report)]))
-    return Table("Retrieval", header, tuple(rows), note)
+    selection = "" if report.selection is None else selection_note(report.selection)
+    replayed = sum(ranking.replayed for rankings in report.rankings.values() for ranking in rankings)
+    return Table("Retrieval", header, tuple(rows), " ".join(filter(None, [note, selection, replayed_note(replayed)])))
 
 
-def replay_summary(report: RetrievalReport) -> str:
-    """Notes on the calls that a ledger answered; "" if there are none."""
-    rankings = [ranking for mode_rankings in report.rankings.values() for ranking in mode_rankings]
-    replayed, untimed = sum(ranking.replayed for ranking in rankings), sum(ranking.untimed for ranking in rankings)
-    return " ".join(filter(None, [replayed_note(replayed), untimed_note(untimed)]))
+def selection_note(selection: Measure) -> str:
+    """The note on the precision of the selection."""
+    return (
+        f"{SELECTION}: average precision of the selected propositions among the same {CANDIDATES}, over "
+        f"{len(selection.clusters)} questions with a gold sentence among these; only llm has a model."
+    )
 
 
 def retrieval_json(report: RetrievalReport) -> dict[str, Any]:
-    """Means and intervals by mode."""
+    """Means and intervals by system."""
     return {
         "questions": len(report.questions),
         "skipped_without_gold": report.skipped,
+        "questions_with_gold_sentences": len(report.selection.clusters) if report.selection is not None else 0,
         "top_k": report.top_k,
-        "modes": {mode: {measure.name: measure.mean(mode) for measure in report.measures} for mode in report.rankings},
+        "systems": {name: {measure.name: measure.mean(name) for measure in report.shown} for name in report.rankings},
         "replayed_calls": {
-            mode: sum(ranking.replayed for ranking in rankings) for mode, rankings in report.rankings.items()
-        },
-        "untimed_calls": {
-            mode: sum(ranking.untimed for ranking in rankings) for mode, rankings in report.rankings.items()
+            name: sum(ranking.replayed for ranking in rankings) for name, rankings in report.rankings.items()
         },
         "differences_from": next(iter(report.rankings)),
-        f"{MAIN_MEASURE} differences": {mode: asdict(interval) for mode, interval in report.differences.items()},
+        f"{MAIN_MEASURE} differences": {name: asdict(interval) for name, interval in report.differences.items()},
     }
 
 
 def write_retrieval(report: RetrievalReport, out: Path) -> None:
-    """Write retrieval.json, the plot, and rankings.jsonl with the ranked and gold sources of every question and mode into `out`."""
+    """Write retrieval.json, the plot, and rankings.jsonl with the ranked and gold sources of every question and system into `out`."""
     out.mkdir(parents=True, exist_ok=True)
     gold = {question.id: list(question.gold_sources) for question in report.questions}
     rows = (
-        {"mode": mode, **asdict(ranking), "gold": gold[ranking.question_id]}
-        for mode, ranked in report.rankings.items()
+        {"system": system, **asdict(ranking), "gold": gold[ranking.question_id]}
+        for system, ranked in report.rankings.items()
         for ranking in ranked
     )
     write_jsonl(out / "rankings.jsonl", rows)

@@ -39,7 +39,7 @@ class Verdict:
     """One comparison among several: the interval of the mean difference, the sign test's p, and that p after Holm's correction.
 
     A system was better on `better` of the questions and worse on `worse`. A difference is `shown` only when test and interval
-    agree: corrected p below 0.05, 0 outside the interval, and most questions on the same side as the mean.
+    agree: corrected p below 0.05, 0 outside the interval, and more questions on the side of the mean than on the other.
     """
 
     interval: Interval
@@ -102,7 +102,7 @@ def holm_intervals(
     clusters: Sequence[Hashable] | None = None,
     seed: int = 0,
 ) -> dict[str, Interval]:
-    """`bootstrap_difference` of several systems, each at its level of Holm's procedure: an interval excludes 0 exactly if the procedure rejects it."""
+    """`bootstrap_difference` of several systems, each at its level of Holm's procedure: an interval excludes 0 exactly if the procedure rejects a difference of 0."""
     differences = {name: _differences(*pair) for name, pair in systems.items()}
     means = {name: _resampled_means(each_Q, clusters, RESAMPLES, seed) for name, each_Q in differences.items()}
     levels = holm_levels({name: bootstrap_p(means_B) for name, means_B in means.items()})
@@ -187,7 +187,7 @@ def sign_flips(seeds: int) -> NDArray[np.int64]:
 
 
 def equality_test(difference_S: Sequence[float], margin: float) -> float:
-    """p that a mean of paired differences lies outside ±margin: the larger of two one-sided t-tests (TOST, Schuirmann 1987); 1 for one seed.
+    """p for the hypothesis that a mean of paired differences lies outside ±margin: the larger of two one-sided t-tests (TOST, Schuirmann 1987); 1 for one seed.
 
     >>> round(equality_test([0.01, -0.01, 0.0], 0.03), 3), equality_test([0.0], 0.03)
     (0.018, 1.0)
@@ -201,9 +201,9 @@ def equality_test(difference_S: Sequence[float], margin: float) -> float:
 
 
 def sign_test(values_Q: Sequence[float], baseline_Q: Sequence[float]) -> float:
-    """Exact two-sided p of this many questions better and worse under a fair coin; ties do not count (Dixon & Mood 1946).
+    """Exact two-sided p of the numbers of better and worse questions under a fair coin; ties do not count (Dixon & Mood 1946).
 
-    On right-or-wrong values this is McNemar's exact test: both toss a coin for each question on which one side alone is right.
+    On right-or-wrong values this is McNemar's exact test, which also counts only the questions on which one side alone is right.
 
     >>> sign_test([1, 1, 1, 1, 1, 0.5], [0, 0, 0, 0, 0, 0.5])
     0.0625
@@ -278,12 +278,12 @@ def compare_seeds(
 
 def check_paired_seeds(seeds: Mapping[str, Sequence[int]], baseline: str) -> None:
     """UserError naming the first system whose seeds are not those of `baseline`, and a seed that only one of the two has."""
-    for name, own in seeds.items():
-        unpaired = sorted(set(own) ^ set(seeds[baseline]))
+    for name, system_seeds in seeds.items():
+        unpaired = sorted(set(system_seeds) ^ set(seeds[baseline]))
         if unpaired:
-            lacking = baseline if unpaired[0] in own else name
+            lacking = baseline if unpaired[0] in system_seeds else name
             raise UserError(
-                f"seed {unpaired[0]} is unpaired: {lacking} has no run with it ({name}: {_seeds_text(own)}; {baseline}: {_seeds_text(seeds[baseline])})",
+                f"seed {unpaired[0]} is unpaired: {lacking} has no run with it ({name}: {_seeds_text(system_seeds)}; {baseline}: {_seeds_text(seeds[baseline])})",
                 "the same seeds for every system, because seeds are compared in pairs",
                 "train the missing runs, or leave out the others of that seed",
             )

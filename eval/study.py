@@ -1,7 +1,7 @@
 """`modegraph plan study`: the runs and hours of a study of training, the smallest difference that it can show, and faults that would invalidate it.
 
 A study trains several systems (arms) with the same seeds and tests one contrast by the exact sign-flip test over seeds
-(eval/statistics.py), in one look or in several, whose levels add up to the study's. Legend: B draws, S seeds, F flips of signs."""
+(eval/statistics.py), in one look or in several, whose levels add up to .05 at most. Legend: B draws, S seeds, F flips of signs."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class LookSettings(Settings):
 
 
 class StudySettings(Settings):
-    """A study: its arms, its primary contrast and the looks at it, its prompts, and what its costs and spreads are assumed to be.
+    """A study: its arms, its primary contrast and the looks at it, its prompts, and its assumed costs and spreads.
 
     The first look trains all arms; if it does not decide, later ones train only the two arms of the contrast.
     """
@@ -78,7 +78,9 @@ class StudySettings(Settings):
     prompt_sd: float = Field(
         gt=0, description="assumed standard deviation, over prompts, of that difference in one seed"
     )
-    train: tuple[str, ...] = Field((), description="folders of data that the runs, or their start, are trained on")
+    train: tuple[str, ...] = Field(
+        (), description="folders of data on which the runs, or the model that they start from, are trained"
+    )
     test: str = Field("", description="file of the rows to measure on, which must not be among those of `train`")
 
     @model_validator(mode="after")
@@ -88,13 +90,13 @@ class StudySettings(Settings):
                 raise ValueError(f"contrast names {name!r}, which is none of the arms {', '.join(self.arms)}")
         seeds = [look.seeds for look in self.looks]
         if seeds != sorted(set(seeds)):
-            raise ValueError(f"looks have {', '.join(map(str, seeds))} seeds, not more from one to the next")
+            raise ValueError(f"looks have {', '.join(map(str, seeds))} seeds; each must have more than the one before")
         if sum(look.level for look in self.looks) > LEVEL + 1e-9:
             raise ValueError(f"the levels of the looks add up to more than {LEVEL:g}")
         for name, arm in self.arms.items():
             if "seed" in arm.settings:
                 raise ValueError(
-                    f"arm {name!r} sets seed = {arm.settings['seed']}, unpaired: the study gives every arm the same seeds"
+                    f"arm {name!r} sets seed = {arm.settings['seed']}, so its runs would not be paired with those of the other arms: the study gives every arm the same seeds"
                 )
         return self
 
@@ -203,7 +205,7 @@ def equality_power(seeds: int, margin: float, level: float) -> float:
 
 
 def check_study(study: StudySettings) -> None:
-    """UserError naming a test row that is among the training data, or a reward component of an arm that cannot be measured; both before anything runs."""
+    """UserError, before anything runs, for a reward that cannot be measured or that differs between arms, and for a test row in the training data."""
     from eval.alignment.measure import measurable
 
     rewards = {name: train_settings(arm).get("rewards") for name, arm in study.arms.items()}

@@ -13,7 +13,7 @@ NONE = "–"
 
 @dataclass(frozen=True)
 class Table:
-    """A titled table; `note` says how to read it. The first column names the row, the others hold figures."""
+    """A titled table; `note` explains how to read it. The first column names the row, the others hold figures."""
 
     title: str
     header: tuple[str, ...]
@@ -29,7 +29,7 @@ def tables_of(comparison: Comparison) -> list[Table]:
 
 
 def run_table(comparison: Comparison) -> Table:
-    """What was compared: each policy's stage, its reference, and the K, ε and β of its training."""
+    """The models compared: each policy's stage, its reference, and the K, ε and β of its training."""
     header = ("model", "stage", "folder or name", "reference π_ref", "K", "ε", "β", "trained on", "training, s")
     note = (
         "K responses a prompt (2 = pairs), ε label smoothing, β strength of the tie to the reference. A margin is "
@@ -70,7 +70,7 @@ def _mean(measure: Measure, policy: str) -> str:
 
 
 def figure(value: float, share: bool) -> str:
-    """A mean as text: a percentage, or up to three decimals."""
+    """A mean as text: a percentage, or three decimals, one from 10 on."""
     return f"{100 * value:.1f} %" if share else f"{value:.3f}" if abs(value) < 10 else f"{value:.1f}"
 
 

@@ -14,7 +14,7 @@ from graph.errors import UserError
 from graph.export.cli import export_command
 from graph.models.cli import register as register_models
 from graph.postgres.cli import register as register_copy
-from graph.shared.cli_app import INDEXING, INPUT, MODEL, OUTPUT, Command, command
+from graph.shared.cli_app import INDEXING, INPUT, MODEL, OUTPUT, Command, command, option
 from graph.shared.cli_options import (
     AsJson,
     Config,
@@ -46,44 +46,24 @@ if TYPE_CHECKING:
     from graph.types import OpenModel
 
 ImportFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--import",
-        metavar="FILE",
-        rich_help_panel=INPUT,
-        help='Take propositions from a .jsonl of {"id", "entities", "triples"}.',
-    ),
+    Path | None, option("--import FILE", INPUT, 'Take propositions from a .jsonl of {"id", "entities", "triples"}.')
 ]
-PriceIn = Annotated[
-    float,
-    typer.Option("--price-in", metavar="PRICE", min=0, rich_help_panel=MODEL, help="Price of a million prompt tokens."),
-]
-PriceOut = Annotated[
-    float,
-    typer.Option("--price-out", metavar="PRICE", min=0, rich_help_panel=MODEL, help="Price of a million reply tokens."),
-]
-Failed = Annotated[
-    bool, typer.Option("--failed", metavar="", rich_help_panel=INPUT, help="Retry the passages in quarantine.")
-]
+PriceIn = Annotated[float, option("--price-in PRICE", MODEL, "Price of a million prompt tokens.", min=0)]
+PriceOut = Annotated[float, option("--price-out PRICE", MODEL, "Price of a million reply tokens.", min=0)]
+Failed = Annotated[bool, option("--failed", INPUT, "Retry the passages in quarantine.")]
 Watch = Annotated[
     bool,
-    typer.Option(
+    option(
         "--watch",
-        metavar="",
-        rich_help_panel=INPUT,
-        help="Keep running and update the index when files in the folder are added, changed or removed, until Ctrl-C.",
+        INPUT,
+        "Keep running and update the index when files in the folder are added, changed or removed, until Ctrl-C.",
     ),
 ]
 POLL_S = 2.0
 """Time between two checks of a watched folder."""
 StoreDsn = Annotated[
     str | None,
-    typer.Option(
-        "--store",
-        metavar="DSN",
-        rich_help_panel=OUTPUT,
-        help="Keep the rows of a new index in PostgreSQL: postgresql://USER@HOST/DATABASE.",
-    ),
+    option("--store DSN", OUTPUT, "Keep the rows of a new index in PostgreSQL: postgresql://USER@HOST/DATABASE."),
 ]
 INDEX_SETTINGS = "graph.store.index_settings:IndexSettings"
 
@@ -130,7 +110,7 @@ def _add_index(app: typer.Typer, open_model: "OpenModel") -> None:
 
         --out is the folder of the index; with --store its rows are in a database, which the folder names. Rules extract the
         propositions, unless --extractor-model names a language model or --import a file; the index stores that choice. Files
-        that cannot be read are skipped and listed with the reason; a file .modegraphignore in the folder names what to leave
+        that cannot be read are skipped and listed with the reason; a .modegraphignore file in the folder names files to leave
         out. Exits with 1 when more passages failed than max_failed_share allows. With --engine ray the index is the same
         (docs/scale.md).
         """
@@ -276,7 +256,7 @@ def status_command(index: IndexFolder, as_json: AsJson = False) -> None:
     _show_readers(status.read_by, status.quarantined, status.dropped)
     if status.ann_recall:
         recalls = ", ".join(f"{recall:.3f} of {kind}" for kind, recall in status.ann_recall.items())
-        print(f"ANN indexes find, of the ten nearest: {recalls}")
+        print(f"share of the ten nearest that ANN indexes find: {recalls}")
     if status.changed_passages:
         changed = "1 passage has" if status.changed_passages == 1 else f"{status.changed_passages:,} passages have"
         print(

@@ -103,7 +103,7 @@ def set_value(values: dict[str, Any], override: str) -> None:
 
 
 def read_scalar(text: str) -> Any:
-    """One YAML scalar; `1e-5` is a number here (it is text in YAML 1.1), and a quoted value is text."""
+    """One value in YAML; `1e-5` is a number here (it is text in YAML 1.1), and a quoted value is text."""
     try:
         value = yaml.safe_load(text)
     except yaml.YAMLError:
@@ -233,7 +233,7 @@ BOUNDS = {"ge": "at least", "gt": "above", "le": "at most", "lt": "below"}
 
 @dataclass(frozen=True)
 class SettingLine:
-    """One setting: its dotted key, its default as YAML or REQUIRED, and its meaning."""
+    """One setting: its dotted key, its default as YAML or REQUIRED ("" for a section that is not null), and its meaning."""
 
     key: str
     default: str
@@ -319,7 +319,7 @@ def as_scalar(value: Any) -> str:
 
 
 def _meaning(field: FieldInfo) -> str:
-    """The description, the values of a choice, and the bounds of a number, as one sentence each."""
+    """The description, the values of a choice, "Not empty" for a minimum length, and the bounds of a number, as one sentence each."""
     text = (field.description or "").strip()
     first = text[:1].upper() if text[:1].isascii() else text[:1]
     parts = [f"{first}{text[1:].removesuffix('.')}." if text else ""]

@@ -1,6 +1,6 @@
 """Errors that a user can fix, printed by the command line as one line; and redaction of secrets.
 
-Every package raises UserError. Everything printed, logged or recorded goes through `redact` or `redacted`."""
+Every package raises UserError. Errors, progress lines and records go through `redact` or `redacted`."""
 
 import copyreg
 import os

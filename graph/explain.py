@@ -33,9 +33,9 @@ from graph.types import Evidence, Floats, Ints, Passage, Scored
 class ModeRank:
     """The rank of the passage in one mode.
 
-    `rank` counts passages from 1; `rank`, `score` and `path` are missing if the mode does not rank the passage. `ranked` is how many
-    passages were ranked at the searched depth; `found` how many the question retrieves, and `first_score` and `last_score` are the scores
-    of the first and last of these. `steps` describe what the mode did.
+    `rank` counts passages from 1; `rank`, `score` and `path` are missing if the mode does not rank the passage. `ranked` is the
+    number of passages ranked at the searched depth, `found` the number that the question retrieves, with the scores `first_score` and
+    `last_score` of the first and the last. `steps` describe the retrieval in words.
     """
 
     mode: Mode
@@ -51,7 +51,7 @@ class ModeRank:
 
 @dataclass(frozen=True)
 class Clue:
-    """A word or name of the question, how many passages of the index have it, and whether this one does."""
+    """A word or name of the question, how many passages of the index contain it, and whether the explained passage does."""
 
     text: str
     passages: int
@@ -72,7 +72,7 @@ class StatedProposition:
 class Lead:
     """The best link of `hops` from one other passage: its proposition mentions `entity`, a title of the explained passage or a name in it.
 
-    `rank` is the other passage's rank by its own score; `followed` whether that is high enough for its links to be followed. `worth` is
+    `rank` is the other passage's rank by its own score; `followed` whether that rank is high enough for its links to be followed. `worth` is
     the score that the link gives the explained passage, on the scale of `hops`.
     """
 
@@ -89,9 +89,9 @@ class Lead:
 class Explanation:
     """Why a question retrieves a passage, or does not.
 
-    `standings` has one entry per mode, that of `mode` first; `before` are the passages that `mode` ranks before the explained one.
-    `words` (without function words) and `names` are those of the question, the rarest first; `propositions` are those of the passage nearest
-    to it. `own_rank` and `own_score` are what `hops` gives the passage without links; `lift` is the part of that score that comes from the
+    `standings` has one entry per mode (`ranks_in_modes`), that of `mode` first; `before` are the passages that `mode` ranks before the explained one.
+    `words` (without function words) and `names` are those of the question, the rarest first; `propositions` are the passage's propositions
+    nearest to the question. `own_rank` and `own_score` are its rank and score in `hops` without links; `lift` is the part of that score that comes from the
     question's words, and `lifted_by` are the words that contribute to it (largest first; without function words and the words of a name
     that is a document's title); `leads` are the best links to the passage.
     """
@@ -172,7 +172,7 @@ def names_of(index: Index, question: str, row: int) -> tuple[Clue, ...]:
 
 
 def rarest_first(passages: dict[str, Ints], row: int) -> tuple[Clue, ...]:
-    """Clues from texts and the passages that have them, for the passage in `row`; the rarest first."""
+    """Clues from texts and the passages that contain them, for the passage in `row`; the rarest first."""
     clues = [Clue(text, len(rows), row in rows) for text, rows in passages.items()]
     return tuple(sorted(clues, key=lambda clue: clue.passages))
 
@@ -192,7 +192,7 @@ def nearest_propositions(index: Index, query: Query, row: int) -> tuple[StatedPr
 
 
 SEARCH_DEPTHS = (100, 10_000)
-"""Depths to search one after the other: first where most explained passages are, then the limit of a search."""
+"""Depths to search one after the other: first one that reaches most explained passages, then the limit of a search."""
 DEPTHS_OF_MODES: dict[Mode, int] = {"paths": EXPLORE_PASSAGES, "statements": INITIAL, "topics": INITIAL}
 
 
@@ -201,7 +201,7 @@ def ranks_in_modes(
 ) -> Iterator[tuple[ModeRank, Sequence[Scored[Passage]]]]:
     """The passage's rank in the mode of `settings`, then in the others, each with the passages that the question retrieves.
 
-    `plan` is left out: without a model it equals `hops`.
+    `plan` is not among the others: without a model it equals `hops`.
     """
     others = (mode for mode in get_args(Mode) if mode not in (settings.mode, "plan"))
     for mode in (settings.mode, *others):
@@ -229,7 +229,7 @@ def position_in(evidence: Evidence, passage_id: str) -> int | None:
 
 
 def rank_in_mode(found: Evidence, deep: Evidence, passage_id: str) -> ModeRank:
-    """The passage's rank in `deep`, with the facts of `found`, the evidence that the question retrieves."""
+    """The passage's rank in `deep`, with the counts and scores of `found`, the evidence that the question retrieves."""
     position = position_in(deep, passage_id)
     return ModeRank(
         mode=cast(Mode, found.trace.mode),
@@ -318,7 +318,7 @@ def find_passage(index: Index, name: str) -> int:
     raise UserError(
         f"passage {name!r}: not in {index.folder}",
         "the id of a passage, or its first digits",
-        "`modegraph ask` shows the ids of what it finds; the source of a document lists its passages",
+        "`modegraph ask` shows the ids of the passages that it finds; a document's source in place of an id lists its passages",
     )
 
 

@@ -25,7 +25,7 @@ Better = Literal["first", "second", "neither"]
 
 @dataclass(frozen=True)
 class GivenAnswer:
-    """What a model wrote: the answer and its reasoning with their citations [n], where n counts `context_ids` from 1.
+    """A model's answer and its reasoning, with their citations [n], where n counts `context_ids` from 1.
 
     `context_ids` are the ids of everything in the model's context (passages, propositions, summaries), found by `mode`.
     """
@@ -47,7 +47,7 @@ class Vote:
 
 @dataclass(frozen=True)
 class Correction:
-    """What the answer should have been and, if the reader gave them, the reasoning and passages for it."""
+    """The right answer and, if the reader gave them, the reasoning and passages for it."""
 
     answer: GivenAnswer
     corrected: str
@@ -85,7 +85,7 @@ KINDS: Mapping[str, type[Any]] = {
 class Feedback:
     """One entry: the feedback of `user` on the answers to `question` at `at` (UTC, ISO 8601).
 
-    `question` is self-contained, as it was searched for. `consent` is whether the entry may become training data.
+    `question` is the self-contained question that was searched for. `consent` is whether the entry may become training data.
     """
 
     id: str
@@ -105,7 +105,7 @@ class FeedbackFull(Exception):
 
 
 def kind_of(content: FeedbackContent) -> str:
-    """The name of a kind in KINDS."""
+    """The kind of the content, by its name in KINDS."""
     return next(name for name, kind in KINDS.items() if isinstance(content, kind))
 
 
@@ -154,13 +154,13 @@ COMMIT;
 """
 _COLUMNS = "id, user, at, consent, kind, question, said"
 _UNREADABLE = {0, sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
-"""SQLite's codes for a file that is damaged, no database, or without our table; 0: an error of this module's."""
+"""SQLite's codes for a file that is damaged, not a database, or without our table; 0 marks an error that this module raises."""
 
 
 class FeedbackFile:
     """The entries for the index in `folder`, at most `max_bytes`; safe for several threads and processes.
 
-    Every method raises UserError for a file that cannot be read, DiskFull when there is no space.
+    Every method raises UserError for a file that cannot be read, and DiskFull when there is no space.
     """
 
     def __init__(self, folder: Path, max_bytes: int) -> None:
@@ -200,7 +200,7 @@ def _read_file(file: Path, where: str = "", values: Sequence[object] = ()) -> li
 
 @contextmanager
 def _opened(file: Path, mode: str) -> Iterator[sqlite3.Connection]:
-    """A connection to the file while the context is open; UserError for a file that is damaged or of another kind, DiskFull.
+    """A connection to the file while the context is open; UserError for a file that is damaged or of another kind; DiskFull when there is no space.
 
     Other errors of SQLite, such as of a file that another process has locked, pass through.
     """
@@ -233,7 +233,7 @@ def _open_file(file: Path, mode: str) -> sqlite3.Connection:
 class FeedbackDatabase:
     """The entries for the index in `folder`, in its database, at most `max_bytes`; methods and errors as in `FeedbackFile`.
 
-    Unavailable while the database is down.
+    Every method raises Unavailable while the database is down.
     """
 
     def __init__(self, folder: Path, max_bytes: int) -> None:

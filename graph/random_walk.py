@@ -18,7 +18,7 @@ from graph.types import Floats, Ints
 TOLERANCE = 5e-6
 """The largest L1 distance of a result from its stationary distribution. Float32 adds up to 3e-7 ÷ (1 − damping)."""
 MOST_DAMPING = 0.99
-"""The maximum for settings: at most 1,745 steps, and 3e-5 of rounding."""
+"""The maximum for settings: at most 1,745 steps, and a rounding error of 3e-5."""
 ROUNDING = 1e-6
 """Missing probability below this is rounding."""
 STEPS_BETWEEN_CHECKS = 5
@@ -109,7 +109,7 @@ def query_aware_walks(
 
 @dataclass(frozen=True)
 class Chain:
-    """A prepared walk: `pull_VV` = Tᵀ, whose row j sums what arrives at j, and `missing_V`, 1 minus the row sums of T."""
+    """A prepared walk: `pull_VV` = Tᵀ, whose row j sums the mass arriving at j, and `missing_V`, 1 minus the row sums of T."""
 
     pull_VV: sp.csr_array
     missing_V: Floats
@@ -129,7 +129,7 @@ def personalised_pagerank(
 ) -> Floats:
     """The stationary distribution of each column's walk: float32[V, Q], columns sum to 1.
 
-    `walk` is a chain or its transition matrix; `damping` is the probability of walking on; with 1 − damping the walk restarts
+    `walk` is a chain or its transition matrix; `damping` is the probability of walking on; with probability 1 − damping, the walk restarts
     from its column of `restart_VQ` (≥ 0, not all 0; scaled to sum 1 here). Power iteration until every column is within
     `tolerance` (L1) of its stationary distribution, up to float32 rounding (TOLERANCE). Columns are processed in blocks, in
     parallel threads. ValueError for a damping that does not converge.
@@ -167,7 +167,7 @@ def _iterate(chain: Chain, restart: Floats, damping: float, tolerance: float) ->
 
 
 def most_steps(damping: float, tolerance: float) -> int:
-    """Steps after which the change is below `last_change` for any graph: it is at most 2 at first, and each step multiplies it by `damping`.
+    """Steps after which the change is below `last_change` for any graph: it is at most 2 at first, and each step multiplies it by at most `damping`.
 
     >>> most_steps(0.85, 5e-6), most_steps(0.99, 5e-6), most_steps(0.0, 5e-6)
     (95, 1745, 5)
@@ -187,7 +187,7 @@ def _check_damping(damping: float) -> None:
 
 
 def restart_at(rows: Ints, vertices: int) -> Floats:
-    """A restart column [V, 1] spread evenly over `rows`; ValueError without rows, and for a row that is no vertex."""
+    """A restart column [V, 1] spread evenly over `rows`; ValueError without rows, and for a row that is not a vertex."""
     if len(rows) == 0:
         raise ValueError("a walk needs at least one seed")
     if min(rows) < 0 or max(rows) >= vertices:

@@ -65,7 +65,7 @@ def save_forest(
     forest: Forest,
     further: Mapping[str, NDArray[Any]] = MappingProxyType({}),
 ) -> None:
-    """Write a file with one forest: its arrays and the `further` ones and, under `key` of the header, the facts and the forest's base and depth."""
+    """Write a file with one forest: its arrays, the `further` arrays and, under `key` of the header, the facts and the forest's base and depth."""
     header = {**facts, "base": forest.base, "depth": forest.depth}
     save_file({**{name: getattr(forest, name) for name in FOREST_ARRAYS}, **further}, file, {key: json.dumps(header)})
 
@@ -91,8 +91,8 @@ def read_forests(file: Path, what: str, form: str, features: Sequence[str]) -> I
 
 
 def forest_from(opened: Any, header: Mapping[str, Any], features: int) -> Forest:
-    """The forest from the arrays of an opened file, with base and depth from its header; ValueError if a node or feature index is out of
-    range, or columns differ in length.
+    """The forest from the arrays of an opened file, with base and depth from its header; ValueError if an index of a node or feature, or
+    the depth, is out of range, or columns differ in length.
     """
     arrays: dict[str, NDArray[Any]] = {name: opened.get_tensor(name) for name in FOREST_ARRAYS}
     forest = Forest(**arrays, base=float(header["base"]), depth=int(header["depth"]))
@@ -114,7 +114,7 @@ def check_header(file: Path, header: Mapping[str, Any], form: str, features: Seq
         raise UserError(
             f"{file}: its format is {header.get('format')!r}",
             repr(form),
-            "make the training data again and train on them, or name another folder",
+            "generate the training data again and train on it, or name another folder",
         )
     trained_on = header["features"]
     if tuple(trained_on) != tuple(features):
@@ -123,7 +123,7 @@ def check_header(file: Path, header: Mapping[str, Any], form: str, features: Seq
         raise UserError(
             f"{file}: trained on other features ({', '.join(other)})",
             f"the {len(features)} features of this version",
-            "make the training data again and train on them",
+            "generate the training data again and train on it",
         )
 
 

@@ -51,7 +51,7 @@ OpenEncoder = Callable[[str], Encoder]
 class Document:
     """One source text. `source` is the user's name for it: a path below the indexed folder, or the row's id.
 
-    `metadata` is what filters test: text, numbers, truth values or lists of these, by key.
+    `metadata` contains the values that filters test: text, numbers, truth values or lists of these, by key.
     """
 
     source: str
@@ -122,10 +122,9 @@ class Scored(Generic[T]):
 
 @dataclass(frozen=True)
 class Trace:
-    """What a retrieval did and what it cost. Seconds exclude the encoder, which has its own figure.
+    """The steps and the cost of a retrieval. `seconds` exclude the encoder, which has its own figure.
 
-    Of `model_calls`, `replayed_calls` were answered from a ledger: they count with the tokens and time of the original calls, except
-    for `untimed_calls`, whose time is unknown.
+    Of `model_calls`, `replayed_calls` were answered from a ledger: they count with the tokens and time of the original calls.
     """
 
     mode: str
@@ -136,9 +135,8 @@ class Trace:
     prompt_tokens: int = 0
     completion_tokens: int = 0
     replayed_calls: int = 0
-    untimed_calls: int = 0
     stopped: str = ""
-    """Why the retrieval stopped early, in words; the evidence has what had been found by then."""
+    """Why the retrieval stopped early, in words; the evidence contains the results found by then."""
 
 
 @dataclass(frozen=True)
@@ -161,11 +159,11 @@ class Absence:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What one retrieval found, each list best first.
+    """The results of one retrieval, each list best first.
 
     `paths` describe in words how passages were reached, one path per passage in the same order, or are empty if there is only a
-    score; `findings` are intermediate answers of a model, if one was used; `absence` is None if it was not requested, and for
-    questions about the whole collection.
+    score; `findings` are intermediate answers of a model, if one was used; `absence` is None if it was not requested, for
+    questions about the whole collection, and if only summaries were found.
     """
 
     query: str
@@ -180,7 +178,7 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Excerpt:
-    """One numbered excerpt in a prompt, and what a citation of it resolves to.
+    """One numbered excerpt in a prompt, and the place that a citation of it points to.
 
     For a passage or proposition, `source[start:end]` is its location, and `page` its page, if the document has pages; for a
     summary `source` is empty and `members` has the ids of the summarised passages.
@@ -221,11 +219,11 @@ FinishReason = Literal["stop", "length", "refused"]
 
 @dataclass(frozen=True)
 class Replay:
-    """Marks the completion of an earlier call. `seconds` is the time that this call, if made again, would add to that of the calls made
-    with it; None if its time was not recorded.
+    """Marks the completion of an earlier call. `seconds` is the time that this call, if made again, would add to the time of the calls made
+    with it.
     """
 
-    seconds: float | None
+    seconds: float
 
 
 @dataclass(frozen=True)
@@ -264,14 +262,14 @@ class LanguageModel(Protocol):
 
 
 Needs = Literal["code", "encoder", "model"]
-"""What a function for Workers uses: code only, an encoder, which threads of a process may share, or a model, which they may not."""
+"""The needs of a function for Workers: only code, an encoder (shared by the threads of a process) or a model (not shared)."""
 
 
 class Workers(Protocol):
-    """Where work is done: functions applied to batches, with results in the order of the batches.
+    """Apply functions to batches and return the results in the order of the batches.
 
     A function must be picklable and free of side effects: it is called again with a batch whose worker was lost. Work that needs an
-    encoder or a model runs on a GPU, if there is one. `models` is how many batches that need a model run in parallel.
+    encoder or a model runs on a GPU, if there is one. `models` is the number of batches with a model that run in parallel.
     """
 
     @property

@@ -14,7 +14,7 @@ from serve.show import show_answer, show_evidence
 class Evidence(graph.types.Evidence):
     """The result of one retrieval: `passages`, best first, each `.item` with its `.score`; `paths` to them; `trace`, with its cost.
 
-    Printed, it looks as in `modegraph ask`; a notebook shows a table.
+    `print` shows it as `modegraph ask` does; a notebook shows a table.
     """
 
     def __str__(self) -> str:

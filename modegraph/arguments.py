@@ -20,13 +20,13 @@ from graph.types import Document, LanguageModel
 from modegraph.runs import Run
 
 Documents: TypeAlias = "str | Path | Document | Iterable[Document | Mapping[str, Any] | Any]"
-"""A folder, a file or a `.jsonl`; or documents and rows with `id`, `text` and optionally `title` and `metadata`."""
+"""A folder, a file or a `.jsonl`; or documents, rows or a table with `id`, `text` and optionally `title` and `metadata`."""
 EXPECTED_DOCUMENTS = "a path, documents, or rows with an id and a text"
 DOCUMENT_COLUMNS = ("id", "title", "text", "metadata")
 
 
 def documents_of(documents: Documents, limits: Limits, note: Note) -> Iterator[Document]:
-    """The documents, one at a time; `note` receives a line about each that is skipped. UserError for an invalid document, and if there are none."""
+    """The documents, one at a time; `note` receives a line about each skipped document. UserError for an invalid document, and if there are none."""
     if isinstance(documents, str | Path):
         return read_documents(documents, note, limits)
     items = [documents] if isinstance(documents, Document) else _table_rows(documents)
@@ -65,17 +65,17 @@ def _document_row(item: Any, number: int) -> Mapping[str, Any]:
 
 
 def _is_missing(value: Any) -> bool:
-    """None, or NaN."""
+    """Whether a value is None or NaN."""
     return value is None or (isinstance(value, float) and math.isnan(value))
 
 
 def show_progress(progress: bool) -> AbstractContextManager[None]:
-    """Within the block, print progress as at a terminal, or print nothing."""
+    """Within the block, print progress as the command line does, or log its lines instead."""
     return nullcontext() if progress else quiet()
 
 
 Model: TypeAlias = "str | Run | LanguageModel"
-"""`hf:PATH_OR_NAME`, `openai:NAME@URL`, a finished run, or what `open_model` returned."""
+"""`hf:PATH_OR_NAME`, `openai:NAME@URL`, a finished run, or a model that `open_model` returned."""
 
 
 def open_model(model: str | Run) -> LanguageModel:

@@ -1,4 +1,4 @@
-"""`modegraph plan train` and `plan study`: the cost of a training run, and that of a study with what it can show, before they start."""
+"""`modegraph plan train` and `plan study`: the cost of a training run, or the cost and the power of a study, before it starts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from graph.shared.cli_app import INPUT, LIMITS, TRAINING, command
+from graph.shared.cli_app import INPUT, LIMITS, TRAINING, command, option
 from graph.shared.cli_options import AsJson, Set
 
 if TYPE_CHECKING:
@@ -18,28 +18,25 @@ if TYPE_CHECKING:
 File = Annotated[Path, typer.Argument(metavar="FILE", help="YAML file of settings.")]
 Stage = Annotated[
     str | None,
-    typer.Option(
-        metavar="NAME",
-        rich_help_panel=INPUT,
-        help="Stage that the file is for: sft, ms, dpo or reward; by default, the one that `modegraph config check` finds.",
+    option(
+        "NAME",
+        INPUT,
+        "Stage that the file is for: sft, ms, dpo or reward; by default, the one that `modegraph config check` finds.",
     ),
 ]
 Accelerate = Annotated[
     Path | None,
-    typer.Option(
-        metavar="FILE",
-        rich_help_panel=INPUT,
-        help="Configuration of `accelerate launch`: the number of processes, and what is sharded among them.",
+    option(
+        "FILE", INPUT, "Configuration of `accelerate launch`: the number of processes, and what is sharded among them."
     ),
 ]
 Steps = Annotated[
     int,
-    typer.Option(
-        "--trial-steps",
-        metavar="N",
+    option(
+        "--trial-steps N",
+        LIMITS,
+        "Training steps to time on this machine; 0 takes none, and reports neither activations nor hours.",
         min=0,
-        rich_help_panel=LIMITS,
-        help="Training steps to time on this machine; 0 takes none, and reports neither activations nor hours.",
     ),
 ]
 
@@ -119,12 +116,12 @@ def seconds_per_update(arm: ArmSettings, trial_steps: int) -> float:
 def print_study(file: Path, study: StudySettings, plan: StudyPlan) -> None:
     """The plan of a study in a few lines."""
     print(
-        f"{file}: {len(study.arms)} arms, contrast {study.contrast[0]} − {study.contrast[1]}, {study.updates} updates a run"
+        f"{file}: {len(study.arms)} arms, contrast {study.contrast[0]} − {study.contrast[1]}, {study.updates} updates per run"
     )
     samples = f"{study.train_samples} responses to each training prompt, {study.test_samples} to a test prompt"
     print(f"prompts: {study.train_prompts:,} train, {study.dev_prompts:,} dev, {study.test_prompts:,} test; {samples}")
     print(
-        "seconds an update: " + ", ".join(f"{name} {seconds:.3g}" for name, seconds in plan.seconds_per_update.items())
+        "seconds per update: " + ", ".join(f"{name} {seconds:.3g}" for name, seconds in plan.seconds_per_update.items())
     )
     print(
         f"before: sampling {plan.sampling_hours:.3g} hours, {plan.trial_runs} trial runs {plan.trial_hours:.3g} hours"
@@ -132,10 +129,10 @@ def print_study(file: Path, study: StudySettings, plan: StudyPlan) -> None:
     for look in plan.looks:
         print(
             f"{look.seeds} seeds: {look.runs} runs, {look.hours:.3g} hours in all; finds a difference of {look.smallest_difference:.3g} "
-            f"(80 % power, p ≤ {look.level:g}); shows equality within ±{study.equal_within:g} in {look.equality_power:.0%} where there is none"
+            f"(80 % power, p ≤ {look.level:g}); if there is none, shows equality within ±{study.equal_within:g} with a power of {look.equality_power:.0%}"
         )
     print(
-        f"assumed: a seed's difference has a standard deviation of {plan.difference_sd:.3g}, over seeds {study.seed_sd:g}, over prompts {study.prompt_sd:g}"
+        f"assumed standard deviations: {plan.difference_sd:.3g} of a seed's difference, {study.seed_sd:g} over seeds, {study.prompt_sd:g} over prompts"
     )
 
 

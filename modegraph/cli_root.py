@@ -48,4 +48,4 @@ def in_one_line(problem: typer.TyperException) -> str:
     if not message or context is None:
         return message
     found = f"{words_of(context) or context.command_path}: {message[:1].lower()}{message[1:]}"
-    return str(UserError(found, "", f"`{context.command_path} --help` lists what there is"))
+    return str(UserError(found, "", f"`{context.command_path} --help` shows the usage"))

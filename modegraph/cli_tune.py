@@ -6,31 +6,17 @@ from typing import Annotated
 
 import typer
 
-from graph.shared.cli_app import LIMITS, MODEL, OUTPUT, TRAINING, command
+from graph.shared.cli_app import LIMITS, MODEL, OUTPUT, TRAINING, command, option
 from graph.shared.cli_options import AsJson, Config, Documents, Out, Set, SomeModel, SomeQuestions
 from train.cli import settings_of
 
-Hours = Annotated[
-    float | None,
-    typer.Option(
-        "--hours", metavar="H", rich_help_panel=LIMITS, help="Time for all steps together; 2 hours by default."
-    ),
-]
+Hours = Annotated[float | None, option("--hours H", LIMITS, "Time for all steps together; 2 hours by default.")]
 Teacher = Annotated[
     str | None,
-    typer.Option(
-        "--teacher",
-        metavar="SPEC",
-        rich_help_panel=MODEL,
-        help="A larger model that writes questions besides those by rules, as openai:NAME@URL.",
-    ),
+    option("--teacher SPEC", MODEL, "A larger model that writes questions besides those by rules, as openai:NAME@URL."),
 ]
-Serve = Annotated[
-    bool, typer.Option("--serve", metavar="", rich_help_panel=OUTPUT, help="Serve the recommended model at the end.")
-]
-DryRun = Annotated[
-    bool, typer.Option("--dry-run", metavar="", rich_help_panel=OUTPUT, help="Print the plan, and write nothing.")
-]
+Serve = Annotated[bool, option("--serve", OUTPUT, "Serve the recommended model at the end.")]
+DryRun = Annotated[bool, option("--dry-run", OUTPUT, "Print the plan, and write nothing.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -53,8 +39,8 @@ def register(app: typer.Typer) -> None:
         """Tune a model to answer from your documents, and test it on questions that it did not learn from.
 
         Makes an index, questions and training rows, trains, and answers the held-out questions before and after. The tuned model
-        is recommended only if it is better by more than chance and refuses no more of what it should answer; otherwise the untuned
-        one is. The model is reader, or another one that can be trained. An interrupted run resumes when the command is repeated;
+        is recommended only if it is better by more than chance and does not refuse more of the answerable questions; otherwise the
+        untuned one is. The model is reader, or another one that can be trained. An interrupted run resumes when the command is repeated;
         --out then holds report.html, the models' answers and recommended.json.
         """
         import os

@@ -9,7 +9,7 @@ from typing import Any
 
 import eval.comparison
 from eval.compare.compare import compare_runs
-from eval.report import Appendix, write_comparison
+from eval.report import write_comparison
 from eval.tables import Table, as_text, measure_table, tables_of
 from modegraph.arguments import show_progress
 from modegraph.notebook import comparison_html
@@ -19,13 +19,11 @@ from serve.engines import open_model as open_engine
 
 @dataclass(frozen=True, repr=False)
 class Comparison(eval.comparison.Comparison):
-    """Policies side by side: `measures` by policy, `differences` from the first with their 95 % intervals, answers in `results`."""
-
-    appendix: Appendix | None
+    """Policies side by side: `measures` by policy, `differences` from the first with their intervals, answers in `results`."""
 
     def tables(self) -> list[Table]:
         """The tables of the report."""
-        return [*tables_of(self), *(self.appendix.tables if self.appendix else ())]
+        return tables_of(self)
 
     def to_frames(self) -> dict[str, Any]:
         """Two pandas tables: `measures` (one row per measure, one column per policy) and `differences` (each policy minus the first, with its interval)."""
@@ -46,7 +44,7 @@ class Comparison(eval.comparison.Comparison):
 
     def write(self, out: str | Path) -> None:
         """Write the report of `modegraph compare` (HTML, Markdown, JSON, answers) into a folder, replacing its files."""
-        write_comparison(self, Path(out), self.appendix)
+        write_comparison(self, Path(out))
 
     def __str__(self) -> str:
         return as_text(measure_table(self))
@@ -68,8 +66,6 @@ def compare(
     context_sizes: Collection[int] = (),
     max_answer_tokens: int = 256,
     limit: int | None = None,
-    responses: str | Path | None = None,
-    samples: int = 16,
     seed: int = 0,
     answers_only: bool = False,
     out: str | Path | None = None,
@@ -81,7 +77,7 @@ def compare(
     that is not a finished run and for a model given twice.
     """
     with show_progress(progress):
-        compared, appendix = compare_runs(
+        compared = compare_runs(
             [Path(str(run)) for run in runs],
             Path(data),
             open_engine,
@@ -90,12 +86,10 @@ def compare(
             context_sizes=context_sizes,
             max_answer_tokens=max_answer_tokens,
             limit=limit,
-            responses=None if responses is None else Path(responses),
-            samples=samples,
             seed=seed,
             answers_only=answers_only,
         )
-    comparison = Comparison(**vars(compared), appendix=appendix)
+    comparison = Comparison(**vars(compared))
     if out is not None:
         comparison.write(out)
     return comparison

@@ -1,4 +1,4 @@
-"""Which command's settings a YAML file holds, and what is wrong with it."""
+"""Finds the command that a YAML file of settings is for, and the problems in the file."""
 
 from __future__ import annotations
 

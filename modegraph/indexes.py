@@ -43,7 +43,7 @@ LIMITS, OCR = Limits(), Ocr()
 class Index:
     """An open index on disk: any number of threads can read it while it is changed, by this object or by another process.
 
-    Each call reads one complete generation, the current one when the call begins; later calls see what an edit changes.
+    Each call reads one complete generation, the current one when the call begins; later calls see the changes made since.
     """
 
     def __init__(self, folder: str | Path) -> None:
@@ -65,7 +65,7 @@ class Index:
         """The evidence for a question; a language model is only called if one is given and the mode can use it.
 
         `where` are conditions on documents ("year>=1990"). Further settings: unit, selector, reranker, layers,
-        suggestions, max_context_tokens, and abstain. With `abstain`, the evidence has the probability that the documents do not answer
+        suggestions, max_context_tokens, and abstain. With `abstain`, the evidence contains the probability that the documents do not answer
         the question (`absence`); if it reaches `abstain`, `ask` abstains without calling the model. UserError for an unknown setting, an
         empty question, and conditions that no document meets.
         """
@@ -76,7 +76,7 @@ class Index:
     def explain(
         self, question: str, passage: str, *, mode: Mode = DEFAULT_MODE, top_k: int = 5, where: str | Sequence[str] = ()
     ) -> Explanation:
-        """Why a question finds a passage, or does not: its rank and score in every mode, and the paths to it; no model is called.
+        """Why a question retrieves a passage, or does not: its rank and score in every mode, and the paths to it; no model is called.
 
         `passage` is the `id` of a passage, or its first digits. UserError as in `retrieve`, and for an unknown passage.
         """
@@ -97,7 +97,7 @@ class Index:
         verifier: str | None = "",
         **settings: Any,
     ) -> Answer:
-        """A cited answer from what `retrieve` finds with the same settings; every citation is checked.
+        """A cited answer from the evidence that `retrieve` finds with the same settings; every citation is checked.
 
         If the documents do not cover the question (probability of absence at least `abstain`, by default .9), the answer is “not in
         the documents” and the model is not called.
@@ -195,7 +195,7 @@ class Index:
         return index_status(self.folder)
 
     def to_frames(self, kind: Literal["pandas", "pyarrow"] = "pandas") -> dict[str, Any]:
-        """The index as tables, by name: documents, passages, propositions and so on, statements and edges, vectors included."""
+        """The index as tables, by name: documents, passages, propositions and so on, with their vectors, then occurrences and edges."""
         from graph.export.parquet import index_tables
 
         tables = index_tables(self.current())
@@ -246,7 +246,7 @@ def index(
 
     `documents` is a folder, a file or a `.jsonl`; or `Document`s, dicts with `id` and `text` (`title`, `metadata`), rows of a table.
     `store` puts the rows of a new index in PostgreSQL (postgresql://USER@HOST/DATABASE).
-    `whole_pages` also reads what surrounds the main text of HTML pages: navigation, footers, cookie notices.
+    `whole_pages` also reads the text around the main content of HTML pages: navigation, footers, cookie notices.
     `ocr="tesseract"` reads pages of PDFs that have no text; tesseract and pdftoppm must be installed.
     Settings are those of `modegraph index --set` (encoder=, max_passage_tokens=, …) and override those of the YAML file `config`.
     Files of a folder that cannot be read are skipped, each with a warning of the logger "modegraph"; with `strict`, UserError names them

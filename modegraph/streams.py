@@ -54,7 +54,7 @@ Parts = AsyncGenerator["AnswerDelta | serve.pipeline.Answer", None]
 
 
 class Piece(str):
-    """Some text as the model wrote it, its citations checked; `part` says whether it belongs to the reason or to the answer."""
+    """Some text as the model wrote it, its citations checked; `part` is the part that it belongs to, the reason or the answer."""
 
     part: Literal["reason", "answer"]
 

@@ -1,7 +1,7 @@
 """Training, one function per stage: `run = modegraph.train.ms("ms.yaml", data="my-pairs", out="my-ms")`.
 
 Every function takes the settings of the command of the same name, validated the same way: from a YAML file or a mapping (`config`), overridden
-by keyword arguments. `out` is where the run is saved, a folder that must not exist yet (the setting `output`). A run is accepted
+by keyword arguments. `out` is the folder for the run, which must not exist yet (the setting `output`). A run is accepted
 wherever a setting names a folder: `model=run`. Progress is shown with `progress=True`.
 
 UserError for a setting that is unknown or out of range, and for data that cannot be trained on, before the first step."""
@@ -37,7 +37,7 @@ def tiny(config: Config = None, *, out: str | Path | None = None, progress: bool
 
 
 def sft(config: Config = None, *, out: str | Path | None = None, progress: bool = False, **settings: Any) -> Run:
-    """Supervised fine-tuning of `model` on the chosen answers of `data`."""
+    """Supervised fine-tuning of `model` on the answers in `data`: those of conversations, or the chosen ones of pairs."""
     from train.run.settings import SftSettings
 
     chosen = settings_of(SftSettings, "train.sft", config, out, settings)
@@ -49,7 +49,7 @@ def sft(config: Config = None, *, out: str | Path | None = None, progress: bool 
 def ms(config: Config = None, *, out: str | Path | None = None, progress: bool = False, **settings: Any) -> Run:
     """Mode-seeking preference optimisation (reverse KL) of `model` on the pairs or scored responses of `data`.
 
-    With `rounds={"count": 3}`, in rounds, each on fresh responses of the policy to the prompts of `data`.
+    With `rounds={"count": 3}`, training runs in rounds, each on fresh responses of the policy to the prompts of `data`.
     """
     from train.run.settings import MsSettings
 
@@ -80,7 +80,10 @@ def reward(config: Config = None, *, out: str | Path | None = None, progress: bo
 
 
 def selector(config: Config = None, *, out: str | Path | None = None, progress: bool = False, **settings: Any) -> Run:
-    """A selector of propositions (`retrieve(…, selector=str(run))`), trained on the relevance data in the folders `data`."""
+    """A selector of propositions (`retrieve(…, selector=str(run))`), trained on the relevance data in the folders `data`.
+
+    With `size="hop"`, it reranks the results of `hops` instead, and `data` are indexes.
+    """
     from train.run.settings import SelectorSettings
 
     chosen: SelectorSettings = settings_of(SelectorSettings, "train.selector", config, out, settings)

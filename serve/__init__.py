@@ -1,4 +1,4 @@
-"""Models behind one signature, the ledger of their calls, and answers from an index."""
+"""Models behind one interface, the ledger of their calls, and answers from an index."""
 
 import logging
 

@@ -115,7 +115,7 @@ def check_names(indexes: Sequence[Path]) -> None:
 def build_app(services: Services, only_mcp: bool = False) -> OverflowMiddleware:
     """The ASGI application over `services`; running it starts the engine and watches the index.
 
-    With `only_mcp` its only routes are /mcp and the health routes.
+    With `only_mcp` its only routes are /mcp and those of routes/health.py.
     """
     app = FastAPI(
         title="modegraph",
@@ -188,6 +188,6 @@ def connections_that_fit(requested: int) -> int:
 
 
 def log_to_stderr() -> None:
-    """Log our own lines with timestamps, and only warnings from libraries (an HTTP client's lines would repeat addresses)."""
+    """Log our own lines with timestamps, and only warnings from libraries (an HTTP client would log the address of every request)."""
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
     logging.getLogger("modegraph").setLevel(logging.INFO)

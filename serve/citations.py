@@ -1,4 +1,4 @@
-"""Citations in the form of each protocol; the rule itself is in graph/answer/citations.py."""
+"""Citations in the form of each protocol; the citation rule itself is in graph/answer/citations.py."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def passage_url(base: str, excerpt: Excerpt) -> str:
 
 
 def origin(statement: str | None) -> dict[str, Any]:
-    """Whether a citation is attributed, and if so, the sentence of the answer that it follows; `statement` is None where the model cited.
+    """Whether a citation is attributed, and if so, the sentence of the answer that it follows; `statement` is None where the model itself cited the passage.
 
     >>> origin(None), origin("It sank.")
     ({'attributed': False}, {'attributed': True, 'statement': 'It sank.'})
@@ -44,8 +44,8 @@ def file_citation(mark: Mark, excerpt: Excerpt, base: str, statement: str | None
     """
     file = {"file_id": excerpt.source or excerpt.id, "filename": excerpt.source or excerpt.title}
     location = {"index": mark.start, "end_index": mark.end, "url": passage_url(base, excerpt)}
-    words = {"title": excerpt.title or excerpt.source, "text": excerpt.text}
-    return {"type": "file_citation", **file, **location, **words, **origin(statement)}
+    passage_fields = {"title": excerpt.title or excerpt.source, "text": excerpt.text}
+    return {"type": "file_citation", **file, **location, **passage_fields, **origin(statement)}
 
 
 def url_citation(mark: Mark, excerpt: Excerpt, base: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The commands of serving. `modegraph ask` and `modegraph explain` are here, `serve` and `mcp` in cli_serve.py, `keys` in cli_keys.py."""
+"""The commands that answer and serve: `modegraph ask` and `modegraph explain` are here, `serve` and `mcp` in cli_serve.py, `keys` in cli_keys.py."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from graph.errors import UserError
-from graph.shared.cli_app import ASKING, INPUT, OUTPUT, Command, command
+from graph.shared.cli_app import ASKING, INPUT, OUTPUT, Command, command, option
 from graph.shared.cli_options import (
     Abstain,
     AsJson,
@@ -38,22 +38,9 @@ if TYPE_CHECKING:
     from graph.types import LanguageModel, OpenModel
 
 
-RetrieveOnly = Annotated[
-    bool,
-    typer.Option("--retrieve-only", metavar="", rich_help_panel=OUTPUT, help="Show the evidence and write no answer."),
-]
-Explain = Annotated[
-    bool,
-    typer.Option(
-        "--explain", metavar="", rich_help_panel=OUTPUT, help="Show the path from the question to each passage."
-    ),
-]
-TraceFile = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="FILE", rich_help_panel=OUTPUT, help="Write settings, evidence and trace to this file, as JSON."
-    ),
-]
+RetrieveOnly = Annotated[bool, option("--retrieve-only", OUTPUT, "Show the evidence and write no answer.")]
+Explain = Annotated[bool, option("--explain", OUTPUT, "Show the path from the question to each passage.")]
+TraceFile = Annotated[Path | None, option("FILE", OUTPUT, "Write settings, evidence and trace to this file, as JSON.")]
 
 
 def register_ask(app: typer.Typer, open_model: OpenModel) -> None:
@@ -97,7 +84,7 @@ def register_ask(app: typer.Typer, open_model: OpenModel) -> None:
         settings = parse_settings(RetrieveSettings, values, "ask")
         check_trace_file(trace)
         opening = open_in_background(open_model, model) if model is not None else None
-        # The model is being opened while these are imported.
+        # The model is being opened while these modules are imported.
         from dataclasses import asdict
 
         from graph.answer.support import verifier_for
@@ -173,18 +160,17 @@ def open_in_background(open_model: OpenModel, spec: str) -> BackgroundModel:
 
 
 def check_trace_file(file: Path | None) -> None:
-    """UserError, before any work, when the trace could not be written."""
+    """UserError, before any work, if the trace cannot be written."""
     if file is not None and (file.is_dir() or not file.absolute().parent.is_dir()):
         raise UserError(f"--trace {file}", "a file in a folder that exists", "make the folder, or name another file")
 
 
 PassageId = Annotated[
     str,
-    typer.Option(
-        "--passage",
-        metavar="ID",
-        rich_help_panel=INPUT,
-        help="Passage to explain: its id or the first digits of it, as `modegraph ask` shows them, or a document with a single passage.",
+    option(
+        "--passage ID",
+        INPUT,
+        "Passage to explain: its id or the first digits of it, as `modegraph ask` shows them, or a document with a single passage.",
     ),
 ]
 

@@ -6,54 +6,37 @@ from typing import Annotated
 import typer
 
 from graph.errors import UserError
-from graph.shared.cli_app import ASKING, INPUT, LIMITS, Command, Group
+from graph.shared.cli_app import ASKING, INPUT, LIMITS, Command, Group, option
 from graph.shared.cli_options import AsJson, Where
 from graph.shared.console import print_json, say
 
 KeyFile = Annotated[
     Path, typer.Argument(metavar="KEYS", help="File of keys, which `modegraph serve` reads with its option --keys.")
 ]
-KeyName = Annotated[
-    str,
-    typer.Option(
-        "--name", metavar="NAME", rich_help_panel=INPUT, help="Holder of the key, as metrics and logs name it."
-    ),
-]
+KeyName = Annotated[str, option("--name NAME", INPUT, "Holder of the key, as metrics and logs name it.")]
 Scopes = Annotated[
     list[str] | None,
-    typer.Option(
-        "--scope",
-        metavar="SCOPE",
-        rich_help_panel=LIMITS,
-        help="What the key allows: read (the default), write or metrics. Repeatable.",
-    ),
+    option("--scope SCOPE", LIMITS, "What the key allows: read (the default), write or metrics. Repeatable."),
 ]
 OnlyCollections = Annotated[
     list[str] | None,
-    typer.Option(
-        "--collection",
-        metavar="NAME",
-        rich_help_panel=LIMITS,
-        help="Collection that the key can read, by the name of its folder; all by default. Repeatable.",
+    option(
+        "--collection NAME",
+        LIMITS,
+        "Collection that the key can read, by the name of its folder; all by default. Repeatable.",
     ),
 ]
 Rate = Annotated[
-    int | None,
-    typer.Option(metavar="N", min=1, rich_help_panel=LIMITS, help="Requests a minute; more are answered 429."),
+    int | None, option("N", LIMITS, "Requests a minute; further ones are answered with status 429.", min=1)
 ]
 Expires = Annotated[
-    str | None,
-    typer.Option(
-        metavar="DATE",
-        rich_help_panel=LIMITS,
-        help="When the key expires: 2027-01-31, or with a time, 2027-01-31T18:00:00Z.",
-    ),
+    str | None, option("DATE", LIMITS, "When the key expires: 2027-01-31, or with a time, 2027-01-31T18:00:00Z.")
 ]
 KeyId = Annotated[str, typer.Argument(metavar="ID", help="Id of a key; `modegraph keys list` shows them.")]
 
 
 def register_keys(app: typer.Typer) -> None:
-    """Add `keys`."""
+    """Add `keys` to the command line."""
     about = "Make, list and revoke the keys of a server."
     commands = typer.Typer(cls=Group, help=about, no_args_is_help=True)
     commands.command("add", cls=Command)(add_command)
@@ -85,7 +68,7 @@ def add_command(
         collections=tuple(collection) if collection else None,
         where=tuple(where or ()),
         rate=rate,
-        expires=_day(expires),
+        expires=_with_time(expires),
     )
     change_keys(file, lambda keys: [*keys, key])
     say(f"modegraph: key {key.id} of {key.name} is in {file}")
@@ -130,6 +113,6 @@ def revoke_command(file: KeyFile, key_id: KeyId) -> None:
     say(f"modegraph: key {key_id} is revoked")
 
 
-def _day(date: str | None) -> str | None:
-    """A date as midnight UTC of that day; a date with a time unchanged."""
+def _with_time(date: str | None) -> str | None:
+    """A date as midnight UTC of that day; a date with a time is unchanged."""
     return f"{date}T00:00:00Z" if date is not None and "T" not in date else date

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from graph.shared.cli_app import ASKING, LIMITS, MODEL, Command
+from graph.shared.cli_app import ASKING, LIMITS, MODEL, Command, option
 from graph.shared.cli_options import (
     Abstain,
     Config,
@@ -31,97 +31,59 @@ SERVER_SETTINGS = "serve.http.settings:ServerSettings"
 SERVER = "Server"
 Adapters = Annotated[
     list[str] | None,
-    typer.Option(
-        "--adapter",
-        metavar="NAME=FOLDER",
-        rich_help_panel=MODEL,
-        help="Serve a LoRA adapter as a separate model; NAME alone for an adapter of the openai: server. Repeatable.",
+    option(
+        "--adapter NAME=FOLDER",
+        MODEL,
+        "Serve a LoRA adapter as a separate model; NAME alone for an adapter of the openai: server. Repeatable.",
     ),
 ]
-VllmPython = Annotated[
-    str,
-    typer.Option(
-        metavar="FILE", rich_help_panel=MODEL, help="Python of vLLM's environment, when that is not this one."
-    ),
-]
+VllmPython = Annotated[str, option("FILE", MODEL, "Python of vLLM's environment, when that is not this one.")]
 VllmArguments = Annotated[
     list[str] | None,
-    typer.Option(
-        "--vllm-arg",
-        metavar="ARG",
-        rich_help_panel=MODEL,
-        help="Pass this on to vLLM: --vllm-arg=--max-model-len=4096. Repeatable.",
-    ),
+    option("--vllm-arg ARG", MODEL, "Pass this on to vLLM: --vllm-arg=--max-model-len=4096. Repeatable."),
 ]
 Host = Annotated[
-    str | None,
-    typer.Option(
-        metavar="ADDRESS",
-        rich_help_panel=SERVER,
-        help="Address to listen on; one that other machines can reach needs a key.",
-    ),
+    str | None, option("ADDRESS", SERVER, "Address to listen on; one that other machines can reach needs a key.")
 ]
-Port = Annotated[int | None, typer.Option(metavar="N", rich_help_panel=SERVER, help="Port to listen on.")]
+Port = Annotated[int | None, option("N", SERVER, "Port to listen on.")]
 ApiKey = Annotated[
     str | None,
-    typer.Option(
-        metavar="KEY",
+    option(
+        "KEY",
+        SERVER,
+        f"Key that clients must send; better set in {KEY_VARIABLE}, which is hidden from other users of this machine.",
         show_default=False,
-        rich_help_panel=SERVER,
-        help=f"Key that clients must send; better set in {KEY_VARIABLE}, which is hidden from other users of this machine.",
     ),
 ]
 Keys = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="FILE", rich_help_panel=SERVER, help="File of keys, made by `modegraph keys`, each with its own rights."
-    ),
+    Path | None, option("FILE", SERVER, "File of keys, made by `modegraph keys`, each with its own rights.")
 ]
 AuditLog = Annotated[
     Path | None,
-    typer.Option(
-        "--audit-log",
-        metavar="FILE",
-        rich_help_panel=SERVER,
-        help="Write a line to this file for each addition and deletion of documents.",
-    ),
+    option("--audit-log FILE", SERVER, "Write a line to this file for each addition and deletion of documents."),
 ]
-Writable = Annotated[
-    bool,
-    typer.Option(
-        "--writable", metavar="", rich_help_panel=SERVER, help="Let clients add and delete documents over HTTP."
-    ),
-]
+Writable = Annotated[bool, option("--writable", SERVER, "Let clients add and delete documents over HTTP.")]
 Feedback = Annotated[
     bool,
-    typer.Option(
+    option(
         "--feedback",
-        metavar="",
-        rich_help_panel=SERVER,
-        help="Store readers' votes and corrections with the index, for `modegraph data import feedback`.",
+        SERVER,
+        "Store readers' votes and corrections with the index, for `modegraph data import feedback`.",
     ),
 ]
 Runs = Annotated[
     Path | None,
-    typer.Option(
-        "--show-runs",
-        metavar="FOLDER",
-        rich_help_panel=SERVER,
-        help="Show the training runs below this folder on the page, to the operator's key only.",
+    option(
+        "--show-runs FOLDER",
+        SERVER,
+        "Show the training runs below this folder on the page, to the operator's key only.",
     ),
 ]
 OtlpEndpoint = Annotated[
-    str | None,
-    typer.Option(
-        metavar="URL",
-        rich_help_panel=SERVER,
-        help="Send traces to this OpenTelemetry collector, such as http://localhost:4318.",
-    ),
+    str | None, option("URL", SERVER, "Send traces to this OpenTelemetry collector, such as http://localhost:4318.")
 ]
-Capacity = Annotated[int | None, typer.Option(metavar="N", rich_help_panel=LIMITS, help="Requests to process at once.")]
-Queue = Annotated[
-    int | None, typer.Option(metavar="N", rich_help_panel=LIMITS, help="Requests that may wait; more are answered 429.")
-]
+Capacity = Annotated[int | None, option("N", LIMITS, "Requests to process at once.")]
+Queue = Annotated[int | None, option("N", LIMITS, "Requests that may wait; further ones are answered with status 429.")]
 
 
 def serve_command(
@@ -208,7 +170,7 @@ def serve_command(
 
 
 def check_index(index: Path, writable: bool) -> None:
-    """UserError unless there is an index; where there is nothing yet and clients may add documents, an empty one is made."""
+    """UserError unless there is an index; where there is nothing yet and clients may add documents, an empty index is made."""
     from graph.build.build import build_index
     from graph.config import parse_settings
     from graph.models.encoder import open_encoder
@@ -236,12 +198,7 @@ def load_single_threaded() -> None:
         del os.environ[THREADS]
 
 
-OverHttp = Annotated[
-    bool,
-    typer.Option(
-        "--http", metavar="", rich_help_panel="Server", help="Serve over HTTP instead, at /mcp of --host and --port."
-    ),
-]
+OverHttp = Annotated[bool, option("--http", "Server", "Serve over HTTP instead, at /mcp of --host and --port.")]
 
 
 def register_mcp(app: typer.Typer) -> None:
@@ -289,7 +246,7 @@ def register_mcp(app: typer.Typer) -> None:
         server_settings = parse_settings(ServerSettings, overrides, "mcp")
         check_names(indexes)
         log_to_stderr()
-        with redirect_stdout(sys.stderr):  # Until the protocol starts, which needs standard output to itself.
+        with redirect_stdout(sys.stderr):  # The protocol, which starts later, needs standard output to itself.
             for encoder in {open_index(index).settings.encoder for index in indexes}:
                 prepare_for_questions(encoder)
             services = make_services(indexes, open_backend(model, [], VllmOptions()), server_settings, warm=http)

@@ -2,8 +2,8 @@
 
 Rows are in one SQLite file, or in the index's database. A row exists only for a call that finished with "stop" and is committed when
 the call returns, so a crash loses only calls in progress. A row has the hash of its content: a changed row is dropped and its call
-repeated; a file that SQLite cannot read is renamed (graph/store/ledger_file.py). A row also has the seconds of the call, so that a
-replay counts the time of the original call; rows written before times were recorded have none."""
+repeated; a damaged ledger of an index is renamed, and a new one gets its sound rows (graph/store/ledger_file.py). A row also has the seconds of the call, so that a
+replay counts the time of the original call."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ from graph.shared.console import say
 from graph.shared.disk import report_full_disk
 from graph.store.database import has_database
 from graph.store.ledger_file import (
+    CALL_COLUMNS,
     LEDGER,
     LEDGER_TABLE,
     CallRow,
@@ -49,7 +50,7 @@ class Calls(Protocol):
     """Rows of calls by key. Failures raise UserError."""
 
     def get(self, key: str) -> CallRow | None:
-        """The row of a call, or None; not checked."""
+        """The row of a call, or None; its hash is not checked."""
 
     def put(self, row: CallRow) -> None:
         """Commit a row, unless one with its key exists."""
@@ -68,7 +69,7 @@ def open_calls(file: Path) -> Calls:
 
 
 class SqliteCalls:
-    """Rows in an SQLite file; safe for several processes, and for threads that use it one at a time. A damaged file is replaced, which is printed."""
+    """Rows in an SQLite file; safe for several processes, and for threads that use it one at a time. A damaged ledger of an index is replaced, and a message is printed."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
@@ -81,7 +82,7 @@ class SqliteCalls:
             self._renew()
 
     def get(self, key: str) -> CallRow | None:
-        row: CallRow | None = self._run("SELECT * FROM calls WHERE key = ?", (key,))
+        row: CallRow | None = self._run(f"SELECT {CALL_COLUMNS} FROM calls WHERE key = ?", (key,))
         return row
 
     def put(self, row: CallRow) -> None:
@@ -106,7 +107,7 @@ class SqliteCalls:
             return row
 
     def _renew(self) -> None:
-        """Begin a new file in place of a damaged one, unless another process has just done so; UserError where this is no ledger."""
+        """Begin a new file in place of a damaged ledger of an index, unless another process has just done so; UserError for a file that is not a ledger."""
         if self._file.name == LEDGER and ledger_damage(self._file.parent):
             say(renew_ledger(self._file))
         try:
@@ -131,9 +132,7 @@ def _open_database(file: Path) -> sqlite3.Connection:
             database.execute("BEGIN IMMEDIATE")
             if database.execute("SELECT 1 FROM sqlite_master WHERE name = 'calls'").fetchone() is None:
                 database.execute(LEDGER_TABLE)
-            elif "microseconds" not in [name for _, name, *_ in database.execute("PRAGMA table_info(calls)")]:
-                database.execute("ALTER TABLE calls ADD COLUMN microseconds INTEGER")
-        database.execute("SELECT hash FROM calls LIMIT 0")
+        database.execute(f"SELECT {CALL_COLUMNS} FROM calls LIMIT 0")
     return database
 
 
@@ -159,14 +158,14 @@ def _as_user_error(file: Path) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class _CachedCall:
-    """A finished call and its seconds: in a batch, an equal share of the batch's time; None if unknown."""
+    """A finished call and its seconds: in a batch, an equal share of the batch's time."""
 
     completion: Completion
-    seconds: float | None
+    seconds: float
 
 
 class Ledger:
-    """`model` with a file of its finished calls; safe for several threads and several processes.
+    """`model`, with its finished calls in a file; safe for several threads and several processes.
 
     Two equal calls at the same moment may both reach the model; the first result is stored for both.
     """
@@ -185,7 +184,7 @@ class Ledger:
         return self._model.form
 
     def complete(self, requests: Sequence[CompletionRequest]) -> list[Completion]:
-        """Completions in the order of the requests, from the file if stored; the other calls run concurrently, as many at once as the engine takes."""
+        """Completions in the order of the requests, from the file if stored; the other calls run concurrently, as many at once as the engine accepts."""
         keys = [call_key(self.name, request) for request in requests]
         distinct = dict(zip(keys, requests, strict=True))
         finished = {key: cached for key in distinct if (cached := self._lookup(key)) is not None}
@@ -221,7 +220,7 @@ class Ledger:
         }
 
     def _lookup(self, key: str) -> _CachedCall | None:
-        """The stored call, or None; a row that has changed is removed, which is printed."""
+        """The stored call, or None; a row that has changed is removed, and a message is printed."""
         with self._lock:
             row = self._calls.get(key)
             if row is not None and not is_intact(row):
@@ -231,11 +230,10 @@ class Ledger:
         if row is None:
             return None
         _, _, text, prompt_tokens, completion_tokens, _, microseconds = row
-        seconds = None if microseconds is None else microseconds / 1e6
-        return _CachedCall(Completion(text, "stop", prompt_tokens, completion_tokens), seconds)
+        return _CachedCall(Completion(text, "stop", prompt_tokens, completion_tokens), microseconds / 1e6)
 
     def _store(self, key: str, completion: Completion, seconds: float) -> _CachedCall:
-        """Commit a finished call, unless an equal call is stored; returns the stored call, with the time of this one."""
+        """Commit a call that finished with "stop", unless an equal call is stored; returns the stored call, if there is one, with the time of this one."""
         if completion.finish_reason != "stop":
             return _CachedCall(completion, seconds)
         fields = (key, self.name, completion.text, completion.prompt_tokens, completion.completion_tokens)
@@ -268,20 +266,18 @@ def parallel_seconds(seconds: Sequence[float], at_once: int) -> float:
 
 def _with_replay_times(calls: Sequence[_CachedCall], is_new: Sequence[bool], at_once: int) -> list[Completion]:
     """The completions; those not marked in `is_new` become replays, and the time that they add to the new calls is divided among them."""
-    seconds = [call.seconds or 0.0 for call in calls]
+    seconds = [call.seconds for call in calls]
     added = parallel_seconds(seconds, at_once) - parallel_seconds(list(compress(seconds, is_new)), at_once)
     replayed = sum(duration for duration, new in zip(seconds, is_new, strict=True) if not new)
     share = added / replayed if replayed else 0.0
     return [
-        call.completion
-        if new
-        else replace(call.completion, replay=Replay(None if call.seconds is None else share * call.seconds))
+        call.completion if new else replace(call.completion, replay=Replay(share * call.seconds))
         for call, new in zip(calls, is_new, strict=True)
     ]
 
 
 def _is_first_call(keys: Sequence[str], missing: set[str]) -> list[bool]:
-    """For each key, whether it is in `missing` and occurs there for the first time."""
+    """For each key, whether it is in `missing` and occurs for the first time in `keys`."""
     first_positions = {key: position for position, key in reversed(list(enumerate(keys)))}
     return [key in missing and first_positions[key] == position for position, key in enumerate(keys)]
 

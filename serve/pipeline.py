@@ -21,7 +21,7 @@ from serve.conversation.prompt import Prompt, fit_prompt, halvings, is_too_long,
 from serve.types import Cost
 
 NOTHING_FOUND = Completion(NOT_FOUND, "stop", prompt_tokens=0, completion_tokens=0)
-"""The answer without excerpts, for which no model is called."""
+"""The answer when there are no excerpts; no model is called for it."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ def answer_from(
 ) -> Answer:
     """Answer the query of `evidence` from its best `top_k` excerpts, together at most `max_context_tokens` tokens of the model.
 
-    With `drops`, the answer is without the sentences that `verifier` finds unsupported; `unsupported` has the positions where they were.
+    With `drops`, sentences that `verifier` finds unsupported are left out of the answer; `unsupported` has the positions at which they were.
     """
     started = time.perf_counter()
     ranked = rank_excerpts(evidence, top_k, token_budget(max_context_tokens, model.count_tokens))
@@ -135,11 +135,10 @@ def retrieval_cost(trace: Trace) -> Cost:
         completion_tokens=trace.completion_tokens,
         seconds=trace.seconds + trace.encoder_seconds,
         replayed=trace.replayed_calls,
-        untimed=trace.untimed_calls,
     )
 
 
 def writing_cost(completion: Completion | None, waited_seconds: float) -> Cost:
     """The cost of a completion that took `waited_seconds`; pass None where no call was made."""
     usage = usage_of([completion] if completion is not None else [], waited_seconds)
-    return Cost(usage.calls, usage.prompt_tokens, usage.completion_tokens, usage.seconds, usage.replayed, usage.untimed)
+    return Cost(usage.calls, usage.prompt_tokens, usage.completion_tokens, usage.seconds, usage.replayed)

@@ -82,7 +82,7 @@ def show_paths(evidence: Evidence) -> str:
     """The steps of the retrieval, and the path from the question to each passage, in words."""
     lines = [wrapped(step, "- ") for step in evidence.trace.steps]
     for rank, found in enumerate(evidence.passages, start=1):
-        path = evidence.paths[rank - 1] if evidence.paths else (f"scored {found.score:.3f} by itself",)
+        path = evidence.paths[rank - 1] if evidence.paths else (f"own score {found.score:.3f}",)
         lines += [
             wrapped(f"{rank}. {found.item.title} · {location_of(found.item)}", ""),
             wrapped(" → ".join(("question", *path))),
@@ -130,8 +130,7 @@ def _notes(answer: Answer) -> Iterator[str]:
 def _cost_line(cost: Cost, what: str) -> str:
     tokens = f"{cost.prompt_tokens:,} + {cost.completion_tokens:,} tokens"
     calls = f"{cost.calls:,} model call{'' if cost.calls == 1 else 's'}, {tokens}, " if cost.calls else ""
-    untimed = f", {cost.untimed:,} of unknown time" if cost.untimed else ""
-    replayed = f" ({cost.replayed:,} from the ledger, with their original time{untimed})" if cost.replayed else ""
+    replayed = f" ({cost.replayed:,} from the ledger, with their original time)" if cost.replayed else ""
     return f"{what}: {calls}{cost.seconds:.2f} s{replayed}"
 
 
@@ -164,35 +163,35 @@ def show_explanation(explanation: Explanation) -> str:
         list(_rank_table(explanation.standings)),
         [f"How {explanation.mode} found it", *_path(explanation.standings[0])],
         [
-            "What it shares with the question (and how many passages do)",
+            "Words and names of the question (and the number of passages that have each)",
             *_clues("words", explanation.words),
             *_clues("names", explanation.names),
         ],
         ["Its propositions nearest to the question", *_nearest_propositions(explanation)],
         [
-            f"What leads to it (hops): without its links it ranks {explanation.own_rank:,} with {explanation.own_score:.3f}",
+            f"Links to it (hops): without them its rank is {explanation.own_rank:,} and its score {explanation.own_score:.3f}",
             *_word_bonus(explanation),
             *(wrapped(_lead(lead), "- ") for lead in explanation.leads),
             *(
                 ()
                 if explanation.leads
-                else ("- nothing: no other document mentions its title or shares a rare entity with it",)
+                else ("- none: no other document mentions its title or shares a rare entity with it",)
             ),
         ],
-        [f"What {explanation.mode} finds before it", *_ranked_before(explanation)],
+        [f"Passages that {explanation.mode} ranks above it", *_ranked_before(explanation)],
     ]
     return "\n\n".join("\n".join(part) for part in parts)
 
 
 def _rank_table(ranks: Sequence[ModeRank]) -> Iterator[str]:
-    yield f"{'mode':<12}{'rank':>14}{'score':>9}   what is found"
+    yield f"{'mode':<12}{'rank':>14}{'score':>9}   passages found"
     for mode_rank in ranks:
         rank = f"none of {mode_rank.ranked:,}" if mode_rank.rank is None else f"{mode_rank.rank:,}"
         score = "–" if mode_rank.score is None else f"{mode_rank.score:.3f}"
         found = (
             f"{mode_rank.found:,}, from {mode_rank.first_score:.3f} to {mode_rank.last_score:.3f}"
             if mode_rank.found
-            else "nothing"
+            else "none"
         )
         yield f"{mode_rank.mode:<12}{rank:>14}{score:>9}   {found}"
 
@@ -220,15 +219,15 @@ def _nearest_propositions(explanation: Explanation) -> Iterator[str]:
 def _word_bonus(explanation: Explanation) -> Iterator[str]:
     if explanation.lift > 0:
         yield wrapped(
-            f"{explanation.lift:.3f} of this comes from words of the question: {', '.join(explanation.lifted_by) or 'function words'}",
+            f"{explanation.lift:.3f} of this score comes from words of the question: {', '.join(explanation.lifted_by) or 'function words'}",
             "- ",
         )
 
 
 def _lead(lead: Lead) -> str:
     how = "a title of this passage" if lead.by_title else "which this passage also mentions"
-    followed = "followed" if lead.followed else f"not followed: only the first {SEEDS} lead on"
-    location = f"no. {lead.rank:,} by itself, {lead.passage.title} · {location_of(lead.passage)}"
+    followed = "followed" if lead.followed else f"not followed, like all links of passages after the first {SEEDS}"
+    location = f"no. {lead.rank:,} by its own score, {lead.passage.title} · {location_of(lead.passage)}"
     return f"{location}: “{lead.proposition}” mentions “{lead.entity}”, {how}; worth {lead.worth:.3f}, {followed}"
 
 
@@ -236,4 +235,4 @@ def _ranked_before(explanation: Explanation) -> Iterator[str]:
     for rank, found in enumerate(explanation.before, start=1):
         yield wrapped(f"{rank}. {found.score:.3f} · {found.item.title} · {location_of(found.item)}", "")
     if not explanation.before:
-        yield "nothing"
+        yield "none"

@@ -32,7 +32,7 @@ REASONING_FIELDS = (REASONING, "reasoning")
 """Names of the field in which engines return thinking that they separate from the text themselves."""
 NO_ANSWER = "The model wrote no answer."
 QUOTED_CHARS = 600
-"""How much of a passage is quoted in place of an answer."""
+"""Characters of a passage that are quoted in place of an answer."""
 _SECTION_GAP = "\n\n"
 _BY_ENGINE = -1
 
@@ -64,9 +64,9 @@ class Attribution(NamedTuple):
 class MessageParts:
     """Takes the text of one choice piece by piece. Without `form`, all of it is content in the client's own format.
 
-    `handling` decides what happens to sentences that the passages do not support: to drop them, the verifier reads each sentence as it
-    ends; otherwise it reads all at the end. With `fallback`, a text without an answer ends with a note that there is none, and with the
-    best passage. `question` is what the text answers.
+    `handling` decides what happens to sentences that the passages do not support: to drop them, the verifier reads each paragraph as it
+    ends; otherwise it reads the whole text at the end. With `fallback`, a text without an answer ends with a note that there is none, and with the
+    best passage. `question` is the question that the text answers.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class MessageParts:
         return tuple(dict.fromkeys((*self._reasoning.gate.removed, *self._content.gate.removed)))
 
     def checks(self) -> dict[str, Any]:
-        """What was found in the text, once it has ended: removed numbers, sentences that the passages do not seem to support, those that
+        """The findings about the text, once it has ended: removed numbers, sentences that the passages do not seem to support, those that
         cannot be judged (`part` is the field of the message), how many were judged (None if the check is off), and whether the model wrote
         an answer.
         """
@@ -124,7 +124,7 @@ class MessageParts:
         }
 
     def attributions(self, checks: Mapping[str, Any]) -> list[Attribution]:
-        """The passages' sentences found for an answer that cites nothing, in the answer's order; `checks` are those of the ended text."""
+        """The sentences found in the passages for an answer that cites nothing, in the answer's order; `checks` are the checks of the complete text."""
         content = self._content.shown
         found = [
             Attribution(Mark(number, end, end), cited.sentence(quoted), quoted.statement)
@@ -187,7 +187,7 @@ def fallback_answer(excerpts: Sequence[Excerpt]) -> str:
 
 
 class PlainParts:
-    """As MessageParts for a text that is not based on passages: it is shown unchanged."""
+    """Like MessageParts, for a text that is not based on passages and is shown unchanged."""
 
     removed: tuple[int, ...] = ()
 
@@ -215,7 +215,7 @@ def reasoning_and_text(piece: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def uses_our_form(body: Mapping[str, Any]) -> bool:
-    """Whether the answer to a request takes modegraph's form: the request sets no format of its own."""
+    """Whether the answer to a request has modegraph's form: the request sets no other format."""
     response_format = body.get("response_format") or {}
     return response_format.get("type", "text") == "text" and not body.get("structured_outputs")
 
@@ -255,7 +255,7 @@ class _Field:
         return [] if self._fallback_marks else self._checker.not_checked(self._name, self.shown)
 
     def checked(self) -> int | None:
-        """How many sentences were judged, dropped ones included."""
+        """The number of sentences that were judged, including dropped sentences."""
         count = self._checker.checked("" if self._fallback_marks else self.shown)
         return None if count is None else count + len(self._support.dropped if self._support is not None else ())
 

@@ -17,9 +17,9 @@ class Engine(LanguageModel, Protocol):
 
 @dataclass(frozen=True)
 class Cost:
-    """The cost of one part of an answer: calls of the language model, their tokens, and the seconds it took, encoder and model included.
+    """The cost of one part of an answer: calls of the language model, their tokens, and the seconds that the part took, including encoder and model.
 
-    `replayed` of the calls were answered from a ledger and count with their original cost; the time of `untimed` ones is unknown.
+    `replayed` of the calls were answered from a ledger and count with their original cost.
     """
 
     calls: int
@@ -27,4 +27,3 @@ class Cost:
     completion_tokens: int
     seconds: float
     replayed: int = 0
-    untimed: int = 0

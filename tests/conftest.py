@@ -1,4 +1,4 @@
-"""Settings and markers of all tests; a small index of real text, built and opened with the stand-in encoder, for tests of commands."""
+"""Settings and markers of all tests; a small index of ISLES, built and opened with the stand-in encoder, for tests of commands."""
 
 import gc
 import os
@@ -43,7 +43,7 @@ MISSING_ITEMS = {
     r"could not import '(\w+)": r"\1 (#)",
     r"(?:is|are) not here": "public sets (#)",
 }
-"""Patterns of the reasons of skipped tests, and what the last line of a run says that the machine lacks; # is the number of tests."""
+"""Patterns of skip reasons, and the missing item that the last line of a run names for each; # is the number of tests."""
 
 
 NEEDS = {
@@ -59,13 +59,13 @@ NEEDS = {
     },
     "model": {"minilm", "tiny", "tiny_llama", "tiny_adapter", "learner", "base", "world", "fetched"},
 }
-"""Markers of tests, by the fixtures that they use, directly or not. Those in tests/serve/http are marked `server`, those whose file imports
+"""Markers of tests, by the fixtures that they use, directly or not. Tests in tests/serve/http are marked `server`, tests whose file imports
 subprocess or multiprocessing `process`."""
 HTTP_TESTS = Path(__file__).parent / "serve" / "http"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark tests by NEEDS. Files with a slow test run first, so that no process is left with one when the others are done."""
+    """Mark tests by NEEDS. Files with a slow test run first, so that no process still runs one when the others are done."""
     for item in items:
         fixtures = set(getattr(item, "fixturenames", ()))
         for marker, needed in NEEDS.items():
@@ -86,7 +86,7 @@ def pytest_collection_finish() -> None:
 
 
 def missing_item(reason: str) -> str | None:
-    """What the last line says about a skip reason; None if nothing that could be installed would make the test run."""
+    """The missing item of a skip reason, as the last line names it; None if no installation would make the test run."""
     matches = ((re.search(pattern, reason), words) for pattern, words in MISSING_ITEMS.items())
     return next((match.expand(words) for match, words in matches if match), None)
 
@@ -98,12 +98,12 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     counts = Counter(words for report in skipped if (words := missing_item(report.longrepr[2])))
     if counts:
         items = [words.replace("#", str(count)) for words, count in counts.most_common()]
-        reporter.write_line(f"Skipped for want of: {', '.join(items)}")
+        reporter.write_line(f"Skipped, missing: {', '.join(items)}")
 
 
 @pytest.fixture(scope="session")
 def hashed_isles(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of the index; nothing may change it."""
+    """The folder of the small index, which no test may change."""
     folder = tmp_path_factory.mktemp("hashed") / "index"
     build_index(folder, ISLES, IndexSettings(), lambda spec: HashEncoder())
     return folder

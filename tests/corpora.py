@@ -1,4 +1,4 @@
-"""A small coherent corpus that several tests share."""
+"""Two small coherent corpora that several tests share."""
 
 from graph.types import Document
 

@@ -1,4 +1,4 @@
-"""Stand-ins for what a model would say or compute; everything else in the tests is the real thing."""
+"""Stand-ins for models: for the texts that they write and the vectors that they compute. Everything else in the tests is real."""
 
 import json
 import re
@@ -81,7 +81,7 @@ class ScriptedModel:
 
 @dataclass
 class ChatServer:
-    """A real HTTP server on this machine that answers requests for chat completions; `requests` holds their bodies."""
+    """A real HTTP server on this machine that answers requests for chat completions; `requests` contains their bodies."""
 
     url: str
     requests: list[dict[str, Any]] = field(default_factory=list)
@@ -99,7 +99,7 @@ Reply = Callable[[dict[str, Any], int], "str | tuple[int, str]"]
 def chat_server(reply: Reply, seconds_a_word: float = 0.0, window: int | None = None) -> Iterator[ChatServer]:
     """Serve `reply` at an OpenAI-compatible address until the block ends; a stream comes word by word.
 
-    With `window` it lists one model with that window, and counts words as tokens at /tokenize, as vLLM does.
+    With `window` it lists one model with that window, as vLLM does; /tokenize counts words as tokens.
     """
     lock = threading.Lock()
 
@@ -187,7 +187,7 @@ def _chat_completion(body: dict[str, Any], text: str) -> str:
 
 
 def _chat_chunks(body: dict[str, Any], text: str) -> Iterator[str]:
-    """The same as a stream: one word per chunk for each choice, the end of each choice, the usage and the end mark."""
+    """The completion as a stream: one word per chunk for each choice, the end of each choice, the usage and the end mark."""
     head = {"id": "1", "object": "chat.completion.chunk", "created": 0, "model": body["model"]}
     choices = range(body.get("n", 1))
     for piece in re.findall(r"\s*\S+|\s+$", text):
@@ -213,7 +213,7 @@ def is_extraction(body: dict[str, Any]) -> bool:
 
 
 def extraction_reply(body: dict[str, Any]) -> str:
-    """What a good model would say: each sentence of the passage with its names, or the domain of the collection."""
+    """A good model's reply: each sentence of the passage with its names, or the domain of the collection."""
     if not is_extraction(body):
         return json.dumps({"entity_types": ["ship", "village"], "topics": ["island life"]})
     title, text = requested_passage(body)

@@ -1,4 +1,4 @@
-"""How work grows with its input."""
+"""A check of how processor time grows with the size of the input."""
 
 import gc
 import time
@@ -11,7 +11,7 @@ LEAST_S = 0.01
 def assert_linear(prepare: Callable[[int], Callable[[], object]], size: int) -> None:
     """Check that eight times `size` takes less than twenty times the processor time.
 
-    `prepare` makes the input of a size and returns the call to be timed. The fastest of three rounds counts, without the garbage collector.
+    `prepare` makes an input of the given size and returns the call to be timed. The fastest of three rounds counts, without the garbage collector.
     """
     call = prepare(size)
     repeats = 1 + int(LEAST_S / max(_seconds(call, 1), 1e-6))

@@ -48,14 +48,14 @@ def go_online(monkeypatch: pytest.MonkeyPatch, address: str, cache: Path) -> Non
     files = f"{address}/{{repo_id}}/resolve/{{revision}}/{{filename}}"
     monkeypatch.setattr(huggingface_hub.constants, "HUGGINGFACE_CO_URL_TEMPLATE", files)
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(cache))
-    # The library asks for this list too, once a day, and would put the fake hub's answer into the user's own cache.
+    # The library also requests this list, once a day, and would put the fake hub's answer into the user's own cache.
     harnesses = cache / "harnesses.json"
     harnesses.write_text('{"harnesses": {}}')
     monkeypatch.setattr(huggingface_hub.constants, "AGENT_HARNESSES_PATH", str(harnesses))
 
 
 def put_into_cache(cache: Path, name: str, model: Path) -> None:
-    """Put into the cache what the hub's library would have stored of a model."""
+    """Put a model into the cache, in the layout of the hub's library."""
     folder = cache / f"models--{name.replace('/', '--')}"
     shutil.copytree(model, folder / "snapshots" / "abc")
     (folder / "refs").mkdir()

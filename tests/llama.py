@@ -1,4 +1,4 @@
-"""llama.cpp in the tests: the real one, where the package that brings it is installed."""
+"""A marker for tests that run llama.cpp, which skips them if its package is not installed."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Where things are."""
+"""Folders that tests use."""
 
 import os
 from pathlib import Path
@@ -6,4 +6,4 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 EXAMPLES = ROOT / "examples"
 DATA = Path(os.environ.get("MODEGRAPH_DATA", ROOT.parent / "shared" / "data"))
-"""Public data sets, if somebody has put them there: tests that need one are skipped without it."""
+"""Folder of public data sets; tests that need a set are skipped if it is missing."""

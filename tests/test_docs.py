@@ -1,4 +1,4 @@
-"""Documentation that stays true: files and links that it names exist, and the pages that promise to be short are."""
+"""The documentation: the files and links in it exist, and the pages that promise to be short are short."""
 
 import re
 import subprocess
@@ -14,7 +14,7 @@ FILE = re.compile(r"`([\w./{},-]+\.(?:py|txt|yaml|jsonl|md|svg|toml))(?::[^`]*)?
 OF_USERS = re.compile(
     r"^(?:my-|train|settings|run|config|[AB]|report|log|card|progress|rounds|adapter_config|corpus|questions|items|answers|vocab)"
 )
-"""Files that a user or a run makes."""
+"""Names of files that a user or a run makes."""
 TRACKED = {line for line in subprocess.check_output(["git", "ls-files"], cwd=ROOT, text=True).split("\n") if line}
 
 

@@ -22,6 +22,7 @@ def test_examples_in_docstrings_hold(module: str) -> None:
     assert tried > 0 and failed == 0
 
 
+@pytest.mark.long
 def test_examples_in_the_python_guide_hold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With the encoder that users have; ELLIPSIS is needed only for the list of known settings."""
     monkeypatch.chdir(tmp_path)

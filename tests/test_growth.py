@@ -5,10 +5,12 @@ import pytest
 from tests.growth import assert_linear
 
 
+@pytest.mark.long
 def test_linear_work_passes() -> None:
     assert_linear(lambda size: lambda: sum(range(size)), 2_000)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("size", [20, 200])
 def test_quadratic_work_is_caught(size: int) -> None:
     with pytest.raises(AssertionError, match=r" s, \d+: "):

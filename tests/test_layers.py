@@ -1,4 +1,4 @@
-"""Which folder may import which, and what may be imported when the command line starts: the layout as a test."""
+"""The layout: which folder may import which, and which modules may be imported when the command line starts."""
 
 import ast
 import subprocess
@@ -69,7 +69,7 @@ LATE = {
     *("gguf", "openvino", "openvino_genai", "xllamacpp"),
     "ray",
 }
-"""What may be imported inside a function, for the reasons in CONTRIBUTING.md."""
+"""Packages that may be imported inside a function, for the reasons in CONTRIBUTING.md."""
 SHORT = 40
 """A file with fewer lines and a single importer belongs in that importer."""
 ALIKE = (
@@ -135,7 +135,7 @@ def modules() -> dict[str, Path]:
 
 
 def folder_of(module: str, known: dict[str, Path]) -> str:
-    """The folder that a module lies in; a module directly in a top folder counts as a folder of its own."""
+    """The folder of a module; a module directly in a top folder counts as a separate folder."""
     folder = module if known[module].name == "__init__.py" else module.rpartition(".")[0]
     return module if folder in FOLDERS else folder
 
@@ -145,14 +145,14 @@ def imported_folders(known: dict[str, Path]) -> dict[str, set[str]]:
     imported: dict[str, set[str]] = {folder_of(module, known): set() for module in known}
     for module, file in known.items():
         if not file.name.startswith("cli"):
-            wanted = {folder_of(name, known) for name in names_imported(file) if name in known}
-            imported[folder_of(module, known)] |= wanted - {folder_of(module, known)}
+            folders = {folder_of(name, known) for name in names_imported(file) if name in known}
+            imported[folder_of(module, known)] |= folders - {folder_of(module, known)}
     return imported
 
 
 @cache
 def names_imported(file: Path) -> set[str]:
-    """Modules that a file imports, wherever in it: `from a.b import c` may be the module a.b or a.b.c."""
+    """Modules that a file imports, anywhere in it: `from a.b import c` may be the module a.b or a.b.c."""
     names: set[str] = set()
     for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
@@ -187,10 +187,10 @@ def test_no_file_imports_one_that_imports_it() -> None:
 
 def test_no_short_file_has_one_importer() -> None:
     known = modules()
-    wanted = {module: names_imported(file) for module, file in known.items()}
+    imports = {module: names_imported(file) for module, file in known.items()}
     found = []
     for module, file in known.items():
-        importers = [other for other, names in wanted.items() if module in names and other != module]
+        importers = [other for other, names in imports.items() if module in names and other != module]
         place = file.relative_to(ROOT).as_posix()
         exempt = place in ALONE or place.rpartition("/")[0] in ALIKE or file.name in ("__init__.py", "__main__.py")
         if not exempt and len(importers) == 1 and len(file.read_text(encoding="utf-8").splitlines()) < SHORT:
@@ -210,7 +210,7 @@ def test_tests_mirror_the_packages() -> None:
         assert not mirrored or (ROOT / folder).is_dir(), f"tests/{folder} mirrors no folder"
 
 
-def test_a_reader_of_an_index_loads_neither_its_store_nor_what_reads_documents() -> None:
+def test_opening_an_index_imports_neither_its_store_nor_the_readers_of_documents() -> None:
     script = "import sys, graph.index.index; print(*sorted(sys.modules))"
     loaded = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     unwanted = ("sqlite3", "graph.extract", "graph.build", "graph.store.rows", "graph.answer", "graph.documents")
@@ -220,7 +220,7 @@ def test_a_reader_of_an_index_loads_neither_its_store_nor_what_reads_documents()
 @pytest.mark.parametrize(
     "file", [each for each in FILES if each not in CLIS], ids=lambda file: file.relative_to(ROOT).as_posix()
 )
-def test_what_a_function_imports_is_slow_to_load_or_may_be_missing(file: Path) -> None:
+def test_packages_imported_inside_functions_are_slow_to_load_or_may_be_missing(file: Path) -> None:
     tree = ast.parse(file.read_text(encoding="utf-8"))
     functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
     inside = {name for function in functions for name in imports_of_tree(ast.walk(function))}

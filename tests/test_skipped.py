@@ -1,4 +1,4 @@
-"""A test run ends by saying how many tests it skipped, and what was missing for them."""
+"""The last line of a test run: the numbers of skipped tests, by missing item."""
 
 import ast
 import os
@@ -13,7 +13,7 @@ from tests.conftest import missing_item
 from tests.places import ROOT
 
 OTHER = {
-    "needs a disk that is full",
+    "needs /dev/full",
     "needs a system on which the tests may mount a disk",
     "needs root",
     "reads /proc",
@@ -55,11 +55,11 @@ def last_lines(folder: Path, tests: str, processes: str) -> list[str]:
 
 
 @pytest.mark.parametrize("processes", ["0", "2"])
-def test_the_last_line_says_what_the_skipped_tests_lacked(tmp_path: Path, processes: str) -> None:
+def test_the_last_line_counts_the_skipped_tests_by_missing_item(tmp_path: Path, processes: str) -> None:
     (tmp_path / "test_package.py").write_text("import pytest\n\npytest.importorskip('nowhere.inside')\n")
     totals, last = last_lines(tmp_path, ALL_THERE + SOME_MISSING, processes)
     assert "1 passed, 7 skipped" in totals
-    assert last == "Skipped for want of: smollm2 (3: modegraph models get smollm2), PostgreSQL (2), nowhere (1)"
+    assert last == "Skipped, missing: smollm2 (3: modegraph models get smollm2), PostgreSQL (2), nowhere (1)"
 
 
 def test_a_run_that_lacks_nothing_ends_with_its_totals(tmp_path: Path) -> None:

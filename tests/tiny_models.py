@@ -14,7 +14,7 @@ CONTEXT_TOKENS = 512
 
 
 def write_tiny_llama(folder: Path) -> Path:
-    """The model's folder; its weights are drawn from seed 0."""
+    """Write the model, its weights drawn from seed 0, into `folder`; returns the folder."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
     letters = sorted(pre_tokenizers.ByteLevel.alphabet())

@@ -86,7 +86,7 @@ def relay_that_kills(server: Server, completions: int) -> Iterator[str]:
             self.pass_on(body)
 
         def pass_on(self, body: bytes | None) -> None:
-            """The server's own answer; a closed connection where it gives none."""
+            """Return the server's response; close the connection if there is none."""
             request = urllib.request.Request(server.url.replace("/v1", self.path), body)
             request.add_header("Content-Type", "application/json")
             with suppress(OSError), urllib.request.urlopen(request) as answer:

@@ -1,4 +1,4 @@
-"""`make release-check`: build the sdist, build a wheel from it, install that in an empty environment under constraints.txt, and test it there.
+"""`make release-check`: build the sdist, build a wheel from it, install the wheel in an empty environment under constraints.txt, and test it there.
 
 PYTHONPATH=. python -P -m tools.release [--extras offline] [--keep FOLDER]"""
 
@@ -19,14 +19,14 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("modegraph", "graph", "data_synth", "train", "serve", "eval")
 QUESTION, SOURCE = "Who bred the blue quince?", "petra-olavson.md"
-"""A question that the installed wheel asks of the example documents, and a document that must be among the passages."""
+"""A question about the example documents, and a document that must be among the passages that the installed wheel finds."""
 
 
 def main() -> None:
     """Build the wheel, install it and try it; exits at the first step that fails."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--extras", default="offline", help="extras of the wheel to install")
-    parser.add_argument("--keep", type=Path, help="folder to leave sdist and wheel in")
+    parser.add_argument("--keep", type=Path, help="folder to copy the sdist and the wheel to")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         work = Path(name)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from graph.errors import UserError
-from graph.shared.cli_app import INPUT, MODEL, OUTPUT, TRAINING, Command, Group, command
+from graph.shared.cli_app import INPUT, MODEL, OUTPUT, TRAINING, Command, Group, command, option
 from graph.shared.cli_options import AsJson, Config, Conversations, Data, Out, RunFolder, Set, SomeDataFolders, SomeOut
 from graph.shared.console import print_json, say
 
@@ -57,12 +57,7 @@ def register(app: typer.Typer, open_model: OpenModel) -> None:
 
 def tiny(
     texts: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="PATH",
-            rich_help_panel=INPUT,
-            help="Folder or .jsonl of documents, or folder of preference data, to train on.",
-        ),
+        Path | None, option("PATH", INPUT, "Folder or .jsonl of documents, or folder of preference data, to train on.")
     ] = None,
     config: Config = None,
     settings: Set = None,
@@ -79,7 +74,7 @@ def tiny(
 
 
 def sft(config: Config = None, settings: Set = None, as_json: AsJson = False) -> None:
-    """Fine-tune a model on the chosen answers of preference pairs (SFT)."""
+    """Fine-tune a model on the answers of conversations or reading rows, or on chosen sides of pairs (SFT)."""
     from train.run.settings import SftSettings
 
     chosen = settings_of(SftSettings, config, settings)
@@ -90,11 +85,10 @@ def sft(config: Config = None, settings: Set = None, as_json: AsJson = False) ->
 
 Rounds = Annotated[
     int | None,
-    typer.Option(
-        "--rounds",
-        metavar="N",
-        rich_help_panel=INPUT,
-        help="Train in N rounds, each on fresh responses to the prompts of `data`; the group `rounds` has the other settings.",
+    option(
+        "--rounds N",
+        INPUT,
+        "Train in N rounds, each on fresh responses to the prompts of `data`; the group `rounds` has the other settings.",
     ),
 ]
 
@@ -174,40 +168,32 @@ def export(
     out: Out,
     merge: Annotated[
         bool,
-        typer.Option(
+        option(
             "--merge",
-            metavar="",
-            rich_help_panel=OUTPUT,
-            help="Merge the adapter into its base, in bf16. --gguf merges it too, unless --adapter-only is given.",
+            OUTPUT,
+            "Merge the adapter into its base, in bf16. --gguf merges it too, unless --adapter-only is given.",
         ),
     ] = False,
-    adapter_only: Annotated[
-        bool, typer.Option("--adapter-only", metavar="", rich_help_panel=OUTPUT, help="Write the adapter alone.")
-    ] = False,
+    adapter_only: Annotated[bool, option("--adapter-only", OUTPUT, "Write the adapter alone.")] = False,
     gguf: Annotated[
         str,
-        typer.Option(
-            metavar="TYPE",
-            rich_help_panel=OUTPUT,
-            help="Write a GGUF file of this type (f16, bf16 or q8_0) and an Ollama Modelfile; with --adapter-only the adapter's own GGUF file.",
+        option(
+            "TYPE",
+            OUTPUT,
+            "Write a GGUF file of this type (f16, bf16 or q8_0) and an Ollama Modelfile; with --adapter-only the adapter's own GGUF file.",
         ),
     ] = "",
     conversations: Conversations = None,
     hub_base: Annotated[
         str,
-        typer.Option(
-            metavar="OWNER/NAME",
-            rich_help_panel=OUTPUT,
-            help="With --adapter-only: the base model's name on the hub, if the adapter was trained from a local copy.",
+        option(
+            "OWNER/NAME",
+            OUTPUT,
+            "With --adapter-only: the base model's name on the hub, if the adapter was trained from a local copy.",
         ),
     ] = "",
     push: Annotated[
-        str,
-        typer.Option(
-            metavar="OWNER/NAME",
-            rich_help_panel=OUTPUT,
-            help="Upload the export to the hub, into this new private repository.",
-        ),
+        str, option("OWNER/NAME", OUTPUT, "Upload the export to the hub, into this new private repository.")
     ] = "",
     as_json: AsJson = False,
 ) -> None:
@@ -252,19 +238,14 @@ def check_export_options(merge: bool, adapter_only: bool, gguf: str, hub_base: s
 
 Size = Annotated[
     str | None,
-    typer.Option(
-        metavar="SIZE",
-        rich_help_panel=MODEL,
-        help="light (the default): boosted trees, a few milliseconds a question; hop: boosted trees that rerank the second hop of mode `hops`.",
+    option(
+        "SIZE",
+        MODEL,
+        "light (the default): boosted trees, a few milliseconds a question; hop: boosted trees that rerank the second hop of mode `hops`.",
     ),
 ]
 TargetRecall = Annotated[
-    float | None,
-    typer.Option(
-        metavar="SHARE",
-        rich_help_panel=MODEL,
-        help="Share of the relevant dev propositions that the threshold should keep.",
-    ),
+    float | None, option("SHARE", MODEL, "Share of the relevant dev propositions that the threshold should keep.")
 ]
 
 

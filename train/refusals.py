@@ -1,10 +1,11 @@
-"""Refusals anchored at the initial model: rows teach what to answer, and when to refuse only as far as their prompts tell.
+"""Refusals anchored at the initial model: rows teach answers, but when to refuse only as far as their prompts show it.
 
 In the plain loss, the share of refusals among the rows sets how often a model refuses, whether or not it can tell when it should
-(docs/log.md, "Refusals anchored at the initial model"). Here an answer's loss is −log π(y | x, no refusal), without the first token of a
-refusal. Whether to refuse is learned as a correction: with m the log-odds of that token after the prompt, and m_0 those of the initial model,
-the loss is the logistic loss of ±(m − m_0), both kinds of rows weighted to equal sums. If prompts do not tell the kinds apart, it is least at
-m = m_0, whatever their shares. (A logistic regression with an offset; m − m_0 is DPO's log-ratio of one token, up to that of its complement.)
+(docs/log.md, "Refusals anchored at the initial model"). Here an answer's loss is −log π(y | x, no refusal): given that it does not begin
+with the first token of a refusal. Whether to refuse is learned as a correction: with m the log-odds of that token after the prompt, and m_0
+those of the initial model, the loss is the logistic loss of ±(m − m_0), with equal total weight for both kinds of rows. If prompts do not tell
+the kinds apart, the loss is minimal at m = m_0, whatever their shares. (This is a logistic regression with an offset; m − m_0 is DPO's
+log-ratio of one token, minus that of its complement.)
 
 Legend: R rows of some groups, in order."""
 
@@ -40,7 +41,7 @@ def with_refusals(group: TokenizedGroup, token: int) -> TokenizedGroup:
 
 
 def signs(groups: Sequence[TokenizedGroup], refusal: Sequence[int]) -> Tensor:
-    """1 for a row that refuses, −1 for another, 0 for one that only begins like a refusal: float32[R]. The groups are those of `with_refusals`."""
+    """1 for a row that refuses, −1 for one that answers, 0 for one that only begins like a refusal: float32[R]. The groups are those of `with_refusals`."""
     found = []
     for group in groups:
         rows = len(group.responses) // 2
@@ -67,9 +68,9 @@ def log_odds(logps_R: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class AnchoredRefusals:
-    """The loss: the layout, the tokens of a refusal, the initial values of the trained weights, and how much a row counts that refuses, and one that answers.
+    """The loss: the layout, the tokens of a refusal, the initial values of the trained weights, and the weights of a row that refuses and of one that answers.
 
-    The weight of a kind is 0 if no row is of that kind; the log-odds are then pulled both ways alike, and stay.
+    The weight of a kind is 0 if no row is of that kind; the log-odds are then pulled equally in both directions, and so stay at their initial values.
     """
 
     logps_of: LogpsOf
@@ -131,7 +132,7 @@ def at_weights(model: Any, weights: Mapping[str, Tensor]) -> Iterator[None]:
 def anchor_refusals(
     model: Any, groups: Sequence[TokenizedGroup], refusal: tuple[int, ...], logps_of: LogpsOf
 ) -> AnchoredRefusals:
-    """The loss of groups of `with_refusals`, with the model as it is now as the initial one."""
+    """The loss of groups of `with_refusals`, anchored at the current model."""
     signs_R = signs(groups, refusal)
     rows, refused, answered = (int(each) for each in (signs_R.abs().sum(), (signs_R > 0).sum(), (signs_R < 0).sum()))
     weights = (rows / (2 * count) if count else 0.0 for count in (refused, answered))

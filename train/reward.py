@@ -1,4 +1,4 @@
-"""A reward model from preference pairs by TRL's RewardTrainer, and its rewards: 0 to 1, one more component of responses.
+"""A reward model from preference pairs by TRL's RewardTrainer, and its rewards, from 0 to 1, as a further component of scored responses.
 
 It starts from a full language model whose head is replaced by a new one with one output, at a text's last token.
 Legend: B texts of a batch, T tokens."""

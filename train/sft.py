@@ -141,7 +141,7 @@ def _group(rows: Sequence[TokenizedRow], shared: int) -> TokenizedGroup:
 
 
 LossOf = Callable[[Any, Sequence[TokenizedGroup]], Tensor]
-"""A model and groups to their summed loss."""
+"""Maps a model and groups to their summed loss."""
 
 
 class SftTrainer(SingleCastMixin, Trainer):  # type: ignore[misc]
@@ -192,7 +192,7 @@ class SftTrainer(SingleCastMixin, Trainer):  # type: ignore[misc]
 
 
 def answer_tokens(groups: Sequence[TokenizedGroup]) -> int:
-    """The number of answer tokens in some groups."""
+    """The number of scored tokens in some groups: those of answers, and the refusal tokens of `with_refusals`."""
     return sum(group.scored_tokens for group in groups)
 
 
@@ -224,7 +224,7 @@ def sft_trainer(settings: SftSettings, data: SftData, tokenizer: PreTrainedToken
 
 
 def loss_of(settings: SftSettings, data: SftData, model: Any, logps_of: LogpsOf) -> LossOf:
-    """The training loss: −log π of the answers, or with refusals anchored at the model as it is now."""
+    """The training loss: −log π of the answers, or that of train/refusals.py, anchored at the current model."""
     if settings.anchor_refusals:
         return anchor_refusals(model, data.train, data.refusal, logps_of)
     return lambda model, groups: -logps_of(model, groups).sum()
@@ -245,7 +245,7 @@ def best_checkpoint_arguments(settings: SftSettings) -> dict[str, Any]:
 
 
 def reading_figures(model: Any, tokenizer: PreTrainedTokenizerBase, rows: Sequence[Conversation]) -> dict[str, float]:
-    """The figures of greedy answers: exact match, F1, and the share of exact answers with gold passages that cite them."""
+    """The figures of greedy answers: exact match, F1, and of the exact answers with gold passages, the share that cites these alone."""
     prompts = tokenize_rows(tokenizer, [(row.prompt, row.completion) for row in rows])
     limit = 2 * max(len(row.ids) - row.prompt_tokens for row in prompts)
     order = sorted(range(len(rows)), key=lambda row_number: prompts[row_number].prompt_tokens)

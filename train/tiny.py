@@ -1,7 +1,7 @@
 """A stand-in for a pretrained model: a tokenizer and a tiny Llama trained on local texts.
 
-Fast tests use it as "the untuned model", and so does the demo if smollm2 has not been fetched. It has the chat format of small pretrained models
-(<|im_start|>role … <|im_end|>), so everything downstream runs as with them.
+Fast tests and `make examples` use it as "the untuned model". It has the chat format of small pretrained models
+(<|im_start|>role … <|im_end|>), so all later steps run as with those models.
 Legend: B rows of a batch, T tokens of a row.
 """
 
@@ -63,7 +63,7 @@ def read_texts(source: Path) -> list[str]:
 def train_tokenizer(texts: Sequence[str], vocabulary: int, context_tokens: int) -> PreTrainedTokenizerFast:
     """A byte-level BPE tokenizer (any text round-trips) with pad, start and end tokens and the chat template.
 
-    The words of every prompt and answer are added once per text, so that the answer form takes few tokens.
+    The words that every prompt and answer contain are added once per text, so that the answer form takes few tokens.
     """
     core = Tokenizer(models.BPE())
     core.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)

@@ -1,8 +1,8 @@
 """`modegraph train verifier`: trains a verifier, a folder for `--verifier`, from claims, in seconds on one core.
 
-Trees are fitted on train; dev stops them early and sets temperature and threshold; test only measures. With sentences that
+Trees are fitted on train; dev stops them early and sets temperature and threshold; figures are measured on test. With sentences that
 people labelled, a logistic regression over the trees' logit, the features and the overlap of wording is fitted to their
-train rows, and their dev rows set the threshold. Unusable data is rejected before training. Legend: n claims, S inputs of the second stage."""
+train rows, and their dev rows help to set the threshold. Unusable data is rejected before training. Legend: n claims, S inputs of the second stage."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class VerifierRecord:
     `real` lists the datasets of the second stage.
 
     `kinds`: the number of claims of each kind and the share marked as unsupported. `rule`: the figures of a simple baseline,
-    for which a claim is supported if every name and number in it occurs in the passages.
+    for which a claim is supported if every name and number in it occurs in the passages or their titles.
     """
 
     data: Mapping[str, str]
@@ -93,7 +93,7 @@ MADE_BY, IMPORTED_BY = "`modegraph synth claims`", "`modegraph data import suppo
 
 @dataclass(frozen=True)
 class Claims:
-    """Claims of one split. `label_n` is 1 for an unsupported claim; `kind_n` says how each was made."""
+    """Claims of one split. `label_n` is 1 for an unsupported claim; `kind_n` is the kind of each."""
 
     readings: Readings
     label_n: Ints
@@ -165,7 +165,7 @@ def _check_labels(where: str, rows: Sequence[ClaimRow], remedy: str) -> None:
 
 
 def _check_passages(rows: Mapping[str, Sequence[ClaimRow]]) -> None:
-    """UserError for a passage in two splits."""
+    """UserError for rows of two splits with the same passages."""
     passages = {split: {_passages_of(row): row.id for row in rows.get(split, ())} for split in SPLITS}
     check_apart("passage", passages, "splits that share no passage", "make the data again, of all documents at once")
 
@@ -413,7 +413,7 @@ def threshold_of(supported_n: NDArray[np.float64], false_marks: float) -> float:
 
 
 def rule_marks(rows: Sequence[ClaimRow]) -> NDArray[np.bool_]:
-    """Which claims have a name or number that occurs neither in their passages nor in the title: [n]."""
+    """Which claims have a name or number that occurs neither in their passages nor in the titles: [n]."""
     marks = [bool(missing_words(row.claim, _ground(row.title, row.passage, row.further))) for row in rows]
     return np.array(marks, np.bool_)
 

@@ -34,7 +34,7 @@ from graph.types import Floats
 
 MODES: tuple[Mode, ...] = ("hops", "hybrid", "dense", "naive")
 KINDS = ("passages", "propositions")
-HALVES_LOSS, ANN_LOSS, LEAST_RECALL = 0.003, 0.005, 0.98
+FLOAT16_LOSS, ANN_LOSS, LEAST_RECALL = 0.003, 0.005, 0.98
 
 
 def stored_as(folder: Path, data: IndexData, dtype: str, ann_rows: int) -> IndexData:
@@ -84,7 +84,7 @@ def measure(folder: Path, file: Path, limit: int | None) -> tuple[dict[str, floa
     figures |= {f"{name}: passages": len(index.data.passage_ids), f"{name}: questions": len(questions)}
     checks = []
     for variant, dtype, ann_rows, loss in (
-        ("float16", "float16", sys.maxsize, HALVES_LOSS),
+        ("float16", "float16", sys.maxsize, FLOAT16_LOSS),
         ("ANN", "float32", 1, ANN_LOSS),
         ("ANN of float16", "float16", 1, ANN_LOSS),
     ):

@@ -1,9 +1,9 @@
-"""An index edited at random by processes that are often killed (SIGKILL), and read all the time: does it end up like one built from scratch?
+"""An index edited at random by processes that are often killed (SIGKILL), and read continuously: does it end up like one built from scratch?
 
 Run: python -P benchmarks/experiments/edited.py [--edits 200] [--seed 0] [--json]. Documents are added, changed and deleted, one edit per process,
 written as patches of the existing arrays. Every tenth edit is killed at each of its commits in turn until it completes, half of the others at a
-random moment. A reader that runs from the start checks every generation, and the three before it: each must be complete and the result of an
-edit. Then the index is compacted and compared, to the byte, with one built from the final documents.
+random moment. A reader that runs from the start checks every generation that it opens, and the three before it: each must be complete and the result of
+an edit. Then the index is compacted and compared, to the byte, with one built from the final documents.
 """
 
 import argparse
@@ -42,7 +42,7 @@ FIRST, WORDS = 30, 12
 MAX_PATCHED_SHARE = 0.5
 """Share of changed documents up to which an edit writes patches; chosen so that an edit occasionally writes all arrays."""
 KILLED_SHARE, LONGEST_S, AT_COMMITS = 0.5, 0.4, 10
-OLD = 3
+OLD_GENERATIONS = 3
 STATES, FAILED, OPENED = "states.jsonl", "failed", "opened"
 
 State = dict[str, int]
@@ -115,13 +115,13 @@ def _kill_at(commit: int) -> None:
 
 
 def read_continuously(folder: Path, notes: Path, writer: int) -> None:
-    """Check every generation, and those before it, while the writer lives; raises at the first problem."""
+    """Check every generation that it opens, and the OLD_GENERATIONS before it, until the writer ends; raises at the first problem."""
     opened: list[tuple[Index, State]] = []
     generations: set[int] = set()
     while os.getppid() == writer:
         newest = open_index(folder, encoder)
         if newest.manifest.generation not in generations:
-            opened = [*opened[-OLD:], (newest, _state_of(newest))]
+            opened = [*opened[-OLD_GENERATIONS:], (newest, _state_of(newest))]
             generations.add(newest.manifest.generation)
             (notes / OPENED).write_text(str(len(generations)))
         states = [json.loads(line) for line in (notes / STATES).read_text().splitlines()]
@@ -144,7 +144,7 @@ def _state_of(index: Index) -> State:
 
 
 def run_edits(scratch: Path, edits: int, seed: int) -> dict[str, float | str]:
-    """Make all edits while a reader runs; returns how many there were, how often they were killed, and what the reader found."""
+    """Make all edits while a reader runs; returns the numbers of edits and of kills, and the problems that the reader found."""
     folder, notes, draw = scratch / "index", scratch / "notes", random.Random(seed)
     notes.mkdir()
     state: State = {f"d{number}": 10_000 for number in range(FIRST)}

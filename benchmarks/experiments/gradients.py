@@ -3,8 +3,8 @@
     python -P benchmarks/experiments/gradients.py responses/train.jsonl --model smollm2 --prompts 16 --json
     python -P benchmarks/experiments/gradients.py responses/train.jsonl --model runs/ms --prompts 16 --json
 
-`--model` is a language model, which gets a new LoRA adapter, or a run of `train ms` or `train dpo` on one; the reference is the base below
-the adapter. Gradients are of all of the adapter's weights. A cosine of 1 means that both losses take the same first step; the yardstick is
+`--model` is a language model, which gets a new LoRA adapter, or a run of `train ms` or `train dpo` that trained an adapter; the reference is the base
+below the adapter. Gradients are of all of the adapter's weights. A cosine of 1 means that both losses take the same first step; the yardstick is
 the cosine of one loss's gradients over the two halves of the prompts, which differ in nothing but the draw of prompts.
 
 Legend: R responses of a prompt, W weights of the adapter.
@@ -43,7 +43,7 @@ from train.run.settings import LoraSettings
 
 LOSSES = {"MS": mode_seeking_loss, "DPO": dpo_loss}
 REWARDS = {"correct": 1.0, "format": 0.25, "citations": 0.25, "length": 0.25}
-"""The weights of the study's configs."""
+"""The reward weights of the study's configs."""
 SIZES, BETA, BETAS_REWARD = (2, 8, 16), 0.1, (0.25, 1.0)
 
 
@@ -83,7 +83,7 @@ class Gradients:
             self.by_prompt.setdefault((size, beta_reward), []).append(cosine(*pair))
 
     def rows(self) -> Iterator[dict[str, float]]:
-        """For each K and β_r: the cosine of MS with DPO over all prompts, its median by prompt, and that of each loss's halves."""
+        """For each K and β_r: the cosine of MS with DPO over all prompts, its median by prompt, and the cosine of each loss's halves."""
         for size, beta_reward in product(SIZES, BETAS_REWARD):
             halves = {loss: [self.halves[Arm(loss, size, beta_reward), half] for half in (0, 1)] for loss in LOSSES}
             yield {
@@ -101,7 +101,7 @@ def cosine(one: Tensor, other: Tensor) -> float:
 
 
 def usable_rows(file: Path, count: int) -> list[ResponseRow]:
-    """The first `count` prompts with 16 responses whose rewards differ."""
+    """The first `count` prompts with 16 or more responses, the first 16 of which differ in reward."""
     rows = (row for row in read_responses(file) if len(row.responses) >= max(SIZES))
     return [row for row in rows if len(set(combine_rewards(row, REWARDS)[: max(SIZES)])) > 1][:count]
 
@@ -139,7 +139,7 @@ def measure(model_name: str, rows: Sequence[ResponseRow], seed: int) -> list[dic
 def main() -> int:
     """Measure, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("responses", type=Path, help="file of `synth responses`, 16 or more a prompt")
+    parser.add_argument("responses", type=Path, help="file of `synth responses`, with 16 or more per prompt")
     parser.add_argument("--model", default="smollm2", help="a model, or a run on one")
     parser.add_argument("--prompts", type=int, default=16)
     parser.add_argument("--seed", type=int, default=0)

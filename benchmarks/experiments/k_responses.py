@@ -1,14 +1,14 @@
-"""A study of preference training with K responses on one GPU: arms with paired seeds, measured on held-out prompts, compared at equal KL.
+"""A study of preference training with K responses: arms with paired seeds, measured on held-out prompts, compared at equal KL.
 
     python -P benchmarks/experiments/k_responses.py draw STUDY FOLDER PROMPTS.jsonl --model MODEL
     python -P benchmarks/experiments/k_responses.py train STUDY FOLDER RESULTS --model MODEL --seeds 100 --rates 1e-4 3e-4 1e-3 --part 0/8
     python -P benchmarks/experiments/k_responses.py train STUDY FOLDER RESULTS --model MODEL --seeds 0 1 2 3 4 5 --part 0/8
     python -P benchmarks/experiments/k_responses.py report STUDY RESULTS --json
 
-STUDY is a file like configs/study/k-responses-reader.yaml, PROMPTS are files of reading rows that MODEL, a full model, was not trained on. `draw`
+STUDY is a file like configs/study/k-responses.yaml, PROMPTS are files of reading rows that MODEL, a full model, was not trained on. `draw`
 takes one prompt per passage and question: the first prompts become dev and test rows, later ones training rows if their responses differ in reward.
 With --rates the runs are trials, measured on dev; without it each arm uses the rate that was best there. --part I/N does every N-th run from
-the I-th on, so that several processes share a GPU.
+the I-th on, so that several processes share a machine.
 
 Legend: B rows of a batch, T tokens, R responses.
 """
@@ -82,8 +82,8 @@ def draw(
         with torch.no_grad():
             drawn = decode_side_by_side(model, ids_BT, mask_BT, sampler, ANSWER_TOKENS, ends)
         for number, (_, ids) in enumerate(batch):
-            own = drawn[number * samples : (number + 1) * samples]
-            yield samples_of(tokenizer, ids, [cut_at_end(list(each), tokenizer.eos_token_id) for each in own])
+            responses_ids = drawn[number * samples : (number + 1) * samples]
+            yield samples_of(tokenizer, ids, [cut_at_end(list(each), tokenizer.eos_token_id) for each in responses_ids])
 
 
 def row_of(prompt: Prompt, drawn: Samples, sampling: Sampling, policy: str, end_id: int) -> ResponseRow:
@@ -116,9 +116,9 @@ def draw_data(study: StudySettings, files: Sequence[Path], folder: Path, model_n
     found = (prompt for file in files for prompt in read_prompts(file))
     prompts = one_of_each(sorted(found, key=lambda each: content_id(str(seed), each.row.id, each.row.question)))
     folder.joinpath("train").mkdir(parents=True, exist_ok=True)
-    wanted = {"dev": study.dev_prompts, "test": study.test_prompts}
+    held_out = {"dev": study.dev_prompts, "test": study.test_prompts}
     taken = 0
-    for split, count in wanted.items():
+    for split, count in held_out.items():
         rows = list(rows_of(model, tokenizer, prompts[taken : taken + count], study.test_samples, seed))
         write_jsonl(folder / f"{split}.jsonl", map(response_to_json, rows))
         taken += count
@@ -129,7 +129,7 @@ def draw_data(study: StudySettings, files: Sequence[Path], folder: Path, model_n
         train += [row for row in rows if len(set(combine_rewards(row, weights))) > 1]
         taken += len(batch)
     write_jsonl(folder / "train" / "train.jsonl", map(response_to_json, train[: study.train_prompts]))
-    print(f"{len(train)} of {taken - sum(wanted.values())} prompts have responses that differ in reward", flush=True)
+    print(f"{len(train)} of {taken - sum(held_out.values())} prompts have responses that differ in reward", flush=True)
 
 
 def rows_of(model: Any, tokenizer: Any, prompts: Sequence[Prompt], samples: int, seed: int) -> Iterator[ResponseRow]:
@@ -215,7 +215,7 @@ class Job:
 def jobs_of(
     study: StudySettings, results: Path, arms: Sequence[str], seeds: Sequence[int], rates: Sequence[float]
 ) -> list[Job]:
-    """The runs to do, seed by seed, so that the arms of a seed are done at about the same time."""
+    """The runs to do, seed by seed, so that the arms of a seed run at about the same time."""
     names = arms or list(study.arms)
     if rates:
         return [Job(arm, seed, rate, True) for seed in seeds for arm in names for rate in rates]
@@ -224,7 +224,7 @@ def jobs_of(
 
 
 def best_rates(results: Path) -> dict[str, float]:
-    """The best rate of each arm: that of the trial with the highest mean reward on dev."""
+    """The best learning rate of each arm, from the trial with the highest mean reward on dev."""
     trials: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
     for file in sorted(results.glob("trial-*.json")):
         run = json.loads(file.read_text(encoding="utf-8"))
@@ -244,6 +244,9 @@ def train_job(study: StudySettings, job: Job, folder: Path, results: Path, model
         "max_steps": study.updates,
         "save_steps": None,
     }
+    if not {"responses", "best_against_worst"} & arm.settings.keys():
+        # All responses to a prompt are one group, whatever the seed.
+        changes["reference_cache"] = str(folder / f"reference-{job.arm}.safetensors")
     with tempfile.TemporaryDirectory() as scratch:
         settings = kind(**{**train_settings(arm), **changes, "output": f"{scratch}/run"})
         tokenizer = load_tokenizer(model_name)
@@ -265,7 +268,6 @@ def train_job(study: StudySettings, job: Job, folder: Path, results: Path, model
     write_json(
         results / job.file, {"arm": job.arm, "seed": job.seed, "rate": job.rate, "seconds": seconds, "points": points}
     )
-    torch.cuda.empty_cache()
 
 
 def frontier(run: Mapping[str, Any], kl: float) -> list[float]:

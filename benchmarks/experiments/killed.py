@@ -2,7 +2,7 @@
 
 Run: python -P benchmarks/experiments/killed.py [--kills 4] [--seed 0] [--json] [--out DIR]. A miniature of configs/eval/study-smollm2.yaml with the
 tiny model: index, pairs, SFT, responses, MS, alignment, answers. It runs once undisturbed, then once more with SIGKILL to all its processes at
-random moments (within the duration of the first), restarted each time. Compared byte for byte: rows, weights, the samples' figures without times and paths, answers.
+random moments (within the duration of the first run), restarted each time. Compared byte for byte: rows, weights, the samples' figures without times and paths, answers.
 """
 
 import argparse
@@ -29,12 +29,12 @@ SHORT = "--max-answer-tokens 96"
 STEPS = {
     "index/manifest.json": "index {documents} --out {to}/index",
     "pairs/summary.json": f"synth preferences {{to}}/index {ASK} --out {{to}}/pairs",
-    "tiny/run.json": "train tiny --config {demo}/tiny.yaml --set texts={documents} --set steps=250 --set output={to}/tiny",
-    "sft/run.json": "train sft --config {demo}/sft.yaml --set model={to}/tiny --set data={to}/pairs --set max_steps=150 "
+    "tiny/run.json": "train tiny --config {configs}/tiny.yaml --set texts={documents} --set steps=250 --set output={to}/tiny",
+    "sft/run.json": "train sft --config {configs}/sft.yaml --set model={to}/tiny --set data={to}/pairs --set max_steps=150 "
     "--set save_steps=25 --set output={to}/sft",
     "responses/summary.json": f"synth responses {{to}}/index {ASK} --policy hf:{{to}}/sft --samples 6 {SHORT} --limit 6 "
     "--out {to}/responses",
-    "ms/run.json": "train ms --config {demo}/ms.yaml --set model={to}/sft --set data={to}/responses "
+    "ms/run.json": "train ms --config {configs}/ms.yaml --set model={to}/sft --set data={to}/responses "
     "--set 'rewards={{length: 1.0}}' --set batch_size=1 --set max_steps=6 --set save_steps=2 --set output={to}/ms",
     "alignment/alignment.json": f"eval alignment --data {{to}}/responses --samples 4 {SHORT} --split train --measured {{to}}/measured "
     "--runs {to}/ms --out {to}/alignment",
@@ -80,7 +80,7 @@ def write_study(folder: Path) -> Path:
         "to": folder.resolve(),
         "documents": HOME / "examples/documents",
         "questions": HOME / "examples/questions.jsonl",
-        "demo": HOME / "configs/demo",
+        "configs": HOME / "configs/tiny",
     }
     study = {
         "tasks": {
@@ -139,13 +139,13 @@ def run_with_kills(study: Path, waits: Iterator[float]) -> list[str]:
 
 
 def moments(seed: int, kills: int, total: float) -> Iterator[float]:
-    """Seconds that each start may run: LOADING_S and a random share of an equal part of the total, so that the kills are spread over the whole study."""
+    """Seconds for which each start may run: LOADING_S plus a random share of an equal part of the total, so that the kills are spread over the whole study."""
     draw = random.Random(seed)
     yield from (draw.uniform(0.5, 1.0) * total / (kills + 1) + LOADING_S for _ in range(kills))
 
 
 def figures_of(folder: Path) -> str:
-    """The report of the samples, without times and paths."""
+    """The text of the alignment report, without times and paths."""
     return TIMED.sub("", (folder / "alignment/alignment.json").read_text(encoding="utf-8")).replace(str(folder), "")
 
 

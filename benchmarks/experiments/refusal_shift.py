@@ -4,7 +4,7 @@
 
 TUNE is an output folder of `modegraph tune`, DOCUMENTS are its documents. Both models read questions of the training part over passages with and
 without their answer, and the run's test questions. A question's margin is the logit of the refusal's first token less the largest other logit;
-greedy decoding refuses if the margin is above 0. The answer is decoded with the refusal excluded, so that one pass gives the figures of every constant.
+greedy decoding refuses if the margin is above 0. The answer is decoded with the refusal excluded, so that one pass gives the figures for every constant.
 The constant is chosen so that the tuned model refuses as many answerable training questions as the untuned model.
 """
 
@@ -53,7 +53,7 @@ class Reading:
     text: str
 
     def answer(self, shift: float) -> ReadingAnswer:
-        """The scored answer with a constant."""
+        """The scored answer with a constant added to the margin."""
         return score_text(self.task, NOT_FOUND if self.margin + shift > 0 else self.text)
 
 
@@ -155,7 +155,7 @@ def figures(readings: Mapping[str, Mapping[str, Sequence[Reading]]]) -> dict[str
 
 
 def shift_like(untuned: Sequence[Reading], tuned: Sequence[Reading]) -> float:
-    """The constant with which as many tuned margins are above 0 as untuned margins without one: the negative midpoint of two neighbouring tuned margins."""
+    """The constant that puts as many tuned margins above 0 as there are untuned ones above 0: the negative midpoint of two neighbouring tuned margins."""
     refused = sum(each.margin > 0 for each in untuned)
     margins = sorted((each.margin for each in tuned), reverse=True)
     margins = [margins[0] + 2, *margins, margins[-1] - 2]

@@ -1,8 +1,8 @@
-"""The gain from a second replica when the model is the bottleneck: answers a second of two servers over one index, as a multiple of those of one server.
+"""The gain from a second replica when the model is the bottleneck: answers per second of two servers over one index, as a multiple of one server's.
 
 Run: python -P benchmarks/experiments/replicas.py [--rounds 5] [--json]. Setup: an index of examples/, the embedded encoder, and the stub engine
-of benchmarks/stub_engine.py, which needs TOKENS times its seconds per token for an answer. Each server is sent as many requests at once as it
-processes concurrently.
+of benchmarks/stub_engine.py, which needs TOKENS times its seconds per token for an answer (leave MODEGRAPH_VLLM_PYTHON unset). Each server
+is sent as many requests at once as it processes concurrently.
 """
 
 import argparse
@@ -20,7 +20,7 @@ from benchmarks.serve import ROOT, Engine, engine, example_index, run_all, serve
 from benchmarks.stub_engine import STUB_TOKEN_S
 from graph.documents.questions import read_questions
 
-TOKENS, EACH = 100, 24
+TOKENS, QUESTIONS_PER_REPLICA = 100, 24
 LEAST_TIMES = 1.8
 
 
@@ -45,7 +45,7 @@ def main() -> int:
 
 
 async def measure(index: Path, scratch: Path, rounds: int) -> list[tuple[float, float]]:
-    """Answers a second of one replica and of two, round by round."""
+    """Answers per second of one replica and of two, round by round."""
     async with engine(None, scratch) as bare, server(index, bare) as (first, _), server(index, bare) as (second, _):
         await combined_rate([first, second], -1)
         return [
@@ -54,14 +54,14 @@ async def measure(index: Path, scratch: Path, rounds: int) -> list[tuple[float, 
 
 
 async def combined_rate(replicas: list[Engine], turn: int) -> float:
-    """Answers a second of replicas that run at once, each with EACH questions that it has not answered before."""
+    """Answers per second of all replicas together, each with QUESTIONS_PER_REPLICA questions that it has not answered before."""
     rates = [run_all(replica, bodies(f" {'?' * (turn + 2)} {len(replicas)}")) for replica in replicas]
     return sum(await asyncio.gather(*rates))
 
 
 def bodies(ending: str) -> list[dict[str, Any]]:
     """Questions of examples/, spelt so that no server has them in its cache."""
-    questions = read_questions(ROOT / "examples" / "questions.jsonl")[:EACH]
+    questions = read_questions(ROOT / "examples" / "questions.jsonl")[:QUESTIONS_PER_REPLICA]
     return [
         {"messages": [{"role": "user", "content": question.text + ending}], "max_tokens": TOKENS}
         for question in questions

@@ -4,7 +4,7 @@
 
 Writes modes.json and modes.png into --out.
 
-Each objective is minimised by Adam over the two parameters of a policy, from several starts, with fresh responses drawn from π_ref at every step. The losses are those of the trainers; the two KL divergences, minimised directly, are what mode-seeking and mode-covering mean.
+Each objective is minimised by Adam over the two parameters of a policy, from several starts, with fresh responses drawn from π_ref at every step. The losses are those of the trainers; the two KL divergences, minimised directly, define mode-seeking and mode-covering.
 Legend: S seeds, T starts, G groups (prompts), K responses a group, X outcomes, P = 2 parameters (μ, log σ). Log-probabilities in nats, float64; β_π is 1 throughout, since only then the K-response losses tend to the KL divergences between π and π* as K grows."""
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class Objective:
 
     @property
     def labels(self) -> str:
-        """What a group is pulled towards: π* itself, softmax(r / β_r), or the pair (1 − ε, ε), higher reward first."""
+        """The target of a group: π* itself, softmax(r / β_r), or the pair (1 − ε, ε), higher reward first."""
         if self.responses_per_prompt is None:
             return "exact"
         return "soft" if self.label_smoothing is None else "hard"
@@ -137,9 +137,9 @@ OBJECTIVES = (
 
 @dataclass(frozen=True)
 class FittedPolicy:
-    """Where the start with the lowest loss ended, for one seed; KL(π‖π*) and KL(π*‖π) in nats.
+    """The policy reached from the start with the lowest loss, for one seed; KL(π‖π*) and KL(π*‖π) in nats.
 
-    `reverse_kl_from_reference` is KL(π‖π*) where the start at π_ref ended, whatever its loss.
+    `reverse_kl_from_reference` is KL(π‖π*) of the policy reached from π_ref, whatever its loss.
     """
 
     mean: float
@@ -196,7 +196,7 @@ def run_modes(line: Line, seeds: int, steps: int, objectives: Sequence[Objective
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """torch on one thread: the tensors are too small to share, and sums come out the same on every number of cores."""
+    """torch on one thread: the tensors are too small to share, and sums are the same on any number of cores."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -236,7 +236,7 @@ def sampled_losses(line: Line, objective: Objective, generators: Sequence[Genera
 
 
 def draw_groups(line: Line, objective: Objective, responses: int, generator: Generator) -> Tensor:
-    """`responses` outcomes drawn from π_ref in groups of K: int64[G, K], indices into X; hard pairs have the better first."""
+    """`responses` outcomes drawn from π_ref in groups of K: int64[G, K], indices into X; hard pairs have the better outcome first."""
     drawn_N = torch.multinomial(line.log_reference_X.exp(), responses, replacement=True, generator=generator)
     groups_GK = drawn_N.view(-1, objective.responses_per_prompt or 1)
     if objective.labels != "hard":
@@ -296,7 +296,7 @@ REVERSE_KL = "KL(π‖π*), nats"
 
 
 def draw_modes(experiment: Experiment, conditions: str, file: Path) -> None:
-    """Write the PNG; `conditions` (β, seeds, steps) goes over the panels."""
+    """Write the PNG; `conditions` (β, seeds, steps) is printed above the panels."""
     figure = Figure(figsize=(15.0, 5.0), layout="constrained")
     policies, by_size, by_smoothing = figure.subplots(1, 3, width_ratios=(1.25, 1, 1))
     _draw_policies(policies, experiment)
@@ -512,7 +512,7 @@ def _fit_json(fit: Fit) -> dict[str, Any]:
 
 
 def write_modes(experiment: Experiment, out: Path) -> None:
-    """modes.json and modes.png into `out`."""
+    """Write modes.json and modes.png into `out`."""
     out.mkdir(parents=True, exist_ok=True)
     write_json(out / "modes.json", modes_json(experiment))
     draw_modes(experiment, conditions_text(experiment), out / "modes.png")

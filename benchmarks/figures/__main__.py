@@ -6,7 +6,7 @@ PYTHONPATH=. python -P -m benchmarks.figures [--out docs/figures]
 import argparse
 from pathlib import Path
 
-from benchmarks.figures import batch, boxes, edits, gradients, modes, recall, study, walk
+from benchmarks.figures import batch, edits, gradients, modes, recall, study, walk
 from benchmarks.figures.style import RESULTS, save
 
 FIGURES = {
@@ -17,7 +17,6 @@ FIGURES = {
     "edits": edits.draw,
     "walk": walk.draw,
     "batch": batch.draw,
-    "boxes": boxes.draw,
     "gradients": gradients.draw,
 }
 

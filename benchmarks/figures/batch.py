@@ -19,7 +19,7 @@ REFERENCE = "untuned"
 
 
 def draw() -> Figure:
-    """One row per response, best rewarded first: log π on the left; shares of the K responses by policy and by rewards on the right."""
+    """One row per response, highest reward first: log π on the left; shares of the K responses by policy and by rewards on the right."""
     data = json.loads((DATA / "batch.json").read_text(encoding="utf-8"))
     order = sorted(range(len(data["rewards"])), key=lambda index: -data["rewards"][index])
     figure = Figure(figsize=(10, 0.42 * len(order) + 1.6), layout="constrained")

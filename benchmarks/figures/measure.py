@@ -1,9 +1,8 @@
-"""Measure the data of the figures in docs/: one question's walk through the graph, one prompt's responses under MS and DPO, and log π of
-held-out pairs under the models of a demo.
+"""Measure the data of the figures in docs/: one question's walk through the graph, and one prompt's responses under MS and DPO.
 
-Run: PYTHONPATH=. python -P -m benchmarks.figures.measure [walk | batch | boxes] [--index FOLDER] [--demo FOLDER] [--json]. Writes
-benchmarks/figures/data/*.json, which `make figures` draws. `batch` needs smollm2 (modegraph models get smollm2) and takes minutes, `boxes` the output of
-`make demo`; the first two index examples/ unless --index names an index of them.
+Run: PYTHONPATH=. python -P -m benchmarks.figures.measure [walk | batch] [--index FOLDER] [--json]. Writes
+benchmarks/figures/data/*.json, which `make figures` draws. `batch` needs smollm2 (modegraph models get smollm2) and takes minutes; both index
+examples/ unless --index names an index of them.
 """
 
 from __future__ import annotations
@@ -20,8 +19,6 @@ import torch
 
 import modegraph as mg
 from benchmarks.figures.style import DATA
-from eval.compare.compare import score_pairs
-from eval.comparison import read_rows
 from graph.shared.jsonl import read_jsonl, write_json, write_jsonl
 from train.model.load import load_policy
 from train.model.logps import completion_logps, pad_rows, tokenize_row
@@ -46,15 +43,14 @@ TRAINING: dict[str, Any] = {
     "rewards": {"correct": 1.0, "grounded": 0.5},
     "logging_steps": 1,
 }
-"""The demo's settings (configs/demo/ms-smollm2.yaml), with sharper rewards; no response of the untuned model has the required form."""
+"""A new adapter, and no reward for the form, which no response of the untuned model has."""
 
 
 def main() -> None:
-    """Measure what is requested."""
+    """Measure the requested data."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("what", nargs="*", default=["walk", "batch"], choices=["walk", "batch", "boxes"])
+    parser.add_argument("what", nargs="*", default=["walk", "batch"], choices=["walk", "batch"])
     parser.add_argument("--index", type=Path, help="an index of examples/documents")
-    parser.add_argument("--demo", type=Path, default=Path("demo-run"), help="output folder of `modegraph demo`")
     parser.add_argument("--json", action="store_true", help="print the data")
     options = parser.parse_args()
     DATA.mkdir(exist_ok=True)
@@ -67,7 +63,6 @@ def main() -> None:
         measures = {
             "walk": lambda: walk(index()),
             "batch": lambda: batch(index(), work),
-            "boxes": lambda: boxes(options.demo),
         }
         for what in options.what:
             data = measures[what]()
@@ -77,7 +72,7 @@ def main() -> None:
 
 def walk(index: mg.Index) -> dict[str, Any]:
     """The five best passages of `hops` with the paths to them, and the rank of each in `dense`."""
-    evidence = index.retrieve(WALK_QUESTION, mode="hops", top_k=5)
+    evidence = index.retrieve(WALK_QUESTION, mode="hops", selector="none", top_k=5)
     dense = [scored.item.id for scored in index.retrieve(WALK_QUESTION, mode="dense", top_k=100).passages]
     gold = next(row["gold_ids"] for row in questions() if row["question"] == WALK_QUESTION)
     return {
@@ -116,25 +111,6 @@ def batch(index: mg.Index, work: Path) -> dict[str, Any]:
         "responses": list(row.responses),
         "rewards": [round(reward, 3) for reward in combine_rewards(row, settings.rewards)],
         "logps": {name: logps(str(run), row) for name, run in {"untuned": MODEL, **runs}.items()},
-    }
-
-
-def boxes(demo: Path) -> dict[str, Any]:
-    """log π of both sides of every held-out pair under the untuned model and the runs of the demo, with their tokens."""
-    rows = read_rows(demo / "held-out", "test")
-    models = {"untuned": MODEL, "SFT": str(demo / "sft"), "DPO": str(demo / "dpo"), "MS": str(demo / "ms")}
-    scores = {name: score_pairs(*load_policy(source), rows) for name, source in models.items()}
-    sides = {"chosen": lambda pair: pair.chosen_logp, "rejected": lambda pair: pair.rejected_logp}
-    return {
-        "pairs": len(rows),
-        "tokens": {
-            "chosen": [pair.chosen_tokens for pair in scores["SFT"]],
-            "rejected": [pair.rejected_tokens for pair in scores["SFT"]],
-        },
-        "logps": {
-            name: {side: [round(read(pair), 2) for pair in pairs] for side, read in sides.items()}
-            for name, pairs in scores.items()
-        },
     }
 
 

@@ -26,7 +26,7 @@ PUBLISHED = {"musique_train100": 0.747, "2wiki_dev164": 0.904, "2wiki_train500":
 """SYSTEM's Recall@5 on MuSiQue, 2WikiMultiHopQA and HotpotQA, as reported by PropRAG's paper."""
 COLOURS = (BLUE, ORANGE, GREEN, PINK)
 MARKERS = "osD^"
-CHARACTER_WIDE, LINE_HIGH = 4.8, 9
+CHARACTER_WIDTH, LINE_HEIGHT = 4.8, 9
 OFFSETS = ((6, 3), (6, -11), (-6, 3), (-6, -11), (0, 8), (0, -16), (6, 14), (6, -22), (0, 20), (0, -28))
 """Where a label may begin (dx > 0), end (dx < 0) or be centred (0), relative to its point, in points."""
 
@@ -44,12 +44,12 @@ def main() -> None:
 
 def read_points(file: Path) -> dict[str, tuple[float, float]]:
     """Mode to (milliseconds, recall)."""
-    modes = json.loads(file.read_text(encoding="utf-8"))["modes"]
+    modes = json.loads(file.read_text(encoding="utf-8"))["systems"]
     return {mode: (round(1000 * figures[SECONDS], 2), round(figures[RECALL], 3)) for mode, figures in modes.items()}
 
 
 def draw() -> Figure:
-    """One panel per set; a dotted line is a published system, on the set's complete corpus and other questions of it."""
+    """One panel per set; a dotted line is the recall of a published system on the set's complete corpus, over other questions."""
     points: dict[str, dict[str, tuple[float, float]]] = json.loads((DATA / "recall.json").read_text(encoding="utf-8"))
     figure = Figure(figsize=(4.6 * len(points), 3.6), layout="constrained")
     panels = figure.subplots(1, len(points), sharey=True, squeeze=False)[0]
@@ -83,9 +83,9 @@ def write_labels(axes: Axes, modes: dict[str, tuple[float, float]]) -> None:
     positions = {mode: axes.transData.transform(point) / pixels for mode, point in modes.items()}
     taken = [Box(x - 5, y - 5, x + 5, y + 5) for x, y in positions.values()]
     for mode, (x, y) in positions.items():
-        wide = CHARACTER_WIDE * len(mode)
-        offsets = [(dx if dx > 0 else dx - wide if dx < 0 else -wide / 2, dy) for dx, dy in OFFSETS]
-        boxes = [Box(x + dx, y + dy, x + dx + wide, y + dy + LINE_HIGH) for dx, dy in offsets]
+        width = CHARACTER_WIDTH * len(mode)
+        offsets = [(dx if dx > 0 else dx - width if dx < 0 else -width / 2, dy) for dx, dy in OFFSETS]
+        boxes = [Box(x + dx, y + dy, x + dx + width, y + dy + LINE_HEIGHT) for dx, dy in offsets]
         free = next((n for n, box in enumerate(boxes) if not any(box.meets(other) for other in taken)), 0)
         taken.append(boxes[free])
         weight = "bold" if mode == OURS else "normal"

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 RESULTS = Path(__file__).resolve().parents[2] / "docs" / "results.md"
 DATA = Path(__file__).parent / "data"
-"""The data measured by measure.py."""
+"""The data that measure.py and recall.py wrote."""
 Row = dict[str, str]
 
 

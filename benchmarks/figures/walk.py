@@ -11,10 +11,10 @@ from matplotlib.figure import Figure
 
 from benchmarks.figures.style import BLUE, DATA, GREY, ORANGE
 
-STEP = "mentions "
+LINK_PREFIX = "mentions "
 QUESTION_X, PASSAGE_X, LINK_X = 0.0, 3.4, 7.0
-QUESTION_WIDE, PASSAGE_WIDE, LINK_WIDE = 2.2, 2.6, 2.6
-HIGH = 0.66
+QUESTION_WIDTH, PASSAGE_WIDTH, LINK_WIDTH = 2.2, 2.6, 2.6
+HEIGHT = 0.66
 """Height of a passage's box; passages are stacked one unit apart."""
 
 
@@ -25,49 +25,49 @@ def draw() -> Figure:
     figure = Figure(figsize=(10, 4), layout="constrained")
     axes: Axes = figure.subplots()
     middle = (len(passages) - 1) / 2
-    box(axes, QUESTION_X, -middle, QUESTION_WIDE, 1.5, wrap(data["question"], 26), GREY)
+    box(axes, QUESTION_X, -middle, QUESTION_WIDTH, 1.5, wrap(data["question"], 26), GREY)
     sources = {passage["title"]: index for index, passage in enumerate(passages)}
     for index, passage in enumerate(passages):
         colour = ORANGE if is_linked(passage) else BLUE
         text = (
             f"{index + 1}. {passage['title']}\n{passage['score']:.2f} · dense: {passage['dense rank'] or 'below 100'}"
         )
-        box(axes, PASSAGE_X, -index, PASSAGE_WIDE, HIGH, text + ("  ★" if passage["gold"] else ""), colour)
+        box(axes, PASSAGE_X, -index, PASSAGE_WIDTH, HEIGHT, text + ("  ★" if passage["gold"] else ""), colour)
         if is_linked(passage):
             draw_link(axes, index, passage, sources)
         else:
-            line(axes, QUESTION_X + QUESTION_WIDE, -middle, PASSAGE_X, -index, BLUE, "-")
+            line(axes, QUESTION_X + QUESTION_WIDTH, -middle, PASSAGE_X, -index, BLUE, "-")
     axes.text(PASSAGE_X, 0.62, "★ a passage that the answer rests on", color=GREY, fontsize=9, va="bottom")
-    axes.set_xlim(-0.1, LINK_X + LINK_WIDE + 0.1)
+    axes.set_xlim(-0.1, LINK_X + LINK_WIDTH + 0.1)
     axes.set_ylim(-len(passages) + 0.45, 0.95)
     axes.set_axis_off()
     return figure
 
 
 def draw_link(axes: Axes, index: int, passage: dict[str, Any], sources: dict[str, int]) -> None:
-    """Draw the link from the passage whose proposition mentions an entity, through that proposition, to the document of that title."""
+    """Draw a link: from the passage whose proposition mentions an entity, through that proposition, to the passage that it leads to."""
     link_text, mention = passage["path"][0].strip("“”"), passage["path"][1]
     title, _, sentence = link_text.partition(": ")
     seed = sources.get(title, index)
     y = -(seed + index) / 2
-    box(axes, LINK_X, y, LINK_WIDE, 1.1, f"{wrap(f'“{sentence or link_text}”', 33)}\n{mention}", ORANGE, "--")
-    line(axes, PASSAGE_X + PASSAGE_WIDE, -seed, LINK_X, y + 0.3, ORANGE, "--")
-    line(axes, LINK_X, y - 0.3, PASSAGE_X + PASSAGE_WIDE, -index, ORANGE, "--")
+    box(axes, LINK_X, y, LINK_WIDTH, 1.1, f"{wrap(f'“{sentence or link_text}”', 33)}\n{mention}", ORANGE, "--")
+    line(axes, PASSAGE_X + PASSAGE_WIDTH, -seed, LINK_X, y + 0.3, ORANGE, "--")
+    line(axes, LINK_X, y - 0.3, PASSAGE_X + PASSAGE_WIDTH, -index, ORANGE, "--")
 
 
 def is_linked(passage: dict[str, Any]) -> bool:
     """Whether the passage was reached by a link."""
-    return any(step.startswith(STEP) for step in passage["path"])
+    return any(step.startswith(LINK_PREFIX) for step in passage["path"])
 
 
-def box(axes: Axes, x: float, y: float, wide: float, high: float, text: str, colour: str, style: str = "-") -> None:
+def box(axes: Axes, x: float, y: float, width: float, height: float, text: str, colour: str, style: str = "-") -> None:
     """A frame around a text, with its left side at x and its middle at y."""
     frame = [
-        (x, y - high / 2),
-        (x, y + high / 2),
-        (x + wide, y + high / 2),
-        (x + wide, y - high / 2),
-        (x, y - high / 2),
+        (x, y - height / 2),
+        (x, y + height / 2),
+        (x + width, y + height / 2),
+        (x + width, y - height / 2),
+        (x, y - height / 2),
     ]
     axes.plot(*zip(*frame, strict=True), color=colour, lw=1.5, ls=style)
     axes.text(x + 0.1, y, text, color=GREY, fontsize=9, va="center", linespacing=1.35)

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ClaimRow:
-    """One claim. `kind` says how it was made: how a supported claim was restated, what was broken in an unsupported one.
+    """One claim. `kind`: how a supported claim was restated, or what was changed in an unsupported one.
 
-    For an imported claim, `further` are the passages after the first, and `dataset` names its dataset.
+    For an imported claim, `kind` is its kind in its dataset, `further` holds the passages after the first, and `dataset` is the dataset's name.
     """
 
     id: str
@@ -42,19 +42,19 @@ class ClaimRow:
 
 
 def claim_from_json(row: Mapping[str, Any]) -> ClaimRow:
-    """A row as stored; KeyError for a missing key, TypeError for a value of the wrong type."""
+    """A claim from its stored row; KeyError for a missing key, TypeError for a value of the wrong type."""
     texts = {name: row[name] for name in ("id", "title", "passage", "claim", "kind", "split")}
     texts["dataset"] = row.get("dataset", "")
     further = row.get("further", [])
     if not all(isinstance(value, str) for value in texts.values()) or not isinstance(row["supported"], bool):
-        raise TypeError("texts, and `supported` true or false")
+        raise TypeError("expected texts, and `supported` true or false")
     if not isinstance(further, list | tuple) or not all(isinstance(text, str) for text in further):
-        raise TypeError("`further` a list of texts")
+        raise TypeError("expected `further` to be a list of texts")
     return ClaimRow(**texts, supported=row["supported"], further=tuple(further))
 
 
 def claim_schema() -> pa.Schema:
-    """The typed columns."""
+    """The typed columns of a claim."""
     import pyarrow as pa
 
     columns = [(name, pa.string()) for name in ("id", "title", "passage", "claim")]
@@ -63,7 +63,7 @@ def claim_schema() -> pa.Schema:
 
 
 def claim_problems(row: ClaimRow) -> list[str]:
-    """What makes a row unusable for training, in words; empty for a good row."""
+    """The problems that make a row unusable for training, in words; empty for a good row."""
     problems = [f"the {name} is empty" for name in ("passage", "claim") if not getattr(row, name).strip()]
     if row.split not in SPLITS:
         problems.append(f"split is {row.split!r}, expected one of {', '.join(SPLITS)}")
@@ -79,9 +79,9 @@ CLAIMS: Form[ClaimRow] = Form(
     name="claims",
     title="Sentences that a passage supports, and broken ones",
     about=(
-        "Each sentence of a passage, restated (`supported`: true; `kind` says how), and the same with one thing changed so "
-        "that the passage no longer says it (`supported`: false; `kind`: a name, a number, a negation, two roles swapped, an opposite). "
-        "Rules made both; no model. All claims of a document are in one split. Train a verifier on them: `modegraph train verifier`."
+        "Sentences of passages, restated (`supported`: true; `kind`: how), and the same sentences with one thing changed so that "
+        "the passage no longer supports them (`supported`: false; `kind`: a name, a number, a negation, two roles swapped, an opposite). "
+        "Both are made by rules, without a model. All claims of a document are in one split. Train a verifier on them: `modegraph train verifier`."
     ),
     to_json=asdict,
     from_json=claim_from_json,
@@ -96,8 +96,8 @@ LABELLED_CLAIMS: Form[ClaimRow] = replace(
     title="Sentences over passages, labelled by people",
     about=(
         "Sentences that people or models wrote, each with the passages that it is checked against and whether they support it (`supported`). A "
-        "short answer follows its question. `dataset` names the set of a row, `kind` its kind there; the splits are the sets' own, "
-        "`val` as dev. Train the second stage of a verifier on them: `modegraph train verifier --set real=FOLDER`. The licences are those "
+        "short answer follows its question. `dataset` is the name of a row's set, `kind` its kind in that set; the splits are those of the "
+        "sets, with `val` as dev. Train the second stage of a verifier on them: `modegraph train verifier --set real=FOLDER`. The licences are those "
         "that the sets state; you may not be allowed to redistribute a model trained on a set that states none."
     ),
     made_by="data import support",
@@ -105,12 +105,12 @@ LABELLED_CLAIMS: Form[ClaimRow] = replace(
 
 
 SHORTEST, LONGEST = 30, 400
-"""Length in characters of the sentences that claims are made from."""
+"""Length in characters of the shortest and of the longest sentence used for a claim."""
 NAMES_BORROWED = 5
 """Number of names of each passage that claims of other passages may borrow."""
 NO_SENTENCE, UNBREAKABLE = (
     "a passage without a sentence of 30 to 400 characters",
-    "nothing in the claim could be broken",
+    "nothing in the claim could be changed",
 )
 
 

@@ -1,4 +1,4 @@
-"""Sentences with one change that their passage does not support: a name, a number, a negation, who did what to whom, an opposite."""
+"""Sentences with one change that their passage does not support: another name or number, a toggled negation, swapped roles, or an opposite."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _NUMBER = re.compile(r"\d[\d,.]*\d|\d")
 _NEGATION = re.compile(r"\b(?:not|never|no) ")
 _AUXILIARY = re.compile(r"\b(?:is|was|were|are|has|have|had|can|could|will|would|may|did|does|do|should)\b(?! not)")
 _FROM_PASSAGE = 0.5
-"""How often the replacement of a name or number comes from the same passage, which is harder to detect."""
+"""Probability that a name or number is replaced by one from the same passage, if there is one: such a change is harder to detect."""
 _FOREIGN = 40
-"""How many names of other passages are searched for one of the same shape."""
+"""Number of names of other passages among which one of the same shape is sought."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ BREAKS: Mapping[str, Break] = {
 
 
 def falsify(sentence: str, around: Surroundings, draw: random.Random) -> tuple[str, str] | None:
-    """The broken sentence and the kind of break; None where no break applies or the passage contains the result.
+    """The broken sentence and the kind of break; None if no break yields a changed sentence that the passage does not contain.
 
     >>> falsify("It burned in 1911.", Surroundings("It burned in 1911.", (), ()), random.Random(0))
     ('It burned in 1919.', 'number')
@@ -122,7 +122,7 @@ def names_in(text: str) -> list[str]:
 
 
 def shape(name: str) -> tuple[bool, bool, int]:
-    """The shape shared by names that can replace each other: digits, a capital, how many words.
+    """The shape shared by names that can replace each other: digits, an initial capital, and the number of words.
 
     >>> shape("Ada Marlow") == shape("Port Ellery"), shape("14 May 1911") == shape("Ada")
     (True, False)

@@ -1,4 +1,4 @@
-"""Restates sentences as answers do: shortened, reordered, framed, joined to the next, reworded, loosened, or fused with another."""
+"""Restates sentences as answers do: shortened, reordered, framed, joined to the next sentence, reworded, loosened, or fused with an earlier one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _POSSESSIVE = re.compile(
 
 
 def fuse(first: str, second: str, title: str, draw: random.Random) -> str | None:
-    """A sentence with the title in place of its pronoun, and with what an earlier sentence says about the title inserted; None where that is unclear.
+    """The second sentence with its pronoun replaced by the title and the first one's clause, or by the noun phrase in that clause; None if either sentence has no such part.
 
     >>> fuse("Lantern is a ferry built in Tarn.", "Its crew was small.", "Lantern", random.Random(0))
     'The crew of the ferry built in Tarn was small.'
@@ -67,7 +67,7 @@ stage stand start state step strong study subject suggest support system take ta
 turn type unit usually value various view visit wide word work world year
 """
 COMMON_WORDS = tuple(_COMMON.split())
-"""Words that may replace any word in a loose claim."""
+"""Words that may replace others in a loose claim."""
 _LOOSEST = 0.6
 _BRACKETS = re.compile(r"\s*\([^()]*\)")
 _CLAUSE = re.compile(r"(.{30,}?),\s+(?:which|who|where|and|but|when|while|with|although|after|before)\b")
@@ -109,7 +109,7 @@ def shortened(sentence: PassageSentence, draw: random.Random) -> str:
 
 
 def turned(sentence: PassageSentence, draw: random.Random) -> str:
-    """The sentence with the title in place of its opening pronoun, or with its opening phrase moved to the end; else introduced by a frame."""
+    """The sentence with the title in place of its opening pronoun, or with its opening phrase moved to the end; else introduced by one of FRAMES."""
     title = _BRACKETS.sub("", sentence.title)
     if title and (pronoun := _PRONOUN.match(sentence.text)) is not None:
         return title + sentence.text[pronoun.end() :]
@@ -131,21 +131,21 @@ def reordered(sentence: PassageSentence, draw: random.Random) -> str:
 
 
 def renamed(sentence: PassageSentence, draw: random.Random) -> str:
-    """The sentence with the title in place of a pronoun inside it, and with people called by their last names."""
+    """The sentence with the title in place of a pronoun inside it, and with some people called by their last names."""
     title = _BRACKETS.sub("", sentence.title)
     text = _OBJECT.sub(f" {title}", sentence.text, count=1) if title else sentence.text
     return _PERSON.sub(lambda match: match[1] if draw.random() < 0.5 else match[0], text)
 
 
 def joined(sentence: PassageSentence, draw: random.Random) -> str:
-    """The sentence, joined to the next one."""
+    """The sentence, joined to the next one if there is one."""
     if sentence.position + 1 == len(sentence.sentences):
         return sentence.text
     return sentence.text.rstrip(".") + draw.choice(JOINTS) + sentence.sentences[sentence.position + 1]
 
 
 def fused(sentence: PassageSentence, draw: random.Random) -> str:
-    """The sentence with what an earlier one says about the same subject inserted; else joined to the next one."""
+    """The sentence with a clause of an earlier one about the same subject inserted; else joined to the next one."""
     title = _BRACKETS.sub("", sentence.title)
     fusions = [fuse(earlier, sentence.text, title, draw) for earlier in sentence.sentences[: sentence.position]]
     texts = [text for text in fusions if text is not None]
@@ -162,16 +162,16 @@ def reworded(sentence: PassageSentence, draw: random.Random) -> str:
 
 
 def loosened(sentence: PassageSentence, draw: random.Random) -> str:
-    """The sentence with some words dropped or replaced at random, as far as a paraphrase may stray; names, numbers and negations stay."""
+    """The sentence as `turned`, with some words dropped or replaced at random, as in a very loose paraphrase; names, numbers and negations stay."""
     share = _LOOSEST * draw.random()
 
-    def stray(match: re.Match[str]) -> str:
+    def loosen_word(match: re.Match[str]) -> str:
         word = match[0]
         if word in FUNCTION_WORDS or word in NEGATORS or word in OPPOSITES or draw.random() > share:
             return word
         return draw.choice((*draw.sample(COMMON_WORDS, 2), ""))
 
-    return re.sub(r"  +", " ", re.sub(r"(?<![\w'’-])[a-z]{4,}(?![\w'’-])", stray, turned(sentence, draw)))
+    return re.sub(r"  +", " ", re.sub(r"(?<![\w'’-])[a-z]{4,}(?![\w'’-])", loosen_word, turned(sentence, draw)))
 
 
 RESTATEMENTS: tuple[Callable[[PassageSentence, random.Random], str], ...] = (

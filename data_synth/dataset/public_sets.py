@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from data_synth.claims.claims import ClaimRow
-from data_synth.rows import Dropped, ResponseRow, Sampling
+from data_synth.rows import MALFORMED, Dropped, ResponseRow, Sampling
 from graph.answer.labelled import support_row
 from graph.answer.prompt import answer_messages
 from graph.documents.questions import split_by_hash
@@ -17,7 +17,6 @@ from graph.shared.jsonl import read_jsonl
 from graph.types import Excerpt
 
 T = TypeVar("T")
-MALFORMED = (KeyError, TypeError, IndexError, AttributeError, ValueError)
 LABELS = ("yes", "no", "maybe")
 
 
@@ -112,7 +111,7 @@ def _licence(readme: Path) -> str:
 
 
 def support_claims(files: Mapping[str, Path]) -> Iterator[ClaimRow | Dropped]:
-    """The sentences of all sets as claims; UserError with file and line for a row of another form or split."""
+    """The sentences of all sets as claims; UserError with file and line for a malformed row or an unknown split."""
     for name, file in files.items():
         for line, raw in read_jsonl(file):
             row = support_row(raw, f"{file} line {line}")

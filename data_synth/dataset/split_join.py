@@ -1,6 +1,6 @@
 """`modegraph data split` and `join`: questions split into train, dev and test by the hash of their ids; folders of one kind joined.
 
-The same ids, counts and seed give the same split; joined rows keep their split."""
+The same questions, counts and seed give the same split; joined rows keep their split."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from data_synth.dataset.validate import MALFORMED, form_of
+from data_synth.dataset.validate import form_of
 from data_synth.relevance.gold import read_gold_questions, with_sentences
-from data_synth.rows import Form
+from data_synth.rows import MALFORMED, Form
 from graph.documents.questions import SPLITS, read_question_rows
 from graph.errors import UserError
 from graph.shared.ids import content_id
@@ -23,8 +23,8 @@ def split_questions(
 ) -> list[dict[str, Any]]:
     """The rows of `file` that are assigned to a split, in their order, with that split and their gold sentences as evidence.
 
-    `counts` is the number of questions in each split; the remaining ones are left out. Splits stated in the file are respected: test
-    is drawn from its test questions, train and dev from the others, unless `anew` is set. Gold sentences given by number are read
+    `counts` is the number of questions in each split; the others are left out. Unless `anew` is set, splits stated in the file are
+    respected: test questions go to test only, those of train and dev never to test. Gold sentences given by number are read
     from `corpus`. UserError where a split has fewer questions than requested.
     """
     questions = {one.question.id: one for one in with_sentences(read_gold_questions(file), corpus)}
@@ -46,7 +46,7 @@ def split_questions(
 
 
 def may_assign(stated: str | None, split: str) -> bool:
-    """Whether a question whose file states a split may be assigned to `split`.
+    """Whether a question may be assigned to `split`, given the split that its file states (None: none).
 
     >>> may_assign(None, "test"), may_assign("dev", "train"), may_assign("dev", "test"), may_assign("test", "train")
     (True, True, False, False)
@@ -55,7 +55,7 @@ def may_assign(stated: str | None, split: str) -> bool:
 
 
 def join_rows(folders: Sequence[Path]) -> tuple[Form[Any], Iterator[Any]]:
-    """The form of the rows, and the rows as they are read; UserError for a folder without rows, for rows of two kinds or a repeated id."""
+    """The form of the rows, and the rows, read lazily; UserError for a folder without data files, an empty first file, rows of two kinds, a malformed row or a repeated id."""
     files = [file for folder in folders for file in files_of(folder)]
     first_row = next(read_jsonl(files[0]), None)
     if first_row is None:
@@ -65,7 +65,7 @@ def join_rows(folders: Sequence[Path]) -> tuple[Form[Any], Iterator[Any]]:
 
 
 def files_of(folder: Path) -> list[Path]:
-    """The files train.jsonl, dev.jsonl and test.jsonl of a folder, as far as they exist; UserError if none does."""
+    """Those of train.jsonl, dev.jsonl and test.jsonl that exist in a folder; UserError if none does."""
     files = [folder / f"{split}.jsonl" for split in SPLITS if (folder / f"{split}.jsonl").is_file()]
     if not files:
         raise UserError(
@@ -91,6 +91,8 @@ def _distinct(rows: Iterator[tuple[str, Any]]) -> Iterator[Any]:
     first_at: dict[str, str] = {}
     for where, row in rows:
         if row.id in first_at:
-            raise UserError(f"{where}: id {row.id!r} appears twice", "unique ids", f"it is at {first_at[row.id]} too")
+            raise UserError(
+                f"{where}: id {row.id!r} appears twice", "unique ids", f"remove it, or the one at {first_at[row.id]}"
+            )
         first_at[row.id] = where
         yield row

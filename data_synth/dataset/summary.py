@@ -29,7 +29,7 @@ class Lengths:
 
 @dataclass(frozen=True)
 class Summary:
-    """What was written and what was dropped: `counts` by table and value, `lengths` by part of a row, `measures` of a sample."""
+    """Statistics of the written and the dropped rows: `counts` by table and value, `lengths` by part of a row, `measures` of a sample."""
 
     form: str
     origin: Mapping[str, str]
@@ -108,5 +108,11 @@ def measure_lengths(words: Sequence[int]) -> Lengths:
 
 
 def _ordered(counts: Counter[str]) -> dict[str, int]:
-    """Sorted by value: numbers by size, then words alphabetically."""
-    return dict(sorted(counts.items(), key=lambda item: (not item[0].isdigit(), item[0].zfill(9), item[0])))
+    """Sorted by value: numbers by size, then words alphabetically.
+
+    >>> list(_ordered(Counter(["word", "another word", "10", "9"])))
+    ['9', '10', 'another word', 'word']
+    """
+    return dict(
+        sorted(counts.items(), key=lambda item: (0, int(item[0]), "") if item[0].isdecimal() else (1, 0, item[0]))
+    )

@@ -16,7 +16,7 @@ from data_synth.questions.question_form import QUESTIONS
 from data_synth.reading.reading_form import READING
 from data_synth.relevance.relevance_form import RELEVANCE
 from data_synth.responses.rewards import RESPONSES
-from data_synth.rows import Form
+from data_synth.rows import MALFORMED, Form
 from graph.documents.questions import SPLITS, question_problems
 from graph.errors import UserError, unreadable
 
@@ -35,7 +35,7 @@ FORM_BY_COLUMN: dict[str, Form[Any]] = {
 
 @dataclass(frozen=True)
 class Checks:
-    """A kind of row and the function that lists a row's problems; it raises what `Form.from_json` raises."""
+    """A kind of row and the function that lists a row's problems; it raises the errors of `Form.from_json`."""
 
     kind: str
     problems: Callable[[Mapping[str, Any]], list[str]]
@@ -59,9 +59,6 @@ def checks_of(row: Mapping[str, Any], where: str) -> Checks:
         return Checks("questions", question_problems)
     form = form_of(row, where)
     return Checks(form.name, lambda values: list(form.problems(form.from_json(values))))
-
-
-MALFORMED = (KeyError, TypeError, IndexError, AttributeError, ValueError)
 
 
 @dataclass(frozen=True)
@@ -98,7 +95,7 @@ def files_to_check(path: Path) -> list[Path]:
 
 
 def validate_file(file: Path) -> Validation:
-    """Check every row of a .jsonl or .parquet file; UserError for a file that is neither, or whose first row has no known form."""
+    """Check every row of a .jsonl or .parquet file; UserError for a file that cannot be read or has no JSON object, and if the first one has no known form."""
     checks: Checks | None = None
     ids: set[str] = set()
     bad: list[BadRow] = []
@@ -122,7 +119,7 @@ def validate_file(file: Path) -> Validation:
 
 
 def problems_of(values: Mapping[str, Any], checks: Checks) -> list[str]:
-    """What is wrong with one row: a missing or malformed column, else what the checks find."""
+    """The problems of one row: a missing or malformed column, else those that the checks find."""
     try:
         return checks.problems(values)
     except KeyError as missing:

@@ -108,18 +108,18 @@ def check_folder(folder: Path) -> None:
 
 
 def write_dataset(folder: Path, rows: Iterable[R | Dropped], form: Form[R], origin: Mapping[str, str]) -> Summary:
-    """Stream `rows` into a folder that `check_folder` passed; an earlier run's files are replaced once all rows are written.
+    """Stream `rows` into a folder that `check_folder` accepts; an earlier run's files are replaced once all rows are written.
 
     Exact duplicates are left out and counted. When `rows` raises, the folder is left unchanged.
     """
-    unfinished = folder / UNFINISHED
+    unfinished, is_new = folder / UNFINISHED, not folder.exists()
     shutil.rmtree(unfinished, ignore_errors=True)
     unfinished.mkdir(parents=True)
     try:
         summary = _write_all(unfinished, rows, form, origin)
     except BaseException:
         shutil.rmtree(unfinished)
-        if not any(folder.iterdir()):
+        if is_new:
             folder.rmdir()
         raise
     _move_into_place(unfinished, folder)
@@ -200,7 +200,7 @@ def rows_to_json(rows: Sequence[R | Dropped], form: Form[R]) -> dict[str, Any]:
 
 
 def show_summary(summary: Summary, out: Path) -> str:
-    """A few lines: the number of rows, their folder, their lengths, and what was left out."""
+    """A few lines: the number of rows, their folder, counts, lengths and measures, and the rows left out."""
     lines = [f"{summary.rows:,} rows in {out} ({_counts(summary.by_split)})"]
     lines += [f"by {table}: {_counts(counts)}" for table, counts in summary.counts.items()]
     if summary.lengths:

@@ -1,8 +1,8 @@
 """Length-matched hard negatives: rejected answers *with* reasoning, so that a model cannot win by writing more.
 
-Half of them end in the gold answer but reason from sentences similar to the question that do not support it (`unsupported`); the other half use
-the context and end in another answer of the same type, one from the context if there is one (`wrong answer`); some refuse although the passages
-contain the answer. About half are a little longer than the chosen side. Nothing is borrowed from a question of another split.
+Some refuse although the passages contain the answer. Half of the others end in the gold answer but reason from sentences similar to the question
+that do not support it (UNSUPPORTED); the other half use the context and end in a wrong answer (WRONG): another option or choice, or else one of the
+same shape, from the context if it has one. About half are a little longer than the chosen side. Nothing is borrowed from a question of another split.
 """
 
 from __future__ import annotations
@@ -26,26 +26,26 @@ from graph.text.sentences import split_units
 
 UNSUPPORTED, WRONG = "unsupported reasoning", "wrong answer"
 REFUSED = "refused, though the passages say it"
-INVENTED = "answer that no passage holds"
-"""For rows whose passages do not contain the answer: the chosen side says so."""
+INVENTED = "answer that no passage contains"
+"""For rows whose passages do not contain the answer, and whose chosen side says so."""
 WORSE = "found worse by readers"
 """From feedback (data_synth/feedback.py): a reasoned answer that people rejected, whatever its length."""
 NO_PASSAGE_SAYS = "None of the passages says so."
 """The reasoning of a refusal, right or wrong."""
 REFUSED_SHARE = 0.13
-"""Share of hard negatives that refuse: about as many as there are rows where refusing is right, so that a refusal does not give the side away."""
+"""Share of hard negatives that refuse. About as many rows are right to refuse, so a refusal does not give the side away."""
 LONGER_SHARE = 0.35
 """Share of the other hard negatives that are meant to be longer than the chosen side; whole sentences make others longer, too."""
 POOL = 512
 INVENTED_WORDS = 30
 MAYBE = "maybe"
-"""Never the wrong answer: it is seldom the right one, so it would give the side away."""
+"""Never used as the wrong answer: it is rarely the right one, so it would give the side away."""
 _NUMBER = re.compile(r"\b\d[\d.,:]*\b")
 
 
 @dataclass(frozen=True)
 class HardNegative:
-    """A rejected side and what is wrong with it."""
+    """A rejected side: the name of its fault, and its text."""
 
     name: str
     text: str
@@ -53,7 +53,7 @@ class HardNegative:
 
 @dataclass(frozen=True)
 class Reasoning:
-    """The reasoning of some question, as sentences without citations."""
+    """The reasoning of one question, as sentences without citations, and its length in words."""
 
     question_id: str
     sentences: tuple[str, ...]
@@ -65,19 +65,19 @@ class Pool:
     """Reasonings and answers of the most recent questions, from which hard negatives borrow."""
 
     reasons: deque[Reasoning] = field(default_factory=lambda: deque(maxlen=POOL))
-    answers: deque[tuple[str, str]] = field(default_factory=lambda: deque(maxlen=POOL))
+    answers: deque[str] = field(default_factory=lambda: deque(maxlen=POOL))
 
     def add(self, draft: Draft, reason: str) -> None:
         """Add the reasoning and the answer of a draft, once per question."""
         sentences = tuple(map(plain, sentences_of(reason)))
         if not any(known.question_id == draft.question.id for known in self.reasons):
             self.reasons.append(Reasoning(draft.question.id, sentences, _words(sentences)))
-            self.answers.append((draft.question.kind, draft.answer))
+            self.answers.append(draft.answer)
 
 
 def make_hard_negative(draft: Draft, reason: str, pool: Pool) -> HardNegative | None:
-    """The hard negative for a pair whose chosen side has the reasoning `reason`: a refusal if pool and context offer no other, None if there
-    is no context either.
+    """The hard negative for a pair whose chosen side has the reasoning `reason`: a refusal if pool and context offer nothing else; without a
+    context, None instead.
 
     Its kind and whether it is longer are random, seeded by the question and the size of the context.
     """
@@ -107,8 +107,8 @@ def unsupported_negative(draft: Draft, reason: str, pool: Pool, target: int, lon
 
 
 def wrong_answer_negative(draft: Draft, reason: str, pool: Pool, target: int, longer: bool) -> HardNegative | None:
-    """Another answer after sentences of the context that are similar to it, cited correctly; else after borrowed sentences."""
-    wrong = wrong_answer(draft, [answer for _, answer in pool.answers])
+    """Another answer after sentences of the context that are similar to question and answer, cited correctly; else after borrowed sentences; None without another answer or any sentences."""
+    wrong = wrong_answer(draft, list(pool.answers))
     if not wrong:
         return None
     reasoning = misread_context(draft, reason, wrong, target, longer)
@@ -132,7 +132,7 @@ def wrong_answer(draft: Draft, others: Sequence[str]) -> str:
 
 
 def invented_negative(draft: Draft) -> HardNegative:
-    """The gold answer although the passages do not contain it, after sentences from them that do not support it."""
+    """The gold answer although the passages do not contain it, after sentences from them that do not support it, or alone if there are none."""
     misread = misread_context(draft, "", draft.answer, INVENTED_WORDS, longer=False)
     return HardNegative(INVENTED, format_answer(misread, draft.answer) if misread else draft.answer)
 
@@ -159,10 +159,10 @@ def answer_shape(answer: str) -> tuple[bool, bool, int]:
     return bool(re.search(r"\d", answer)), answer[:1].isupper(), min(len(answer.split()), 4)
 
 
-def misread_context(draft: Draft, reason: str, wrong: str, target: int, longer: bool) -> str:
-    """Sentences of the context that the true reasoning does not use, most similar to the question and the wrong answer first.
+def misread_context(draft: Draft, reason: str, answer: str, target: int, longer: bool) -> str:
+    """Sentences of the context that the true reasoning does not use, most similar to the question and `answer`, the side's own answer, first.
 
-    Sentences that contain the gold answer are left out, unless the answer is a choice such as "yes". "" when there are none.
+    Sentences that contain the gold answer are left out, unless it is a choice such as "yes". The rest are cut to length by `fit_length`; "" when there are none.
     """
     used = words_of(check_citations(reason, 0).text)
     gold = set() if choices_of(draft.answer) else words_of(draft.answer)
@@ -172,14 +172,14 @@ def misread_context(draft: Draft, reason: str, wrong: str, target: int, longer: 
             if text and not words_of(text) <= used and not (gold and gold <= words_of(text)):
                 quoted.setdefault(text, number)
     sentences = list(quoted)
-    scores = tfidf_cosines(f"{draft.question.text} {wrong}", sentences)
+    scores = tfidf_cosines(f"{draft.question.text} {answer}", sentences)
     order = sorted(range(len(sentences)), key=lambda row: -scores[row])
     cited = [_cited(sentences[row], quoted[sentences[row]]) for row in order]
     return " ".join(fit_length(cited, target, longer))
 
 
 def borrow_reason(draft: Draft, pool: Pool, target: int, longer: bool) -> tuple[str, ...]:
-    """The sentences of the other question's reasoning whose length is closest to `target` words; longer or shorter, as requested, if possible."""
+    """The sentences of another question's reasoning, the one whose length is closest to `target` words; longer or shorter, as requested, if possible."""
     others = [other for other in pool.reasons if other.question_id != draft.question.id and other.words]
     if not others:
         return ()
@@ -189,7 +189,7 @@ def borrow_reason(draft: Draft, pool: Pool, target: int, longer: bool) -> tuple[
 
 
 def fit_length(sentences: Sequence[str], target: int, longer: bool) -> tuple[str, ...]:
-    """The fewest leading sentences that exceed `target` words (all, if none do), or the most that do not.
+    """With `longer`, the fewest leading sentences that exceed `target` words (all, if they do not); else the most that do not, at least one.
 
     >>> fit_length(["a b", "c d", "e f"], 3, longer=True), fit_length(["a b", "c d", "e f"], 3, longer=False)
     (('a b', 'c d'), ('a b',))

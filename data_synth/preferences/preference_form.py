@@ -118,7 +118,7 @@ supported by its context, does not copy the question and does not mention that t
 
 
 def preference_problems(row: PreferenceRow) -> list[str]:
-    """What makes a pair unusable for training, in words; empty for a good pair."""
+    """The problems that make a pair unusable for training, in words; empty for a good pair."""
     problems = []
     if not row.prompt or row.prompt[-1].role != "user":
         problems.append("the prompt does not end with a user's turn")
@@ -131,7 +131,7 @@ def preference_problems(row: PreferenceRow) -> list[str]:
     if not parsed.well_formed:
         problems.append("chosen is not of the form ###Reason: … ###Answer: …")
     if normalise_answer(parsed.answer) not in {normalise_answer(quote(answer)) for answer in row.answers}:
-        problems.append(f"chosen answers {parsed.answer!r}, which is no gold answer")
+        problems.append(f"chosen answers {parsed.answer!r}, which is not a gold answer")
     if (
         normalise_answer(parse_answer(row.rejected).answer) == normalise_answer(parsed.answer)
         and row.hard_negative == WRONG
@@ -141,7 +141,7 @@ def preference_problems(row: PreferenceRow) -> list[str]:
         if missing := check_citations(text, row.context_size).removed:
             problems.append(f"{side} cites [{missing[0]}] of {row.context_size} passages")
         if "<|" in text:
-            problems.append(f"{side} holds a special token")
+            problems.append(f"{side} contains a special token")
     if len(row.context_ids) != row.context_size:
         problems.append(f"context_size is {row.context_size}, with {len(row.context_ids)} context_ids")
     if row.hard_negative not in ("", UNSUPPORTED, WRONG, REFUSED, WORSE, INVENTED):

@@ -91,7 +91,7 @@ class Reasoner:
 
 @dataclass(frozen=True)
 class ReasonedDraft:
-    """A draft, its reasoning (or why there is none), and how far the context supports it (None without a context)."""
+    """A draft, its reasoning (or why there is none), and how far the context supports it (None without a context or a reasoning)."""
 
     draft: Draft
     reason: str | Dropped
@@ -113,7 +113,7 @@ def preference_rows(
 ) -> Iterator[PreferenceRow | Dropped]:
     """The rows of `questions` over contexts of `sizes` excerpts (all up to `settings.top_k`, if none are given).
 
-    `models` write the reasonings. Without models, rules compose them from gold sentences alone, and drop rows whose context lacks one. The
+    `models` write the reasonings. Without models, rules compose them (`compose_reason`), and drop rows whose context lacks a gold sentence. The
     first model, or else the index's encoder, counts the tokens of a context.
     """
     by_rules = Reasoner(BY_RULES, lambda drafts: [compose_reason(draft, index.passages_of) for draft in drafts], False)
@@ -161,7 +161,7 @@ def make_rows(
 
 
 def is_missed(draft: Draft) -> bool:
-    """Whether a draft's question has gold documents, but its context contains none of them and lacks the answer."""
+    """Whether a draft has a context and gold documents, but the context contains none of these and lacks the answer. An answer that is not a span counts as lacking."""
     question, excerpts = draft.question, draft.excerpts
     if not excerpts or not question.gold_sources or gold_share(question.gold_sources, excerpts):
         return False
@@ -172,7 +172,7 @@ def is_missed(draft: Draft) -> bool:
 
 
 def refusal_row(draft: Draft) -> PreferenceRow:
-    """A row whose chosen side says that no passage contains the answer, and whose rejected side gives the answer all the same."""
+    """A row whose chosen side says that no passage contains the answer, and whose rejected side gives the answer anyway."""
     negative = invented_negative(draft)
     reasoned = ReasonedDraft(replace(draft, answer=NOT_FOUND), NO_PASSAGE_SAYS, None)
     return replace(_row(reasoned, "", BY_RULES, negative), answers=(NOT_FOUND,), kind="unanswerable")
@@ -181,7 +181,7 @@ def refusal_row(draft: Draft) -> PreferenceRow:
 def write_reasons(
     drafts: Sequence[Draft], reasoner: Reasoner, measure: MeasureSupport, check: Check | None
 ) -> list[ReasonedDraft]:
-    """The reasonings of one reasoner in the order of `drafts`; those that their context does not support are dropped."""
+    """The reasonings of one reasoner in the order of `drafts`; if it is `checked`, those that their context does not support are dropped."""
     reasons = reasoner.write(drafts)
     with_context = [n for n, reason in enumerate(reasons) if isinstance(reason, str) and drafts[n].excerpts]
     texts = [str(reasons[n]) for n in with_context]

@@ -17,12 +17,12 @@ from graph.text.sentences import Unit, split_units
 from graph.types import Completion, CompletionRequest, Excerpt, LanguageModel, Message, Passage
 
 UNSUPPORTED = "no sentence supports the answer"
-NOT_SHOWN = "the context does not hold every evidence sentence"
+NOT_SHOWN = "the context does not contain every evidence sentence"
 CUT = "reasoning cut at the token limit"
 REFUSED = "request refused by the model's server"
 MALFORMED = "not of the form ###Reason: … ###Answer: …"
 EMPTY = "no reasoning"
-WRONG = "another answer than the gold one"
+WRONG = "an answer other than the gold one"
 COPY = "reasoning copies the question"
 LEAK = "reasoning says that the answer was given"
 
@@ -43,7 +43,7 @@ _WORD = re.compile(r"\w+")
 
 @dataclass(frozen=True)
 class Statement:
-    """One supporting sentence: `quote` as it is in the document `source`, `text` as the reasoning words it."""
+    """One supporting sentence: `quote` as written in the document `source`, `text` as worded in the reasoning."""
 
     source: str
     quote: str
@@ -53,7 +53,7 @@ class Statement:
 def compose_reason(draft: Draft, passages_of: Callable[[str], Sequence[Passage]]) -> str | Dropped:
     """The question's evidence sentences, each citing the excerpt that contains it, plus one that contains the answer if none of them does.
 
-    Dropped if the excerpts lack one of these sentences: all of a reasoning must be in its context. Without evidence quotes, each gold document
+    Dropped if the excerpts lack one of these sentences: every sentence of a reasoning must be in its context. Without evidence quotes, each gold document
     contributes its sentence most similar to question, reasoning and answer; `passages_of` returns a document's passages. The question's own
     reasoning, which no passage contains, is used only if there is nothing to quote. Without a context, quotes are not cited.
     """
@@ -105,7 +105,7 @@ def sentence_with(answer: str, excerpts: Sequence[Excerpt]) -> Statement | None:
 
 
 def statements_of(draft: Draft, passages_of: Callable[[str], Sequence[Passage]]) -> list[Statement]:
-    """The question's evidence quotes, or without any, the sentence of each gold document closest to question and answer."""
+    """The question's evidence quotes, or without any, the sentence of each gold document closest to question, reasoning and answer."""
     question = draft.question
     if question.evidence:
         return [Statement(quoted.source, quoted.text, quoted.text) for quoted in question.evidence]

@@ -75,7 +75,7 @@ class SupportScorer:
         ]
 
     def _vectors_of(self, context: Sequence[Excerpt]) -> Floats:
-        """Vectors of the propositions in the passages that a context quotes or summarises: float32[N, D]."""
+        """Vectors of the propositions that a context quotes, and of those in the passages that it quotes or summarises: float32[N, D]."""
         data = self.index.data
         ids = [item_id for excerpt in context for item_id in (excerpt.members or (excerpt.id,))]
         passages = np.array([self._passage_rows[key] for key in ids if key in self._passage_rows], np.int64)

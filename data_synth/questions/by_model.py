@@ -1,6 +1,6 @@
-"""Questions by a model (HLG §5.2): one model writes the question, its answer and the passages it needs; a second one judges them.
+"""Questions written by a model (HLG §5.2): one model writes the question, its answer and the passages it needs; a second one judges them.
 
-A question covers 3 to 5 articles that share a topic or an entity, or a single passage. It is used only if the words of its answer
+The writer is shown 3 to 5 articles that share a topic or an entity, or a single passage. A question is used only if nearly all words of its answer
 occur in the snippets that retrieval finds for it. Every reply is structured and requested at most twice; dropped questions are counted
 by reason.
 
@@ -35,12 +35,12 @@ NO_QUESTION_MARK = "no question mark at the end"
 MOST_ANSWER_WORDS = 30
 LONG_ANSWER = f"an answer of more than {MOST_ANSWER_WORDS} words"
 NO_SUCH_PASSAGE = "needs a passage that was not shown"
-OTHER_HOPS = "needs another number of articles than asked for"
+OTHER_HOPS = "needs a different number of articles than requested"
 GIVEN_AWAY = "the question gives its answer away"
-UNCLEAR = "the critic: not clear by itself"
+UNCLEAR = "the critic: not clear on its own"
 UNANSWERED = "the critic: the passages do not answer it"
 NOT_ALL_NEEDED = "the critic: not every passage is needed"
-NOT_REBUILT = "the answer cannot be rebuilt from what retrieval finds"
+NOT_REBUILT = "retrieval does not find the words of the answer"
 NEAR_DUPLICATE = "a near duplicate"
 USED_UP = "an article with enough questions"
 
@@ -61,7 +61,7 @@ FindSnippets = Callable[[Sequence[str]], Sequence[str]]
 
 
 class WrittenQuestion(ReplyModel):
-    """The reply of the writer; `passages` are numbers, from 1. The fields are in the order in which a small model finds their values."""
+    """The reply of the writer; `passages` are numbers, from 1. The fields are in the order in which a small model should determine them."""
 
     passages: Annotated[list[Annotated[int, one_of(99)]], at_most("maxItems", MAX_ARTICLES)]
     answer: Annotated[str, at_most("maxLength", 150)]
@@ -98,16 +98,16 @@ def model_questions(
 ) -> Iterator[QuestionRow | Dropped]:
     """Up to `count` questions over `groups` of passages, and the dropped ones, in the order of the groups.
 
-    Each group's documents are in one of the `splits`, which is that of the question. UserError when a model stops answering.
+    All documents of a group are in one split (`splits`, by document), which becomes that of its question. UserError when a model stops answering.
     """
-    remaining, made, failures, earlier = iter(groups), 0, 0, DuplicateFilter()
-    while made < count and (batch := list(islice(remaining, min(GROUPS_AT_ONCE, count - made)))):
+    remaining, usable, failures, earlier = iter(groups), 0, 0, DuplicateFilter()
+    while usable < count and (batch := list(islice(remaining, min(GROUPS_AT_ONCE, count - usable)))):
         drafts = write_questions(batch, writers.writer, hops, splits)
         if writers.critic is not None:
             drafts = judge_questions(drafts, batch, writers.critic)
         for row in rebuild_answers(drafts, writers.find_snippets):
             outcome = _drop_duplicate(row, earlier) if isinstance(row, QuestionRow) else row
-            made += isinstance(outcome, QuestionRow)
+            usable += isinstance(outcome, QuestionRow)
             failures = 0 if isinstance(outcome, QuestionRow) else failures + 1
             yield outcome
         if failures >= MAX_FAILURES_IN_A_ROW:
@@ -154,7 +154,7 @@ def judge_questions(
 def rebuild_answers(
     drafts: Sequence[QuestionRow | Dropped], find_snippets: FindSnippets
 ) -> list[QuestionRow | Dropped]:
-    """The questions whose answers occur in what retrieval finds for them; Dropped for the others."""
+    """The questions whose answers occur in the snippets that retrieval finds for them; Dropped for the others."""
     rows = [row for row in drafts if isinstance(row, QuestionRow)]
     snippets = iter(find_snippets([row.text for row in rows]) if rows else ())
     return [
@@ -205,7 +205,7 @@ def _row(
 
 
 def _step(passage: Passage, query: str) -> Step:
-    """A needed passage, with those of its sentences that share most words with question and answer."""
+    """A needed passage, with the part of it that shares most words with question and answer."""
     start, end = best_span(query, passage.text)
     return Step("", "", passage.source, passage.id, passage.text[start:end])
 
@@ -219,7 +219,7 @@ def _verdict(row: QuestionRow, critique: Critique | None) -> QuestionRow | Dropp
 
 
 def _one_line(question: str, answer: str) -> str:
-    """A question and its answer in one line."""
+    """A question and its answer on one line."""
     return f"{question} (answer: {answer})"
 
 
@@ -243,7 +243,7 @@ def _numbered(passages: Sequence[Passage]) -> str:
 
 
 def single_passages(index: Index, seed: int) -> Iterator[tuple[Passage, ...]]:
-    """Every passage as a group of its own, in an order drawn by `seed`."""
+    """Every passage as a separate group, in an order drawn by `seed`."""
     count = len(index.data.passage_document_P)
     return ((index.passage(row),) for row in Random(seed).sample(range(count), count))
 
@@ -251,7 +251,7 @@ def single_passages(index: Index, seed: int) -> Iterator[tuple[Passage, ...]]:
 def article_groups(index: Index, seed: int, splits: Mapping[str, str]) -> Iterator[tuple[Passage, ...]]:
     """Distinct groups in an order drawn by `seed`: one passage per article, all articles of one split.
 
-    Each group starts with the articles of one topic or entity and grows by articles that share an entity with it.
+    Each group starts with the articles of one topic or entity; a group that is too small grows by articles that share an entity with it.
     """
     mentions, rng = Mentions(index), Random(seed)
     split_P = [splits[index.data.document_sources[int(row)]] for row in index.data.passage_document_P]

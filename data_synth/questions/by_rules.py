@@ -1,6 +1,6 @@
 """Questions without a model: candidates of every kind in turn; only those that need all their passages and no others are used.
 
-Unanswerable questions are made from answerable ones: about an entity that is not in the index, or something that it does not say."""
+Unanswerable questions are answerable ones in which a name or a word is replaced by another that the index does not contain."""
 
 import re
 from collections import Counter
@@ -91,10 +91,9 @@ _TITLE = re.compile(r", according to “.*$")
 
 
 def near_miss(row: QuestionRow, sentences: Sentences, rng: Random) -> QuestionRow | None:
-    """The question of a row changed in one thing so that the index does not answer it; None if no change is possible.
+    """The question of a row changed in one respect so that the index does not answer it; None if no change is possible.
 
-    The change is a name that the index lacks, or else a word interchangeable with one of the question's that occurs neither in its
-    document nor in any sentence about its subject.
+    A name, or else a word of INTERCHANGEABLE, is replaced by one that occurs in no sentence of the index.
     """
     changes = [*_other_names(row, sentences, rng), *_other_words(row, sentences, rng)]
     if not changes:
@@ -117,7 +116,7 @@ def _other_names(row: QuestionRow, sentences: Sentences, rng: Random) -> Iterato
 
 
 def _other_name(name: str, sentences: Sentences, rng: Random) -> str | None:
-    """A name of the same shape that occurs in no sentence; the last word stays if it says what the thing is."""
+    """A similar name that occurs in no sentence; the last word of `name` stays if it names the kind of thing. None if there is no such name."""
     words = name.split()
     free = [word for word in INVENTED if word.casefold() not in sentences.text]
     if not free or not words[0][:1].isupper():
@@ -137,12 +136,14 @@ def _other_words(row: QuestionRow, sentences: Sentences, rng: Random) -> Iterato
     plain = _TITLE.sub("", row.text)
     for group in rng.sample(INTERCHANGEABLE, len(INTERCHANGEABLE)):
         for words in group:
-            match = re.search(rf"(?<!\w){words}(?P<many>s?)(?!\w)", plain, re.IGNORECASE)
+            match = re.search(rf"(?<!\w){words}(?P<plural>s?)(?!\w)", plain, re.IGNORECASE)
             others = [other for other in group if other != words and not _occurs(other, sentences)]
             if match is not None and others:
                 other = rng.choice(others)
                 other = other.capitalize() if match[0][0].isupper() else other
-                changed = f"{_with_article(plain[: match.start()], other)}{other}{match['many']}{plain[match.end() :]}"
+                changed = (
+                    f"{_with_article(plain[: match.start()], other)}{other}{match['plural']}{plain[match.end() :]}"
+                )
                 if not sentences.documents_with(stems_of(changed), ""):
                     yield changed + row.text[len(plain) :]
 
@@ -166,7 +167,7 @@ TEMPLATES: dict[str, Template] = {
 }
 MAX_WORDS = 60
 MAX_COMPARISONS, MAX_OF_ONE_ATTRIBUTE, ALWAYS_ALLOWED = 0.5, 1 / 3, 5
-"""The largest shares of comparisons among all questions and of one attribute ("born") among comparisons; the number that is always allowed."""
+"""The largest shares of comparisons among all questions and of one attribute ("born") among comparisons; and the number of each that is always allowed."""
 
 
 def template_questions(
@@ -177,10 +178,10 @@ def template_questions(
     unanswerable: float = 0.0,
     splits: Mapping[str, str] | None = None,
 ) -> Iterator[QuestionRow]:
-    """Up to `count` questions with the given numbers of hops, alternating kinds and hops; fewer if the index gives no more.
+    """Up to `count` questions with the given numbers of hops, alternating kinds and hops; fewer if the index yields no more.
 
-    A share of them is `unanswerable`. All questions about a document are in its split (by default that of `spread_documents`), so none
-    uses documents of two splits.
+    `unanswerable` is the share of questions that the index does not answer. All questions about a document are in its split (by default
+    that of `spread_documents`), so none uses documents of two splits.
     """
     splits = splits if splits is not None else spread_documents(index.sources(), seed)
     statements = read_index(index, splits)
@@ -234,7 +235,7 @@ class _QuestionBuilder:
     counts: Counter[str]
 
     def rows(self, candidates: Iterator[Candidate]) -> Iterator[QuestionRow]:
-        """The candidates that pass the checks, which depend on the rows so far."""
+        """The candidates that pass the checks, as rows; the checks depend on the rows so far."""
         for candidate in candidates:
             row = to_row(candidate, self.splits)
             if row is None or self.duplicates.is_used_up(row) or self.duplicates.is_duplicate(row):

@@ -10,9 +10,9 @@ from graph.extract.grounding import words_of
 from graph.shared.ids import content_id
 
 MAX_USES_OF_DOCUMENT = 3
-"""Most questions over several documents that may use one document."""
+"""Maximum number of questions over several documents that may use the same document."""
 NEAR_DUPLICATE = 0.8
-"""Share of common words from which two questions over a common document are near duplicates."""
+"""Share of common words at which two questions over a common document are near duplicates."""
 
 
 def path_breaks_without(row: QuestionRow, passage_id: str, mentions: Mentions) -> bool:
@@ -70,7 +70,7 @@ def _has_title(mentions: Mentions, name: str, passage: int) -> bool:
 
 
 def id_of(question: str) -> str:
-    """The id of a question: a hash of its words."""
+    """The id of a question: a hash of its text."""
     return content_id("question", question)[:16]
 
 

@@ -17,7 +17,7 @@ from graph.index.index import Index
 from graph.text.word_forms import FUNCTION_WORDS
 
 MAX_PER_SENTENCE = 2
-"""Most questions from one sentence."""
+"""Maximum number of questions from one sentence."""
 _PRONOUNS = {
     "He": "he",
     "She": "she",
@@ -46,13 +46,13 @@ class Sentences:
         data = index.data
         self._texts: list[str] = []
         self._documents: list[int] = []
-        self._by_word: defaultdict[str, set[int]] = defaultdict(set)
+        self._by_stem: defaultdict[str, set[int]] = defaultdict(set)
         for i, passage in enumerate(data.occurrence_passage_M):
             offset = int(data.passage_start_P[passage])
             start, end = int(data.occurrence_start_M[i]) - offset, int(data.occurrence_end_M[i]) - offset
             text = data.passage_texts[passage][start:end]
-            for word in stems_of(text):
-                self._by_word[word].add(len(self._texts))
+            for stem in stems_of(text):
+                self._by_stem[stem].add(len(self._texts))
             self._texts.append(text)
             self._documents.append(int(data.passage_document_P[passage]))
 
@@ -86,13 +86,13 @@ class Sentences:
 
     def has_word(self, word: str) -> bool:
         """Whether any sentence contains a word in any of its forms."""
-        return bool(self._by_word.get(stem_of(word)))
+        return bool(self._by_stem.get(stem_of(word)))
 
-    def documents_with(self, words: frozenset[str], excluding: str) -> set[int]:
-        """The documents with a sentence that contains all the words, other than the sentence `excluding`."""
-        if not words:
+    def documents_with(self, stems: frozenset[str], excluding: str) -> set[int]:
+        """The documents with a sentence, other than `excluding`, that contains words of all these stems; empty without stems."""
+        if not stems:
             return set()
-        rows = set.intersection(*(self._by_word.get(word, set()) for word in words))
+        rows = set.intersection(*(self._by_stem.get(stem, set()) for stem in stems))
         return {self._documents[row] for row in rows if self._texts[row] != excluding}
 
 
@@ -119,7 +119,7 @@ def stems_of(text: str) -> frozenset[str]:
 
 
 def fact_questions(statements: IndexStatements, hops: int, rng: Random) -> Iterator[Candidate]:
-    """Every question that only one sentence answers, alternating documents. No questions unless `hops` is 1."""
+    """Questions that only one sentence answers, alternating documents; none unless `hops` is 1."""
     if hops != 1:
         return
     sentences = Sentences(statements.mentions.index)
@@ -133,7 +133,7 @@ def fact_questions(statements: IndexStatements, hops: int, rng: Random) -> Itera
 
 
 def _value_questions(statements: IndexStatements, rng: Random) -> dict[int, list[Candidate]]:
-    """Questions about the dates and sizes of the subjects of documents about one thing, by document."""
+    """For each document about one thing, the questions about the dates and sizes of its subject."""
     questions: dict[int, list[Candidate]] = {}
     for start in starts(statements, rng):
         if start.document in statements.subject_names:
@@ -219,7 +219,7 @@ def _pronouns_for(statements: IndexStatements, document: int) -> str:
 
 
 def _with_name(text: str, match: re.Match[str], topic: str) -> str:
-    """A sentence with its first pronoun replaced by a name."""
+    """A sentence with its opening pronoun replaced by a name; unchanged if “’s” would follow a name such as “the head of stores”."""
     rest = text[match.end() :]
     pronoun = match["pronoun"]
     is_possessive = pronoun in ("Its", "His", "Their") or (
@@ -263,8 +263,8 @@ def _candidate(
 def _needs_title(statements: IndexStatements, document: int, fact: Fact) -> bool:
     """Whether a subject without a name ("the journey", in a document about the tram) needs the document's title in the question.
 
-    In a document about one thing, all other subjects depend on it; elsewhere only "the …" does, unless its words are those of a title
-    without names ("Canteen and parking").
+    In a document about one thing, all other subjects depend on it; elsewhere only a subject with "the" does, unless it shares a word with
+    a title without names ("Canteen and parking").
     """
     if not fact.subject or document in statements.subject_names:
         return True

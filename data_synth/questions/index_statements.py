@@ -1,7 +1,7 @@
 """The statements of an index that the templates can use: relations of documents to entities, and values.
 
-A statement counts only if it occurs once in the index and opens with its document's subject. `Mentions` finds the passages that mention an
-entity. Legend: U documents, P passages, N propositions, E entities."""
+A statement counts only if it occurs once in the index, and as a relation only if it opens with its document's subject.
+`Mentions` finds the passages that mention an entity. Legend: U documents, P passages, N propositions, E entities."""
 
 import re
 from collections import defaultdict
@@ -60,7 +60,7 @@ class Mentions:
         return {ids[row]: row for row in range(len(ids))}
 
     def document_of(self, key: str) -> int | None:
-        """The only document with this title; None if there are several, or if brackets in its title distinguish it from others."""
+        """The only document with this title; None if there is none or several, or if brackets in its title distinguish it from others."""
         rows = self.documents_by_title.get(key, ())
         return rows[0] if len(rows) == 1 and "(" not in self.index.data.document_titles[rows[0]] else None
 
@@ -178,7 +178,7 @@ class ValueStatement:
 class IndexStatements:
     """The statements of an index by document row; `relations_to` are the relations by the key of the entity.
 
-    `subject_names` holds, for documents about one thing, its name in their first sentence ("the Brandt Yard"). `splits` are train, dev
+    `subject_names` holds, for documents about one thing, the name of that thing in the first sentence ("the Brandt Yard"). `splits` are train, dev
     or test for each document; if empty, all are in one split.
     """
 
@@ -197,7 +197,7 @@ class IndexStatements:
 
 
 def read_index(index: Index, splits: Mapping[str, str] | None = None) -> IndexStatements:
-    """Extract the statements of an index, reading every proposition once; `splits` are those of the documents, by source."""
+    """Extract the statements of an index, reading every proposition once; `splits` has the split of each document, by source."""
     mentions = Mentions(index)
     titles = index.data.document_titles
     statements: dict[int, list[tuple[Occurrence, int]]] = defaultdict(list)
@@ -231,7 +231,7 @@ def read_index(index: Index, splits: Mapping[str, str] | None = None) -> IndexSt
 
 
 def subject_name_of(sentence: str, title: str) -> str:
-    """The name that a document's first sentence gives to the subject of its title; "" if it does not open with it.
+    """The name that a document's first sentence gives to the subject of its title; "" if the sentence does not open with that subject.
 
     >>> subject_name_of("The Lantern works the sound.", "Lantern (ferry)"), subject_name_of("Wages are monthly.", "Pay")
     ('the Lantern', '')
@@ -258,7 +258,7 @@ def _single_statements(index: Index) -> Iterator[tuple[Occurrence, int]]:
 
 
 def _kind(index: Index, document: int, statements: list[tuple[Occurrence, int]]) -> Kind:
-    """The type of a document's subject, from the first statement that gives it."""
+    """The type of a document's subject, from the first statement that gives it, or else from its first sentence and the whole text."""
     title = index.data.document_titles[document]
     text = " ".join(occurrence.quote for occurrence, _ in statements)
     for _, row in statements:

@@ -23,7 +23,7 @@ SHOWN_CHARACTERS = 300
 
 @dataclass(frozen=True)
 class QuestionSpec:
-    """What to make: at most `count` questions with these numbers of `hops`, a share of them `unanswerable`; `seed` fixes all random choices."""
+    """The questions to make: at most `count`, with these numbers of `hops`, a share of them `unanswerable`; `seed` fixes all random choices."""
 
     count: int
     hops: tuple[int, ...]
@@ -78,11 +78,11 @@ def _nothing_made(
     )
 
 
-def shortage(required: int, made: int, dropped: Sequence[Dropped], writer: str | None) -> str:
+def shortage(required: int, usable: int, dropped: Sequence[Dropped], writer: str | None) -> str:
     """Why there are fewer questions than required, and the remedy; "" if there are enough."""
-    if made >= required:
+    if usable >= required:
         return ""
-    found = f"{made:,} of {required:,} questions"
+    found = f"{usable:,} of {required:,} questions"
     if writer is not None and dropped:
         return (
             f"{found}: of the questions by {writer}, {len(dropped):,} could not be used: {drop_reasons(dropped)}. "

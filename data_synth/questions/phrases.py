@@ -1,6 +1,6 @@
 """Parsing of one sentence about one thing by rules: its relation to another name, as phrases and questions, and its dates and quantities.
 
-All functions map text to text. `{}` in a phrase is a slot for the description of an entity."""
+All functions work on text alone. `{}` in a phrase is a slot for the description of an entity."""
 
 import re
 from collections.abc import Iterator
@@ -54,7 +54,7 @@ class Relation:
     """The relation of a sentence's subject to another name, in both directions.
 
     `forward` describes the other name in terms of the subject, and `forward_question` asks for it; `backward` and `backward_question` do
-    the same for the subject in terms of the name. "" if the phrase needs the type of the thing and that is unknown.
+    the same for the subject in terms of the name. "" if the phrase needs the type of the thing and the type is unknown.
     """
 
     forward: str
@@ -93,7 +93,7 @@ def plain_title(title: str) -> str:
 
 
 def predicate_of(text: str, title: str, kind: Kind) -> str | None:
-    """What a sentence says of the document's subject, without brackets; None unless it opens with that subject.
+    """The predicate of a sentence about the document's subject, without brackets; None unless the sentence opens with that subject.
 
     >>> predicate_of("Ada Marlow (1850–1931) was a shipwright.", "Ada Marlow", Kind())
     'was a shipwright.'
@@ -168,7 +168,7 @@ def _both_directions(active: str, passive: str, subject: Kind, other: Kind) -> R
 
 
 def _apposition(before: str) -> tuple[str, Kind] | None:
-    """The rest of "was married to the actress" without the noun that describes the following name, and that noun's type."""
+    """A clause such as "was married to the actress" without its last noun, which describes the following name, and the type that it gives; None for any other clause."""
     match = _APPOSED.fullmatch(before)
     if match is None:
         return None

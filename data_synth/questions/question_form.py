@@ -31,10 +31,10 @@ class QuestionRow:
     """One question, its answers, and the passages that it needs, in order.
 
     `chains` lead from a name in the question to the answer, or to a value that is compared; a chain's inner names are
-    the `bridges`, which the question does not name. Questions written by a model have one chain of steps without `given`.
+    the `bridges`, which the question does not name. Questions written by a model have one chain of steps without `given` and `found`.
 
     Unanswerable questions have no answers, no hops and no chains: `near` are the steps of the answerable question that they were
-    made from.
+    made from, without `given` and `found`.
     """
 
     id: str
@@ -126,7 +126,7 @@ def question_schema() -> pa.Schema:
 
 
 def question_problems(row: QuestionRow) -> list[str]:
-    """What makes a question unusable, in words; empty for a good one."""
+    """The problems that make a question unusable, in words; empty for a good one."""
     checks = {
         "the question is empty": not row.text.strip(),
         "no answer": not row.near and not any(answer.strip() for answer in row.answers),
@@ -153,7 +153,7 @@ QUESTIONS = Form(
     title="Questions",
     about=(
         "Questions over one document or several (HLG §5). `passage_ids` are the passages that an answer needs, `evidence` "
-        "their sentences, in the order of the hops; `bridges` are the intermediate names, which the question does not give. "
+        "their sentences, in the order of the hops; `bridges` are the intermediate names, which the question does not mention. "
         "Questions without answers are those that the documents do not answer; `near` are sentences similar to them. "
         "All questions about a document are in one split."
     ),

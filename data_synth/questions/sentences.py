@@ -1,6 +1,6 @@
 """Questions from one sentence, split into subject, verb and rest: a date, a number, a name or a place is removed and becomes the answer.
 
-All functions map text to text, without a parser: the verbs are those of data_synth/questions/words.py; other sentences give no questions.
+All functions work on text alone, without a parser: the verbs are those of data_synth/questions/words.py; sentences with other verbs give no questions.
 """
 
 import re
@@ -51,7 +51,7 @@ _HEADED = re.compile(
     r"(?<=[a-z0-9)] )(?:The|An|This|These|Your?|It|They|We|If|When)(?= [a-z])|"
     r"\b(?P<again>[^\W\d_][\w-]*(?: \w+){0,3}) (?i:(?P=again))\b"
 )
-"""A heading that runs into its sentence: an article or pronoun with a capital inside ("Layers of the wall The wall has two"), or repeated words."""
+"""A heading that runs into its sentence: a capitalised article, pronoun or conjunction inside it ("Layers of the wall The wall has two"), or repeated words."""
 _BRACKETED = re.compile(r"\s*(?:\([^()]*\)|\[[^\[\]]*\])")
 _BOUNDARY = re.compile(
     r";|:(?!\d)|, | [–—] | (?:but|which|who|whom|whose|that|because|although|though|while|whereas|so|than) "
@@ -191,7 +191,7 @@ def facts_of(sentence: str, is_name: IsName) -> Iterator[Fact]:
 
 
 def topic_of(sentence: str, is_name: IsName) -> tuple[str, str] | None:
-    """The topic of a sentence, and the pronouns that the next one could use for it; None if unclear.
+    """The topic of a sentence, and the pronouns that the next sentence could use for it; None if unclear.
 
     >>> topic_of("The chair is Noor Hadley.", str.isupper), topic_of("The vans are parked outside.", str.isupper)
     (('Noor Hadley', 'he she'), ('the vans', 'they'))
@@ -454,7 +454,7 @@ def _to_next_clause(text: str) -> str:
 
 
 def _noun_phrase(text: str) -> str | None:
-    """A name or a noun phrase with "the" at the start of a text; None if there is neither."""
+    """A name or a noun phrase with an article at the start of a text; None if there is neither."""
     stops = "|".join(PHRASE_STOPS)
     name = re.match(rf"{_NAME}(?P<after>(?: (?!(?:{stops})\b)[a-z]+)*)", text)
     if name is not None and not re.match(r"(?:the|an?) [a-z]", text):
@@ -591,7 +591,7 @@ def _shares(clause: Clause) -> Iterator[Fact]:
 
 
 def _measures(clause: Clause) -> Iterator[Fact]:
-    """Facts from "is 46 metres long", "is 3 tallens" and "is 212"."""
+    """Facts from "is 46 metres long", "is 3 km from Tarn", "is 12 days" and "is 212"."""
     subject = clause.subject
     if match := _SIZE.fullmatch(clause.rest):
         after = _to_next_clause(match["after"])
@@ -749,7 +749,7 @@ def _agents(clause: Clause) -> Iterator[Fact]:
     answer = _noun_phrase(match["answer"])
     if answer is None or not NO_AGENT.isdisjoint(answer.split()) or re.match(_WHEN, answer):
         return
-    if " " in answer and _is_participle(answer.split()[-1]):  # "by a gene located on": the phrase goes on
+    if " " in answer and _is_participle(answer.split()[-1]):  # "by a gene located on": the phrase continues
         return
     if re.match(r" (?:of|for|from) |,? (?:and|or) ", match["answer"][len(answer) :]) or (
         participle == "paid" and " for by " in clause.rest

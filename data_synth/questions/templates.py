@@ -27,7 +27,7 @@ class PathEnd:
     """The end of a path: an entity, the document whose title is its name (if any), and the question's description of it ("" if there
     is none).
 
-    `chains` lead there: none, one, or two that meet; `documents` are those that they passed through.
+    `chains` lead there: one (empty at the start of a path), or two that meet; `documents` are those that they passed through.
     """
 
     name: str
@@ -125,7 +125,7 @@ def starts(statements: IndexStatements, rng: Random) -> Iterator[PathEnd]:
 def joint_starts(statements: IndexStatements, rng: Random) -> Iterator[tuple[PathEnd, str]]:
     """Two parallel hops, from two documents to the one entity that both mention, and the question that asks for it.
 
-    The documents are about things of the same type: what two films have in common is worth asking; what two topics have in common is not.
+    The documents are about things of the same type: an entity that two films have in common is worth asking for, one of two topics is not.
     """
     mentions = statements.mentions
     for key in shuffled(mentions.shared_entities(MAX_SHARING), rng):
@@ -152,7 +152,7 @@ def joint_starts(statements: IndexStatements, rng: Random) -> Iterator[tuple[Pat
 def kind_at(statements: IndexStatements, end: PathEnd) -> Kind:
     """The type of the thing at the end of a path: by the document about it, or else by its name; `Kind()` if unknown.
 
-    A document whose sentences do not open with its title is about a topic, which has no type.
+    A document whose first sentence does not open with its title is about a topic, which has no type.
     """
     if end.document is None or not statements.kinds.get(end.document, Kind()).noun:
         return kind_by_name(end.name)
@@ -195,7 +195,7 @@ def _step(mentions: Mentions, occurrence: Occurrence, given: str, found: str) ->
 
 
 MAX_PATHS_PER_START = 8
-"""Paths tried from one document."""
+"""Paths tried from one start: a document, or an entity that two documents share."""
 MIN_GAP = 1.0
 """Two values are compared only if they differ by at least this much (a year, for dates)."""
 
@@ -204,7 +204,7 @@ MIN_GAP = 1.0
 class Candidate:
     """A question with its answer and the chains of steps that lead there, not yet checked.
 
-    `others` are further accepted answers; `attribute` is what a comparison compares.
+    `others` are further accepted answers; `attribute` is the attribute that a comparison compares.
     """
 
     kind: str
@@ -217,7 +217,7 @@ class Candidate:
 
 
 Template = Callable[[IndexStatements, int, Random], Iterator[Candidate]]
-"""(statements, hops, random generator) to candidates, in random order."""
+"""Maps statements, a number of hops and a random generator to candidates, in random order."""
 
 
 def bridge_questions(statements: IndexStatements, hops: int, rng: Random) -> Iterator[Candidate]:

@@ -1,4 +1,4 @@
-"""English word lists for the templates: verbs, participles, and nouns for things, people and places."""
+"""English word lists for the rules that make questions: verbs, participles, and nouns for things, people and places."""
 
 import re
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ station story strait street studio suburb summit survey team temple theatre town
 trilogy trophy tunnel university valley vessel village war watershed website work yard
 """
 THINGS = frozenset(_THINGS.split())
-"""Head nouns for what a document is about that take "which" and "that"."""
+"""Head nouns for subjects of documents, which take "which" and "that"."""
 
 _PEOPLE = """
 actor actress archaeologist architect artist astronomer athlete author baker ballerina baron baroness biologist

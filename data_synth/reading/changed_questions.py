@@ -1,4 +1,4 @@
-"""Answerable questions made unanswerable by changing a name, a number, or a word into its opposite.
+"""Answerable questions made unanswerable by changing a name or a number, or replacing a word by its opposite.
 
 After the unanswerable questions of SQuAD 2.0 (Rajpurkar et al. 2018, arXiv:1806.03822, table 3: entity swap, number swap, antonym), by rules.
 The model is trained on both questions over the same passages, so that the question alone does not reveal whether it can be answered."""
@@ -52,7 +52,7 @@ _OPPOSITE = re.compile(r"\b(" + "|".join(OPPOSITES) + r")\b")
 def changed_question(question: str, gold: str, passages: Sequence[str], rng: random.Random) -> str | None:
     """The question with a name, number or word replaced by one that `gold`, the text that answers it, does not contain; None if there is no such change.
 
-    A new name comes from the passages, has as many words, and occurs in neither the question nor `gold`. None for a choice ("… or …").
+    A new name comes from the passages, has as many words, and shares no word of three letters or more with the question and `gold`. None for a choice ("… or …").
 
     >>> passages = ["She met Bram Oakes in Rill.", "Later that year Adam Finch sailed to Tarn."]
     >>> changed_question("When did Bram Oakes arrive?", passages[0], passages, random.Random(0))

@@ -41,7 +41,7 @@ def reading_problems(row: ReadingRow) -> list[str]:
     if missing := check_citations(row.completion, len(numbers)).removed:
         problems.append(f"completion cites [{missing[0]}] of {len(numbers)} passages")
     if any("<|" in text for text in (row.completion, *(turn.content for turn in row.prompt))):
-        problems.append("a text holds a special token")
+        problems.append("a text contains a special token")
     return problems
 
 

@@ -3,7 +3,7 @@
 A context is made for one question: its gold passages (in a share of the contexts, only those without the answer) among passages of the same
 document and BM25's top hits. All questions that its passages answer become rows over it, so that training reads the passages once. Where the
 passages lack the answer, the answer is "not in the documents"; no distractor of a row contains its answer. A question with gold passages in
-several places is never refused: whether others answer it, too, is unknown. A set is a published one or a user's own index."""
+several places is never refused: other passages may answer it, too. A set is published, or made from a user's own index."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ LEXICAL = 5
 PARTNERS = 20
 """How many of the remaining questions are tried to find one that can share the context."""
 SHARED = 0.5
-"""How often another question's gold passages are the first distractors."""
+"""How often another question's gold passages are tried as the first distractors."""
 STATED = 0.8
 """A passage states an answer in other words if it has at least this share of the answer's stems (`overlaps`)."""
 
@@ -58,13 +58,17 @@ class Share(Settings):
     passes: int = Field(
         default=1, ge=1, description="times that every question is used, each time over another context"
     )
-    most_questions: int | None = Field(default=None, ge=1, description="most questions per split; null for all")
+    most_questions: int | None = Field(
+        default=None, ge=1, description="largest number of questions per split; null for all"
+    )
 
 
 class ReadingSettings(Settings):
     """How contexts are made, and from which sets: folders below the imported one, or that folder itself if none is given."""
 
-    distractors: int = Field(default=4, ge=0, description="most distractors: passages besides the gold ones")
+    distractors: int = Field(
+        default=4, ge=0, description="largest number of distractors: passages besides the gold ones"
+    )
     without_gold: float = Field(default=0.2, ge=0, lt=1, description="share of rows without a gold passage")
     paired: float = Field(
         default=0,
@@ -78,8 +82,10 @@ class ReadingSettings(Settings):
         le=1,
         description="share of the refused questions that are answerable ones with a name, number or word changed",
     )
-    context_words: int = Field(default=600, ge=50, description="most words in the passages of a context")
-    questions: int = Field(default=8, ge=1, description="most questions over one context that its passages answer")
+    context_words: int = Field(default=600, ge=50, description="largest number of words in the passages of a context")
+    questions: int = Field(
+        default=8, ge=1, description="largest number of questions over one context that its passages answer"
+    )
     answer_words: int = Field(default=12, ge=1, description="longest answer, in words")
     own_words: bool = Field(
         default=False, description="whether to learn answers that no gold passage contains word for word"
@@ -103,7 +109,7 @@ def rows_of_sets(root: Path, settings: ReadingSettings) -> Iterator[ReadingRow |
 
 
 def reading_rows(source: ReadingSet, settings: ReadingSettings, share: Share = ALL) -> Iterator[ReadingRow | Dropped]:
-    """The rows of a set, those of one context together; Dropped for a question without a row."""
+    """The rows of a set, grouped by context; Dropped for an answerable question that cannot be used."""
     finder = Distractors(source)
     for split in dict.fromkeys(question.split for question in source.questions):
         questions = [question for question in source.questions if question.split == split]
@@ -177,9 +183,9 @@ class Distractors:
             self._gold_of_text[normalise_question(question.text)].update(question.gold_ids)
 
     def recurs(self, question: ReadingQuestion) -> bool:
-        """Whether the set has the question with other gold passages too, as with a form that is filled in for every document.
+        """Whether the set also has the question with other gold passages, as when one form is filled in for every document.
 
-        Whether more passages answer it is unknown.
+        Further passages may then answer it, too.
         """
         return self._gold_of_text[normalise_question(question.text)] > set(question.gold_ids)
 
@@ -188,7 +194,7 @@ class Distractors:
         return passage in self._gold_of_text[normalise_question(question.text)] or self.contains(passage, question)
 
     def contains(self, passage: str, question: ReadingQuestion) -> bool:
-        """Whether a passage contains an answer other than yes and no; if no gold passage has it word for word, a paraphrase counts."""
+        """Whether a passage contains an answer other than yes and no; if no gold passage has it word for word, a paraphrase counts, too."""
         return not question.is_yes_no and any(
             contains_answer(answer, self._words[passage])
             or (self._is_own_words(answer, question) and states(answer, self._wording(passage)))
@@ -209,7 +215,7 @@ class Distractors:
         return self._wordings[passage]
 
     def candidates(self, question: ReadingQuestion) -> tuple[list[str], list[str]]:
-        """(distractors from the same document, from BM25's top hits): none is gold for the question or for one of another split, or contains the answer."""
+        """(distractors from the same document, from BM25's top hits): none is gold for the question or for a question of another split, and none contains the answer."""
         near = [passage_id for passage_id in question.context_ids if self._fits(passage_id, question)]
         scores_P = np.zeros(len(self._ids), np.float32)
         for term in set(terms_of(question.text)):
@@ -248,7 +254,7 @@ class _AnswerableQuestion:
 
 
 class _QuestionsByPassage:
-    """The questions of a split by passage: those for which it is gold, and those for which it is gold or a possible distractor."""
+    """The questions of a split by passage: those for which the passage is gold, and those for which it is gold or a possible distractor."""
 
     def __init__(
         self,
@@ -268,7 +274,7 @@ class _QuestionsByPassage:
     def unanswered(
         self, ids: Sequence[str], count: int, other_than: ReadingQuestion, rng: random.Random
     ) -> list[ReadingQuestion]:
-        """Up to `count` questions that the passages do not answer: those marked as unanswerable in the set, then those near one of the passages."""
+        """Up to `count` questions that the passages do not answer: those marked as unanswerable in the set, then those for which one of the passages is gold or a possible distractor."""
         if count <= 0:
             return []
         marked = {q.id: q for passage in ids for q in self._unanswerable.get(passage, ())}
@@ -353,7 +359,7 @@ def _rows_of_context(
     settings: ReadingSettings,
     without_gold: bool,
 ) -> list[ReadingRow]:
-    """The rows over one context, made for the first question in `waiting`, `without_gold` if possible; removes answered questions from `waiting`."""
+    """The rows over one context, made for the first question in `waiting`, `without_gold` if possible; removes it and all answered questions from `waiting`."""
     first = waiting.pop(next(iter(waiting)))
     others = [*first.near, *first.lexical]
     fits = settings.distractors > 0 and any(
@@ -408,7 +414,7 @@ def _passages(
     rng: random.Random,
     settings: ReadingSettings,
 ) -> list[str]:
-    """The passages of a context in the order in which it shows them."""
+    """The passages of a context, in random order."""
     gold = list(first.question.gold_ids)
     if without_gold:
         with_answer = [passage for passage in gold if finder.contains(passage, first.question)]
@@ -485,7 +491,7 @@ def set_of_passages(name: str, by_source: Mapping[str, Sequence[Excerpt]], quest
 
 
 def _reading_question(question: Question, by_source: Mapping[str, Sequence[Excerpt]]) -> ReadingQuestion:
-    """A question with the passages that contain its evidence (or without evidence its answer), and the others of their documents."""
+    """A question with the passages that contain its evidence (or without evidence its answer; none if one is missing), and all passages of their documents."""
     sources = dict.fromkeys((*question.gold_sources, *(quoted.source for quoted in question.evidence)))
     near = [excerpt for source in sources for excerpt in by_source[source]]
     gold = [_passage_with_quote(by_source[quoted.source], quoted.text) for quoted in question.evidence]

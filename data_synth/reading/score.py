@@ -1,4 +1,4 @@
-"""Scores of an answer over passages: exact match and word F1, whether it refuses, what it cites. Shared by training and evaluation."""
+"""Scores of an answer over passages: exact match, word F1, refusal and citations. Shared by training and evaluation."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from graph.answer.prompt import is_no_answer, parse_answer
 
 @dataclass(frozen=True)
 class ReadingScore:
-    """Scores from 0 to 1. For a question without an answer, refusing is right: `exact` and `f1` are 1 then and 0 otherwise.
+    """Scores from 0 to 1. For a question without an answer, refusing is right: `exact` and `f1` are 1 for a refusal and 0 otherwise.
 
-    `cites` is 1 if an existing passage is cited, `cites_gold` if all cited passages are gold.
+    `cites` is 1 if existing passages are cited, `cites_gold` if these are all gold.
     """
 
     exact: float
@@ -47,7 +47,7 @@ def score_reading(text: str, answers: Sequence[str], gold: Collection[int], pass
 
 
 def short_answer(text: str) -> str:
-    """The answer in a text of any form, without citations, in one line.
+    """The answer in a text of any form, without citations, on one line.
 
     >>> short_answer("###Reason: So [1]. ###Answer: Tarn"), short_answer("Tarn [2]"), short_answer("")
     ('Tarn', 'Tarn', '')

@@ -48,7 +48,7 @@ class ReadingQuestion:
 
 @dataclass(frozen=True)
 class ReadingSet:
-    """The questions of one folder, and the passages by id."""
+    """The questions of one folder or index, and the passages by id."""
 
     name: str
     passages: Mapping[str, Excerpt]

@@ -14,20 +14,20 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 FoundBy = Literal["gold", "own", "walk", "cosine"]
-"""Why a proposition is a candidate: it is in a gold passage, in another of the question's own passages, or was found by search."""
+"""Why a proposition is a candidate: it is in a gold document, in another of the question's own documents, or was found by search."""
 LabelledBy = Literal["sentence", "passage", "model"]
-"""The source of a relevance label: a gold sentence, a gold passage, or a language model's choice."""
+"""The source of a relevance label: a gold sentence, a gold passage or document ("passage"), or a language model's choice."""
 LABELS = {0: "irrelevant", 1: "relevant"}
 FEATURE_DIGITS = 6
 SplitBy = Literal["passages", "questions"]
-"""What no two splits share: questions, passages and propositions, or only questions."""
+"""The things that no two splits share: questions, passages and propositions, or only questions."""
 SPLIT_BY = "Split by"
 """The key for this choice in a dataset's summary."""
 
 
 @dataclass(frozen=True)
 class GoldQuestion:
-    """A question with the relevance data in its file besides the gold documents.
+    """A question with the relevance data that its file has in addition to the gold documents.
 
     `own_sources` are the documents it was published with, gold ones and distractors; `gold_numbers` its gold sentences as (document,
     number) pairs; `stated_split` is None if the file states none.
@@ -101,7 +101,7 @@ def relevance_schema() -> pa.Schema:
 
 
 def relevance_problems(row: RelevanceRow) -> list[str]:
-    """What makes a row unusable for training, in words; empty for a good row."""
+    """The problems that make a row unusable for training, in words; empty for a good row."""
     texts = {"question": row.question, "proposition": row.proposition, "question_id": row.question_id}
     problems = [f"{name} is empty" for name, text in texts.items() if not text.strip()]
     if row.label not in LABELS:
@@ -127,12 +127,12 @@ RELEVANCE: Form[RelevanceRow] = Form(
     name="relevance",
     title="Relevance of propositions to questions",
     about=(
-        "Pairs of a question and a proposition, labelled 1 where the proposition helps to answer the question. Relevant are the "
+        "Pairs of a question and a proposition, labelled 1 where the proposition helps to answer the question. The relevant ones are "
         "propositions of the gold sentences (`labelled_by` sentence), of the gold passages where no sentences are known (passage), "
         "or those that a language model chose (model). The others are in the question's own passages (`found_by` gold, own) or "
         "are hard negatives, found by a walk from the best propositions (walk) or by cosine (cosine). "
         "No question is in two splits, and if split by passages, no passage or proposition either: hard negatives then come from the "
-        "passages of the question's own split, so those of the small splits are easier. `features` are what retrieval computes at query time."
+        "passages of the question's own split, so those of the small splits are easier. `features` are those that retrieval computes at query time."
     ),
     to_json=relevance_to_json,
     from_json=relevance_from_json,

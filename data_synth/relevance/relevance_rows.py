@@ -1,7 +1,7 @@
 """Relevance rows, question by question: candidates, labels, features; propositions of another split are left out and counted.
 
-Candidates are the propositions of the question's gold and other passages and hard negatives; labels come from gold sentences, gold passages or a model.
-Legend: N propositions, P passages, U documents, M occurrences, n candidates."""
+Candidates are the propositions of the question's gold and other documents, and hard negatives; labels come from gold sentences, gold documents or a model.
+Legend: N propositions, P passages, M occurrences, Q questions, n candidates, F features, D dimensions."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def find_candidates(
 ) -> Candidates:
     """All of `gold_rows`, then the remaining `own_rows`, then hard negatives: the first half by the walk, the rest by cosine.
 
-    `gold_rows` are the propositions of the gold passages. The hard negatives are `negatives` propositions outside both (fewer only if no
+    `gold_rows` are the propositions of the gold documents. The hard negatives are `negatives` propositions outside both (fewer only if no
     more are allowed).
     """
     free_N = allowed_N.copy()
@@ -71,12 +71,12 @@ def best_allowed(scores_N: NDArray[np.float32], allowed_N: NDArray[np.bool_], co
 
 NO_GOLD = "the question has no gold sentence, and no gold passage"
 NOT_THERE = "a gold sentence does not occur in its document"
-NO_PROPOSITION = "a gold sentence that no proposition was read from"
+NO_PROPOSITION = "a gold sentence from which no proposition was extracted"
 UNUSABLE = "the model's choice could not be used"
 MIN_OVERLAP = 0.5
 """Share of the shorter of occurrence and sentence that must overlap with the other."""
 SHOWN_AT_ONCE = 20
-"""Candidates that a model chooses among at a time: as many as the mode `local` shows it."""
+"""Candidates that a model chooses among at a time: as many as the mode `local` shows it at first."""
 
 
 def document_row(index: Index, source: str) -> int:
@@ -95,7 +95,7 @@ def rows_of_sources(index: Index, sources: Sequence[str]) -> Ints:
 
 
 def gold_rows(index: Index, question: Question) -> tuple[Ints, list[Dropped]]:
-    """The relevant propositions of a question, ascending, and a Dropped for each of its gold sentences without any.
+    """The relevant propositions of a question, ascending, and a Dropped for each of its gold sentences without any, or for a question without gold.
 
     With evidence, the propositions made from its sentences; without, all propositions of the gold documents.
     """
@@ -143,7 +143,7 @@ def find_quote(passages: Sequence[Passage], text: str) -> list[tuple[int, int]]:
 
 
 def chosen_rows(index: Index, query: Query, rows_n: Ints) -> list[bool | Dropped]:
-    """For each candidate, whether the query's model selects it; the model sees SHOWN_AT_ONCE at a time, by descending cosine.
+    """For each candidate, whether the query's model selects it; the model chooses among SHOWN_AT_ONCE at a time, by descending cosine.
 
     Dropped where a reply is unusable: the rule that retrieval falls back on must not be distilled. ModelUnavailable when the model does
     not answer.
@@ -168,7 +168,7 @@ QUESTIONS_AT_ONCE = 32
 def relevance_rows(
     index: Index, questions: Iterable[GoldQuestion], split: Split, negatives: int, model: LanguageModel | None = None
 ) -> Iterator[RelevanceRow | Dropped]:
-    """The rows of each question in order: the propositions of its passages and `negatives` hard negatives, labelled by gold or by `model`.
+    """The rows of each question in order: the propositions of its documents and `negatives` hard negatives, labelled by gold or by `model`.
 
     Raises ModelUnavailable when the model does not answer; with a ledger, finished calls are not repeated.
     """

@@ -199,12 +199,10 @@ def keep_earlier_splits(questions: Sequence[GoldQuestion], earlier: Mapping[str,
 
 
 def exclude_overlap(split: Split, index: Index, earlier: Mapping[str, str]) -> Split:
-    """The split without the propositions that are in another split in `earlier`: they are put NOWHERE."""
-    elsewhere = [
-        row
-        for row, proposition in enumerate(index.data.proposition_ids)
-        if proposition in earlier and SPLITS.index(earlier[proposition]) != split.propositions_N[row]
-    ]
+    """The split without the propositions that are in another split in `earlier`: they become NOWHERE, or, from ANYWHERE, only in that split."""
     propositions_N = split.propositions_N.copy()
-    propositions_N[np.array(elsewhere, np.int64)] = NOWHERE
+    for row, proposition in enumerate(index.data.proposition_ids):
+        if proposition in earlier:
+            earlier_split, present = SPLITS.index(earlier[proposition]), propositions_N[row]
+            propositions_N[row] = earlier_split if present in (earlier_split, ANYWHERE) else NOWHERE
     return replace(split, propositions_N=propositions_N)

@@ -1,6 +1,6 @@
 """Response rows: K distinct responses of one policy to each prompt, with their rewards by component; a judging model's marks are one component.
 
-The prompts are those of preferences: every question over its growing contexts, or over selected sizes of them."""
+The prompts are those of preference rows: every question over its growing contexts, or over selected sizes of them."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def _response_row(
 def rewards_of(
     drawn: SampledResponses, measure: MeasureSupport, judge: Judge | None = None, verifier: Verifier | None = None
 ) -> dict[str, tuple[float, ...]]:
-    """Every component of every response; "gold" if the question has gold documents, "judge" and "supported" if there is a judge or verifier.
+    """The rewards of each response, by component; "gold" only if the question has gold documents, "judge" and "supported" only with a judge or verifier.
 
     Without a context, no response is grounded or supported: all get 0.
     """
@@ -200,7 +200,7 @@ def gold_numbers(draft: Draft) -> set[int]:
 
 
 def grounded_reward(support: Support) -> float:
-    """Similarity scaled to [0, 1], 1 from MIN_SIMILARITY on, times the share of names found.
+    """Similarity ÷ MIN_SIMILARITY, limited to [0, 1], times the share of names found.
 
     >>> grounded_reward(Support(normalised_similarity=0.225, named=1.0)), grounded_reward(Support(normalised_similarity=0.8, named=0.5))
     (0.5, 0.5)

@@ -1,6 +1,6 @@
 """Rewards of a response by component, each from 0 to 1 and stored separately (training combines them by weights), and the form of response rows.
 
-A component is a formula over one response and its question; "grounded" needs the encoder and comes from data_synth/preferences/support.py."""
+A component is a formula over one response and its question; "grounded" needs the encoder and is in data_synth/responses/responses.py."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def length_reward(response: str) -> float:
 
 
 def variety_reward(response: str) -> float:
-    """Distinct words over all words, with 0.5 or more counting as 1: repetitive text loses.
+    """Twice the share of distinct words among all words, at most 1: repetitive text loses.
 
     >>> variety_reward("so so so so so so so so"), variety_reward("The ferry left Tarn.")
     (0.25, 1.0)
@@ -111,7 +111,7 @@ REWARDS: dict[str, Callable[[str, ResponseRow], float]] = {
 ABOUT = """\
 Prompts with K distinct responses each, sampled from one policy, and the rewards of each response by component (0 to 1; the weights
 are chosen at training). Responses that were cut, refused or repeated are not included, unless `sampling.as_drawn` is set, as in the
-rounds of `train ms` and `train dpo`; `cut` then numbers the cut ones."""
+rounds of `train ms` and `train dpo`; `cut` then has the numbers of the cut ones."""
 COMPONENTS = (
     "correct",
     "format",
@@ -129,7 +129,7 @@ COMPONENTS = (
 
 
 def response_problems(row: ResponseRow) -> list[str]:
-    """What makes a row unusable for training, in words; empty for a good row."""
+    """The problems that make a row unusable for training, in words; empty for a good row."""
     problems = []
     if not row.prompt or row.prompt[-1].role != "user":
         problems.append("the prompt does not end with a user's turn")
@@ -138,7 +138,9 @@ def response_problems(row: ResponseRow) -> list[str]:
     if len(row.responses) < 2:
         problems.append(f"{len(row.responses)} responses, expected at least 2")
     problems += [f"response {n} is empty" for n, text in enumerate(row.responses, start=1) if not text.strip()]
-    problems += [f"response {n} holds a special token" for n, text in enumerate(row.responses, start=1) if "<|" in text]
+    problems += [
+        f"response {n} contains a special token" for n, text in enumerate(row.responses, start=1) if "<|" in text
+    ]
     if len(set(row.responses)) < len(row.responses) and not row.sampling.as_drawn:
         problems.append("a response appears twice")
     problems += [f"cut names response {n + 1}" for n in row.cut if not 0 <= n < len(row.responses)]

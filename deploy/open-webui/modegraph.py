@@ -18,7 +18,7 @@ Emit = Callable[[dict[str, Any]], Awaitable[None]]
 
 
 class Pipe:
-    """A function of the kind "pipe": each model of the server is one of Open WebUI's."""
+    """A function of the kind "pipe": each model of the server becomes a model in Open WebUI."""
 
     class Valves(BaseModel):
         url: str = Field("http://127.0.0.1:8080/v1", description="address of modegraph serve, with /v1")
@@ -35,7 +35,7 @@ class Pipe:
     async def pipe(
         self, body: dict[str, Any], __event_emitter__: Emit | None = None, __task__: str | None = None
     ) -> AsyncIterator[str]:
-        """The answer as it is generated, with its sources at the end. For Open WebUI's own tasks there is no search."""
+        """The answer as it is generated, with its sources at the end. Open WebUI's own tasks are done without a search."""
         async with self._session() as session:
             request = {"model": body["model"].split(".", 1)[-1], "stream": True}
             if __task__:
@@ -59,17 +59,17 @@ class Pipe:
         return aiohttp.ClientSession(headers=headers, timeout=aiohttp.ClientTimeout(total=None, sock_connect=10))
 
     async def _get(self, session: aiohttp.ClientSession, path: str) -> Any:
-        async with session.get(f"{self.valves.url}/{path}") as answer:
-            return await _read(answer)
+        async with session.get(f"{self.valves.url}/{path}") as response:
+            return await _read(response)
 
     async def _events(
         self, session: aiohttp.ClientSession, path: str, body: Mapping[str, Any]
     ) -> AsyncIterator[dict[str, Any]]:
-        """The events of a stream; RuntimeError with the server's own words where it refuses or fails."""
-        async with session.post(f"{self.valves.url}/{path}", json=body) as answer:
-            if answer.status != 200:
-                await _read(answer)
-            async for line in answer.content:
+        """The events of a stream; RuntimeError with the server's message when it refuses or fails."""
+        async with session.post(f"{self.valves.url}/{path}", json=body) as response:
+            if response.status != 200:
+                await _read(response)
+            async for line in response.content:
                 data = line.decode().strip().removeprefix("data:").strip()
                 if line.startswith(b"data:") and data != "[DONE]":
                     event = json.loads(data)
@@ -80,27 +80,27 @@ class Pipe:
 
 
 class Renumbered:
-    """A text whose citations are counted in the order in which they first come, as Open WebUI counts its sources.
+    """A text whose citations are numbered in the order of their first use, as Open WebUI numbers its sources.
 
-    The newest piece is held back until later events show which of its brackets are citations.
+    The newest piece is withheld until later events show which of its brackets are citations.
     """
 
     def __init__(self) -> None:
-        self._held, self._begins = "", 0
+        self._pending, self._start = "", 0
         self._marks: list[dict[str, Any]] = []
         self._numbers: dict[str, int] = {}
         self._cited: list[dict[str, Any]] = []
 
     def take(self, event: Mapping[str, Any]) -> str:
-        """What can be shown now."""
+        """The text that can be shown after an event."""
         if event["type"] == "response.output_text.annotation.added":
             self._marks.append(event["annotation"])
             return ""
         if event["type"] not in ("response.output_text.delta", "response.output_text.done"):
             return ""
         shown = self._settled()
-        self._begins += len(self._held)
-        self._held = event.get("delta", "")
+        self._start += len(self._pending)
+        self._pending = event.get("delta", "")
         self._marks = []
         return shown
 
@@ -118,10 +118,10 @@ class Renumbered:
     def _settled(self) -> str:
         parts, at = [], 0
         for mark in self._marks:
-            start, end = mark["index"] - self._begins, mark["end_index"] - self._begins
-            parts += [self._held[at:start], f"[{self._number(mark)}]"]
+            start, end = mark["index"] - self._start, mark["end_index"] - self._start
+            parts += [self._pending[at:start], f"[{self._number(mark)}]"]
             at = end
-        return "".join([*parts, self._held[at:]])
+        return "".join([*parts, self._pending[at:]])
 
     def _number(self, mark: dict[str, Any]) -> int:
         if mark["url"] not in self._numbers:
@@ -130,8 +130,8 @@ class Renumbered:
         return self._numbers[mark["url"]]
 
 
-async def _read(answer: aiohttp.ClientResponse) -> Any:
-    made = await answer.json(content_type=None)
-    if answer.status != 200:
-        raise RuntimeError(made["error"]["message"])
-    return made
+async def _read(response: aiohttp.ClientResponse) -> Any:
+    content = await response.json(content_type=None)
+    if response.status != 200:
+        raise RuntimeError(content["error"]["message"])
+    return content

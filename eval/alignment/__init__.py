@@ -1,1 +1,1 @@
-"""What preference training did to a policy, measured on held-out prompts: expected reward against KL to the reference."""
+"""The effect of preference training on a policy, measured on held-out prompts: expected reward against KL to the reference."""

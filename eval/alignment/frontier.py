@@ -30,7 +30,7 @@ from eval.alignment.measure import (
 from eval.alignment.sample import Draw, SamplingSettings, draw_here
 from eval.held_out import check_held_out
 from eval.plots import figure_png
-from eval.report import Appendix, ReportFigure, escape_markdown, report_html, sections
+from eval.report import ReportFigure, escape_markdown, report_html, sections
 from eval.statistics import SeedVerdict, check_paired_seeds, compare_seeds
 from eval.tables import NONE, Table, as_text
 from graph.shared.jsonl import write_json
@@ -46,7 +46,7 @@ def equal_kl(
 ) -> list[RewardAtKl]:
     """Every system's reward at every KL of the grid, with its difference from the first run's system, seed by seed.
 
-    p is corrected over the systems at one KL; differences within ±`margin` can be shown to be equal. UserError for an unpaired seed.
+    p is corrected over the systems at one KL. With a `margin`, systems that differ by less can be shown to be equal. UserError for an unpaired seed.
     """
     first, *others = dict.fromkeys(run.system for run in runs)
     results = []
@@ -166,7 +166,7 @@ def align_runs(
 
 
 def runs_table(alignment: Alignment) -> Table:
-    """One row per run, the reference last."""
+    """One row per run, then the reference and the constant answers."""
     rows = [
         (
             run.folder.name,
@@ -187,7 +187,7 @@ def runs_table(alignment: Alignment) -> Table:
         f"{alignment.sampling.max_tokens} tokens; KL = E[log π − log π_ref] and entropy = E[−log π] in nats, from the samples. "
         "Form: ###Reason … ###Answer. Cited: cites passages, and only those that the prompt shows. Distinct: different answers among a "
         "prompt's samples, as a share; self-BLEU: of each sample against the others. Both show how far a policy has collapsed to one mode. "
-        "Always yes and always no are answers in form that read nothing and cite the first passage."
+        "Always yes and always no are constant, well-formed answers that cite the first passage."
     )
     return Table("Runs", head, tuple(rows), note)
 
@@ -219,7 +219,7 @@ def equal_table(alignment: Alignment) -> Table:
 
 
 def verdict(alignment: Alignment) -> str:
-    """One sentence: at the largest common KL, which systems the first one is above, below or not distinguishable from."""
+    """One sentence: at the largest common KL, which systems the first one is above, below, equal to or not distinguishable from."""
     if not alignment.equal:
         return "Not every system and seed left the reference: there is nothing to compare."
     last = alignment.equal[-1].kl
@@ -258,32 +258,28 @@ def alignment_json(alignment: Alignment) -> dict[str, Any]:
 def write_alignment(alignment: Alignment, out: Path) -> None:
     """Write alignment.json, alignment.md, alignment.html and frontier.png into `out`."""
     out.mkdir(parents=True, exist_ok=True)
-    appendix = as_appendix(alignment)
+    tables, frontier = (equal_table(alignment), runs_table(alignment)), frontier_figure(alignment)
     write_json(out / "alignment.json", alignment_json(alignment))
-    for picture in appendix.pictures:
-        (out / picture.file).write_bytes(picture.png)
-    parts = ["# Alignment", escape_markdown(verdict(alignment)), *sections(appendix.tables, appendix.pictures)]
+    (out / frontier.file).write_bytes(frontier.png)
+    parts = ["# Alignment", escape_markdown(verdict(alignment)), *sections(tables, (frontier,))]
     (out / "alignment.md").write_text("\n\n".join(parts) + "\n", encoding="utf-8")
-    page = report_html("Alignment", verdict(alignment), appendix.tables, appendix.pictures)
+    page = report_html("Alignment", verdict(alignment), tables, (frontier,))
     (out / "alignment.html").write_text(page, encoding="utf-8")
 
 
-def as_appendix(alignment: Alignment) -> Appendix:
-    """The measurement as an appendix to a report."""
-    frontier = ReportFigure(
+def frontier_figure(alignment: Alignment) -> ReportFigure:
+    """Reward against KL as a picture for a report."""
+    return ReportFigure(
         "Reward against KL",
         FRONTIER_FIGURE,
         draw_frontiers(alignment),
         "Expected reward against KL to the reference",
         "Expected reward against KL to the reference on held-out prompts: one colour per system, one line per seed, one dot per run.",
     )
-    return Appendix(
-        (equal_table(alignment), runs_table(alignment)), (frontier,), {"alignment": alignment_json(alignment)}
-    )
 
 
 def tables_as_text(alignment: Alignment) -> str:
-    """Both tables as a terminal shows them."""
+    """Both tables as text for a terminal."""
     return "\n\n".join(f"{as_text(table)}\n{table.note}" for table in (runs_table(alignment), equal_table(alignment)))
 
 

@@ -54,7 +54,7 @@ METHODS = {"ipo": "IPO", "lambda": "LiPO-λ", "nca": "NCA", "rloo": "RLOO", "sim
 
 
 def system_of(record: RunRecord) -> str:
-    """The label that a claim must name: method, K, ε of pairs, and whether pairs come from scored responses; not the tie to the reference."""
+    """A run's system, which every claim must name: method, K, ε of pairs, and whether pairs come from scored responses; β is not part of it."""
     settings, smoothing = record.settings, record.label_smoothing
     method = METHODS.get(settings.get("loss", ""), record.stage.upper())
     per_token = " per token" if (settings.get("loss"), settings.get("trainer")) == ("ipo", "trl") else ""
@@ -94,9 +94,9 @@ class MeasuredRun:
 
 @dataclass(frozen=True)
 class RewardAtKl:
-    """A system's reward at a given KL, and its difference from the first system's there (None: it is the first).
+    """A system's reward at a given KL, and its difference from the first system's reward (None for the first system).
 
-    `by_seed` has the mean reward over prompts of each seed: the spread shows how much the seed matters.
+    `by_seed` has each seed's mean reward over the prompts: the spread shows how much the seed matters.
     """
 
     system: str
@@ -114,7 +114,7 @@ def cache_key(
     sampling: SamplingSettings,
     engine: str,
 ) -> str:
-    """The hash of everything the figures depend on: the weights of both policies, the prompts with their gold answers, the reward weights and the sampling."""
+    """The hash of everything the figures depend on: the weights of both policies, the prompts with their gold answers, the reward weights, the sampling and its engine."""
     row_texts = [json.dumps({**response_to_json(row), "responses": [], "rewards": {}}, sort_keys=True) for row in rows]
     settings = json.dumps([dict(weights), asdict(sampling), engine], sort_keys=True)
     return content_id(model_name(source), model_name(reference), settings, *row_texts)
@@ -148,9 +148,9 @@ def measure_runs(
     cache_folder: Path | None = None,
     rewards: Mapping[str, float] | None = None,
 ) -> tuple[list[MeasuredRun], list[PromptFigures]]:
-    """Measure every run, and their reference, on every row by `rewards`, or else by the reward that the runs were trained for.
+    """Measure every run and their reference on every row, by `rewards` or else by the reward that the runs were trained for.
 
-    UserError unless all runs share one reference, and a reward that can be measured. Figures cached in `cache_folder`, if given, are
+    UserError unless all runs share one reference and a reward that can be measured. Figures cached in `cache_folder`, if given, are
     not measured again.
     """
     records = [read_run(folder) for folder in folders]
@@ -217,7 +217,7 @@ CONSTANTS = ("yes", "no")
 
 @dataclass(frozen=True)
 class ConstantAnswer:
-    """The figures of one constant answer, in the form that each prompt asks for and citing its first passage."""
+    """The figures of one constant answer, in the form that each prompt asks for, citing its first passage."""
 
     answer: str
     reward: float
@@ -228,12 +228,12 @@ class ConstantAnswer:
 
 
 def constant_answers(rows: Sequence[ResponseRow], weights: Mapping[str, float]) -> list[ConstantAnswer]:
-    """The baselines that read nothing: always yes, and always no."""
+    """The baselines that ignore the prompt: always yes, and always no."""
     return [constant_answer(answer, rows, weights) for answer in CONSTANTS]
 
 
 def constant_answer(answer: str, rows: Sequence[ResponseRow], weights: Mapping[str, float]) -> ConstantAnswer:
-    """The figures of an answer that is given to every row."""
+    """The figures of one answer given to every row."""
     answers = [write_answer(answer, [CitedSentence(1, "So it is.")], form_of_prompt(row.prompt)) for row in rows]
     texts = [text if row.context_size else text.replace(" [1]", "") for text, row in zip(answers, rows, strict=True)]
     pairs = list(zip(texts, rows, strict=True))
@@ -266,12 +266,14 @@ def reward_of(text: str, row: ResponseRow, weights: Mapping[str, float]) -> floa
 
 
 def common_weights(folders: Sequence[Path], records: Sequence[RunRecord]) -> dict[str, float]:
-    """The reward weights of the runs trained on scored responses; runs on pairs record none and adopt these.
+    """The reward weights of the runs trained on scored responses; runs on pairs, which used no weights, adopt these.
 
     If all runs were trained on pairs, correct answers are rewarded. UserError when weights differ, or when a component cannot be measured.
     """
     run_weights = [
-        (folder, dict(record.settings.get("rewards") or {})) for folder, record in zip(folders, records, strict=True)
+        (folder, dict(record.settings.get("rewards") or {}))
+        for folder, record in zip(folders, records, strict=True)
+        if record.beta_reward is not None or record.settings.get("best_against_worst")
     ]
     weighted = [(folder, weights) for folder, weights in run_weights if weights]
     if not weighted:
@@ -290,7 +292,7 @@ def measurable(weights: Mapping[str, float], where: str) -> dict[str, float]:
     for component in nonzero:
         if component not in REWARDS:
             raise UserError(
-                f"{where}: the reward component {component!r} cannot be measured on new texts, so a reward would lack it",
+                f"{where}: the reward component {component!r} cannot be measured on new texts, so the reward would be incomplete",
                 f"components among {', '.join(REWARDS)}",
                 "name those to measure with --reward COMPONENT=WEIGHT, or train without it",
             )
@@ -298,7 +300,7 @@ def measurable(weights: Mapping[str, float], where: str) -> dict[str, float]:
 
 
 def common_reference(folders: Sequence[Path], records: Sequence[RunRecord]) -> str:
-    """The model that all runs are tied to; UserError when they are tied to different ones."""
+    """The reference model of all runs; UserError if a run has no reference or a different one."""
     references = [str(record.settings.get("reference") or record.base_model) for record in records]
     for folder, record, reference in zip(folders, records, references, strict=True):
         if record.beta is None:

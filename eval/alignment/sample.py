@@ -1,6 +1,6 @@
 """Samples of a policy with their log-probabilities: the token ids drawn are the ones scored.
 
-They are drawn by transformers in this process, or by vLLM (sample_by_vllm.py). Legend: M samples of one prompt."""
+Samples are drawn by transformers in this process, or by vLLM (sample_by_vllm.py). Legend: M samples of one prompt."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Samples:
 
 @dataclass(frozen=True)
 class SamplingSettings:
-    """How samples are drawn: `count` for each prompt, of at most `max_tokens` each, reproducibly from `seed`."""
+    """The number of samples per prompt, their maximum length in tokens, and the seed."""
 
     count: int
     max_tokens: int

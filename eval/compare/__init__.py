@@ -1,1 +1,1 @@
-"""Aligned models side by side: measures with intervals, a report, a page."""
+"""Fine-tuned models side by side: their answers, log-probabilities and measures."""

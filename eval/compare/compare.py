@@ -10,8 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from data_synth.rows import PreferenceRow
-from eval.alignment.frontier import align_runs, as_appendix
-from eval.alignment.sample import SamplingSettings
 from eval.compare.measures import choice_scores, differences_by_seed, differences_of, measures_of, seed_systems
 from eval.comparison import (
     Comparison,
@@ -25,7 +23,6 @@ from eval.comparison import (
 )
 from eval.held_out import check_held_out
 from eval.metrics.answers import read_choice
-from eval.report import Appendix
 from eval.statistics import check_paired_seeds
 from graph.answer.citations import check_citations, own_citations
 from graph.answer.match import contains_answer, exact_match, token_f1
@@ -95,7 +92,7 @@ PAIRS_AT_ONCE = 4
 
 
 def score_pairs(model: Any, tokenizer: Any, rows: Sequence[PreferenceRow]) -> list[PairScore]:
-    """log π(y_w|x) and log π(y_l|x) of every row, in order; the pairs of a prompt are scored after one copy of it, where the model allows it."""
+    """log π(y_w|x) and log π(y_l|x) of every row, in order; the two sides of a pair share one copy of the prompt, if the model allows that."""
     groups = list(pair_groups(rows, tokenizer, 0.0))
     layout = choose_layout(model, max((group.longest_tokens for group in groups), default=0), None)
     return [
@@ -123,7 +120,7 @@ def compare(
 ) -> Comparison:
     """Run every policy on `rows`; `train_rows` only provide the majority class. Differences are relative to the first policy.
 
-    UserError, before anything is answered, if systems with several seeds do not have the same seeds.
+    UserError, before any answer is generated, if systems with several seeds do not have the same seeds.
     """
     systems = seed_systems(policies)
     if systems:
@@ -179,7 +176,7 @@ def _complete(model: LanguageModel, prompts: Sequence[PreferenceRow], max_answer
 
 
 def score_answer(row: PreferenceRow, completion: Completion) -> ScoredAnswer:
-    """One completion against its row's gold answers and its prompt's passages."""
+    """Score one completion against its row's gold answers and its prompt's passages."""
     parsed = parse_answer(completion.text, form_of_prompt(row.prompt))
     citations = own_citations(completion.text, len(row.context_ids))
     answer = check_citations(parsed.answer, 0).text
@@ -217,12 +214,10 @@ def compare_runs(
     context_sizes: Collection[int] = (),
     max_answer_tokens: int = 256,
     limit: int | None = None,
-    responses: Path | None = None,
-    samples: int = 16,
     seed: int = 0,
     answers_only: bool = False,
-) -> tuple[Comparison, Appendix | None]:
-    """Compare the runs and their untuned model on held-out rows; with `responses`, also reward, KL and entropy of the preference runs.
+) -> Comparison:
+    """Compare the runs and their untuned model on held-out rows.
 
     `context_sizes` selects rows by their number of excerpts; `answers_only` scores no pairs. UserError for a folder that is
     not a finished run, for data without such rows, and for rows that a run was trained on (except for the split train).
@@ -232,7 +227,7 @@ def compare_runs(
     if split != "train":
         check_held_out(runs, rows, data / f"{split}.jsonl")
     train_rows = read_rows(data, "train")
-    comparison = compare(
+    return compare(
         policies,
         rows,
         train_rows,
@@ -244,15 +239,3 @@ def compare_runs(
         seed=seed,
         answers_only=answers_only,
     )
-    if responses is None:
-        return comparison, None
-    sampling = SamplingSettings(samples, max_answer_tokens, seed)
-    return comparison, as_appendix(align_runs(preference_runs(runs), responses, split, limit, sampling, load_policy))
-
-
-def preference_runs(runs: Sequence[Path]) -> list[Path]:
-    """The runs that have a reference; UserError when none has."""
-    with_reference = [run for run in runs if read_run(run).beta is not None]
-    if not with_reference:
-        raise UserError("--responses without a preference run among --runs", "a run of train ms or dpo", "add one")
-    return with_reference

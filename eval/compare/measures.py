@@ -1,5 +1,5 @@
 """A comparison's measures from answers and log-probabilities, among them the margin of the implicit reward: one value per row for each policy that
-has the measure. No torch.
+has the measure. Does not import torch.
 
 Source: DPO (Rafailov et al. 2023, Eq. 5): r(x, y) = β [log π_θ(y|x) − log π_ref(y|x)] + a constant of x."""
 
@@ -60,7 +60,7 @@ MARGIN_MEASURES: tuple[tuple[str, OfMargin, bool], ...] = (
 def measures_of(
     prompts: Sequence[PreferenceRow], pairs: Sequence[PreferenceRow], results: Sequence[PolicyResult]
 ) -> tuple[Measure, ...]:
-    """All measures: of the answers, of yes/no/maybe, of the paper's pairs, of each kind of length-matched pair."""
+    """All measures: of answers, of yes/no/maybe questions, of the paper's pairs, and of each kind of length-matched pair."""
     measures = [*answer_measures(prompts, results)]
     for hard_negative in sorted({row.hard_negative for row in pairs}):
         measures += pair_measures(
@@ -153,7 +153,7 @@ def seed_systems(policies: Sequence[Policy]) -> dict[str, dict[int, str]]:
 def differences_by_seed(
     measures: Sequence[Measure], systems: Mapping[str, Mapping[int, str]], seed: int
 ) -> dict[str, dict[str, SeedVerdict]]:
-    """For each measure that the first system has: every other system minus it, paired by seed. UserError for an unpaired seed."""
+    """For each measure that the first system has: every other system minus the first, paired by seed. UserError for an unpaired seed."""
     verdicts = {}
     for measure in measures if len(systems) > 1 else ():
         values = {
@@ -168,7 +168,7 @@ def differences_by_seed(
 
 
 def choice_prompts(prompts: Sequence[PreferenceRow]) -> dict[int, str]:
-    """The prompts whose one gold answer is yes, no or maybe: index -> label."""
+    """The prompts whose only gold answer is yes, no or maybe: index -> label."""
     labels = {index: choice_label(row) for index, row in enumerate(prompts)}
     return {index: label for index, label in labels.items() if label}
 
@@ -184,7 +184,7 @@ def choice_scores(
 ) -> tuple[tuple[ChoiceScore, ...], dict[str, int]]:
     """Yes/no/maybe accuracy of each policy and of always giving the train split's majority label; and the gold counts.
 
-    Train labels count once per question. No scores when no prompt is such a question.
+    Train labels count once per question. No scores if no prompt is a yes/no/maybe question.
     """
     labels = choice_prompts(prompts)
     gold = list(labels.values())

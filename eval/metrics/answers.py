@@ -34,7 +34,7 @@ _BRACKETED = r"^\s*\(({})\)"
 
 
 def read_choice(answer: str) -> str:
-    """The choice that an answer opens with, or "" when its first word is none of them (counted as wrong).
+    """The choice that an answer opens with, or "" when its first word is not a choice (counted as wrong).
 
     >>> read_choice("Yes, since 1911."), read_choice("yesterday")
     ('yes', '')
@@ -44,7 +44,7 @@ def read_choice(answer: str) -> str:
 
 
 def find_letter(answer: str, letters: Sequence[str]) -> str:
-    """The letter that MIRAGE's patterns, or one in brackets at the start, find in an answer; "" for none.
+    """The letter that one of MIRAGE's patterns finds in an answer, or a letter in brackets at its start; "" for none.
 
     >>> find_letter("B. The skin", "ABCD"), find_letter("The answer is: C", "ABCD"), find_letter("no idea", "ABCD")
     ('B', 'C', '')
@@ -99,7 +99,7 @@ def accuracy(predicted: Sequence[str], gold: Sequence[str]) -> float:
 
 
 def accuracy_per_class(predicted: Sequence[str], gold: Sequence[str]) -> dict[str, float]:
-    """For each gold label (sorted), the share of its rows predicted right: a majority guesser shows 1, 0, 0."""
+    """For each gold label (sorted), the share of its rows predicted correctly: a majority guesser shows 1 for one label and 0 for the others."""
     accuracies: dict[str, float] = {}
     for label in sorted(set(gold)):
         class_predictions = [p for p, g in zip(predicted, gold, strict=True) if g == label]

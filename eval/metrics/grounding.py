@@ -38,7 +38,7 @@ class Grounding:
 
 
 def share(true_X: Bools | Sequence[bool]) -> float | None:
-    """|true| / |all|, the form of Eq. 7 (verified claims), Eq. 8 (relevant sentences) and of claim recall; None of nothing."""
+    """|true| / |all|, the form of Eq. 7 (verified claims), Eq. 8 (relevant sentences) and of claim recall; None without values."""
     return float(np.mean(true_X)) if len(true_X) else None
 
 
@@ -66,7 +66,7 @@ def claims_of(text: str) -> list[str]:
 def supported_by_encoder(
     claims: Sequence[str], claims_CD: Floats, sentences: Sequence[str], sentences_ND: Floats
 ) -> Bools:
-    """bool[C]: a sentence of the context is near (cosine ≥ 0.45), and every number of the claim occurs in the context.
+    """bool[C]: whether a sentence of the context is near (cosine ≥ 0.45) and every number of the claim occurs in the context.
 
     With vectors alone, 1911 would pass for 1921.
     """

@@ -1,16 +1,16 @@
-"""Ranked sources against gold sources. `ranked` holds no source twice, `gold` is not empty."""
+"""Ranked sources against gold sources. `ranked` contains no source twice, and `gold` is not empty."""
 
 import math
 from collections.abc import Sequence
 
 
 def recall_at(ranked: Sequence[str], gold: Sequence[str], k: int) -> float:
-    """The share of the gold sources among the first `k` of `ranked`, which holds no source twice."""
+    """The share of the gold sources among the first `k` of `ranked`."""
     return len(set(ranked[:k]) & set(gold)) / len(set(gold))
 
 
 def all_gold_at(ranked: Sequence[str], gold: Sequence[str], k: int) -> float:
-    """1.0 when every gold source is among the first `k`: what a multi-hop question needs."""
+    """1.0 when every gold source is among the first `k`, as a multi-hop question requires."""
     return float(set(gold) <= set(ranked[:k]))
 
 

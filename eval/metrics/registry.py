@@ -1,7 +1,7 @@
-"""Metrics by name, for tasks and configurations, and how to score an output by one.
+"""Metrics by name, for tasks and configurations, and the scoring of outputs by them.
 
 A metric is a pure function of a question and a system's output for it. Where it does not apply (no gold answer, no gold
-documents, no model) its value is None; a value that is not a number is an error, never an average."""
+documents, no model) its value is None; a value that is not a number is an error and is never averaged."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def _grounding(name: str) -> Metric:
 
 BY_ENCODER = "_by_encoder"
 SUPPORTED = "supported"
-"""The share of an answer's sentences that its passages support, by the verifier that comes with modegraph."""
+"""The share of the judged sentences of an answer that its passages support, by the verifier that comes with modegraph."""
 METRICS: dict[str, Metric] = {
     metric.name: metric
     for metric in (
@@ -125,7 +125,7 @@ def find_metric(name: str) -> Metric:
 
 
 def score_output(metric: Metric, question: Question, output: Output) -> float | None:
-    """The metric's value, or None where it does not apply; UserError for a value that is no finite number."""
+    """The metric's value, or None where it does not apply; UserError for a value that is not a finite number."""
     if metric.needs == "answer" and (output.answer is None or not question.answers):
         return None
     if metric.needs == "ranking" and not question.gold_sources:

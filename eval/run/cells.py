@@ -1,6 +1,6 @@
 """The cells that a configuration asks for, and their files on disk.
 
-A cell is one JSON file, written atomically and named by the hash of its settings and of the contents of everything that they name: a killed run loses
+A cell is one JSON file, written atomically and named by the hash of its settings and of the contents of all files and local models that they name: a killed run loses
 only unfinished cells, and a changed input gives a new cell. The hash does not cover the code; the file records the revision that wrote it."""
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def list_cells(settings: MatrixSettings, base: Path, out: Path, open_encoder: Op
 
 
 def systems_of(settings: MatrixSettings) -> tuple[System, ...]:
-    """indexes × retrievers × models; a name joins the names of the parts that have one. UserError for a retriever with neither passages nor model."""
+    """indexes × retrievers × models; a system's name joins the names of its parts. UserError for a system with neither retrieval nor a model."""
     systems = []
     for (index, values), (retriever, retrieve), (model, spec) in product(
         settings.indexes.items(), settings.retrievers.items(), settings.models.items() or [("", "")]
@@ -135,7 +135,7 @@ FILES = ("import_file", "extractor_examples", "selector", "reranker")
 
 
 def contents_of(open_encoder: OpenEncoder) -> Contents:
-    """A function that adds to settings the fingerprints of what they name: an encoder, models, files. Each is read once."""
+    """A function that adds to settings the fingerprints of the encoder, models and files that they name; each is read once."""
 
     @cache
     def fingerprint(key: str, name: str) -> str:
@@ -162,7 +162,7 @@ def content_hash(path: Path) -> str:
 
 
 def write_cell(cell: Cell, content: CellContent, seconds: float) -> None:
-    """Write a finished cell, preceded by fields that describe it to readers."""
+    """Write a finished cell, with fields at the start that describe it."""
     cell.file.parent.mkdir(parents=True, exist_ok=True)
     retrieve = cell.system.retrieve
     head: dict[str, Any] = {

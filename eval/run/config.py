@@ -65,7 +65,7 @@ class System:
 class TaskData:
     """A task of the configuration with its data, and the ids of its `shown` questions.
 
-    `documents` is what to index, `documents_hash` the hash of its content. `index` is a finished index to use; if None, one is made.
+    `documents` is the file or folder to index, `documents_hash` the hash of its content. `index` is a finished index to use; if None, one is made.
     """
 
     name: str
@@ -97,9 +97,9 @@ class Cell:
 class QuestionResult:
     """A system's result for one question.
 
-    `values` are the metrics that need passages' texts. `seconds` exclude the encoder's; `answer_seconds` are those of the batch, divided
+    `values` has the metrics that need the passages' texts. `seconds` excludes the encoder's time; `answer_seconds` is the batch's time divided
     equally. `layers` counts the passages and summaries found in each layer of the hierarchy, passages in layer 0. Of `calls`,
-    `replayed` came from the helper's ledger and count with their original tokens and time; the time of the `untimed` ones is unknown.
+    `replayed` came from the helper's ledger and count with their original tokens and time.
     `evidence` (title, source, text) and `steps` are only stored for the questions that the report shows.
     """
 
@@ -115,7 +115,6 @@ class QuestionResult:
     completion_tokens: int
     calls: int
     replayed: int = 0
-    untimed: int = 0
     layers: tuple[int, ...] = ()
     evidence: tuple[tuple[str, str, str], ...] = ()
     steps: tuple[str, ...] = ()

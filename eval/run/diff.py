@@ -69,7 +69,7 @@ def read_values(run: Path) -> tuple[dict[str, dict[str, str]], dict[Key, dict[st
 
 
 def diff_text(differences: list[Difference]) -> str:
-    """One line per difference, those that are shown first."""
+    """One line per difference, those with a verdict `shown` before the others."""
     ordered = sorted(differences, key=lambda one: (not one.verdict.shown, one.task, one.system, one.metric))
     lines = [
         f"{one.task} · {one.system} · {one.metric}: {one.mean_a:.3f} → {one.mean_b:.3f}; {verdict_text(one.verdict, 'B', 'A')}"

@@ -1,4 +1,4 @@
-"""A run of `modegraph eval run`: list the cells, fill those that are missing, report.
+"""A run of `modegraph eval run`: list the cells, fill the missing ones, and write the report.
 
 To fill cells: make or open their index, retrieve for every question, then answer with every model; each finished cell is written at once.
 
@@ -59,7 +59,7 @@ HELPER = "helper.sqlite"
 
 @dataclass(frozen=True)
 class RunContext:
-    """What filling cells needs: all cells of the run, its settings, and how to open encoders and models."""
+    """The context for filling cells: all cells of the run, its settings, and functions that open encoders and models."""
 
     out: Path
     cells: tuple[Cell, ...]
@@ -95,7 +95,7 @@ def run_matrix(
 def fill_cells(run: RunContext) -> tuple[Failure, ...]:
     """Fill the missing cells; one that cannot be filled becomes a Failure, and the others are still filled."""
     missing = [cell for cell in run.cells if not cell.file.is_file()]
-    say(f"{len(run.cells):,} cells: {len(run.cells) - len(missing):,} are there already, {len(missing):,} to fill")
+    say(f"{len(run.cells):,} cells: {len(run.cells) - len(missing):,} already filled, {len(missing):,} to fill")
     helper = run.open_model(run.settings.helper, run.out / HELPER) if run.settings.helper and missing else None
     failures: list[Failure] = []
     for task_cells in _groups(missing, lambda cell: cell.task.name):
@@ -172,7 +172,7 @@ def _fill_by_one_model(
 
 
 def _note_filled(run: RunContext) -> str:
-    """Record how many cells are filled, and return that with the estimated time left."""
+    """Record how many cells are filled, and return the count with the estimated time left."""
     filled = sum(cell.file.is_file() for cell in run.cells)
     note_progress(run.out, filled, len(run.cells))
     progress = read_progress(run.out)
@@ -209,7 +209,7 @@ def results_of(
 def _retrieve_evidence(
     index: Index, questions: Sequence[Question], settings: RetrieveSettings, helper: LanguageModel | None
 ) -> list[Evidence]:
-    """Evidence for every question. A first question warms up the encoder before the clocks start, so that loading it is not timed."""
+    """Evidence for every question. A first question warms up the encoder before timing starts, so that its loading is not timed."""
     retrieve_many(index, [questions[0].text], settings, helper)
     all_evidence: list[Evidence] = []
     for start in range(0, len(questions), QUERIES_AT_ONCE):
@@ -269,7 +269,6 @@ def _result(
         completion_tokens=trace.completion_tokens + (completion.completion_tokens if completion is not None else 0),
         calls=trace.model_calls + (completion is not None),
         replayed=trace.replayed_calls,
-        untimed=trace.untimed_calls,
         layers=count_layers(evidence),
         evidence=tuple((excerpt.title, excerpt.source, excerpt.text) for excerpt in context) if shown else (),
         steps=trace.steps if shown else (),
@@ -279,7 +278,7 @@ def _result(
 def _values(
     index: Index, task: TaskData, question: Question, output: Output, context: Sequence[Excerpt]
 ) -> dict[str, float | None]:
-    """The metrics that need the texts; grounding is measured only if one of its figures is requested, and only of answers."""
+    """The metrics that need the texts; grounding is measured only if one of its figures is requested, and only for answers."""
     names = fill_time_metrics(task.metrics)
     if output.text is not None and any(name.endswith(BY_ENCODER) for name in names):
         grounding = grounding_by_encoder(

@@ -14,7 +14,7 @@ from typing import Any
 
 from eval.metrics.registry import Output, find_metric, score_output
 from eval.report import Sample, escape_markdown, report_html, sections
-from eval.retrieval import replayed_note, untimed_note
+from eval.retrieval import replayed_note
 from eval.run.cells import read_cell
 from eval.run.config import Cell, CellContent, Failure, MatrixSettings, QuestionResult, TaskData
 from eval.statistics import Interval, Verdict, bootstrap_mean, compare_paired, verdict_text
@@ -54,7 +54,7 @@ class SystemScores:
         return fmean(result.tokens for result in self.content.results)
 
     def total(self, counts: str) -> int:
-        """The sum over questions of a count: calls, replayed, untimed."""
+        """The sum over questions of a count: calls or replayed."""
         return sum(getattr(result, counts) for result in self.content.results)
 
 
@@ -138,7 +138,7 @@ def paired_values(values: Values, baseline: Values) -> tuple[list[float], list[f
 
 
 BINS = ((0, 20), (20, 50), (50, 80), (80, 100))
-"""Percentages of what was found for a question, each range without its lower end: 0 to 2, 3 to 5, 6 to 8 and 9 to 10 of 10, as in the paper."""
+"""Ranges of the percentage of a question's results that are in a layer, each without its lower end, except 0: 0 to 2, 3 to 5, 6 to 8 and 9 to 10 of 10, as in the paper."""
 
 
 def count_layers(evidence: Evidence) -> tuple[int, ...]:
@@ -176,9 +176,9 @@ def layers_table(task: str, by_system: Mapping[str, Sequence[QuestionResult]]) -
     header = ("system", "layer", "mean share", *(f"{low}–{high} %" for low, high in BINS))
     note = (
         "Layer 0: passages and summaries of chunks; above it, summaries of communities (GraphMPA counts from 1). The right-hand columns: "
-        "the share of questions for which that percentage of what was found is in the layer, each range without its lower end, except 0."
+        "the share of questions for which that percentage of the results is in the layer, each range without its lower end, except 0."
     )
-    return Table(f"{task}: layers of what was found", header, tuple(rows), note)
+    return Table(f"{task}: layers of the results", header, tuple(rows), note)
 
 
 def _bin_shares(values: Sequence[float]) -> list[str]:
@@ -215,7 +215,7 @@ def headline(report: RunReport) -> str:
     filled, older = len(report.all_scores) - report.found, {each.content.revision for each in report.all_scores}
     older -= {report.revision}
     lines = [
-        f"{len(report.cells):,} cells: {filled:,} filled by modegraph {report.revision}, {report.found:,} were there.",
+        f"{len(report.cells):,} cells: {filled:,} filled by modegraph {report.revision}, {report.found:,} reused.",
         *([f"Some were filled by other code: {', '.join(sorted(older))}."] if older else []),
         (
             f"Of {count:,} differences from {report.baseline}, {shown:,} are shown (sign test with Holm's correction over all of them, and "
@@ -226,7 +226,6 @@ def headline(report: RunReport) -> str:
     for scores in report.all_scores:
         where = f"{scores.name[1]} on {scores.name[0]}"
         lines += [f"{where} wrote {empty:,} empty answers."] if (empty := _count_empty(scores)) else []
-        lines += [f"{where}: {untimed_note(untimed)}"] if (untimed := scores.total("untimed")) else []
     return "\n".join(lines)
 
 
@@ -292,7 +291,6 @@ def _result_json(scores: SystemScores, report: RunReport) -> dict[str, Any]:
         "tokens": scores.tokens,
         "calls": scores.total("calls") / len(scores.content.results),
         "replayed": scores.total("replayed"),
-        "untimed": scores.total("untimed"),
         "empty": _count_empty(scores),
         "layers": list(mean_layer_shares(scores.content.results)),
         "difference": asdict(verdict) if verdict else None,
@@ -316,7 +314,7 @@ def write_report(report: RunReport, out: Path) -> None:
 
 
 def _file_name(task: str, system: str) -> str:
-    """Unique whatever characters the names contain."""
+    """A file name that is unique whatever characters the names contain."""
     plain = "".join(letter if letter.isalnum() else "-" for letter in f"{task}-{system}")
     return f"{plain[:80]}-{content_id(task, system)[:6]}.jsonl"
 
@@ -331,7 +329,7 @@ def _value_rows(report: RunReport) -> Iterator[dict[str, Any]]:
 
 
 def answer_rows(scores: SystemScores) -> list[dict[str, Any]]:
-    """The answers of a system to a task; none of retrieval alone."""
+    """The answers of a system to a task; none if only retrieval is measured."""
     questions = scores.cell.task.by_id
     return [
         {"id": result.id, "question": questions[result.id].text, "answer": result.text}
@@ -344,7 +342,7 @@ def ragas_rows(scores: SystemScores) -> list[dict[str, Any]]:
     """Rows of ragas's SingleTurnSample (ragas 0.2 to 0.4); of a system that retrieves, only for the questions whose passages are stored.
 
     Passages are as in a prompt, after their titles; the response is the model's full text; only the first gold answer counts. All rows
-    have the same middle fields, because ragas decides by the first row what it can measure.
+    have the same fields, except for `reference`: ragas decides by the first row what it can measure.
     """
     task, retrieves = scores.cell.task, scores.cell.system.retrieve is not None
     rows = []
@@ -363,7 +361,7 @@ def ragas_rows(scores: SystemScores) -> list[dict[str, Any]]:
 
 
 def shown_samples(report: RunReport) -> Iterator[Sample]:
-    """Each task's shown questions: every system's answer and, folded, its values and what it found."""
+    """Each task's shown questions: every system's answer and, folded, its values and evidence."""
     for task, task_scores in report.tasks:
         for place, question in enumerate(task.questions):
             if question.id in task.shown:

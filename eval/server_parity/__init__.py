@@ -1,1 +1,1 @@
-"""`modegraph serve check`: does a server reproduce what the run was trained to say?"""
+"""`modegraph serve check`: does a server reproduce the run?"""

@@ -1,4 +1,4 @@
-"""`modegraph serve check`: compare a server with a run in prompts, log-probabilities of the training answers, and greedy replies, one at a
+"""`modegraph serve check`: compare a server with a run: prompts, log-probabilities of the training answers, and greedy replies, one at a
 time and sixteen at once.
 
 Contains the run's side (as trained, without its adapter, with it applied twice), the server's side (already running, or a private llama.cpp for a GGUF
@@ -111,7 +111,7 @@ BATCHES = (1, 16)
 
 
 def check_server(server: Server, name: str, run: Path, base: str, conversations: int, tolerance: Tolerance) -> Report:
-    """Compare the model `name` of a server ("": the one named like the run, or the only one) with `run`, and its base with the run's base.
+    """Compare the model `name` of a server ("": the one named like the run, or the only one that is not the base of another) with `run`, and its base with the run's base.
 
     UserError when the server cannot be reached or has no such model.
     """
@@ -125,14 +125,14 @@ def check_server(server: Server, name: str, run: Path, base: str, conversations:
     policy = RunPolicy(run, record)
     check = _Check(server, policy, str(run), tolerance)
     _, probes = read_probe_conversations(record, policy.tokenizer, conversations)
-    check.model(name, probes, "trained")
+    check.check_model(name, probes, "trained")
     if policy.has_adapter:
         rows = [probe.row for probe in probes]
         effect = gaps_between(policy.score_completion(rows, "trained"), policy.score_completion(rows, "bare")).token
         if effect <= tolerance.token:
             check.faults.append(no_effect_fault(str(run), effect))
         if base_name := base or parents[name]:
-            check.model(base_name, probes, "bare")
+            check.check_model(base_name, probes, "bare")
         else:
             check.unchecked.append(
                 f"{name} without its adapter: {server.label} names no base; name it with --base-name, if it serves one"
@@ -159,19 +159,19 @@ class _Check:
     faults: list[str] = field(default_factory=list)
     unchecked: list[str] = field(default_factory=list)
 
-    def model(self, name: str, probes: Sequence[ProbeConversation], expected: How) -> None:
+    def check_model(self, name: str, probes: Sequence[ProbeConversation], expected: How) -> None:
         """Check everything about one served model, which should behave as the run does in state `expected`."""
-        if not self._training(name, probes, expected):
+        if not self._compare_training(name, probes, expected):
             self.unchecked.append(
-                f"{name}: log-probabilities of training's answers: the server returns none for the tokens of a prompt"
+                f"{name}: log-probabilities of the training answers: the server returns none for the tokens of a prompt"
             )
-        same_prompts = self._template(name, probes)
+        same_prompts = self._compare_templates(name, probes)
         if same_prompts is False:
             return
         for batch in BATCHES:
-            self._greedy(name, probes, expected, batch, same_prompts is None)
+            self._compare_greedy(name, probes, expected, batch, same_prompts is None)
 
-    def _training(self, name: str, probes: Sequence[ProbeConversation], expected: How) -> bool:
+    def _compare_training(self, name: str, probes: Sequence[ProbeConversation], expected: How) -> bool:
         """Compare log-probabilities of the training answers, one at a time; False when the server does not return them."""
         say(f"{name}: {len(probes)} conversations of training")
         served: list[ServedLogps] = []
@@ -183,7 +183,7 @@ class _Check:
         self._compare(name, served, expected, 1, greedy=False)
         return True
 
-    def _template(self, name: str, probes: Sequence[ProbeConversation]) -> bool | None:
+    def _compare_templates(self, name: str, probes: Sequence[ProbeConversation]) -> bool | None:
         """Whether the server writes prompts as training did; None when it does not return their tokens."""
         for number, probe in enumerate(probes, start=1):
             ours = probe.prompt
@@ -195,7 +195,9 @@ class _Check:
                 return False
         return True
 
-    def _greedy(self, name: str, probes: Sequence[ProbeConversation], expected: How, batch: int, count: bool) -> None:
+    def _compare_greedy(
+        self, name: str, probes: Sequence[ProbeConversation], expected: How, batch: int, count: bool
+    ) -> None:
         """Compare greedy replies with the run's own choices; with `count`, prompts are compared by their number of tokens."""
         batch_probes = repeat_to(probes, batch)
         say(f"{name}: {len(batch_probes)} greedy replies, {batch} at once")
@@ -216,7 +218,7 @@ class _Check:
             self.unchecked.append(f"{name}: some greedy replies: the server does not return their tokens")
 
     def _compare(self, name: str, served: Sequence[ServedLogps], expected: How, batch: int, greedy: bool) -> None:
-        """Record the gaps, and a fault if they are out of tolerance; one fault of log-probabilities per model is enough."""
+        """Record the gaps, and a fault if they are out of tolerance or a greedy token is too far from the run's first choice; one fault per model is enough."""
         rows = [row_logps.row for row_logps in served]
         ours = self.policy.score_completion(rows, expected)
         gaps = gaps_between(served, ours)
@@ -264,9 +266,9 @@ def _served_logps(probe: ProbeConversation, reply: Reply) -> ServedLogps | None:
 def _name_of(run: Path, parents: dict[str, str], server: str) -> str:
     if run.resolve().name in parents:
         return run.resolve().name
-    tops = [name for name in parents if name not in parents.values()]
-    if len(tops) == 1:
-        return tops[0]
+    not_bases = [name for name in parents if name not in parents.values()]
+    if len(not_bases) == 1:
+        return not_bases[0]
     raise UserError(
         f"{server}: {len(parents)} models ({', '.join(parents)})", "one of them", "name it: openai:NAME@URL"
     )
@@ -291,13 +293,11 @@ def parity_text(report: Report) -> str:
     rows = [HEADER, *map(_measurement_row, report.measured)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-    allowed = f"{report.tolerance.conversation:g} nats a conversation, {report.tolerance.token:g} a token in the mean"
+    allowed = f"{report.tolerance.conversation:g} nats a conversation, {report.tolerance.token:g} a token on average"
     lines += ["", f"tolerance: {allowed}"]
     lines += [f"fault: {fault}" for fault in report.faults]
     lines += [f"not checked: {item}" for item in report.unchecked]
-    return "\n".join(
-        lines if report.faults else [*lines, f"{report.server} gives what {report.run} was trained to give"]
-    )
+    return "\n".join(lines if report.faults else [*lines, f"{report.server} reproduces {report.run}"])
 
 
 def _measurement_row(measurement: Measurement) -> tuple[str, ...]:

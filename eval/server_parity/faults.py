@@ -47,7 +47,7 @@ class Tolerance:
 
 @dataclass(frozen=True)
 class Measurement:
-    """One line of the report: the gaps of a served model, sent `batch` conversations at a time, on training's answers or on greedy replies.
+    """One line of the report: the gaps of a served model, sent `batch` conversations at a time, on the training answers or on greedy replies.
 
     `likeliest` is the share of the tokens of greedy replies that are also the run's first choice.
     """
@@ -64,7 +64,7 @@ class Measurement:
 
 @dataclass(frozen=True)
 class Report:
-    """The measurements, one line per fault, and what could not be checked. No faults were found if `faults` is empty."""
+    """The measurements, one line per fault, and one line per check that could not be made."""
 
     server: str
     run: str
@@ -112,7 +112,7 @@ def logps_fault(name: str, run: str, expected: How, near: Mapping[How, Gaps], ba
         case "trained", "twice":
             return (
                 f"{name}: the adapter counts twice: log-probabilities are those of base + 2 × adapter ({apart}); "
-                "it is already merged into the model below it, or has scale 2: serve it over the base it was trained on at scale 1, or the merged model alone"
+                "it is already merged into the model below it, or has scale 2: serve it at scale 1 over the base that it was trained on, or serve the merged model alone"
             )
         case "bare", ("trained" | "twice"):
             return f"{name}: the base already holds the adapter ({apart}): it was merged; serve the base that the run was trained on"
@@ -132,7 +132,7 @@ def no_effect_fault(run: str, effect: float) -> str:
 
 
 def template_fault(name: str, run: str, number: int, ours: Sequence[int], theirs: Sequence[int], tokenizer: Any) -> str:
-    """The line for a prompt that the server's chat template turns into tokens other than training's."""
+    """The line for a prompt that the server's chat template turns into tokens other than those of training."""
     position, ours_text, theirs_text = first_difference(ours, theirs, tokenizer)
     return (
         f"{name}: another chat template: the prompt of conversation {number} has {len(theirs)} tokens, training's {len(ours)}; "
@@ -141,7 +141,7 @@ def template_fault(name: str, run: str, number: int, ours: Sequence[int], theirs
 
 
 def template_count_fault(name: str, run: str, number: int, ours: int, theirs: int) -> str:
-    """As `template_fault`, for a server that returns only how many tokens it read."""
+    """As `template_fault`, for a server that returns only the number of tokens that it read."""
     return (
         f"{name}: another chat template: the server reads {theirs} tokens in the prompt of conversation {number}, "
         f"training {ours}; {_template_remedy(run)}"

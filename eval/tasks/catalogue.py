@@ -1,7 +1,7 @@
 """The benchmarks by name; their questions and documents, read from published files, from modegraph's own layout or from the hub, and written in that layout.
 
-A source is a file (.jsonl, .json) or a folder. In a folder, questions.jsonl (and corpus.jsonl) are read in modegraph's layout; otherwise every .json
-and .jsonl file in it is read row by row."""
+A source is a file (.jsonl, .json) or a folder. A folder with questions.jsonl has modegraph's layout: only this file is read here, and corpus.jsonl is
+indexed as it is. In any other folder, every .json and .jsonl file is read row by row."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ MALFORMED = (KeyError, TypeError, IndexError, AttributeError, ValueError)
 
 
 def load_task(task: Task, source: Path) -> LoadedTask:
-    """Everything in `source`; UserError for a missing source (saying how to get it) and for a malformed row."""
+    """The questions in `source`, with the documents that its rows contain; UserError for a missing source (saying how to get it) and for a malformed row."""
     if not source.exists():
         hub = f", or use --source {HUB}" if task.hub is not None else ""
         raise UserError(f"{task.name}: {source} does not exist", "its data", f"get {task.get}{hub}")
@@ -206,7 +206,7 @@ def question_row(question: Question) -> dict[str, Any]:
 
 
 def describe_collection(index: Index) -> list[str]:
-    """A description of a collection in at most 40 texts: its widest summaries, or its first passages if it has none."""
+    """A description of a collection in at most 40 texts: its summaries, highest layers first, or its first passages if it has none."""
     data = index.data
     rows = sorted(range(len(data.summary_ids)), key=lambda row: (-int(data.summary_layer_S[row]), row))[:MOST_TEXTS]
     if rows:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from graph.errors import UserError
-from graph.shared.cli_app import INPUT, OUTPUT, Command
+from graph.shared.cli_app import INPUT, OUTPUT, Command, option
 from graph.shared.cli_options import AsJson, IndexFolder, Model, Out, SomeOut, SomeSplit
 from graph.shared.console import print_json, say
 
@@ -16,36 +16,17 @@ if TYPE_CHECKING:
     from eval.tasks.sets.base import LoadedTask
     from graph.types import OpenModel
 
-SOURCE = typer.Option(
-    metavar="PATH", rich_help_panel=INPUT, help="Data of the task: a file, a folder, or hub to download it."
-)
+SOURCE = option("PATH", INPUT, "Data of the task: a file, a folder, or hub to download it.")
 TaskName = Annotated[str | None, typer.Argument(metavar="[TASK]", help="A task; without one, all are listed.")]
 Task = Annotated[str, typer.Argument(metavar="TASK", help="A task of `modegraph eval tasks`.")]
-Predictions = Annotated[
-    Path, typer.Option(metavar="FILE", rich_help_panel=INPUT, help='Lines of {"id", "answer"}, one for every question.')
-]
+Predictions = Annotated[Path, option("FILE", INPUT, 'Lines of {"id", "answer"}, one for every question.')]
 Metrics = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--metric", metavar="NAME", rich_help_panel=OUTPUT, help="Metric to use; the task's own by default. Repeatable."
-    ),
+    list[str] | None, option("--metric NAME", OUTPUT, "Metric to use; the task's own by default. Repeatable.")
 ]
-EmptyIsWrong = Annotated[
-    bool,
-    typer.Option(
-        "--empty-is-wrong",
-        metavar="",
-        rich_help_panel=INPUT,
-        help="Score an empty prediction 0 instead of refusing it.",
-    ),
-]
-Users = Annotated[int, typer.Option(metavar="N", min=1, max=20, rich_help_panel=OUTPUT, help="Users to invent.")]
-TasksPerUser = Annotated[
-    int, typer.Option(metavar="N", min=1, max=20, rich_help_panel=OUTPUT, help="Tasks to invent for each user.")
-]
-QuestionsPerTask = Annotated[
-    int, typer.Option(metavar="N", min=1, max=20, rich_help_panel=OUTPUT, help="Questions to write for each task.")
-]
+EmptyIsWrong = Annotated[bool, option("--empty-is-wrong", INPUT, "Score an empty prediction 0 instead of refusing it.")]
+Users = Annotated[int, option("N", OUTPUT, "Users to invent.", min=1, max=20)]
+TasksPerUser = Annotated[int, option("N", OUTPUT, "Tasks to invent for each user.", min=1, max=20)]
+QuestionsPerTask = Annotated[int, option("N", OUTPUT, "Questions to write for each task.", min=1, max=20)]
 
 
 def register(commands: typer.Typer, open_model: OpenModel) -> None:
@@ -139,7 +120,7 @@ def _add_abstract(commands: typer.Typer, open_model: OpenModel) -> None:
         write_questions(generated, out)
         result = {"questions": len(generated), "lacking": lacking, "file": str(out)}
         print_json(result) if as_json else print(
-            f"{out}: {len(generated):,} questions, {lacking:,} fewer than asked for"
+            f"{out}: {len(generated):,} questions, {lacking:,} fewer than requested"
         )
         if lacking:
             raise typer.Exit(1)

@@ -37,6 +37,8 @@ def read_predictions(file: Path, questions: Sequence[Question], empty_is_wrong: 
             raise UserError(f"{file} line {line}: 'id' is {key!r}", "the id of a question of the task", "fix the row")
         if not isinstance(answer, str):
             raise UserError(f"{file} line {line}: 'answer' is {answer!r}", "a text", "fix the row")
+        if key in answers:
+            raise UserError(f"{file} line {line}: id {key!r} appears twice", "one answer per question", "remove one")
         if not empty_is_wrong:
             check_answer(known[key], answer)
         answers[key] = answer
@@ -48,7 +50,7 @@ def read_predictions(file: Path, questions: Sequence[Question], empty_is_wrong: 
 
 
 def output_from_text(text: str) -> Output:
-    """A model's text after its thinking as an output: the answer is what follows ###Answer:, without citations, or else the full text."""
+    """The output for a model's text without its thinking: the answer is the part after ###Answer:, or the full text if it has no markers, without citations."""
     text = without_thinking(text)
     return Output(answer=check_citations(parse_answer(text).answer, 0).text, text=text)
 

@@ -1,6 +1,6 @@
-"""The passage sentences that best support each sentence of an answer, among the passages that it cites or, if it cites none, among all.
+"""The passage sentences that best support each sentence of an answer: from the passages that the answer cites or, if it cites none, from all.
 
-Support is the weighted share of a sentence's words that occur in a passage sentence. It shows where to look; the verifier judges whether
+Support is the weighted share of a sentence's words that occur in a passage sentence. A quote shows where to look; the verifier judges whether
 the passage supports the sentence (support.py)."""
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from graph.types import Excerpt
 CONTEXT_WEIGHT = 0.7
 """Weight of a word that occurs in the title or the preceding sentence, not in the sentence itself."""
 QUESTION_OF_FRAGMENT, QUESTION_OF_SENTENCE = 1.0, 0.1
-"""Weight of the question's words in the score of a fragment, and of a full sentence, where they only break ties."""
+"""Weights of the question's words in the scores of a fragment and of a full sentence; for a full sentence, they only break ties."""
 LEAST_SHARE, LEAST_OF_QUESTION = 0.6, 0.1
 """A passage sentence must contain at least these shares of the words of the sentence that it supports and, for a fragment, of the question."""
 MOST_STATEMENTS = 100
-"""Later sentences of an answer are not attributed."""
+"""Sentences of an answer beyond this number are not attributed."""
 _REFUSING = frozenset(
     [
         *("context", "document", "documents", "excerpt", "excerpts", "passage", "passages", "text", "information"),
@@ -48,9 +48,9 @@ class Quote:
 
 @dataclass(frozen=True)
 class Citation(Excerpt):
-    """A cited excerpt, with those of its sentences that best support the answer's.
+    """A cited excerpt and its sentences that best support sentences of the answer.
 
-    `attributed` means that modegraph found it, because the model cited nothing.
+    `attributed`: modegraph found the excerpt, because the model cited nothing.
     """
 
     attributed: bool = False
@@ -69,7 +69,7 @@ def cite_excerpts(
 ) -> dict[int, Citation]:
     """The excerpts that a reason and its answer (both with checked citations) cite, by number in order of first use.
 
-    If they cite none, the excerpts attributed to the sentences of the answer, except to those among the `unsupported`.
+    If they cite none, the excerpts attributed to the sentences of the answer, except the `unsupported` sentences.
     """
     parts = (reason, answer)
     cited = dict.fromkeys(number for part in parts for number in check_citations(part, len(excerpts)).cited)
@@ -112,14 +112,14 @@ def _citation(excerpt: Excerpt, quotes: Sequence[Quote], attributed: bool = Fals
 
 
 def _refuses(statement: Statement) -> bool:
-    """Whether a statement seems to say that the passages do not have the answer."""
+    """Whether a statement seems to say that the passages do not contain the answer."""
     words = Words.of(statement.words)
     return refuses(statement.words) or bool(words.negators and _REFUSING.intersection(words.lower))
 
 
 @dataclass(frozen=True)
 class _Candidate:
-    """A sentence of an excerpt, the forms of its words, and those of the title and the sentence before."""
+    """A sentence of an excerpt, the forms of its words, and the forms in the title and the previous sentence."""
 
     number: int
     unit: Unit
@@ -166,7 +166,7 @@ class _Finder:
         return chosen.number, Quote(statement.text, chosen.unit.text, chosen.unit.start, chosen.unit.end)
 
     def _claim(self, statement: Statement) -> dict[str, float]:
-        """The words of a statement; for a yes or no, those of its question."""
+        """The weighted words of a statement; for a bare yes or no, those of its question."""
         is_polar = statement.is_fragment and bool(POLAR.intersection(Words.of(statement.words).lower))
         return self._weights(statement.words) or (self._question if is_polar else {})
 

@@ -1,4 +1,4 @@
-"""Citations in a text: reads the numbers in brackets, removes those without a passage, and ignores those that only repeat the prompt."""
+"""Citations in a text: numbers in brackets, removed if no passage has the number, and ignored if they only repeat the prompt."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from graph.text.prompting import read_prompt
 from graph.text.replies import without_thinking
 
 MAX_RANGE = 100
-"""[a-b] cites all numbers of a range up to this size, only the ends of a longer one: no context has more passages."""
+"""[a-b] cites every number of a range of at most this size, but only the two ends of a longer one: no context has that many passages."""
 MAX_NUMBER = 999_999_999
 _NAMES = (
     *("p", "pp", "page", "pages", "passage", "passages", "source", "sources", "ref", "refs", "reference", "references"),
@@ -39,7 +39,7 @@ _LETTERS = re.compile(r"[^\W\d_]+")
 
 @lru_cache(maxsize=4096)
 def cited_numbers(body: str) -> tuple[int, ...]:
-    """The numbers that a bracket around `body` cites, in order; empty if it is no citation.
+    """The numbers that a bracket around `body` cites, in order; empty if the bracket is not a citation.
 
     >>> cited_numbers("1, ９"), cited_numbers("p. 2–4"), cited_numbers("9†source"), cited_numbers("x1"), cited_numbers("2019-05-03")
     ((1, 9), (2, 3, 4), (9,), (), ())
@@ -82,9 +82,10 @@ def _value(digits: str) -> int:
 OPENERS = "[⁅❲⟦⟬⦋⦍⦏⦗⸢⸤⹕⹗【〔〖〘〚︗︹︻﹇﹝［"
 CLOSERS = "]⁆❳⟧⟭⦌⦎⦐⦘⸣⸥⹖⹘】〕〗〙〛︘︺︼﹈﹞］"
 MAX_PENDING_CHARS = 200
-"""A bracket or inline code that has not closed after this many characters, or code at the end of its line, is plain text."""
+"""A bracket or inline code that is not closed within this many characters is plain text; so is code not closed by the end of its line."""
 _ELLIPSIS = "…"
-"""Replaces a removed citation where its neighbours would join into another one: "[[9]7]"."""
+"""Replaces a removed citation where its neighbours would otherwise join into another citation ("[[9]7]") or into code; also follows an opening
+bracket that could still begin a citation but is not closed within MAX_PENDING_CHARS."""
 _CONTEXT_CHARS = 40
 
 _SPACE = r"[^\S\n]"
@@ -100,7 +101,7 @@ _UNDECIDED = re.compile(
     r"(?:(?<![^\n]) {0,3}(?:[`~]{0,99}|(?:`{3,99}|~{3,99})[^\n`]{0,99})"
     rf"|(?<!`)`{{1,99}}|{_SPACE}?(?:\\|&[#\w]{{0,12}})?)\Z"
 )
-"""The end of a text that the next piece may turn into a token, or the space that is removed with a citation."""
+"""The end of a text that the next piece may turn into a token, or a space that is removed together with a citation."""
 _TAIL_CHARS = 2 * MAX_PENDING_CHARS
 
 _NUMBER = re.compile(r"\[\d+\]")
@@ -108,14 +109,14 @@ _YEAR = re.compile(r"\[(?:1[5-9]|20)\d\d\]")
 _REPORT = re.compile(
     rf"{_SPACE}(?:\d{{1,3}}{_SPACE})?(?:All{_SPACE})?[A-Z][A-Z.]{{1,7}}(?:{_SPACE}[A-Z][A-Za-z]{{1,8}})?{_SPACE}\d"
 )
-"""After the year of a law report: volume, court or series, number or page."""
+"""The text after the year in the citation of a law report: volume, court or series, number or page."""
 _REPORT_CHARS = 32
 _VARIABLE = re.compile(rf"(?P<assigned>={_SPACE}?)?(?<!\w)[A-Za-z_]\w{{0,20}}(?:\[\d{{1,4}}\]){{0,2}}\Z", re.ASCII)
 _ASSIGNS = re.compile(rf"(?:\[\d{{1,4}}\]){{0,2}}{_SPACE}?=")
 _LINKS = re.compile(r"[(:]|\[(?!\d)")
 _SUBSCRIPT_CHARS = 16
 _VISIBLE = re.compile(r"[^\u00ad\u034f\u061c\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff]")
-"""Some clients strip invisible characters before they parse Markdown."""
+"""A visible character; some clients strip the others before they parse Markdown."""
 
 
 @dataclass(frozen=True)
@@ -140,7 +141,7 @@ class Mark(NamedTuple):
 
 
 def check_citations(text: str, passages: int) -> CheckedText:
-    """A complete text with every citation as [n], n within 1…passages; others are removed. With no passages, none is left.
+    """A complete text with every citation as [n], n within 1…passages; others are removed. With no passages, no citation is left.
 
     >>> check_citations("So [1, 9] and ［2］.", 2)
     CheckedText(text='So [1] and [2].', cited=(1, 2), removed=(9,))
@@ -208,7 +209,7 @@ class CitationGate:
         return shown
 
     def _read(self, text: str, at: int, final: bool, output: _Output) -> int:
-        """Write the part of text[at:] that can be decided to `output`; returns the offset where the undecided part begins."""
+        """Write the decided part of text[at:] to `output`; returns the offset where the undecided part begins."""
         end = len(text)
         if not final:
             undecided = _UNDECIDED.search(text, max(at, end - _TAIL_CHARS))
@@ -237,7 +238,7 @@ class CitationGate:
         return line_end
 
     def _read_token(self, token: re.Match[str], text: str, end: int, final: bool, output: _Output) -> int | None:
-        """Write a token and what belongs to it; returns where that ends, None while it is undecided."""
+        """Write a token with the rest of its code or citation; returns the offset after both, None while undecided."""
         if token["fence"]:
             self._fence = token["fence"]
         elif token["ticks"]:
@@ -319,7 +320,7 @@ class _LinkGuard:
 
 
 class _Output:
-    """Parts of the output, joined so that no citation becomes a link and no new one arises."""
+    """Parts of the output, joined so that no citation becomes a link and no new citation arises."""
 
     def __init__(self, guard: _LinkGuard) -> None:
         self.parts: list[str] = []
@@ -328,7 +329,7 @@ class _Output:
         self._guard = guard
 
     def put(self, text: str) -> None:
-        """Append text, with a space where that keeps `[1](http://…)`, `[1]: http://…` and `[1][x]` from being links."""
+        """Append text, with a space inserted where `[1](http://…)`, `[1]: http://…` or `[1][x]` would become a link."""
         if not text:
             return
         visible = _VISIBLE.search(text)
@@ -343,7 +344,7 @@ class _Output:
         self._guard.depth += 1
 
     def close(self, bracket: str) -> None:
-        """Append a bracket that closes no citation; the pair may contain some."""
+        """Append a bracket that closes no citation; the pair may contain citations."""
         self.put(bracket)
         guard = self._guard
         guard.closed = 0 < guard.depth <= guard.citing_depth
@@ -360,7 +361,7 @@ class _Output:
         self._guard.citing_depth, self._guard.closed = self._guard.depth, True
 
     def remove(self) -> None:
-        """Append nothing, or an ellipsis where the neighbours could join: into a citation within brackets, or into code after a backtick."""
+        """Append nothing, or an ellipsis where the neighbours could join: within brackets into a citation, or after a backtick into code."""
         if self._guard.depth or self._guard.last == "`":
             self.put(_ELLIPSIS)
 
@@ -390,7 +391,8 @@ def _is_no_citation(text: str, start: int, stop: int, end: int, final: bool) -> 
 
 
 REPEATED_WORDS = 4
-"""A citation after this many consecutive words of the prompt repeats the prompt; at the beginning of a text, two such words are enough."""
+"""A citation after this many consecutive words of the prompt repeats the prompt; at the beginning of a text, or after another bracket, two such
+words are enough."""
 _JOINED_CITATION = re.compile(r"\[\d+\](?:[\s,;&/]|and|or)*\Z")
 """A citation separated from the next only by punctuation, "and" or "or"."""
 _BEFORE_CHARS = 300

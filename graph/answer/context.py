@@ -1,4 +1,4 @@
-"""Evidence as the numbered excerpts of a prompt, best first, to which citations can be traced back."""
+"""Evidence as the numbered excerpts of a prompt, to which citations can be traced back."""
 
 from bisect import bisect_left
 from collections.abc import Callable, Mapping
@@ -34,13 +34,13 @@ def in_prompt_order(ranked: tuple[Excerpt, ...], evidence: Evidence) -> tuple[Ex
 
 
 def fit_excerpts(ranked: tuple[Excerpt, ...], fits: Callable[[tuple[Excerpt, ...]], bool]) -> tuple[Excerpt, ...]:
-    """As many leading excerpts as fit together; if not even the first does, the first that fits alone; else none."""
+    """As many leading excerpts as fit together; if not even the first fits, the first one that fits alone; else none."""
     count = largest_fitting(len(ranked), lambda first: fits(ranked[:first]))
     return ranked[:count] or next(((excerpt,) for excerpt in ranked[1:] if fits((excerpt,))), ())
 
 
 def largest_fitting(count: int, fits: Callable[[int], bool]) -> int:
-    """The largest number up to `count` that fits, given that all smaller ones then fit too; 0 counts as fitting.
+    """The largest number up to `count` that fits, assuming that every smaller number fits too; 0 counts as fitting.
 
     >>> largest_fitting(5, lambda number: number <= 3)
     3
@@ -53,8 +53,8 @@ def largest_fitting(count: int, fits: Callable[[int], bool]) -> int:
 def rank_excerpts(evidence: Evidence, limit: int, budget: TokenBudget | None = None) -> tuple[Excerpt, ...]:
     """The best excerpts, at most `limit`: passages and summaries by score; propositions in place of passages if the mode ranks them.
 
-    Findings precede these, best first, and do not count towards `limit`. With a budget, an excerpt longer than what
-    remains of it is skipped; later ones may still fit. Empty if the documents are judged to contain nothing on the question
+    Findings precede these, best first, and do not count towards `limit`. With a budget, an excerpt longer than
+    the rest of the budget is skipped; later excerpts may still fit. Empty if the documents are judged to contain nothing on the question
     (`absence`). UserError if there are excerpts but none fits.
     """
     if evidence.absence is not None and evidence.absence.abstained:

@@ -1,6 +1,6 @@
 """Scores of short answers against gold ones: exact match and token F1 as in SQuAD, MuSiQue and HotpotQA, and containment.
 
-Every metric takes an answer and the accepted answers (aliases), and returns a score from 0 to 1."""
+Every metric takes an answer and the accepted answers (aliases), and returns a score from 0 to 1; `f1_beyond_question` also takes the question."""
 
 import re
 import string
@@ -29,7 +29,7 @@ def exact_match(answer: str, golds: Sequence[str]) -> float:
 def token_f1(answer: str, golds: Sequence[str]) -> float:
     """F1 between the bags of normalised words of the answer and of the best-matching gold answer; 1 for two empty bags.
 
-    As in the scripts of SQuAD 2.0 and MuSiQue; that of SQuAD 1.1 differs only in giving two empty bags 0.
+    As in the scripts of SQuAD 2.0 and MuSiQue; the script of SQuAD 1.1 differs only in scoring two empty bags 0.
 
     >>> token_f1("built in 1911 in Saltmere", ["in 1911"])
     0.5714285714285714
@@ -51,8 +51,10 @@ def f1_beyond_question(question: str, answer: str, golds: Sequence[str]) -> floa
     known = set(normalise(question).split())
 
     def f1(gold: str) -> float:
-        own, others = ([word for word in normalise(text).split() if word not in known] for text in (gold, answer))
-        return _bag_f1(others, own) if own else token_f1(answer, [gold])
+        gold_words, answer_words = (
+            [word for word in normalise(text).split() if word not in known] for text in (gold, answer)
+        )
+        return _bag_f1(answer_words, gold_words) if gold_words else token_f1(answer, [gold])
 
     return max(map(f1, golds), default=0.0)
 

@@ -1,8 +1,8 @@
 """The overlap of a sentence's wording with passages: the shares of its stems, of its pairs of adjacent stems and of its
-pairs of content stems that occur there.
+pairs of content stems that occur in the passages.
 
-Terms are BM25's; a stem is what all forms of a term have in common; content stems are those of terms that are not
-function words. The share of n-grams found in a source is ROUGE's precision (Lin 2004); pairs with a gap are its
+Terms are BM25's; a stem is the part that all forms of a term share; content stems are the stems of terms that are not
+function words. The share of n-grams found in a source is ROUGE's precision (Lin 2004); pairs with a gap are
 skip-bigrams (ROUGE-S)."""
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ class Wording:
 
 
 def overlaps(claim: str, passages: Sequence[Wording]) -> tuple[float, float, float]:
-    """OVERLAP of a sentence with passages, each a share from 0 to 1 of what occurs in any of them.
+    """OVERLAP of a sentence with passages: three shares from 0 to 1, of the stems and pairs that occur in any passage.
 
-    * stems found: of its distinct terms that are not function words, those whose stem occurs; 1 if it has none;
-    * stem pairs found: of its pairs of adjacent stems, those that occur as such;
-    * near pairs found: of its pairs of adjacent content stems, those that occur within NEAR content stems, in either
-      order.
+    * stems found: the share of its distinct terms, without function words, whose stem occurs; 1 if it has no such terms;
+    * stem pairs found: the share of its pairs of adjacent stems that occur as adjacent stems;
+    * near pairs found: the share of its pairs of adjacent content stems that occur at most NEAR content stems apart,
+      in either order.
 
     >>> overlaps("A boat left Quill.", [Wording.of("", "The boats left Tarn.")])
     (0.6666666666666666, 0.3333333333333333, 0.5)

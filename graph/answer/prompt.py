@@ -1,7 +1,8 @@
-"""The prompt and the answer form of the whole suite: training, evaluation and serving build and parse them here.
+"""The prompt and the answer forms of the whole suite: training, evaluation and serving build and parse them here.
 
-Form of the answer (GraphMPA, Appendix L): "###Reason: … ###Answer: …", with citations [n] of the numbered passages. `FormSplitter` parses an
-answer while it streams; a thinking block of the model may come first. Parsing takes linear time."""
+The form "reasoned" (GraphMPA, Appendix L) is "###Reason: … ###Answer: …", with citations [n] of the numbered passages; "quoted" has the answer
+first, "cited" is one line without markers. `FormSplitter` parses an answer while it streams; a thinking block of the model may come first.
+Parsing takes linear time."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from graph.types import AnswerForm, Excerpt, Message
 
 REASON, ANSWER = "###Reason:", "###Answer:"
 Kind = Literal["lead", "thinking", "reason", "text", "answer", "rest"]
-"""The leading white space and markers; a thinking block; the form's two parts; text before or without the form; what follows the answer."""
+"""In order: leading white space and markers; a thinking block; the reason; text before or without the form; the answer; all that follows it."""
 
 _NEXT: Mapping[Kind, Mapping[str, Kind]] = {
     "lead": {THINK: "thinking", END_OF_THINKING: "lead", REASON: "reason", ANSWER: "answer"},
@@ -32,7 +33,7 @@ _PREFIXES = {
     kind: [marker[:n] for marker in markers for n in range(len(marker) - 1, 0, -1)] for kind, markers in _NEXT.items()
 }
 _MIN_PREFIX_CHARS = 3
-"""At the end of a text, at least this much of a marker is a truncated marker; less is text."""
+"""At the end of a section other than `text`, at least this much of a marker is a truncated marker; less is text."""
 
 
 @dataclass(frozen=True)
@@ -190,7 +191,7 @@ def form_of_prompt(prompt: Sequence[Message]) -> AnswerForm:
 
 
 def write_answer(answer: str, evidence: Sequence[CitedSentence], form: AnswerForm) -> str:
-    """An answer in a form, citing the passages of its evidence; "not in the documents" cites none and has no reason.
+    """An answer in a form, citing the passages of its evidence; "not in the documents", whose evidence is empty, has no reason.
 
     >>> write_answer("Tarn", [CitedSentence(2, "The ferry left Tarn.")], "cited")
     'Tarn [2]'
@@ -226,8 +227,8 @@ def parse_answer(text: str, form: AnswerForm = "reasoned") -> ParsedAnswer:
     """Parse "###Reason: … ###Answer: …" as the server shows it to clients, ignoring a thinking block before it.
 
     Well formed means one of each marker, text after each, and an answer of one line. If the text is cut before the answer, the answer
-    is empty; if there are several answers, the first counts. In the form "cited", one line that cites, or states that there is no answer,
-    is well formed; in "quoted" the parts are in reverse order.
+    is empty; if there are several answers, the first counts. In the form "quoted", the parts are in reverse order;
+    in "cited", one line that ends with a citation is well formed. In both, one line that states that there is no answer is also well formed.
     """
     parts = [part for part in split_form(text) if part.kind != "thinking"]
     reason = "\n\n".join(part.text for part in parts if part.kind == REASON_KIND[form] and part.text)

@@ -2,8 +2,8 @@
 
 A sentence is checked against the passages that it cites, or against all if it cites none; a short one is checked together
 with its question (`claim_of`). Verifiers are not trained on sentences that say too little, have more than MOST_WORDS words,
-are in a language other than that of their passages, or have passages of more than MOST_CHARS characters: these are not
-checked. Removing a sentence also removes the blanks that it leaves: an empty list item, the empty line after a paragraph."""
+are not in the Latin script or not in the language of their passages, or have passages of more than MOST_CHARS characters:
+these are not checked. Removing a sentence also removes the blanks that it leaves: an empty list item, the empty line after a paragraph."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MOST_CHARS = 200_000
 _OTHER_LETTER = re.compile(r"[^\W\d_A-Za-z\u00aa\u00ba\u00c0-\u024f\u1e00-\u1eff]")
 """A letter of a script other than Latin."""
 CACHED_GROUNDS = 256
-"""Passages whose words are cached: 19 MB for passages of 120 words."""
+"""The number of passages whose words are cached: 19 MB for passages of 120 words."""
 Handling = Literal["mark", "drop", "ignore"]
 """How to handle an unsupported sentence."""
 HANDLINGS = get_args(Handling)
@@ -41,7 +41,7 @@ POLAR = frozenset({"yes", "no", "maybe"})
 class Unsupported:
     """A sentence that its passages do not seem to support: characters start to end of `part` of the answer.
 
-    For a dropped sentence, both are the offset where it was. `probability` is the verifier's; `cited` are the passages that the sentence
+    For a dropped sentence, start and end are both the offset where it was. `probability` is the verifier's; `cited` are the passages that the sentence
     cites; `missing` are its names and numbers that occur in none of the passages that it was checked against.
     """
 
@@ -185,7 +185,7 @@ class SupportChecker:
 
 
 def numbers_to_read(excerpts: Iterable[Excerpt]) -> Iterator[int]:
-    """The numbers of the excerpts to read, in order: those that fit into the rest of MOST_CHARS."""
+    """The numbers of the excerpts to read, in order; an excerpt that would bring the total above MOST_CHARS is left out."""
     remaining = MOST_CHARS
     for number, excerpt in enumerate(excerpts, start=1):
         if _chars(excerpt) <= remaining:
@@ -218,7 +218,7 @@ def statements_of(text: str, passages: int, question: str = "") -> Iterator[Stat
 
 
 def can_be_checked(claim: str) -> bool:
-    """Whether a verifier can judge a claim; others are not checked, and never marked.
+    """Whether a claim is checked: a verifier can judge it, and it does not say that something is not in the documents.
 
     >>> [can_be_checked(each) for each in ("The ferry sank in 1911.", "In 1911.", "Паром затонул в 1911 году.")]
     [True, False, False]
@@ -265,7 +265,7 @@ def _has_foreign_function_words(texts: Sequence[Words]) -> bool:
 
 
 def claim_of(sentence: str, question: str) -> str:
-    """What a sentence claims: itself, preceded by its question if it has fewer than FEWEST_WORDS words.
+    """The claim of a sentence: its text, preceded by the question if the text has fewer than FEWEST_WORDS words.
 
     >>> claim_of("Marlow", "Who built it?")
     'Who built it? Marlow'
@@ -282,7 +282,7 @@ class SupportGate:
     """Streams a text with checked citations, without the sentences that `checker` finds unsupported.
 
     The output does not depend on how the text is split into pieces. A sentence is held back until its paragraph or list item has
-    ended, a table until its own end. `part` names the text.
+    ended, a table until the block after it has ended. `part` names the text.
     """
 
     def __init__(self, part: str, checker: SupportChecker) -> None:
@@ -354,8 +354,8 @@ def without_unsupported(text: str, unsupported: Sequence[Unsupported]) -> tuple[
 
 
 def settled_length(text: str) -> int:
-    """How many characters at the start of an unfinished text are complete blocks: paragraphs, headings, list items, and tables with what
-    follows them.
+    """How many characters at the start of an unfinished text are complete blocks: paragraphs, headings, list items, and tables with the
+    block after them.
 
     The empty lines after a block belong to it.
     """
@@ -398,8 +398,9 @@ def offset_without(at: int, cuts: Sequence[Span]) -> int:
 
 
 def _widen(text: str, span: Span, before: str) -> Span:
-    """A span extended to its whole line if nothing else is on it, and to the blanks before it if it ends a line; `before` is the
-    remaining text before it.
+    """A span extended to its whole line if the rest of the line is at most a list marker, or to the blanks before it if it ends a line.
+
+    `before` is the text that remains before the span.
     """
     first, last = span
     line_end = _REST.match(text, last).end()  # type: ignore[union-attr]

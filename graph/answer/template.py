@@ -1,7 +1,8 @@
 """Prompts and answers rendered by a model's chat template, in the same way in training and in serving.
 
-A template that supports thinking is rendered with thinking off (`enable_thinking`). If it then writes an empty thinking
-block, the block belongs to the prompt; if the prompt leaves a block open all the same, the answer closes it."""
+A template that supports thinking is rendered with thinking off (`enable_thinking`). If it then ends a prompt with an empty
+thinking block, the block belongs to the prompt; if it writes one only before an answer, the block is left out; if the prompt leaves a block open
+all the same, the answer closes it."""
 
 from __future__ import annotations
 
@@ -24,9 +25,9 @@ REMEDY = "choose another model, or fix its chat_template"
 
 
 def prompt_text(tokenizer: Any, messages: Sequence[Message]) -> str:
-    """A chat up to the start of the answer. No content can become a special token: a space breaks up one that is spelt out.
+    """A chat up to the start of the answer. A special token spelt out in a message stays text: a space breaks it up.
 
-    UserError if the template rejects such a chat (for example, one without a system role) or omits a turn of it.
+    UserError if the template rejects the chat (for example, because the template has no system role) or omits a turn.
     """
     return _render(tokenizer, _turns(tokenizer, messages), add_generation_prompt=True)
 
@@ -37,7 +38,7 @@ def prompt_ids(tokenizer: Any, messages: Sequence[Message]) -> list[int]:
 
 
 def chat_ids(tokenizer: Any, chats: Sequence[tuple[Sequence[Message], str]]) -> list[tuple[list[int], list[int]]]:
-    """(prompt, answer) of each chat as tokens: `prompt_ids`, and the answer with what the template writes around it, except an empty thinking block.
+    """(prompt, answer) of each chat as tokens: `prompt_ids`, and the answer with the template's text around it, except an empty thinking block.
 
     All texts are tokenised together, each distinct prompt once. UserError as for `prompt_text`, and if the template writes the
     head of the assistant's turn only with the answer: the head would be learned as part of the answer.

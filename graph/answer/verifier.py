@@ -31,19 +31,19 @@ _BRACKETS = re.compile(r"\([^()]*\)")
 NAME_WEIGHT, TITLE_WEIGHT = 2.0, 0.25
 """The weights of a shared name or number, and of a word of a title, relative to other words."""
 MIN_GAIN = 2
-"""Words that a second sentence must add to become part of the source."""
+"""The minimum number of words that a second sentence must add to become part of the source."""
 REFERRING = frozenset(["he", "she", "it", "they", "his", "her", "its", "their", "him", "them", "this", "these"])
 OPENING_WORDS = 3
-"""A sentence with one of REFERRING among its first words (this many) refers to something that another sentence names."""
+"""A sentence with one of REFERRING among its first OPENING_WORDS words refers to something that another sentence names."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """The words of the best one or two passage sentences for a claim. `added` counts the words that the second adds; `aside` are the
-    stems in brackets.
+    """The words of the best one or two passage sentences for a claim. `added` counts the words that the second sentence adds; `aside` are
+    the stems in brackets.
 
-    `joint` is the position of the first word of a sentence that refers back to the one before it; 0 if there is none. The second
-    sentence does not repeat what it refers to, so order and neighbours are compared within each side only.
+    `joint` is the position of the first word of the later sentence if that refers back to the earlier one, else 0. Such a sentence does not
+    repeat the words that it refers to, so order and neighbours are compared only within each side of the joint.
     """
 
     words: Words
@@ -53,7 +53,7 @@ class Source:
 
     @classmethod
     def of(cls, text: str, following: str = "", added: int = 0) -> Source:
-        """The source made of one text, or of two: `following` comes from somewhere after the first."""
+        """The source made of one text, or of two: `following` comes later in the passages."""
         both = f"{text} {following}".strip()
         aside = (stem for match in _BRACKETS.finditer(both) for stem in Words.of(match[0]).stems)
         refers = REFERRING.intersection(Words.of(following).lower[:OPENING_WORDS])
@@ -118,7 +118,7 @@ def best_source(
 
 
 def align(claim: Words, source: Words) -> dict[int, int]:
-    """Map the position of each content word of the claim to that of the same word in the source: of several, to the one nearest to the end of the previous match.
+    """Map the position of each content word of the claim to the position of the same word in the source: of several, the one nearest to the end of the previous match.
 
     >>> align(Words.of("Ada built Lantern"), Words.of("The Lantern was built by Ada"))
     {0: 5, 1: 3, 2: 1}
@@ -216,7 +216,7 @@ def _values(claim: str, ground: Ground) -> Mapping[str, float]:
     words = Words.of(asides_last(claim))
     title_stems: set[str] = set().union(*ground.titles)
     source = best_source(words, ground.sentences, ground.words_N, title_stems)
-    # A title that the source does not name in full, or names and then refers back to, replaces a pronoun of the source: it is not aligned.
+    # Where the source does not name a title in full, or refers back, the claim may have the title in place of a pronoun: it is not aligned.
     full_titles = () if source.joint else (title for title in ground.titles if title <= source.words.stem_set)
     unaligned = title_stems - set().union(*full_titles)
     aligned = {at: position for at, position in align(words, source.words).items() if words.stems[at] not in unaligned}
@@ -235,7 +235,7 @@ def _values(claim: str, ground: Ground) -> Mapping[str, float]:
 
 
 def _missing_words(words: Words, missing: Sequence[int], where: str) -> Iterator[tuple[str, float]]:
-    """Counts of the words at the positions `missing`, and of the names and numbers among them."""
+    """Counts of the words at the positions `missing` and of the names and numbers among them, and their share of the content words."""
     yield f"missing in {where}", len(missing)
     yield f"share missing in {where}", len(missing) / max(len(words.content), 1)
     yield f"names missing in {where}", sum(words.is_name(at) for at in missing)
@@ -243,7 +243,9 @@ def _missing_words(words: Words, missing: Sequence[int], where: str) -> Iterator
 
 
 def _negations(words: Words, source: Words) -> Iterator[tuple[str, float]]:
-    """Counts of the negators of claim and source, and of those whose neighbours the other one has without a negator."""
+    """Counts of the negators of claim and source, of claim negators without a counterpart in the source, and of source negators that the claim
+    omits near the same words.
+    """
 
     def negated(text: Words) -> list[set[str]]:
         return [text.neighbours(at, 1, 2) for at in text.negators]
@@ -264,7 +266,7 @@ def _negations(words: Words, source: Words) -> Iterator[tuple[str, float]]:
 
 
 def _opposites(words: Words, source: Words) -> Iterator[tuple[str, float]]:
-    """Counts of the words with opposites that the source lacks, and of those whose opposite it has."""
+    """Counts of the words of a claim that have an opposite and are not in the source, and of those among them whose opposite is."""
     source_words = set(source.lower)
     missing = [word for word in words.lower if word in OPPOSITES and word not in source_words]
     yield "opposites", sum(bool(OPPOSITES[word] & source_words) for word in missing)
@@ -274,7 +276,7 @@ def _opposites(words: Words, source: Words) -> Iterator[tuple[str, float]]:
 def _order(
     words: Words, source: Source, aligned: Mapping[int, int], missing: Sequence[int], title_stems: Collection[str]
 ) -> Iterator[tuple[str, float]]:
-    """Whether the shared words have the same order and the same neighbours."""
+    """How far the shared words keep their order and neighbours, where words are missing, and how long the source is."""
     positions = [aligned[at] for at in words.content if at in aligned]
     names = [at for at in words.content if words.is_name(at) and (at in aligned or words.stems[at] not in title_stems)]
     numbers = [at for at in words.content if words.is_number(at)]
@@ -405,7 +407,7 @@ class SecondStage:
 
 @dataclass(frozen=True)
 class Verifier:
-    """A forest that predicts logits, what turns these into probabilities (the second stage if there is one, else the temperature),
+    """A forest that predicts logits, the second stage or (without one) the temperature that turns them into probabilities,
     and the lowest probability at which a sentence is marked as unsupported.
     """
 

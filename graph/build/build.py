@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from graph.build.changes import ChangedRows, rows_with
+from graph.build.derive import LayerReuse, derive_arrays, has_large_graph
 from graph.build.read_passages import (
     Extractor,
     ReadingFacts,
@@ -51,7 +52,7 @@ have changed; then all arrays are rewritten."""
 
 @dataclass(frozen=True)
 class BuildReport:
-    """What one run did: documents written and unchanged, what the index holds after it, and seconds by step.
+    """The result of one run: documents written and unchanged, the counts of the index after the run, and seconds by step.
 
     `quarantined` passages could not be read; `dropped` parts of model replies had no support in their passage; `read_by`
     counts passages by reader ("rules", "llm", "import").
@@ -79,7 +80,7 @@ def build_index(
     open_model: OpenModel = no_model,
     workers: Workers = THIS_PROCESS,
 ) -> BuildReport:
-    """Add `documents` to the index in `folder` (created if absent): new ones are added, changed ones replaced, others left as they are.
+    """Add `documents` to the index in `folder` (created if absent): new ones are added, changed ones replaced, unchanged ones left alone.
 
     The index does not depend on where `workers` split, read and encode.
 
@@ -131,7 +132,7 @@ def report_of(
 
 @dataclass(frozen=True)
 class Tools:
-    """What a build works with. The extractor is None when there is nothing to read; `write` is None when summaries are extractive."""
+    """The encoder, extractor and other tools of a build. The extractor is None when there is nothing to read; `write` is None when summaries are extractive."""
 
     encoder: Encoder
     split: Split
@@ -151,7 +152,7 @@ def open_tools(
 ) -> Tools:
     """The encoder, extractor and summariser that the settings name, checked against the index.
 
-    With `again`, quarantined passages need the extractor too.
+    With `again`, the extractor is also opened if only quarantined passages need it.
     """
     encoder = open_encoder(settings.encoder)
     check_own_encoder(store, encoder, folder)
@@ -172,9 +173,6 @@ def finish_build(folder: Path, store: Store, tools: Tools, settings: IndexSettin
     """
     if tools.extractor is not None:
         read_waiting(store, tools.extractor.read, tools.split, tools.workers)
-    # Imported here: derive.py imports igraph and matplotlib, for which the first call to a model need not wait.
-    from graph.build.derive import LayerReuse, derive_arrays, has_large_graph
-
     encoder, last = tools.encoder, _last_generation(folder, store, compact)
     stale = _stale_passages(store, last) if settings.layers_on_edit == "later" and not compact else 0
     carry = 0 < stale <= MAX_CHANGED_SHARE * store.count("passages")
@@ -192,7 +190,7 @@ def finish_build(folder: Path, store: Store, tools: Tools, settings: IndexSettin
         "encoder": {"fingerprint": encoder.fingerprint},
         "prompts": asdict(encoder.prompts),
         "changed_passages": stale if carry else 0,
-        "grown": not rebuild_graphs and _has_grown(last, has_large_graph, data),
+        "grown": not rebuild_graphs and _has_grown(last, data),
     }
     saved = save_arrays(folder, generation, data, facts, settings.merge_factor, settings.ann_rows, compact, last.base)
     with store.transaction():
@@ -206,8 +204,8 @@ def finish_build(folder: Path, store: Store, tools: Tools, settings: IndexSettin
 
 @dataclass(frozen=True)
 class _LastGeneration:
-    """The generation to start from, if any: its arrays, the documents changed since (None: unknown), and the base arrays beside which the
-    next generation is written (None: all arrays are rewritten).
+    """The generation to start from, if any: its arrays, the documents changed since (None: unknown), and the base arrays to
+    which the next generation is written as patches (None: all arrays are rewritten).
     """
 
     manifest: Manifest | None = None
@@ -228,15 +226,15 @@ def _last_generation(folder: Path, store: Store, compact: bool) -> _LastGenerati
     return _LastGeneration(manifest, load_arrays(folder, IndexData, manifest, moved=True), changed, base)
 
 
-def _has_grown(last: _LastGeneration, is_large: Callable[[IndexData], bool], data: IndexData) -> bool:
+def _has_grown(last: _LastGeneration, data: IndexData) -> bool:
     """Whether edits produced a graph too large to be exact; one that shrinks again does not become exact."""
     if last.manifest is None or last.data is None:
         return False
-    return last.manifest.grown or is_large(last.data) or is_large(data)
+    return last.manifest.grown or has_large_graph(last.data) or has_large_graph(data)
 
 
 def _base_of_edit(folder: Path, manifest: Manifest, changed: int) -> Base | None:
-    """The base arrays beside which an edit of `changed` documents is written; None unless they are large and few documents have changed since."""
+    """The base arrays to which an edit of `changed` documents is written as patches; None unless they are large and few documents have changed since."""
     base = manifest.full_arrays
     passages, documents = (
         len(load_field(folder / base.arrays, name, Strings)) for name in ("passage_ids", "document_sources")
@@ -247,7 +245,7 @@ def _base_of_edit(folder: Path, manifest: Manifest, changed: int) -> Base | None
 
 
 def _stale_passages(store: Store, last: _LastGeneration) -> int:
-    """How many passages were added or removed since communities were detected."""
+    """The number of passages added or removed since communities were detected."""
     if last.manifest is None or last.data is None:
         return 0
     rows = np.arange(len(last.data.passage_ids))
@@ -261,7 +259,7 @@ def _stale_passages(store: Store, last: _LastGeneration) -> int:
 def _prepare_folder(folder: Path) -> bool:
     """Create the folder if absent; returns whether it is new or empty.
 
-    UserError if it holds anything but an index, or the ledger and lock left over from one.
+    UserError if it contains anything but an index, or the ledger and the lock of a former index.
     """
     if folder.exists() and (not folder.is_dir() or not (has_store(folder) or _only_ledger(folder))):
         raise UserError(
@@ -278,14 +276,14 @@ def _only_ledger(folder: Path) -> bool:
 
 
 def without_nul(document: Document) -> Document:
-    """The document with U+FFFD for NUL, which ends a text in SQLite and which PostgreSQL cannot hold; offsets do not change."""
+    """The document with U+FFFD for NUL, which ends a text in SQLite and which PostgreSQL cannot store; offsets do not change."""
     if "\0" not in document.title and "\0" not in document.text:
         return document
     return replace(document, title=document.title.replace("\0", "\ufffd"), text=document.text.replace("\0", "\ufffd"))
 
 
 def put_documents(store: Store, documents: Iterable[Document], input_hashes: Mapping[str, str]) -> tuple[int, int]:
-    """Store all documents; returns how many were (written, unchanged). If a document cannot be read, the caller's transaction undoes everything.
+    """Store all documents; returns the numbers of documents written and unchanged. If a document cannot be read, the caller's transaction undoes everything.
 
     `input_hashes` are those of `imported_hashes`.
     """
@@ -324,7 +322,7 @@ def edit_index(
 ) -> list[EditResult]:
     """Apply the edits in order and derive the index once; `take` returns them when this writer's turn has come.
 
-    Raises what `build_index` raises, for all edits together; IndexBusy once `give_up` returns True (graph/store/lock.py).
+    Raises the errors of `build_index`, for all edits together; IndexBusy once `give_up` returns True (graph/store/lock.py).
     """
     started = time.perf_counter()
     with open_for_writing(folder, give_up) as store:

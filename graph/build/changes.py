@@ -1,7 +1,7 @@
-"""The store's rows of changed documents, and how they are merged with the rows of the last generation.
+"""Reads the store's rows of changed documents and merges them with the rows of the last generation.
 
-Rows are merged by id or by key. The store is read by its integer keys, and only for changed documents. Entities and topics of unchanged
-propositions are moved; those of changed ones are read again.
+Rows are merged by id; the store is read by its integer keys, and only for changed documents. Entities and topics of unchanged propositions
+are moved; those of changed ones are read again.
 Legend: L rows of the last generation, N current rows (propositions), G deleted rows, F ids looked up, R chosen rows, K new rows or keys of a
 table, M occurrences, Z entities or topics linked to propositions, X pairs."""
 
@@ -36,7 +36,7 @@ class RowsById:
 def merge_by_id(
     last_ids: Strings, last_texts: Strings, gone_G: Ints, ids: IdBytes, text_of: Callable[[str], str]
 ) -> RowsById:
-    """The remaining rows (all but `gone_G`) merged with the rows of `ids`, which may be remaining, gone or new; `text_of` gives the text of
+    """The remaining rows (all but `gone_G`) merged with the rows of `ids`, which may be remaining, deleted or new; `text_of` gives the text of
     a new id.
     """
     ids = np.unique(ids)
@@ -137,7 +137,7 @@ class ChangedRows:
         return self._numbers(f'SELECT proposition, passage, "start", "end" FROM occurrences {which}', 4)
 
     def keys(self, table: str, keys: Ints | None = None, ids: Sequence[str] | None = None) -> tuple[Ints, IdBytes]:
-        """Keys and ids of the existing rows of a table with one of the keys or ids; of all rows without either, or with keys if all documents are read."""
+        """Keys and ids of the rows of a table that have one of these keys or ids; of all rows if neither is given, or if keys are given and all documents are read."""
         which = ""
         parameters: tuple[str, ...] = ()
         if not self.all and keys is not None:
@@ -171,7 +171,7 @@ class ChangedRows:
 
 @dataclass(frozen=True)
 class LinkTable:
-    """Where the store keeps entities or topics: their table and text column, and the table and column that link them to occurrences."""
+    """Where entities or topics are stored: their table and its text column, and the table and column that link them to occurrences."""
 
     name: str
     text: str
@@ -185,7 +185,7 @@ TOPICS = LinkTable("topics", "text", "occurrence_topics", "topic")
 
 @dataclass(frozen=True)
 class Propositions:
-    """The current propositions: the map from the last rows to theirs, ids, texts, and the rows whose occurrences have changed, ascending."""
+    """The current propositions: the map from the rows of the last generation, ids, texts, and the rows whose occurrences have changed, ascending."""
 
     merge: RowMap
     ids: Strings
@@ -232,7 +232,7 @@ def merge_linked(
     derived: Mapping[str, str],
 ) -> RowsById:
     """The current entities or topics. `last` are ids, texts and entries [L, Z] of the last generation. Those linked to a proposition of
-    `affected_L` may be gone and are looked up in the store; those of `derived`, text by id, are in no table.
+    `affected_L` may be gone and are looked up in the store; those in `derived` (texts by id) are in no table.
     """
     last_ids, last_texts, last_LZ = last
     maybe_gone = columns_of_rows(last_LZ, affected_L)
@@ -248,5 +248,5 @@ def merge_linked(
 def linked_block(
     last_LZ: Block, propositions: Propositions, linked: RowMap, read_R: Ints, proposition_X: Ints, linked_X: Ints
 ) -> Block:
-    """How often each entity or topic is linked to each proposition, [N, Z]: as just read for `read_R`, as before for the others."""
+    """The number of links of each entity or topic to each proposition, [N, Z]: for `read_R` as just read, for other propositions as in the last generation."""
     return moved_block(last_LZ, propositions.merge, linked, Entries.ones(proposition_X, linked_X), read_R)

@@ -40,7 +40,7 @@ TABLES = (
     "quarantine",
     "summaries",
 )
-"""The tables of index.sqlite, each after those it references."""
+"""The tables of index.sqlite, each after the tables that it references."""
 CALLS_TABLE = "calls"
 """The table of the ledger."""
 POSTGRES_TYPES = {"TEXT": "text", "INTEGER": "int8"}
@@ -48,10 +48,10 @@ Row = tuple[object, ...]
 
 
 def copy_to_database(folder: Path, dsn: str) -> dict[str, int]:
-    """Copy the rows of an index into a database that holds none yet; row counts by table. Writers of the index wait meanwhile.
+    """Copy the rows of an index into a database without an index; row counts by table. Writers of the index wait meanwhile.
 
-    UserError, with nothing copied, when a file of the folder is damaged, when the database already holds an index or cannot be written to,
-    or when a text has a NUL character, which PostgreSQL cannot hold.
+    UserError, with nothing copied, when index.sqlite or the ledger is damaged, when the rows of the index are already in a database, when
+    `dsn` already has an index or cannot be written to, or when a text has a NUL character, which PostgreSQL cannot store.
     """
     database = database_of(dsn)
     if has_database(folder):
@@ -81,7 +81,7 @@ def copy_to_folder(
 ) -> dict[str, int]:
     """Copy the index in a database into a new folder, and derive its arrays there; row counts by table.
 
-    UserError, with no file left, when the folder is not empty, when the database has no index or one of another version, or when the
+    UserError, leaving no new file, when the folder is not empty, when the database has no index or one of another version, or when the
     connection ends early. If only the arrays cannot be built, the rows stay and `modegraph resume` continues.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
@@ -133,7 +133,7 @@ def _copy_statement(table: str, columns: Iterable[str], direction: str) -> sql.C
 
 
 def _send(connection: Connection, file: sqlite3.Connection, table: str) -> int:
-    """Copy all rows of an SQLite table into the PostgreSQL table of the same name; returns how many."""
+    """Copy all rows of an SQLite table into the PostgreSQL table of the same name; returns their number."""
     columns, count = _columns(file, table), 0
     names = ", ".join(f'"{name}"' for name in columns)
     with connection.cursor().copy(_copy_statement(table, columns, "FROM STDIN")) as rows:
@@ -152,7 +152,7 @@ def _check_row(table: str, row: Row) -> None:
 
 
 def _receive(connection: Connection, file: sqlite3.Connection, table: str) -> int:
-    """Copy all rows of a PostgreSQL table into the SQLite table of the same name; returns how many."""
+    """Copy all rows of a PostgreSQL table into the SQLite table of the same name; returns their number."""
     columns = _columns(file, table)
     placeholders = ", ".join("?" * len(columns))
 

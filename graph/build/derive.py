@@ -60,13 +60,13 @@ from graph.types import Ints
 
 
 def encoded_text(title: str, text: str) -> str:
-    """What the encoder reads of a passage: its document's title, then the text, unless the text starts with the title."""
+    """The text to encode for a passage: its document's title, then its text, or only the text if that starts with the title."""
     return text if not title or text.lstrip("# \n").startswith(title) else f"{title}\n{text}"
 
 
 @dataclass(frozen=True)
 class EncodedTexts(Sequence[str]):
-    """What the encoder reads of every passage, composed on access."""
+    """The text to encode for every passage, composed on access."""
 
     titles: Strings
     document_P: Numbers
@@ -86,7 +86,7 @@ class EncodedTexts(Sequence[str]):
 
 @dataclass(frozen=True)
 class _Documents:
-    """The columns, the map from the rows of the last generation, and for each new document its source and the row there that it precedes."""
+    """The columns, the map from the rows of the last generation, and, for each new document, its source and the row of that generation that it precedes."""
 
     columns: DocumentColumns
     merge: RowMap
@@ -96,7 +96,7 @@ class _Documents:
 
 @dataclass(frozen=True)
 class _Passages:
-    """The columns, the map from the rows of the last generation, the rows of new passages by key, and what the encoder reads of each passage."""
+    """The columns, the map from the rows of the last generation, the rows of new passages by key, and the text to encode for each passage."""
 
     columns: PassageColumns
     merge: RowMap
@@ -106,7 +106,7 @@ class _Passages:
 
 @dataclass(frozen=True)
 class LayerReuse:
-    """What is reused of the last generation's layers.
+    """The parts of the last generation's layers that are reused.
 
     With `communities`, new nodes join existing communities (graph/hierarchy/communities.py); else communities are detected again. With
     `graphs`, neighbours are searched only for nodes that the edit affects: up to FLAT_LIMIT nodes (graph/hierarchy/similarity.py) the result
@@ -307,7 +307,7 @@ def _topics(rows: ChangedRows, base: IndexData, propositions: Propositions) -> T
 def _last_hierarchy(
     last: IndexData, passages: _Passages, propositions: RowMap, moved: bool, reuse: LayerReuse
 ) -> LastHierarchy:
-    """The last hierarchy; its passages are matched by rows if the rows were `moved` from there, else by ids."""
+    """The last hierarchy; its passages are matched by rows if the current rows were `moved` from it, else by ids."""
     return LastHierarchy(
         last_P=passages.merge.previous_N if moved else rows_among(last.passage_ids, passages.columns.passage_ids),
         passages=len(last.passage_ids),
@@ -341,15 +341,15 @@ def _chunks(
     return sorted(chunks, key=lambda chunk: int(chunk[0]))
 
 
-def _runs(first: int, lengths: Sequence[int], most: int) -> Iterator[list[int]]:
-    """Numbers from `first` on in runs whose lengths sum to at most `most`; a longer item makes a run of its own."""
+def _runs(first: int, lengths: Sequence[int], limit: int) -> Iterator[list[int]]:
+    """Consecutive numbers from `first` on, in runs whose lengths sum to at most `limit`; a longer item is a run of one."""
     run: list[int] = []
     budget = 0
     for number, length in enumerate(lengths, start=first):
         if run and length > budget:
             yield run
             run = []
-        budget = (budget if run else most) - length
+        budget = (budget if run else limit) - length
         run.append(number)
     if run:
         yield run
@@ -411,6 +411,6 @@ def _term_positions(sorted_terms: Strings, terms: Sequence[str]) -> Ints:
 
 
 def _known_terms(sorted_terms: Strings, at_F: Ints, terms: Sequence[str]) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """Which of these terms are present at their positions."""
+    """Whether each of these terms is present at its position."""
     pairs = zip(at_F.tolist(), terms, strict=True)
     return np.array([at < len(sorted_terms) and sorted_terms[at] == term for at, term in pairs], bool)

@@ -1,8 +1,8 @@
 """The columns of entities: the entities that were extracted, the terms of caseless texts, and the full name for every alias.
 
 The mentions of a proposition with unchanged occurrences are moved from the last generation, unless it is caseless (its terms depend on
-all texts) or mentions an alias that was added or removed.
-Legend: see graph/store/data.py; L rows of the last generation, R chosen propositions, A aliases, X entries.
+all texts) or the full name of an alias that it mentions has appeared, changed or disappeared.
+Legend: see graph/store/data.py; K new rows, R chosen propositions, A aliases, X entries.
 """
 
 from bisect import bisect_left
@@ -78,7 +78,7 @@ def derive_entities(
 def _synonyms(
     vectors_ED: Vectors, last: IndexData | None, base: IndexData, entities: RowsById, settings: IndexSettings
 ) -> Block:
-    """The graph of synonyms: that of the last generation with the changes applied, if there is one to edit."""
+    """The graph of synonyms: the last generation's graph with the changes applied, if it can be edited, else a new graph."""
     nearest = settings.synonym_neighbours, settings.min_synonym_similarity
     if last is None:
         return similarity_graph(vectors_ED, *nearest)
@@ -127,7 +127,7 @@ class _Aliases:
 
 
 def _rows_ending_with(keys: Strings, words: set[str]) -> Ints:
-    """The rows whose last word, after a space or a dot, is one of these."""
+    """The rows whose last word, after a space or a dot, is one of `words`."""
     ends = keys.starts[1:]
     gaps = np.concatenate([keys.starts[:1] - 1, np.flatnonzero((keys.data == ord(" ")) | (keys.data == ord(".")))])
     begins = np.maximum(gaps[np.searchsorted(gaps, ends) - 1] + 1, keys.starts[:-1])

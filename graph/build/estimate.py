@@ -1,4 +1,4 @@
-"""What a run of `modegraph index` would do: no model is called, no network used, nothing written.
+"""Estimates the work of a run of `modegraph index`, without calling a model, using the network or writing a file.
 
 Counts of documents and passages are exact. For the extractor llm the propositions, and so the texts to encode, are estimated from
 those that rules extract; the encoder's tokenizer counts tokens, and reply lengths are estimated from the passages.
@@ -32,14 +32,14 @@ from graph.types import CompletionRequest, Document, OpenEncoder, Passage
 REPLY_TOKENS_PER_PASSAGE_TOKEN = 4.0
 """As in the shipped examples: a proposition is written once, its entities up to three times, with JSON around them."""
 SUMMARY_CALLS = "the calls for summaries, one or more for each chunk and community that is new"
-"""Not countable before everything is encoded."""
+"""Calls that cannot be counted before everything is encoded."""
 
 Kind = Literal["new", "changed", "unchanged", "waiting"]
 
 
 @dataclass(frozen=True)
 class Prices:
-    """Money for a million tokens of prompts and of replies."""
+    """The prices of a million prompt tokens and of a million reply tokens."""
 
     prompt: float
     reply: float
@@ -74,7 +74,7 @@ def plan_build(
     open_encoder: OpenEncoder,
     prices: Prices | None = None,
 ) -> BuildPlan:
-    """What `build_index` with the same arguments would do to `folder`, whether or not it is an index."""
+    """The work that `build_index` would do with the same arguments; `folder` need not be an index yet."""
     folder = Path(folder)
     encoder = open_encoder(settings.encoder)
     rows = load_extraction(Path(settings.import_file)) if settings.extractor == "import" else {}
@@ -126,14 +126,14 @@ class _Calls:
         self.count = self.prompt_tokens = self.reply_tokens = 0
 
     def add(self, request: CompletionRequest, passage: str) -> None:
-        """Count a call about `passage`, whose length predicts the reply's; if it is empty, the reply counts at its maximum."""
+        """Count a call about `passage`, whose length predicts the reply's; if it is empty, the reply counts as `request.max_tokens`."""
         self.count += 1
         self.prompt_tokens += sum(self._count_tokens(message.content) for message in request.messages)
         reply = int(self._count_tokens(passage) * REPLY_TOKENS_PER_PASSAGE_TOKEN) if passage else request.max_tokens
         self.reply_tokens += min(reply, request.max_tokens)
 
     def money(self, prices: Prices) -> float:
-        """What these tokens cost."""
+        """The price of these tokens."""
         return (self.prompt_tokens * prices.prompt + self.reply_tokens * prices.reply) / 1e6
 
 
@@ -160,7 +160,7 @@ def _classify(
 
 
 def _text_ids(item: PendingDocument, rows: Mapping[str, Row]) -> set[str]:
-    """Ids of the texts to encode for a document that is read without a model."""
+    """Ids of the texts to encode for a document: those of its imported row, or else those that rules extract (for extractor llm, an estimate)."""
     ids = {passage.id for passage in item.passages}
     for reading in read_imported(item, rows):
         for occurrence in reading.occurrences:

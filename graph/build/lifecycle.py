@@ -56,8 +56,8 @@ UNFINISHED = "the last run did not finish"
 
 @dataclass(frozen=True)
 class IndexStatus:
-    """The state of an index. `store` names where its rows are: index.sqlite, or a database. `unfinished` describes what `resume` would
-    still do; `rows` counts every table.
+    """The state of an index. `store` names the store of its rows: index.sqlite, or a database. `unfinished` is a message if the last
+    run did not finish, else ""; `rows` counts the rows of COUNTED_TABLES.
 
     `identity` is the manifest's (graph/store/manifest.py), "" without one; `quarantined`, `dropped` and `read_by` are those of a
     BuildReport (graph/build/build.py). `changed_passages` were added or removed since the communities were detected. `ann_recall` is,
@@ -215,7 +215,7 @@ def _ann_recall(manifest: Manifest) -> dict[str, float]:
 
 
 def verify_index(folder: Path | str) -> list[Damage]:
-    """Every file that is missing, truncated or altered; an empty list means the index is intact. OtherFormat if the index has another format."""
+    """Every file that is missing, truncated, altered or unfinished; an empty list means the index is intact. OtherFormat if the index has another format."""
     folder = Path(folder)
     repair = f"modegraph repair {folder}"
     damage = _store_damage(folder)
@@ -253,7 +253,7 @@ def _store_damage(folder: Path) -> list[Damage]:
 
 
 def repair_index(folder: Path | str, open_encoder: OpenEncoder, open_model: OpenModel = no_model) -> list[Damage]:
-    """Rebuild damaged arrays from index.sqlite, and damaged ANN indexes from their segments; returns the damage found.
+    """Rebuild damaged arrays from the rows, and damaged ANN indexes from their segments; returns the damage found.
 
     Vectors in files with a valid checksum are reused, others are encoded again. A damaged call ledger is renamed; a new
     ledger gets its intact calls. UserError when index.sqlite itself is damaged: it cannot be rebuilt.
@@ -316,7 +316,7 @@ def compact_index(folder: Path | str, open_encoder: OpenEncoder, open_model: Ope
 def _rewrite_arrays(folder: Path, store: Store, manifest: Manifest, compact: bool = False) -> None:
     """Write the arrays unchanged as the next generation, with the missing ANN indexes.
 
-    With `compact`, each kind gets one segment of vectors and the ANN indexes due for it; nothing is written if all kinds have them and the
+    With `compact`, each kind of vectors gets one segment, with an ANN index if one is due; nothing is written if that is so already and the
     arrays have no base.
     """
     check_arrays(folder, manifest)

@@ -1,7 +1,7 @@
-"""Between store and extractors: chooses the extractor, feeds it the waiting documents, and commits its readings.
+"""Connects the store and the extractors: chooses the extractor, passes the waiting documents to it, and commits its readings.
 
 A group of readings and the status of its documents are one transaction, so a killed run continues with the first
-passage without a reading. A model's finished calls are also in `LEDGER`, committed one by one, so none is made twice.
+passage that has no reading. A model's finished calls are also in `LEDGER`, committed one by one, so no call is made twice.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -25,9 +25,9 @@ from graph.text.prompting import read_prompt
 from graph.types import Document, LanguageModel, OpenModel, Passage, Workers
 
 GROUP_PASSAGES = 512
-"""Passages per transaction, for extractors that need no model."""
+"""Minimum number of passages per transaction, for extractors that need no model."""
 BATCH_CHARACTERS = 200_000
-"""Size of a batch of documents to split."""
+"""Minimum size of a batch of documents to split."""
 SAMPLED_DOCUMENTS = 5
 
 T = TypeVar("T")
@@ -36,7 +36,7 @@ Split = Callable[[Document], Sequence[Passage]]
 
 @dataclass(frozen=True)
 class Extractor:
-    """How documents are read. `version` names everything that determines the readings; it is stored in the index."""
+    """A way to read documents. `version` identifies everything that determines the readings; it is stored in the index."""
 
     version: str
     read: ReadDocuments
@@ -50,7 +50,7 @@ def no_model(spec: str | Sequence[str], ledger: Path | None = None, workers: Wor
 def open_extractor(
     folder: Path, store: Store, settings: IndexSettings, split: Split, open_model: OpenModel, workers: Workers
 ) -> Extractor:
-    """The extractor of an index, whose version is stored there; UserError if the documents already read were read by another."""
+    """The extractor of an index, whose version is stored there; UserError if its passages were read by another extractor."""
     extractor = _choose_extractor(folder, store, settings, split, open_model, workers)
     stored = store.get_meta("extractor")
     if stored is not None and stored != extractor.version and store.count("passages"):
@@ -133,7 +133,7 @@ def read_quarantined(store: Store, read: ReadDocuments) -> int:
 
 @dataclass(frozen=True)
 class ReadingFacts:
-    """How the passages of an index were read: passages, those in quarantine, dropped parts of replies, passages by reader."""
+    """Counts for an index: passages, passages in quarantine, dropped parts of replies, passages by reader."""
 
     passages: int
     quarantined: int
@@ -142,7 +142,7 @@ class ReadingFacts:
 
 
 def reading_facts(store: Store) -> ReadingFacts:
-    """The facts, counted in the store."""
+    """The counts, from the store's rows."""
     (dropped,) = next(store.rows("SELECT coalesce(sum(dropped), 0) FROM passages"))
     by_reader = store.rows(
         "SELECT reader, count(*) FROM passages WHERE row NOT IN (SELECT passage FROM quarantine) GROUP BY reader ORDER BY reader"
@@ -173,14 +173,14 @@ def _split_each(split: Split, documents: Sequence[Document]) -> list[tuple[Docum
     return [(document, split(document)) for document in documents]
 
 
-def _batches(items: Iterable[T], size: Callable[[T], int], least: int) -> Iterator[list[T]]:
-    """The items in lists whose sizes sum to `least` or more, except the last."""
+def _batches(items: Iterable[T], size: Callable[[T], int], min_size: int) -> Iterator[list[T]]:
+    """The items in lists whose sizes sum to `min_size` or more, except the last."""
     batch: list[T] = []
     total = 0
     for item in items:
         batch.append(item)
         total += size(item)
-        if total >= least:
+        if total >= min_size:
             yield batch
             batch, total = [], 0
     if batch:
@@ -201,7 +201,7 @@ def _domain_of_index(store: Store, model: LanguageModel, split: Split) -> Domain
 
 
 def sample_passages(store: Store, split: Split) -> list[Passage]:
-    """Five passages of up to five waiting documents, chosen by their hashes, so the order of arrival does not matter."""
+    """Up to five passages of up to five waiting documents, chosen by their hashes, so the order of arrival does not matter."""
     sources = sorted(store.sources_to_extract(), key=lambda source: content_id("sample", source))[:SAMPLED_DOCUMENTS]
     by_document = [sorted(split(store.document(source)), key=lambda passage: passage.id) for source in sources]
     rounds = [passages[turn] for turn in range(SAMPLED_PASSAGES) for passages in by_document if turn < len(passages)]

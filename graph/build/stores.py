@@ -27,12 +27,12 @@ from graph.types import Encoder, Prompts
 
 
 def has_store(folder: Path) -> bool:
-    """Whether a folder holds the rows of an index, or names the database that does."""
+    """Whether a folder contains the rows of an index, or names the database that contains them."""
     return (folder / SQLITE).exists() or has_database(folder)
 
 
 def store_name(folder: Path) -> str:
-    """Where the rows are: index.sqlite, or the database as postgresql://USER@HOST/NAME."""
+    """The store of the rows: index.sqlite, or the database as postgresql://USER@HOST/NAME."""
     if has_database(folder):
         from graph.postgres.connect import database_of, dsn_of
 
@@ -53,8 +53,8 @@ def open_store(folder: Path) -> Store:
 
 @contextmanager
 def open_for_writing(folder: Path, give_up: GiveUp | None = None) -> Iterator[Store]:
-    """The store, for exclusive writing: writers take turns, first come, first served. UserError, before anything is written, if the store is
-    damaged; DiskFull when the disk fills up within the block.
+    """The store, for exclusive writing: writers take turns, first come, first served. UserError if a block of index.sqlite that is
+    about to be written is damaged; DiskFull when the disk fills up meanwhile.
 
     `give_up` is as in graph/store/lock.py. Writers of a database take turns through graph/postgres/turn.py, writers of a folder through
     its lock; the latter leave the folder sealed (graph/store/seal.py) on success.
@@ -93,7 +93,7 @@ def is_finished(folder: Path, store: Store, generation: int) -> bool:
 
 
 def stored_settings(folder: Path) -> IndexSettings | None:
-    """The settings of an index; None where there is no index, or none yet in its database."""
+    """The settings of an index; None if there is no index, or no index in its database yet."""
     if not has_database(folder):
         return read_sqlite_settings(folder) if (folder / SQLITE).exists() else None
     with closing(open_store(folder)) as store:
@@ -102,7 +102,7 @@ def stored_settings(folder: Path) -> IndexSettings | None:
 
 
 def read_settings(folder: Path | str) -> IndexSettings:
-    """The settings of an index; UserError when `folder` holds none."""
+    """The settings of an index; UserError when `folder` has no index."""
     folder = Path(folder)
     settings = stored_settings(folder)
     if settings is None:
@@ -159,7 +159,7 @@ def check_own_encoder(store: Store, encoder: Encoder, folder: Path) -> None:
 
 
 def check_settings(store: Store, settings: IndexSettings) -> None:
-    """UserError naming the first setting that differs from the index's own and must not."""
+    """UserError naming the first setting that must not change but differs from the index's own."""
     text = store.get_meta("settings")
     stored = IndexSettings.model_construct(**json.loads(text)).model_dump() if text is not None else {}
     for key, value in settings.model_dump(exclude=set(CHANGEABLE)).items() if stored else ():

@@ -14,12 +14,12 @@ from graph.errors import UserError
 from graph.types import OpenEncoder, OpenModel
 
 Stamp = tuple[int, int, int]
-"""Inode, size and modification time of a file: a different stamp means different content."""
+"""Inode, size and modification time of a file: with a different stamp, a file counts as changed."""
 
 
 @dataclass(frozen=True)
 class Changes:
-    """Names of files in a folder: new or changed ones, and those removed or newly ignored."""
+    """Names of files in a folder: `updated` files are new or changed, `removed` files are gone or newly ignored."""
 
     updated: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
@@ -58,11 +58,11 @@ class WatchedFolder:
 
 
 def watch_folder(folder: Path, index: Path) -> WatchedFolder:
-    """Start watching a folder for an index; UserError if it is not a folder, or contains the index, which would follow itself."""
+    """Start watching a folder for an index; UserError if it is not a folder, or if it contains the index (each edit would then count as a change)."""
     if not folder.is_dir():
         raise UserError(f"{folder}: not a folder", "a folder to watch", "leave --watch out, or name its folder")
     if index.resolve().is_relative_to(folder.resolve()):
-        raise UserError(f"{index}: lies in {folder}", "an index outside the watched folder", "change --out")
+        raise UserError(f"{index}: inside {folder}", "an index outside the watched folder", "change --out")
     return WatchedFolder(folder)
 
 
@@ -92,7 +92,7 @@ def follow(
 ) -> Iterator[FolderEdit]:
     """Edit the index whenever the folder has changed and settled, until `wait`, called before each check, returns False.
 
-    `note` is called for each skipped file, whose document in the index stays. Raises what `edit_index` raises.
+    `note` is called for each skipped file, whose document in the index stays. Raises the errors of `edit_index`.
     """
     while wait():
         changes = watched.changes()

@@ -15,7 +15,7 @@ from graph.shared.jsonl import read_jsonl
 
 SPLITS = ("train", "dev", "test")
 SOURCES_NAMED = 5
-"""How many missing documents an error names."""
+"""The maximum number of missing documents that an error lists."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Question:
 
 
 def read_questions(source: Path | str) -> list[Question]:
-    """All questions of a JSONL file, or of a folder of `synth questions`, in order; UserError with the line number for a missing or ill-typed field."""
+    """All questions of a JSONL file, or of a folder written by `synth questions`, in order; UserError with the line number for a missing or ill-typed field."""
     questions = [parse_question(row, where) for where, row in read_question_rows(Path(source))]
     if not questions:
         raise UserError(f"{source}: no questions", "one JSON object per line", "give a questions file")
@@ -56,7 +56,7 @@ def read_questions(source: Path | str) -> list[Question]:
 
 
 def question_files(source: Path) -> list[Path]:
-    """A file itself; for a folder, its questions.jsonl, or else the splits that `synth questions` wrote."""
+    """The file itself; for a folder, its questions.jsonl, or else the splits that `synth questions` wrote."""
     if not source.is_dir():
         return [source]
     whole, splits = source / "questions.jsonl", [source / f"{split}.jsonl" for split in SPLITS]

@@ -1,7 +1,8 @@
 """The first step: from a folder, a file or a .jsonl to documents. parse/formats.py lists the formats; `.modegraphignore` files exclude files.
 
-Plain text and source code stay unchanged, so that offsets apply to the file itself (after its front matter, if any); other formats are read
-in a child process (sandbox.py). Nothing is skipped silently: `note` gets each file and the reason."""
+Plain text and source code stay unchanged, so that offsets apply to the file itself (after its front matter, if any); CSV and TSV become Markdown
+rows; other formats are read in a child process (sandbox.py). Only hidden and ignored files are skipped silently:
+`note` gets the name of every other skipped file, and the reason."""
 
 from __future__ import annotations
 
@@ -93,10 +94,10 @@ class SkipLog:
 
 
 def read_documents(source: Path | str, note: Note, limits: Limits = Limits()) -> Iterator[Document]:  # noqa: B008
-    """Yield every document of `source`, in order of name or row; `note` gets a line for each file or row skipped.
+    """Yield every document of `source`, in order of name or row; `note` gets a line for each file or empty row skipped.
 
     An unreadable file of a folder is skipped. Raises UserError with the file (and line), the problem and the remedy if `source` itself
-    is such a file, and if there are no documents.
+    is such a file, for a malformed row, and if there are no documents.
     """
     source = Path(source)
     with ParseWorker(limits) as worker:
@@ -114,7 +115,7 @@ def _read_documents(source: Path, note: Note, worker: ParseWorker) -> Iterator[D
         raise UserError(f"{source}: no such file or folder", "documents to index", "check the path")
     if source.is_dir():
         documents = _read_files(source, files_in(source), note, worker)
-    elif source.suffix == ".jsonl":
+    elif source.suffix.lower() == ".jsonl":
         documents = _documents_of_rows((f"{source} line {line}", row) for line, row in read_jsonl(source))
     else:
         documents = iter([_read_file(source, source.name, worker)])
@@ -159,7 +160,7 @@ def _read_files(folder: Path, files: Iterable[Path], note: Note, worker: ParseWo
 
 
 def _skip_reason(file: Path, name: str, root: Path) -> str:
-    """Why a file of a folder is skipped; "" if it is not."""
+    """The reason to skip a file of a folder; "" if it is not skipped."""
     if file.is_dir():
         return "a link to a folder" if file.is_symlink() else "a folder that cannot be read"
     if not file.is_file():

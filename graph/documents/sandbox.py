@@ -84,7 +84,7 @@ class ParseWorker:
         return ParsedFile(**_parse_reply(body))
 
     def _add_scans(self, parsed: ParsedFile, data: bytes, file: str, ocr: Ocr) -> ParsedFile:
-        """The file, with the text that OCR finds on its pages without text; UserError if there are too many, or if no page has any text."""
+        """The file, with the text that OCR finds on its pages without text; UserError if there are too many such pages, or if no page of the file has any text."""
         if len(parsed.textless) > ocr.pages:
             found = f"{file}: {len(parsed.textless):,} pages without text (a scan?)"
             raise UserError(
@@ -158,7 +158,7 @@ def _parse_reply(body: bytes) -> dict[str, Any]:
 
 
 def _start() -> "subprocess.Popen[bytes]":
-    """A child process with this one's search paths but nothing else from its environment, such as API keys."""
+    """A child process with the search paths of this process, but nothing else from its environment, such as API keys."""
     environment = {
         name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH", "TESSDATA_PREFIX") if name in os.environ
     }

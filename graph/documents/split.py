@@ -28,7 +28,7 @@ def split_passages(document: Document, max_tokens: int, count_tokens: Callable[[
 
 
 def _cut(text: str, max_tokens: int, count_tokens: Callable[[str], int]) -> Iterator[tuple[int, int, str]]:
-    """Offsets and text of every passage. The library knows only the Latin full stop, so it gets the text with those of other scripts replaced.
+    """Offsets and text of every passage. semchunk recognises only Latin marks, so the marks that end a sentence in other scripts are first replaced by full stops.
 
     A passage that is too long in its original script is cut again.
     """

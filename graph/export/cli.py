@@ -5,10 +5,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from graph.errors import UserError
-from graph.shared.cli_app import LIMITS, OUTPUT
+from graph.shared.cli_app import LIMITS, OUTPUT, option
 from graph.shared.cli_options import AsJson, IndexFolder
 from graph.shared.console import print_json
 
@@ -22,41 +20,20 @@ PAGE_LIMIT = 5000
 def export_command(
     index: IndexFolder,
     graphml: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", rich_help_panel=OUTPUT, help="Write a graph file, for igraph, Gephi or networkx."),
+        Path | None, option("FILE", OUTPUT, "Write a graph file, for igraph, Gephi or networkx.")
     ] = None,
-    parquet: Annotated[
-        Path | None,
-        typer.Option(metavar="FOLDER", rich_help_panel=OUTPUT, help="Write tables, one per kind, for data tools."),
-    ] = None,
-    html: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", rich_help_panel=OUTPUT, help="Write a page to explore the graph, offline."),
-    ] = None,
+    parquet: Annotated[Path | None, option("FOLDER", OUTPUT, "Write tables, one per kind, for data tools.")] = None,
+    html: Annotated[Path | None, option("FILE", OUTPUT, "Write a page to explore the graph, offline.")] = None,
     postgres: Annotated[
         str | None,
-        typer.Option(
-            metavar="DSN",
-            rich_help_panel=OUTPUT,
-            help="Write tables with vector indexes into a PostgreSQL database that has pgvector.",
-        ),
+        option("DSN", OUTPUT, "Write tables with vector indexes into a PostgreSQL database that has pgvector."),
     ] = None,
     schema: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            rich_help_panel=OUTPUT,
-            help="With --postgres: the schema to create or replace, modegraph by default.",
-        ),
+        str | None, option("NAME", OUTPUT, "With --postgres: the schema to create or replace, modegraph by default.")
     ] = None,
     page_limit: Annotated[
         int | None,
-        typer.Option(
-            metavar="N",
-            min=1,
-            rich_help_panel=LIMITS,
-            help=f"With --html: how many of each kind the page holds, {PAGE_LIMIT:,} by default.",
-        ),
+        option("N", LIMITS, f"With --html: how many of each kind the page holds, {PAGE_LIMIT:,} by default.", min=1),
     ] = None,
     as_json: AsJson = False,
 ) -> None:

@@ -1,4 +1,4 @@
-"""The typed nodes and edges of an index and its occurrences, in canonical order; the formats write what this file yields.
+"""The typed nodes and edges of an index and its occurrences, in canonical order, as the export formats write them.
 
 Legend: U documents, P passages, N propositions, E entities, K topics, M occurrences, S summaries; X = P + S the nodes of the similarity graph.
 """
@@ -93,7 +93,7 @@ def nodes(index: Index, kind: NodeKind) -> Iterator[Node]:
 
 
 def edges(index: Index) -> Iterator[Edge]:
-    """All edges, kind by kind; undirected ones once."""
+    """All edges, kind by kind; each undirected edge once."""
     data = index.data
     document, passage = _keys("document", data.document_sources), _keys("passage", data.passage_ids)
     proposition, entity = _keys("proposition", data.proposition_ids), _keys("entity", data.entity_ids)

@@ -31,7 +31,7 @@ NODE_FIELDS = {
     "end": ("end", "long"),
     "layer": ("layer", "long"),
 }
-"""Name and type of each attribute; "id" is what igraph calls the node's key, so a node's own id is "own_id"."""
+"""Name and type of each attribute; "id" is igraph's name for the node's key, so the id itself is "own_id"."""
 
 
 def write_graphml(index: Index, file: Path) -> dict[str, int]:

@@ -46,8 +46,8 @@ def page_data(index: Index, limit: int) -> dict[str, Any]:
     propositions = take_turns(index.entity_proposition_EN, entities, limit)
     summaries = np.sort(top_rows(data.summary_layer_S.astype(np.float32), limit))
     passage_total, proposition_total = len(data.passage_ids), len(data.proposition_ids)
-    holders = sp.csr_array(sp.vstack([index.proposition_passage_NP, data.summary_member_SX[:, :passage_total]]))
-    passages = take_turns(holders, np.concatenate([propositions, proposition_total + summaries]), limit)
+    passage_block = sp.csr_array(sp.vstack([index.proposition_passage_NP, data.summary_member_SX[:, :passage_total]]))
+    passages = take_turns(passage_block, np.concatenate([propositions, proposition_total + summaries]), limit)
 
     position_E = {row: position for position, row in enumerate(entities.tolist())}
     position_P = {row: position for position, row in enumerate(passages.tolist())}

@@ -1,8 +1,8 @@
 """Exports an index into a separate schema in PostgreSQL, to be queried by SQL and pgvector.
 
 One transaction: new tables are filled next to the previous export, indexed, analysed and renamed into its place; a failure leaves the previous
-export unchanged. The tables are those of --parquet, with vectors as halfvec; ends of edges are ids, and the kind of an edge determines
-the kinds of its ends (`EDGES` in docs/postgres.md).
+export unchanged. The tables are those of --parquet, with vectors as halfvec; ends of edges are ids, and docs/postgres.md lists the
+kinds of ends for each kind of edge.
 Legend: N rows, D dimensions."""
 
 import json
@@ -50,7 +50,8 @@ def export_index(index: Index, dsn: str, schema: str = SCHEMA) -> ExportReport:
     """Write the tables and their indexes.
 
     UserError, with the previous export unchanged, when the database cannot be reached or has no pgvector 0.8.4 or newer, when the schema
-    belongs to another role, is not an export or has a newer format, or when the role may not write.
+    belongs to another role, is not an export, has a newer format or holds anything else, when another export to it is running, or when the
+    role may not write; also for a schema name or a number of dimensions that is not allowed.
     """
     if not _SCHEMA_NAME.fullmatch(schema) or schema.startswith("pg_"):
         raise UserError(
@@ -165,7 +166,7 @@ def _drop(connection: Connection, database: str, schema: str) -> None:
         _run(connection, "DROP SCHEMA {}", schema)
     except errors.DependentObjectsStillExist as problem:
         found = " ".join((problem.diag.message_detail or "").split()).rstrip(".")
-        remedy = "drop that, or name another with --schema; the previous export is unchanged"
+        remedy = "drop those objects, or name another schema with --schema; the previous export is unchanged"
         raise UserError(
             f"{database}: schema {schema} cannot be replaced: {found}",
             "a schema that holds nothing but the export",

@@ -17,7 +17,7 @@ _LINK = re.compile(
 _ABBREVIATED = frozenset(
     ["dr", "mr", "mrs", "ms", "st", "jr", "sr", "prof", "capt", "col", "gen", "lt", "rev", "hon", "no", "mt", "ft"]
 )
-_TO_SPLIT = """
+_GRAMMATICAL = """
 a about above according additionally after afterwards again all also although among an and another any anything are
 around as at away because before behind being below besides between both but by can could currently despite did do
 does during each earlier eight either else even eventually every everyone everything few finally first five for
@@ -31,7 +31,7 @@ three through throughout thus to today together too toward towards two under unl
 we were what when where whereas whether which while who whom whose why will with within without would yes yet you
 your
 """
-_FUNCTION_WORDS = frozenset(_TO_SPLIT.split())
+_FUNCTION_WORDS = frozenset(_GRAMMATICAL.split())
 MONTHS = "January|February|March|April|May|June|July|August|September|October|November|December"
 _DATE = re.compile(
     rf"\b(?:\d{{1,2}} (?:{MONTHS})(?: \d{{4}})?|(?:{MONTHS}) \d{{1,2}}(?:, \d{{4}})?|(?:{MONTHS}) \d{{4}})\b"
@@ -80,7 +80,7 @@ def find_entities(sentence: str, known: Iterable[str] = ()) -> tuple[str, ...]:
 
 
 def distinct_entities(spellings: Iterable[str]) -> tuple[str, ...]:
-    """The first spelling of each entity (by `entity_key`), in order; a key of one character is no entity."""
+    """The first spelling of each entity (by `entity_key`), in order; a key of one character is not an entity."""
     first: dict[str, str] = {}
     for spelling in spellings:
         first.setdefault(entity_key(spelling), spelling)

@@ -38,7 +38,7 @@ class PendingDocument:
 
 @dataclass(frozen=True)
 class Failure:
-    """Why a passage could not be read: the last problem, the model's reply (cut), and the number of attempts."""
+    """The failure to read a passage: the last problem, the model's reply (cut), and the number of attempts."""
 
     problem: str
     reply: str
@@ -47,7 +47,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class Reading:
-    """The result for one passage: occurrences (`dropped` counts the parts of a reply that the passage does not support), or a failure."""
+    """The result for one passage: occurrences (`dropped` counts the parts of a reply that are malformed or not supported by the passage), or a failure."""
 
     passage: Passage
     reader: str
@@ -57,4 +57,4 @@ class Reading:
 
 
 ReadDocuments = Callable[[Iterator[PendingDocument]], Iterator[list[Reading]]]
-"""An extractor: it pulls pending documents as it has capacity, and yields groups of readings, each to be stored at once."""
+"""An extractor: it pulls pending documents as it has capacity, and yields groups of readings, each of which is stored in one transaction."""

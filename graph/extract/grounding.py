@@ -11,7 +11,7 @@ from graph.text.sentences import split_units
 
 MAX_SENTENCES = 3
 MIN_GAIN = 2.0
-"""The least weight of further shared words for a neighbouring sentence to join the span."""
+"""The minimum weight of further shared words for a neighbouring sentence to join the span."""
 
 _WORD = re.compile(rf"[{UNSPACED}]|[^\W_{UNSPACED}]+")
 
@@ -64,10 +64,10 @@ def best_span(proposition: str, passage: str) -> tuple[int, int]:
 
 
 def entities_within(text: str, entities: Iterable[str], others: Iterable[str]) -> tuple[tuple[str, ...], int]:
-    """The `entities` that are in `text`, then the `others` that are; and how many of `entities` are not.
+    """The `entities` that are in `text`, then the `others` that are; and the number of `entities` that are not.
 
-    An entity is in a text if all of its words are, one of `others` only if they are there in sequence (spelling may differ in case, brackets
-    and a leading article).
+    An entity is in a text if all of its words are; the words of one of `others` must also be in sequence (spelling may differ in case,
+    brackets and a leading article).
     """
     words = words_of(text)
 

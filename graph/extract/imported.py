@@ -1,8 +1,8 @@
 """Propositions from an external extraction: a .jsonl of {"id": source, "entities": [...], "triples": [[s, p, o], ...]}.
 
-Each triple is matched by its words to the sentence that it came from and becomes a fact of it. The sentence, made self-contained by
-the rules, is the proposition; its entities are those of the extraction. (As propositions, bare triples "s p o" are too short for
-questions to find: docs/log.md.) Documents without a row are read by rules.
+Each triple is matched by its words to the sentence that it came from and becomes one of its facts. The sentence, made self-contained by
+the rules, is the proposition; its entities are those of the extraction. (As propositions, bare triples "s p o" are too short to
+be found by questions: docs/log.md.) Documents without a row are read by rules.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,7 +24,7 @@ READER = "import"
 
 @dataclass(frozen=True)
 class Row:
-    """The file's row of one document."""
+    """One document's row in the file."""
 
     entities: tuple[str, ...]
     triples: tuple[tuple[str, str, str], ...]
@@ -72,7 +72,7 @@ def place_triples(row: Row, document: Document, passages: Sequence[Passage]) -> 
     """The occurrences of each passage: its sentences, with their entities and facts from the row.
 
     A triple belongs to the passage that has most of its words, and in it to the sentence that has most of them (the first, on a tie);
-    if no sentence has any, "s p o" becomes a proposition of its own. A subject or object that is not an entity ("a politician", "1960")
+    if no sentence has any, "s p o" becomes a separate proposition. A subject or object that is not an entity ("a politician", "1960")
     would link unrelated documents: it is left out, and its triple is not recorded as a fact.
     """
     sentences = extract_by_rules(document, passages)
@@ -116,7 +116,7 @@ def _with_facts(sentence: Occurrence, facts: Sequence[Fact], entities: Sequence[
 
 
 def _triple_alone(fact: Fact, text: str, entities: Sequence[str], passage: Passage) -> Occurrence:
-    """A triple as a proposition of its own; its span is the whole passage."""
+    """A triple as a separate proposition; its span is the whole passage."""
     end = passage.start + len(passage.text)
     return _with_facts(Occurrence(text, (), passage.start, end), [fact], entities)
 

@@ -42,7 +42,7 @@ class Domain(ReplyModel):
 
 
 def infer_domain(model: LanguageModel, passages: Sequence[Passage]) -> tuple[Domain, str]:
-    """The domain of the collection that `passages` are a sample of, by one call; and why it is empty, if the reply was unusable."""
+    """The domain of the collection from which `passages` were sampled, by one call; and the reason why it is empty, if the reply was unusable."""
     completion = model.complete([domain_request(passages)])[0]
     if completion.finish_reason == "refused":
         return Domain(), f"refused: {completion.text}"
@@ -62,12 +62,13 @@ def domain_request(passages: Sequence[Passage]) -> CompletionRequest:
 
 
 MIN_SUPPORT = 0.5
-"""The least share of a proposition's words that must be in its passage or the document's title."""
+"""The minimum share of a proposition's words that must be in its passage or the document's title."""
 MAX_PROPOSITIONS, MAX_NAMES_OF_ONE = 64, 27
-"""Bounds of lists, because a small model may repeat one name without end. Rules extract at most 13 propositions from any of 8,256 passages of
+"""Bounds on lists, because a small model may repeat one name without end. Rules extract at most 13 propositions from any of 8,256 passages of
 HotpotQA (up to 200 tokens each), and no inspected proposition has more than 27 names."""
 MAX_PROPOSITION_CHARS, COPIED_SENTENCES = 500, 3
-"""A proposition of this many sentences is not a statement but a copy of the passage, such as small models write."""
+"""The maximum length of a proposition, and the number of sentences from which it is not a statement but a copy of the passage; small models
+write such copies."""
 Name = Annotated[str, at_most("maxLength", 80)]
 
 
@@ -78,7 +79,7 @@ class FactReply(ReplyModel):
 
 
 class PropositionReply(ReplyModel):
-    """`facts` are not requested, since nothing is retrieved by them: they were half of a reply."""
+    """`facts` are not requested: retrieval does not use them, and they made up half of a reply."""
 
     text: Annotated[str, at_most("maxLength", MAX_PROPOSITION_CHARS)]
     entities: Annotated[list[Name], sound_items(str), at_most("maxItems", MAX_NAMES_OF_ONE)] = Field(
@@ -120,7 +121,7 @@ def read_reply(text: str, passage: Passage, cut: bool = False) -> tuple[tuple[Oc
 
 
 def goes_in_circles(text: str) -> bool:
-    """Whether a cut reply repeats a proposition: everything that it has to say then precedes the repetition.
+    """Whether a cut reply repeats a proposition: all of its content then precedes the repetition.
 
     >>> goes_in_circles('{"propositions": [{"text": "It rains."}, {"text": "It rains."}, {"text": "It ra')
     True
@@ -171,7 +172,7 @@ WAVES_IN_FLIGHT = 2
 RETRY_TEMPERATURE = 0.7
 """The temperature for passages that failed in an earlier run: at 0 the same model would repeat its reply."""
 MAX_REPLY_CHARS = 2000
-"""Characters of an unusable reply that the model sees on a retry and that quarantine stores."""
+"""The maximum number of characters of an unusable reply that are sent back on a retry and stored in quarantine."""
 
 
 @dataclass(frozen=True)

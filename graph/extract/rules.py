@@ -1,7 +1,7 @@
-"""Propositions without a model: one per sentence, list item or table row, made self-contained as far as rules can.
+"""Propositions without a model: one per sentence (of prose or of a list item) or table row, made self-contained as far as rules can.
 
-De-contextualising: a sentence, list item or table row that does not name the document's title (in long documents: the nearest heading) gets it
-as a prefix, which claims nothing; a table row becomes "header: value" pairs (HLG §4.3.2). A pronoun at the start of a sentence is replaced if
+De-contextualising: a sentence that does not name the document's title (in long or untitled documents: the nearest heading) gets it as a prefix,
+which claims nothing; a table row always gets it, and becomes "header: value" pairs (HLG §4.3.2). A pronoun at the start of a sentence is replaced if
 its antecedent is clear: the title, if it is the subject of the document's first sentence, or the person who is the subject of the previous
 sentence. A title or heading that is a topic ("Leave and holidays") is not an entity.
 """
@@ -44,7 +44,7 @@ CHARACTERS_A_WORD = 2
 
 
 def read_by_rules(item: PendingDocument) -> list[Reading]:
-    """The readings by rules of a document all of whose passages are pending."""
+    """The readings, by rules, of a document whose passages are all pending."""
     occurrences = extract_by_rules(item.document, item.passages)
     return [
         Reading(passage, READER, of_passage) for passage, of_passage in zip(item.passages, occurrences, strict=True)
@@ -87,7 +87,8 @@ def extract_by_rules(document: Document, passages: Sequence[Passage]) -> list[tu
 
 
 def is_name(title: str, inner: Collection[str]) -> bool:
-    """Whether a title or heading is a name, not a topic: its key is among the names in the text (`inner`), or all its words are capitalised.
+    """Whether a title or heading is a name, not a topic: one of its keys is among the names in the text (`inner`), or it has several words and all
+    of four or more letters are capitalised.
 
     >>> is_name("Port Ellery, Quill", {"port ellery"}), is_name("Great Orrin", ()), is_name("Leave and holidays", ()), is_name("Complaints", ())
     (True, True, False, False)
@@ -117,7 +118,7 @@ def opens_with(sentence: str, name: str) -> bool:
 
 @dataclass
 class _PronounResolver:
-    """Resolves the pronouns at the start of the sentences below one heading, which it reads in order.
+    """Resolves the pronouns at the start of sentences, read in order, within one passage and below one heading.
 
     `title` is the document's title if the document is about a person or thing of this name, else "".
     """
@@ -126,14 +127,14 @@ class _PronounResolver:
     person: str = field(init=False)
     thing: str = field(init=False)
     female: dict[str, bool] = field(init=False, default_factory=dict)
-    """The gender of people, by the pronouns used for them."""
+    """For each person, whether the pronouns used for them are feminine."""
 
     def __post_init__(self) -> None:
         self.person = self._titled_person()
         self.thing = self.title
 
     def with_subject(self, text: str, entities: Sequence[str]) -> str:
-        """The sentence with its first pronoun replaced by the subject, if that is clear; else unchanged."""
+        """The sentence with the pronoun at its start replaced by the subject, if that is clear; else unchanged."""
         pronoun = _PRONOUN.match(text)
         if pronoun is None:
             self._remember(text, entities)
@@ -174,7 +175,7 @@ class _PronounResolver:
 
 
 def has_words(text: str) -> bool:
-    """Whether a text has two words, or in a script without spaces as many characters as two words.
+    """Whether a text has two words or, in a script without spaces, as many characters as two words.
 
     >>> has_words("Contents"), has_words("It burned."), has_words("塔"), has_words("塔は高い。")
     (False, True, False, True)
@@ -196,12 +197,12 @@ def _sentences(passages: Sequence[Passage]) -> Iterator[str]:
 
 
 def _opens_with_part(text: str, name: str) -> bool:
-    """Whether a sentence begins with the last word of a person's name: "Marlow built boats." of Ada Marlow."""
+    """Whether a sentence begins with the last word of a person's name: "Marlow built boats." for Ada Marlow."""
     return may_be_person(name) and text.startswith(name.split()[-1])
 
 
 def names_subject(text: str, subject: str) -> bool:
-    """Whether `text` already names `subject`: by the full name, or by its last long word.
+    """Whether `text` already names `subject`: by its last word of four or more letters or, in a script without spaces, in full.
 
     >>> names_subject("Gábor directed 20 films.", "Pál Gábor"), names_subject("He directed 20 films.", "Pál Gábor")
     (True, False)
@@ -210,11 +211,11 @@ def names_subject(text: str, subject: str) -> bool:
         return subject in text
     words = {word.casefold() for word in re.findall(r"\w+", text)}
     subject_words = [word.casefold() for word in re.findall(r"\w+", subject) if len(word) > 3] or [subject.casefold()]
-    return subject_words[-1] in words or all(word in words for word in subject_words)
+    return subject_words[-1] in words
 
 
 def _surnames(passages: Sequence[Passage], entities: Iterable[str]) -> dict[str, str]:
-    """The full name behind each surname of the document's people, except surnames that are also places in it."""
+    """The full name for each surname of the document's people, except surnames that are also places in it."""
     places = {match[1].casefold() for passage in passages for match in _PLACE.finditer(passage.text)}
     return {surname: full for surname, full in people_by_surname(entities).items() if surname not in places}
 

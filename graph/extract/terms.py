@@ -16,7 +16,7 @@ from graph.text.scripts import MARKS, UNSPACED, is_caseless, unspaced_runs
 MAX_CHARACTERS, MAX_WORDS, MAX_TITLE_WORDS = 6, 3, 10
 MIN_PROPOSITIONS = 2
 MAX_SHARE, RARE = 0.1, 10
-"""A term in more than RARE propositions and more than this share of them is a function word."""
+"""A term in more than RARE propositions and in more than this share of the caseless ones is a function word."""
 _RUN = re.compile(rf"(?P<unspaced>[{UNSPACED}]+)|(?:(?![{UNSPACED}])[^\W\d_]|[{MARKS}])+")
 _TITLE_RUN = re.compile(rf"[\w{UNSPACED}{MARKS}]+")
 _CHARACTER = re.compile(
@@ -82,7 +82,9 @@ def candidates(text: str) -> Iterator[str]:
 
 
 def titles_within(text: str, names: Collection[str], lengths: Mapping[str, Collection[int]]) -> Iterator[str]:
-    """Keys of documents' names in a text, of any length; `lengths` has the lengths of the keys by their first two characters."""
+    """Keys of documents' names in a text that are longer than candidates (up to MAX_TITLE_WORDS words), and keys of any length in scripts without
+    spaces; `lengths` has the lengths of the latter by their first two characters.
+    """
     yield from (term for term in _grams(_words(text), " ", MAX_WORDS + 1, MAX_TITLE_WORDS) if term in names)
     for run in _TITLE_RUN.findall(text.casefold()):
         for start in range(len(run) - 1):
@@ -125,7 +127,7 @@ def _long_enough(term: str) -> bool:
 
 
 def _parts(term: str) -> tuple[str, ...]:
-    """A term without its first unit, without its last unit, and without affixes."""
+    """A term without its first unit, without its last unit, and, if it consists of words, without affixes."""
     if unspaced_runs(term):
         units = _CHARACTER.findall(term)
         return "".join(units[1:]), "".join(units[:-1])

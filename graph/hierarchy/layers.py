@@ -3,7 +3,7 @@
 Layer 0 holds the passages and a summary of each large chunk; layer ℓ + 1 holds a summary of each community of layer ℓ. A node represents
 propositions (its "pool"), and an extractive summary selects from its members' pools; a model, if there is one, writes the summary
 from its members' texts instead. The file begins with the reuse of the last generation's hierarchy after edits.
-Legend: X nodes (passages, then summaries), S summaries, L nodes of one layer, P passages."""
+Legend: X nodes (passages, then summaries), S summaries, L nodes of one layer, Y members of groups, P passages."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -33,13 +33,13 @@ MOST_CHANGED_MEMBERS = 0.1
 class LastHierarchy:
     """The hierarchy of the last generation, to start from: its X nodes are passages, then S summaries by layer.
 
-    With `carry`, its communities are carried over (graph/hierarchy/communities.py), and so are their summaries while few members change;
-    else communities are detected again. With `extractive`, a summary is reused if its members are unchanged: their passages have the same
-    propositions, and no model wrote or will write summaries.
+    With `carry`, its communities are carried over (graph/hierarchy/communities.py); otherwise they are detected again. With `extractive`
+    (no model wrote or will write summaries, and the remaining passages have kept their propositions), a summary is reused if its members
+    are unchanged or, with `carry`, if few of them changed.
     """
 
     last_P: Ints
-    """The last row of each passage, −1 for a new one."""
+    """The row of each passage in the last generation, −1 for a new passage."""
     passages: int
     """The number of passages of the last generation."""
     summary_ids: Strings
@@ -47,14 +47,14 @@ class LastHierarchy:
     layer_S: Ints
     member_SX: sp.csr_array
     edges: Block | None
-    """The similarity graph; None: all nodes are searched again."""
+    """The similarity graph; None: the neighbours of all nodes are searched for again."""
     carry: bool
     extractive: bool
     gone: Sequence[str] = ()
     """Texts of deleted propositions: a summary that contains one is not reused."""
 
     def known_graph(self, last_L: Ints, layer: int) -> KnownGraph | None:
-        """The known similarity graph of a layer whose nodes had these numbers; None without edges."""
+        """The known similarity graph of a layer, from the nodes' numbers in the last generation; None if no edges are known."""
         if self.edges is None:
             return None
         first, end = np.searchsorted(self.layer_S, [layer, layer + 1]) + self.passages
@@ -63,7 +63,7 @@ class LastHierarchy:
         return KnownGraph(self.edges, merge, int(first))
 
     def summaries_of(self, last_L: Ints, layer: int) -> Ints:
-        """The summary of this layer that covers each node, from the nodes' last numbers; −1 where there is none."""
+        """The summary of this layer that covers each node, from the nodes' numbers in the last generation; −1 where there is none."""
         summaries = np.flatnonzero(self.layer_S == layer)
         rows = self.member_SX[summaries, :]
         summary_X = np.full(self.passages + len(self.layer_S) + 1, -1, np.int64)
@@ -71,14 +71,14 @@ class LastHierarchy:
         return summary_X[last_L]
 
     def communities(self, last_L: Ints, layer: int) -> Ints:
-        """The community of each node of a layer, from the nodes' last numbers; −1 for a new node."""
+        """The community of each node of a layer, from the nodes' numbers in the last generation; −1 for a new node."""
         summary_L = self.summaries_of(last_L, layer + 1)
         return np.where(summary_L < 0, np.where(last_L < 0, -1, len(self.layer_S) + last_L), summary_L)
 
     def same_summaries(self, groups: Sequence[Ints], last_X: Ints, layer: int) -> Ints:
         """The reusable summary of each group: one with the same members or, with `carry`, nearly the same; −1 where there is none.
 
-        `last_X` are the last numbers of the nodes.
+        `last_X` are the numbers of the nodes in the last generation.
         """
         if not self.extractive or not groups:
             return np.full(len(groups), -1, np.int64)
@@ -91,7 +91,8 @@ class LastHierarchy:
         new = np.add.reduceat(last_Y < 0, starts)
         members = np.append(np.diff(self.member_SX.indptr), -1)[summary]
         reusable = (summary >= 0) & (shared + new == lengths) & (members - shared + new <= members * self._max_changed)
-        # Above layer 1 a summary may contain a sentence of a document whose own summary lost it and was reused.
+        # Above layer 1, a summary may contain a deleted sentence even if its members are the same: one of them may have lost the
+        # passage with the sentence and still been reused.
         for group in np.flatnonzero(reusable & ((shared < members) | (layer > 1))).tolist() if self.gone else ():
             text = self.summary_texts[int(summary[group])]
             reusable[group] = not any(sentence in text for sentence in self.gone)
@@ -162,7 +163,7 @@ class Hierarchy:
 
 @dataclass(frozen=True)
 class Sentences:
-    """The propositions that summaries choose from."""
+    """The propositions from which summaries are composed."""
 
     vectors_ND: Matrix
     text: Callable[[int], str]
@@ -198,7 +199,7 @@ class _Builder:
     max_tokens: int
     vectors: list[Vectors]
     last_X: Ints
-    """The last number of each node, ascending; −1 for a new one."""
+    """The number of each node in the last generation, ascending; −1 for a new node."""
     summaries: list[SummaryNode] = field(default_factory=list)
     edges: list["_Edges"] = field(default_factory=list)
 
@@ -257,9 +258,9 @@ def build_hierarchy(
     write: WriteSummaries | None = None,
     last: LastHierarchy | None = None,
 ) -> Hierarchy:
-    """Build `settings.layers` layers over the passages.
+    """Build up to `settings.layers` layers; the passages are in layer 0.
 
-    `chunks` are runs of at least two passage numbers, each one large chunk. A community of one node is not summarised: the node
+    `chunks` are the large chunks: runs of at least two passage numbers. A community of one node is not summarised: the node
     represents itself.
     """
     last_P = np.full(len(passages.ids), -1, np.int64) if last is None else last.last_P
@@ -364,13 +365,13 @@ class _Edges:
 
 
 def _join_edges(layers: Sequence[_Edges], last_X: Ints, last: Block | None) -> Block:
-    """The graphs of all layers as one; nodes above the last layer have no edges."""
+    """The graphs of all layers as one."""
     edits = [(layer.first, layer.edit) for layer in layers if layer.edit is not None]
     if last is not None and len(edits) == len(layers):
         return _edited_edges(edits, last_X, last)
     indices = np.concatenate([layer.graph.indices + layer.first for layer in layers])
     degrees = np.concatenate([np.diff(layer.graph.indptr) for layer in layers])
-    starts = np.concatenate([[0], np.cumsum(degrees), np.full(len(last_X) - len(degrees), degrees.sum())])
+    starts = np.concatenate([[0], np.cumsum(degrees)])
     cosines = np.concatenate([layer.graph.data for layer in layers]).astype(np.float32, copy=False)
     return sp.csr_array((cosines, indices, starts.astype(indices.dtype)), shape=(len(last_X), len(last_X)))
 

@@ -1,10 +1,10 @@
-"""The similarity graph of one layer: k nearest neighbours by cosine, from τ up (GraphMPA §3.1, Eq. 1 and 3).
+"""The similarity graph of one layer: the k nearest neighbours with a cosine of at least τ (GraphMPA §3.1, Eq. 1 and 3).
 
 Up to FLAT_LIMIT nodes the graph is exact and depends only on the vectors, bit for bit: every cosine that decides an edge is computed pair by
 pair, so after an edit neighbours are searched only for added nodes and for nodes that had k neighbours and lost one. Above that limit,
 candidates come from an inverted file of faiss (at the end of this file), some neighbours are missed, and edges of remaining nodes are
 reused: the graph depends on its history until it is rebuilt.
-Legend: N nodes, T nodes of a graph known before, D dimensions, K found for each, R rows to search for, B rows of a batch, X pairs."""
+Legend: N nodes, T nodes of a known graph, D dimensions, K candidates of each node, R rows to search for, B rows of a batch, O other nodes, X pairs."""
 
 import math
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ from graph.types import Floats, Ints
 
 FLAT_LIMIT = 20_000
 SPARE = 8
-"""Candidates beyond k, so that those with cosines nearly equal to the last one's are included."""
+"""Candidates beyond k, so that nodes with cosines nearly equal to the k-th are included."""
 SLACK = 1e-5
 """Upper bound on the error of a cosine from a matrix product."""
 BATCH_ROWS, BATCH_PAIRS = 64, 8_192
@@ -100,7 +100,7 @@ _NO_PAIRS = _Pairs(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.
 def similarity_graph(vectors_ND: Matrix, neighbours: int, min_similarity: float) -> sp.csr_array:
     """Symmetric float32 CSR[N, N] of cosines: i–j where either is among the other's k nearest and cosine ≥ τ.
 
-    `vectors_ND` are unit rows. No node neighbours itself, however many duplicates it has; each edge is stored once per
+    `vectors_ND` are unit rows. No node is its own neighbour, however many duplicates it has; each edge is stored once per
     direction, with the same weight; ties go to the first nodes.
     """
     count = len(vectors_ND)
@@ -116,7 +116,7 @@ def _symmetric(found: _Pairs, count: int) -> sp.csr_array:
 
 
 def _nearest_of_all(vectors_ND: Matrix, neighbours: int, min_similarity: float) -> _Pairs:
-    """Every node with its nearest: exact up to FLAT_LIMIT nodes, from `likely_neighbours` above."""
+    """Every node with its nearest neighbours: exact up to FLAT_LIMIT nodes; beyond that, chosen from `likely_neighbours`."""
     if len(vectors_ND) <= FLAT_LIMIT:
         return _exact_nearest(vectors_ND, neighbours, min_similarity)
     likely = likely_neighbours(vectors_ND, 2 * neighbours + SPARE, min_similarity)
@@ -128,7 +128,7 @@ def _nearest_of_all(vectors_ND: Matrix, neighbours: int, min_similarity: float) 
 
 
 def _exact_nearest(vectors_ND: Matrix, neighbours: int, min_similarity: float) -> _Pairs:
-    """Every node with its nearest, without copying vectors that are in one segment."""
+    """Every node with its nearest neighbours, without copying vectors that are in one segment."""
     import faiss
 
     vectors_ND, count = np.ascontiguousarray(vectors_ND, np.float32), len(vectors_ND)
@@ -180,7 +180,7 @@ def _short_of_neighbours(known: KnownGraph, neighbours: int) -> Ints:
 
 
 def _exact_edges(known: KnownGraph, searched: Ints, near: _Pairs, neighbours: int) -> tuple[Ints, _Pairs]:
-    """The nodes whose nearest have changed (searched ones, and those that got a nearer one), and all their edges, one way."""
+    """The nodes whose nearest neighbours have changed (searched nodes, and nodes that got a nearer neighbour), and all their edges, one way."""
     changed = np.union1d(searched, near.row_X)
     gained = known.merge.previous_rows(np.setdiff1d(changed, searched))
     own = _k_nearest(_Pairs.join([near, _own_nearest(known, gained, neighbours).moved(known.merge)]), neighbours)
@@ -221,8 +221,8 @@ def _own_nearest(known: KnownGraph, rows_T: Ints, neighbours: int) -> _Pairs:
 
 @dataclass(frozen=True)
 class _Bounds:
-    """The lowest cosine at which a node may be among the nearest of an unsearched one: the lowest in the row of the latter, or τ if it has
-    fewer than k.
+    """The lowest cosine at which a searched node may be among the nearest of an unsearched node: the lowest in the unsearched node's row,
+    or τ if that row has fewer than k neighbours.
     """
 
     known: KnownGraph
@@ -247,7 +247,7 @@ class _Bounds:
 def _near_pairs(
     vectors_ND: Matrix, rows_R: Ints, neighbours: int, min_similarity: float, bounds: _Bounds | None = None
 ) -> Iterator[_Pairs]:
-    """Pairs, both ways, that include the nearest of these rows, and all in which a row meets the `bounds` of another."""
+    """Pairs, both ways, that include the nearest nodes of these rows, and all pairs in which a row meets the `bounds` of the other node."""
     for start in range(0, len(rows_R), BATCH_ROWS):
         rows_B = rows_R[start : start + BATCH_ROWS]
         cosines_BN = np.ascontiguousarray((vectors_ND @ vectors_ND[rows_B].T).T)
@@ -298,7 +298,7 @@ PROBED_LISTS, PROBED_WHERE_NEAR, NEAR = 32, 8, 0.8
 """Lists probed for a node; fewer if only cosines from NEAR up count, because such neighbours are in few lists. The probed lists contain
 .995 of the edges of 10k propositions and .9999 of those of 22k entities (docs/log.md)."""
 ROUGH = 0.2
-"""Upper bound on how much the codes of the inverted file underestimate a cosine, except for one cosine in thousands."""
+"""Upper bound on the underestimate of a cosine by the codes of the inverted file, except for one cosine in thousands."""
 TRAINED_PER_CODE = 64
 """Training vectors for each of the 16 codes that represent two dimensions."""
 SEARCHED_ROWS = 8_192

@@ -35,8 +35,8 @@ MAX_CANDIDATES = 200
 def choose_sentences(vectors_SD: Floats, count_tokens: Callable[[int], int], max_tokens: int) -> list[int]:
     """Rows of the chosen sentences, ascending, together at most `max_tokens` long; at least one, whatever its length.
 
-    `count_tokens(row)` is the length of a sentence. A sentence longer than the remaining budget is skipped; selection goes on. Ties go
-    to the earlier row.
+    `count_tokens(row)` is the length of a sentence. A sentence that is longer than the remaining budget, or repeats a chosen one, is skipped;
+    selection continues. Ties go to the more relevant sentence, then to the earlier row.
     """
     centre_D = vectors_SD.mean(axis=0)
     centre_D /= np.linalg.norm(centre_D) or 1.0
@@ -81,13 +81,14 @@ SENTENCE_WORDS, MAX_SENTENCES = 15, 50
 
 
 class SummaryReply(ReplyModel):
-    """A summary as its sentences, so that an engine can bound their length and number; a reply in prose is read, too."""
+    """A summary as a list of sentences, so that an engine can bound their length and number; a reply in prose is also accepted."""
 
     sentences: Annotated[list[Sentence], sound_items(str), at_most("maxItems", MAX_SENTENCES)]
 
 
 def write_summaries(model: LanguageModel, max_summary_tokens: int, groups: Sequence[Sequence[str]]) -> list[str]:
-    """One summary per group, requested level by level for all trees together; "" where a reply was refused, empty, or cut in its first sentence.
+    """One summary per group, requested level by level for all trees together; "" where a reply is unusable (`_usable_text`), or where every
+    text of a level is so long that it fills a request alone.
 
     Cut and refused replies are not in the ledger, so the next run requests them again.
     """
@@ -118,7 +119,7 @@ def write_summaries(model: LanguageModel, max_summary_tokens: int, groups: Seque
 
 
 def pack(texts: Sequence[str], count_tokens: Callable[[str], int], max_tokens: int) -> list[list[str]]:
-    """The texts in order, in runs of at most `max_tokens`; a longer text makes a run of its own.
+    """The texts in order, in runs of at most `max_tokens`; a longer text is a separate run.
 
     >>> pack(["a b", "c", "d e f g", "h"], lambda text: len(text.split()), 3)
     [['a b', 'c'], ['d e f g'], ['h']]
@@ -155,7 +156,7 @@ def _write_all(model: LanguageModel, requests: Sequence[CompletionRequest]) -> l
 
 
 def _usable_text(request: CompletionRequest, completion: Completion) -> str:
-    """The text of a reply; only the complete sentences if it was cut, "" if it was refused or is about the prompt's example."""
+    """The text of a reply; only the complete sentences if it was cut, "" if it was refused, is broken JSON, or is about the prompt's example."""
     if completion.finish_reason == "refused" or copies_example(completion.text, request.messages[1].content):
         return ""
     try:

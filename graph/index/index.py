@@ -1,7 +1,7 @@
 """The reader's view of an index: arrays in memory, objects on demand, and the encoder that made its vectors.
 
-An Index is read-only, so any number of threads may share it. Above it are the lookup of rows by name and BM25 over all passages, which
-caches the scores of frequent terms; below it, an index that is reopened after each write.
+An Index is read-only, so any number of threads may share it. This file also contains the lookup of rows by name, BM25 over all passages,
+which caches the scores of frequent terms, and an index that is reopened after each write.
 Legend: P passages, W terms."""
 
 from bisect import bisect_left
@@ -65,8 +65,8 @@ MOST_CACHED_BYTES = 128 << 20
 class TermScores:
     """BM25 scores of one index; thread-safe."""
 
-    def __init__(self, count_WP: Block, texts_W: Ints, idf_W: Floats, norm_P: NDArray[np.float64]) -> None:
-        self._count_WP, self._texts_W, self._idf_W, self._norm_P = count_WP, texts_W, idf_W, norm_P
+    def __init__(self, count_WP: Block, passages_W: Ints, idf_W: Floats, norm_P: NDArray[np.float64]) -> None:
+        self._count_WP, self._passages_W, self._idf_W, self._norm_P = count_WP, passages_W, idf_W, norm_P
         self._cached: OrderedDict[int, Floats] = OrderedDict()
         self._lock = Lock()
 
@@ -74,7 +74,7 @@ class TermScores:
         """BM25 of every passage for the terms in `rows`, each counted as often as it occurs there: float32[P]."""
         scores_P = np.zeros(self._count_WP.shape[1], np.float32)
         for row in rows:
-            if FREQUENT_SHARE * self._texts_W[row] >= len(scores_P):
+            if FREQUENT_SHARE * self._passages_W[row] >= len(scores_P):
                 scores_P += self._frequent(row)
             else:
                 self._add(row, scores_P)
@@ -102,7 +102,7 @@ class TermScores:
 
 MAX_CLIQUE_ENTITIES = 8
 LEIDEN_ITERATIONS = 2
-"""For communities that a reader detects itself: a tenth of the time, .004 less modularity than at convergence (8k passages)."""
+"""For communities detected at query time: a tenth of the time, .004 less modularity than at convergence (8k passages)."""
 SAMPLED_PROPOSITIONS = 1_000
 MOST_RESTRICTED_BYTES = 256 << 20
 """Size limit of cached filtered indexes (copies and computed data); the least recently used are evicted first."""
@@ -131,11 +131,11 @@ class Index:
         return unit_rows(self.encoder_source.get().encode(texts))
 
     def count_tokens(self, text: str) -> int:
-        """Tokens of a text, by the index's encoder."""
+        """The number of a text's tokens, by the index's encoder."""
         return self.encoder_source.get().count_tokens(text)
 
     def where(self, conditions: tuple[Condition, ...]) -> "Index":
-        """The index of only the documents that meet all conditions; this index itself if there are no conditions.
+        """The index restricted to the documents that meet all conditions; this index itself if there are no conditions.
 
         The most recently used parts are cached, as many as fit into MOST_RESTRICTED_BYTES. UserError as in graph/index/filters.py.
         """
@@ -153,9 +153,9 @@ class Index:
             return part
 
     def only(self, conditions: tuple[Condition, ...]) -> "Index":
-        """The index for a reader with access to only the documents that meet all conditions; empty if none does.
+        """The index for a reader with access only to the documents that meet all conditions; empty if none does.
 
-        Unlike that of `where`, this index has no name, term or weight from other documents (graph/index/restrict.py), and is not cached.
+        Unlike the index that `where` returns, this one contains no name, term or weight from other documents (graph/index/restrict.py); it is not cached.
         """
         part = restrict(self.data, documents_meeting(self.data, conditions))
         return self if part is self.data else replace(self, data=conceal_rest(self.data, part))
@@ -274,8 +274,8 @@ class Index:
     def association_VV(self) -> sp.csr_array:
         """PropRAG's graph as a walk: edges between entities of one proposition, between synonyms, and between entities and passages.
 
-        Transition CSR[E + P, E + P], entities first. Every edge weighs 1 before rows are scaled, even if it has two reasons;
-        a proposition with more than MAX_CLIQUE_ENTITIES entities links them to its passage only.
+        Transition CSR[E + P, E + P], entities first. Every edge weighs 1 before rows are scaled, even if two of these rules create it;
+        a proposition with more than MAX_CLIQUE_ENTITIES entities links them to its passages only.
         """
         data = self.data
         entities_N = np.diff(data.proposition_entity_NE.indptr)

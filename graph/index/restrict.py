@@ -1,4 +1,4 @@
-"""Restricts an index to the documents that pass a filter, and to what was read from them.
+"""Restricts an index to the documents that pass a filter, and to everything read from them.
 
 Every mode obeys a filter because it gets an index that holds nothing else. `restrict` leaves entities, topics and term weights as in the
 whole index; `conceal_rest` reduces them to those of the part, for readers without access to the rest.

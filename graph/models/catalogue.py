@@ -32,7 +32,7 @@ class Part:
 class Pretrained:
     """A model distributed in Python packages: its `parts`, concatenated, form one file with this `sha256`.
 
-    The converted model takes `converted_bytes`. `hub` is the hub name of the unquantised original.
+    The converted model takes up `converted_bytes`. `hub` is the hub name of the unquantised original.
     """
 
     name: str
@@ -224,7 +224,7 @@ E5_SMALL = PretrainedEncoder(
 )
 READER = PretrainedAdapter("reader", QWEN_CODER_05B, "answers from passages in few words and cites them")
 ADAPTERS = {READER.name: READER}
-"""The adapters that come with this package, each with its data card."""
+"""The adapters that come with this package, each with its model card."""
 MODELS = {model.name: model for model in (SMOLLM2, QWEN_CODER_05B, QWEN_CODER_15B)}
 ENCODERS = {encoder.name: encoder for encoder in (E5_SMALL,)}
 CATALOGUE: dict[str, Pretrained] = {**MODELS, **ENCODERS}
@@ -235,7 +235,7 @@ LOCK_FILE = "fetching.lock"
 
 @contextmanager
 def fetching(cache: Path, note: Callable[[str], None]) -> Iterator[None]:
-    """Hold the lock of the folder `cache`, which is created if missing; a note says when another process holds it."""
+    """Hold the lock of the folder `cache`, which is created if missing; calls `note` if another process holds it."""
     cache.mkdir(parents=True, exist_ok=True)
     with (cache / LOCK_FILE).open("a", encoding="utf-8") as lock:
         try:
@@ -285,7 +285,7 @@ def folder_of(model: Pretrained) -> Path:
 
 
 def is_fetched(model: Pretrained) -> bool:
-    """Whether a model is in the cache, converted from the catalogue's file; for a language model, that file must be there, too."""
+    """Whether a model is in the cache, converted from the catalogue's file; for a language model, the record must also list that file."""
     record = read_record(model)
     return record.get("sha256") == model.sha256 and (
         not isinstance(model, PretrainedModel) or model.file in record.get("files", {})
@@ -320,7 +320,7 @@ def is_whole(model: Pretrained) -> bool:
 def check_files(folder: Path, name: str, changed_only: bool = False) -> None:
     """UserError naming the first file of a converted model that is missing or changed, or the record if it has no checksums.
 
-    With `changed_only`, files with the recorded size and modification time are not read: to read gigabytes takes seconds.
+    With `changed_only`, files with the recorded size and modification time are not read, because reading gigabytes takes seconds.
     """
     remedy = f"make it again: modegraph models get {name}"
     files = read_json(folder / RECORD).get("files")

@@ -66,7 +66,7 @@ def model_name(target: str) -> str:
 
 
 def weights_fingerprint(folder: Path) -> str:
-    """Hash of all weights (*.safetensors) and the config in a model's or adapter's folder; an adapter's covers its base."""
+    """Hash of all weights (*.safetensors) and the config in a model's or adapter's folder; an adapter's hash covers its base."""
     return _fingerprint(folder, WEIGHTS)
 
 

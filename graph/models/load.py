@@ -1,4 +1,4 @@
-"""Loads full models, adapters and tokenizers with transformers and PEFT. Missing weights, which they initialise at random, are an error here.
+"""Loads full models, adapters and tokenizers with transformers and PEFT. Missing weights, which these libraries initialise at random, are an error here.
 
 Only safetensors are read, no code of a model is executed, and a model must have a row for every token of its inputs."""
 
@@ -16,9 +16,9 @@ from graph.text.prompting import special_token_pattern
 
 
 def check_vocabulary(model: Any, tokenizer: Any, label: str) -> None:
-    """UserError if a token that the tokenizer can produce, or its end or padding token, has no row in the model; extra rows are harmless.
+    """UserError if a token that texts or the chat template can contain, or the end or padding token, has no row in the model; extra rows are harmless.
 
-    A special token without a row is accepted (Gemma 3 has one for images), because no text is tokenised to one.
+    Any other special token without a row is accepted (Gemma 3 has one for images), because no text is tokenised to one.
     """
     rows = vocabulary_rows(model)
     rowless = {token for token, number in tokenizer.get_vocab().items() if number >= rows}
@@ -54,7 +54,7 @@ def load_whole(kind: Any, source: str, label: str, new_modules: Sequence[str] = 
     """
     import torch
 
-    # On a GPU, cuDNN's attention builds a plan for each new shape, and here every batch has a different one (on an H100: 3 s a step, not 0.5 s).
+    # On a GPU, cuDNN's attention builds a plan for each new shape, and here every batch has a different one (on an H100: 3 s a step instead of 0.5 s).
     torch.backends.cuda.enable_cudnn_sdp(False)
     # Without this, transformers searches the hub for an adapter, with retries if it does not answer.
     options["adapter_kwargs"] = {"local_files_only": options.get("local_files_only", False)}
@@ -70,9 +70,9 @@ def load_whole(kind: Any, source: str, label: str, new_modules: Sequence[str] = 
         ) from None
     missing = sorted(name for name in info["missing_keys"] if name.partition(".")[0] not in new_modules)
     if missing:
-        raise _wrong_weights(label, f"{len(missing)} weights are missing, {missing[0]} first")
+        raise _wrong_weights(label, f"missing weights: {len(missing)}, starting with {missing[0]}")
     for name, saved, expected in sorted(info["mismatched_keys"]):
-        raise _wrong_weights(label, f"{name} is {list(saved)}, config.json says {list(expected)}")
+        raise _wrong_weights(label, f"{name} has shape {list(saved)}, but config.json says {list(expected)}")
     return model
 
 
@@ -94,8 +94,9 @@ def load_adapter(whole: Any, folder: str, base: str, trainable: bool = False) ->
         ) from None
     missing = [name for name in report.missing_keys if ".default" in name]
     if missing or report.unexpected_keys:
-        name = [*report.unexpected_keys, *missing][0]
-        raise wrong_base(folder, base, f"{len(missing)} of its weights are missing; {name} has no counterpart")
+        counts = (("missing weights", missing), ("weights without a counterpart", report.unexpected_keys))
+        found = "; ".join(f"{what}: {len(names)}, starting with {names[0]}" for what, names in counts if names)
+        raise wrong_base(folder, base, found)
     return model
 
 

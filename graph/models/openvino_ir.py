@@ -125,7 +125,7 @@ def lora_changes(adapter: Path, base: Path) -> dict[str, NDArray[np.float32]]:
     """The change of each matrix of the model in `base`, by GGUF name: float32[O, I].
 
     (α / r) B A (Hu et al. 2021, arXiv:2106.09685, Eq. 3), with rank-stabilised LoRA (α / √r) B A. UserError for an adapter with other
-    changes, or of a family whose matrices GGUF reorders.
+    changes, or of a model outside the Qwen2 family.
     """
     architecture = json.loads((base / "config.json").read_text(encoding="utf-8"))["model_type"]
     config = json.loads((adapter / ADAPTER_CONFIG).read_text(encoding="utf-8"))

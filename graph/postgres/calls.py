@@ -1,4 +1,4 @@
-"""The ledger of model calls in the database of an index: as in serve/ledger.py, but several processes may write it at once."""
+"""The ledger of model calls in the database of an index: rows as in serve/ledger.py, shared by processes on any machine."""
 
 from pathlib import Path
 
@@ -6,11 +6,10 @@ import psycopg
 
 from graph.postgres.connect import connect, database_of, dsn_of, report_refusals, transaction
 from graph.postgres.schema import SCHEMA, check_schema
-from graph.store.ledger_file import CallRow
+from graph.store.ledger_file import CALL_COLUMNS, CallRow
 
-_COLUMNS = "key, model, text, prompt_tokens, completion_tokens, hash, microseconds"
-_GET = f"SELECT {_COLUMNS} FROM {SCHEMA}.calls WHERE key = %s"
-_PUT = f"INSERT INTO {SCHEMA}.calls ({_COLUMNS}) VALUES (%s, %s, %s, %s, %s, %s, %s) ON CONFLICT DO NOTHING"
+_GET = f"SELECT {CALL_COLUMNS} FROM {SCHEMA}.calls WHERE key = %s"
+_PUT = f"INSERT INTO {SCHEMA}.calls ({CALL_COLUMNS}) VALUES (%s, %s, %s, %s, %s, %s, %s) ON CONFLICT DO NOTHING"
 _DROP = f"DELETE FROM {SCHEMA}.calls WHERE key = %s"
 
 

@@ -32,7 +32,8 @@ def register(app: typer.Typer, open_model: "OpenModel") -> None:
         if from_database == to_database:
             found = "copy: two databases" if to_database else "copy: two folders"
             raise UserError(found, "a folder and postgresql://USER@HOST/DATABASE, in either order", "name one of each")
-        from graph.postgres.connect import database_of  # First: its error says what to install if psycopg is missing.
+        # Imported first: its error names the package to install if psycopg is missing.
+        from graph.postgres.connect import database_of
 
         shown_src, shown_dst = (database_of(name) if name.startswith(SCHEMES) else name for name in (src, dst))
         from graph.build.copy_index import copy_to_database, copy_to_folder

@@ -1,6 +1,6 @@
 """The schema of an index in PostgreSQL, created and updated by numbered migrations; and the folder of an index whose rows are there.
 
-The table `migrations` lists those that were run."""
+The table `migrations` lists the migrations that were run."""
 
 from importlib.resources import files
 from pathlib import Path
@@ -47,7 +47,7 @@ def migrate(connection: Connection, database: str) -> None:
 
 
 def restart_keys(connection: Connection) -> None:
-    """Set each key sequence above the highest key of its table: rows are copied with their keys."""
+    """Set each key sequence above the highest key of its table, because rows may have been copied with their keys."""
     for table in KEYED:
         sequence = f"pg_get_serial_sequence('{table}', 'row')"
         connection.execute(f"SELECT setval({sequence}, coalesce(max(row), 0) + 1, false) FROM {table}")
@@ -78,7 +78,7 @@ def _check_newest(connection: Connection, database: str) -> int:
 
 
 def place_in_database(folder: Path, dsn: str) -> None:
-    """Make a new folder an index whose rows are in this database, and create the tables there; an existing index is left unchanged.
+    """Turn a new folder into an index whose rows are in this database, and create the tables there; an existing index is left unchanged.
 
     UserError, with no file written, when the folder holds anything else, when the database cannot be reached or is of another version, and
     when the connection string contains a password.

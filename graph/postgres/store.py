@@ -1,6 +1,6 @@
 """A store over PostgreSQL (graph/store/rows.py): the same statements on a server, plus PostgreSQL's own ways to write quickly and safely.
 
-The readings of one transaction are written with one statement per table, however many they are."""
+The readings of one transaction are written with one or two statements per table, however many readings there are."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class PostgresStore(Store):
 
     def _begin(self) -> None:
         self._readings.clear()
-        assert self._turn is not None, "a store opened for reading"
+        assert self._turn is not None, "the store was opened for reading"
         with report_refusals(self._connection.dsn):
             self._turn.begin(self._connection.server)
 
@@ -133,7 +133,7 @@ def put_readings(connection: Connection, readings: Sequence[Reading]) -> None:
 
 
 def _put_occurrences(connection: Connection, pairs: Sequence[tuple[int, Occurrence]]) -> None:
-    """Insert (passage key, occurrence) pairs and their mentions, topics and facts; of equal rows the first is kept."""
+    """Insert (passage key, occurrence) pairs and their mentions, topics and facts; of equal rows only the first is inserted."""
     propositions = _keys_of_texts(connection, "propositions", "text", "proposition", (each.text for _, each in pairs))
     spellings = list(chain.from_iterable(each.entities for _, each in pairs))
     entities = _keys_of_texts(connection, "entities", "key", "entity", map(entity_key, spellings))
@@ -182,5 +182,5 @@ def _copy_rows(connection: Connection, table: str, columns: Sequence[str], rows:
 
 
 def _without_nul(text: str) -> str:
-    """A model's reply without NUL, which PostgreSQL cannot store."""
+    """The text with U+FFFD for NUL, which PostgreSQL cannot store."""
     return text.replace("\0", INSTEAD_OF_NUL)

@@ -3,7 +3,7 @@
 A writer draws a ticket: a row of `leases`, whose key is the *fence*. The lowest ticket has the turn. A ticket is a lease of LEASE_S: its writer
 renews it while it waits and writes, and waiting writers discard tickets that have expired, or whose process on the waiter's own machine is
 gone. Every transaction that writes first renews its ticket, which locks it until the end. If the ticket is gone, the writer slept past its
-lease and another has the turn: the late write is refused. All times are the database's.
+lease and another writer has the turn: the late write is refused. All times are the database's.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ def _wait(dsn: str, turn: Turn, give_up: GiveUp | None) -> None:
 
 
 def _writer_ahead(connection: Connection, fence: int) -> str:
-    """The writer with the lowest ticket before this one, "" if there is none; tickets of writers that are gone are discarded."""
+    """The writer with the lowest ticket before this one, "" if there is none; tickets that have expired or whose writers are gone are discarded."""
     machine = _machine()
     for ticket, writer, where, process, expired in connection.execute(_AHEAD, (fence,)).fetchall():
         gone = where == machine != "" and not _runs(int(str(process)))

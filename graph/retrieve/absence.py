@@ -1,8 +1,8 @@
 """The probability of absence: that the documents do not cover a question, estimated from the passages retrieved for it. No model is called.
 
-Three values from 0 to 1 measure how well the retrieved passages match the question (`signs`), independent of the encoder's and the collection's
-scale; the probability is a logistic function of them. Its coefficients are fitted on examples/ only (`benchmarks/abstain.py --fit`), with
-half of the questions run on a collection without their documents.
+Three values, each at most 1, measure how well the retrieved passages match the question (`signs`), independent of the encoder's and the collection's
+scale; the probability is a logistic function of them. Its coefficients are fitted on examples/ only (`benchmarks/abstain.py --fit`):
+questions run on parts of the collection, with and without their documents, both cases with equal weight.
 
 Legend: F signs, R passages.
 """
@@ -29,7 +29,7 @@ COEFFICIENTS_F = np.array([-5.5, -1.4, -12.2])
 def judge_absence(index: Index, query: Query, evidence: Evidence, threshold: float) -> Absence | None:
     """The probability that the documents do not cover a question, given its evidence, and whether it reaches `threshold`.
 
-    None for a question about the whole collection, and for evidence of summaries only, which need not contain single words.
+    None for a question about the whole collection, and for evidence of summaries only, which need not contain the words of a question.
     """
     if broad_sign(index, query.text) or (evidence.summaries and not evidence.passages):
         return None
@@ -48,7 +48,7 @@ def absence(signs_F: Floats) -> float:
 
 
 def signs(index: Index, query: Query, passages: Sequence[Passage]) -> Floats:
-    """How well passages match a question: the share of its words in the passage that has most of them, the share in all passages
+    """How well passages match a question: the share of its words in the passage that contains most of them, the share in all passages
     together, and the similarity of the nearest passage: float32[3].
     """
     weights = word_weights(index, query.text)

@@ -1,7 +1,7 @@
-"""Every retrieval mode behind one signature: (index, query, settings) -> Evidence; `auto`, which chooses one, and the table of all.
+"""Every retrieval mode behind one signature: (index, query, settings) -> Evidence; `auto`, which chooses a mode; and the table of all modes.
 
-`auto` follows a rule: a question with words such as "what themes recur" or "overall" that names no document is about the whole collection and
-goes to `hierarchy`; all others go to `hops`. It calls no model. Metrics are in eval/."""
+`auto` follows a rule: a question with a word such as "themes" or "overall" that names no document is about the whole collection and goes to
+`hierarchy`; all others go to `hops`. It calls no model. Metrics are in eval/."""
 
 import json
 import time
@@ -147,5 +147,4 @@ def _with_costs(trace: Trace, query: Query, mode: Mode, seconds: float, encoder_
         prompt_tokens=spent.prompt_tokens,
         completion_tokens=spent.completion_tokens,
         replayed_calls=spent.replayed,
-        untimed_calls=spent.untimed,
     )

@@ -18,13 +18,25 @@ OPTION_PANELS = (INPUT, RETRIEVAL, MODEL, OUTPUT, LIMITS)
 """The groups of options on the page of a command, in this order; a command's own groups come before Output."""
 
 
+def option(spec: str, panel: str, text: str, **more: Any) -> Any:
+    """A command's option: its names and the name of its value as in "--runs FOLDER" (no value: a flag; no name: that of the parameter), its
+    group on the page of --help, its line there, and typer's other settings.
+
+    >>> option("--runs FOLDER", INPUT, "Runs to compare.").metavar
+    'FOLDER'
+    """
+    names = [word for word in spec.split() if word.startswith("-")]
+    value = " ".join(word for word in spec.split() if not word.startswith("-"))
+    return typer.Option(*names, metavar=value, rich_help_panel=panel, help=text, **more)
+
+
 OTHER_WORDS = {
     **dict.fromkeys(("search", "retrieve", "query", "chat"), "ask"),
     **dict.fromkeys(("build", "ingest", "add"), "index"),
     **dict.fromkeys(("finetune", "fine-tune"), "tune"),
     **dict.fromkeys(("evaluate", "benchmark"), "eval"),
 }
-"""What other tools call our commands."""
+"""Names of our commands in other tools."""
 
 
 class Group(TyperGroup):
@@ -105,7 +117,7 @@ class Command(TyperCommand):
         return [piece.replace("{", "").replace("}", "") for piece in super().collect_usage_pieces(ctx)]
 
     def get_help_option(self, ctx: Any) -> Any:
-        """typer's --help, in the last group of the page."""
+        """typer's --help, in the group Output."""
         return _in_our_words(super().get_help_option(ctx), OUTPUT)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:

@@ -18,14 +18,14 @@ from graph.errors import redact
 T = TypeVar("T")
 SECONDS_BETWEEN_LINES = 5.0
 BURST = 0.02
-"""Items within this share of the first one's time belong to the same batch, which says nothing about the pace."""
+"""Items that follow the first one within this share of the time it took belong to its batch, so they do not show the pace."""
 LOG = logging.getLogger("modegraph")
 _QUIET: ContextVar[bool] = ContextVar("quiet", default=False)
 _RECORD: ContextVar[Path | None] = ContextVar("record", default=None)
 
 
 def say(line: str) -> None:
-    """Print a line without secrets to standard error, so that standard output stays parseable."""
+    """Print a line without secrets to standard error, so that standard output stays parseable; within `quiet()`, log it."""
     line = redact(line)
     if (record := _RECORD.get()) is not None:
         with record.open("a", encoding="utf-8") as file:
@@ -38,7 +38,7 @@ def say(line: str) -> None:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Show no progress within the block, in this thread or task."""
+    """Log the lines of the block instead of printing them, in this thread or task."""
     token = _QUIET.set(True)
     try:
         yield
@@ -79,7 +79,7 @@ def duration(seconds: float) -> str:
 
 
 def track(items: Iterable[T], what: str, total: int, size: Callable[[T], int] = lambda _: 1) -> Iterator[T]:
-    """Yield `items`, showing how many of `total` are done; `size(item)` is how many an item stands for (a batch, say)."""
+    """Yield `items`, showing how many of `total` are done; an item counts as `size(item)`, for example the length of a batch."""
     if sys.stderr.isatty() and not _QUIET.get():
         yield from _track_bar(items, what, total, size)
     else:
@@ -139,7 +139,7 @@ def _track_bar(items: Iterable[T], what: str, total: int, size: Callable[[T], in
 
 
 def _track_lines(items: Iterable[T], what: str, total: int, size: Callable[[T], int]) -> Iterator[T]:
-    """Log progress in lines; the pace is measured after the first item, which often includes start-up time, and the rest of its batch."""
+    """Show progress in lines. The pace is measured after the first item, whose time often includes start-up; the rest of its batch prints no line."""
     done = first = 0
     begun = last = started = time.monotonic()
     for item in items:

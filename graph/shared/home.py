@@ -25,7 +25,7 @@ def installed_version(package: str) -> str:
 
 
 def revision() -> str:
-    """The git commit of this installation, with "-dirty" where its files differ from it; outside a clone, the package's version."""
+    """The git commit of this installation, with "-dirty" if its files differ from the commit; outside a clone, the package's version."""
     if (HOME / ".git").exists() and which("git"):
         command = ["git", "-C", str(HOME), "describe", "--always", "--dirty", "--exclude=*"]
         described = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -11,7 +11,7 @@ EXPECTED_MODEL = "a model's folder, or its name on the hub"
 
 
 def only_in_cache(name: str, what: str) -> bool:
-    """Whether the hub cannot be reached and the model `name` is in its cache; UserError when the model is not available at all.
+    """Whether the hub cannot be reached and the model `name` is in the local cache; UserError when the model is not available at all.
 
     `what` is the model as the user wrote it.
     """
@@ -25,7 +25,9 @@ def only_in_cache(name: str, what: str) -> bool:
         found = f"{what}: no such folder, and the hub has no model of that name"
         raise UserError(found, EXPECTED_MODEL, "check the name (a private model needs HF_TOKEN)") from None
     except OfflineModeIsEnabled:
-        return _in_cache(name, what, "HF_HUB_OFFLINE forbids asking the hub", "check the name, or unset it")
+        return _in_cache(
+            name, what, "HF_HUB_OFFLINE forbids requests to the hub", "check the name, or unset HF_HUB_OFFLINE"
+        )
     except (HfHubHTTPError, HTTPError, OSError) as problem:
         reason = str(problem).strip().split("\n")[0] or type(problem).__name__
         return _in_cache(name, what, f"the hub does not answer ({reason})", "check the name and the network")

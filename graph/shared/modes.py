@@ -19,6 +19,6 @@ Mode = Literal[
 ]
 """How evidence is retrieved (graph/retrieve/)."""
 DEFAULT_MODE: Mode = "auto"
-"""The mode where a user names none: the command line, training data, the server, MCP, Python."""
+"""The mode if the user names none: on the command line, in training data, on the server, in MCP and Python."""
 ABSTAIN_AT = 0.9
 """Questions with at least this probability of absence are answered “not in the documents”, without a model (graph/retrieve/absence.py)."""

@@ -37,7 +37,7 @@ class FolderProgress:
 
 @contextmanager
 def report_progress(folder: Path, about: Mapping[str, Any]) -> Iterator[None]:
-    """Record in `folder` what it is filled with, until the block succeeds; after an error the file stays, for `read_progress`."""
+    """Record in `folder` the work that fills it, until the block succeeds; after an error the file stays, for `read_progress`."""
     file = folder / PROGRESS
     with file.open("a", encoding="utf-8") as locked:
         fcntl.flock(locked, fcntl.LOCK_SH)

@@ -21,10 +21,10 @@ State = Literal["finished", "running", "stopped"]
 
 @dataclass(frozen=True)
 class FoundRun:
-    """A run as recorded in its folder. `name` is its path below the folder that was searched, `stage` what made it (sft, ms, eval, …).
+    """A run as recorded in its folder. `name` is its path below the folder that was searched, `stage` the kind of work that made it (sft, ms, eval, …).
 
     `step` of `steps` is the progress of an unfinished run; `seconds` is how long a finished one took, `seconds_left` how long an unfinished
-    one will still take; `ended` is when its last file was written (seconds since 1970).
+    one will still take; `ended` is when its record, or progress.jsonl, was last written (seconds since 1970).
     """
 
     name: str
@@ -48,7 +48,7 @@ TRAINING_RECORDS = {
 }
 REPORT = "report.json"
 FIGURE_KEYS = ("metrics", "figures")
-"""Keys of the figures in records of models and in records of selectors."""
+"""Keys of the figures: in records of models, and in records of selectors and verifiers."""
 
 
 def find_runs(folder: Path) -> list[FoundRun]:
@@ -144,7 +144,7 @@ def eval_figures(report: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
 
 
 def only_numbers(values: Mapping[str, Any]) -> dict[str, float]:
-    """Those of the values that are numbers."""
+    """The values that are numbers."""
     return {name: float(value) for name, value in values.items() if isinstance(value, int | float)}
 
 

@@ -1,9 +1,9 @@
 """Approximate nearest neighbours (ANN) of the vectors of one segment: a faiss inverted file (IVF, 8 bits per number), next to the segment.
 
-Vectors are in lists around centroids; a search probes the lists nearest to the query. Their number is chosen when the file is built: the
-smallest number with which a sample of the vectors reaches a recall of TARGET_RECALL. A search returns candidates, which the caller ranks by exact cosine.
+Vectors are in lists around centroids; a search probes the lists nearest to the query. The number of probed lists is chosen when the file is built: the
+smallest power of two with which a sample of the vectors reaches a recall of TARGET_RECALL. A search returns candidates, which the caller ranks by exact cosine.
 
-Legend: R rows of a segment, Q queries, K results of each, X compared rows, L lists, D dimensions.
+Legend: R rows of a segment, Q queries, K results of each, X compared rows, B rows of a batch, U distinct rows, L lists, D dimensions.
 """
 
 import math
@@ -28,14 +28,14 @@ TRAINED_PER_LIST, TRAINING_ROUNDS = 40, 5
 """Training vectors per list, and rounds of k-means."""
 ADDED_ROWS = 8_192
 SAMPLED_ROWS, MEASURED_NEAREST = 100, 10
-"""Rows whose recall is measured, and the number of nearest neighbours it is measured on."""
+"""Number of rows on which recall is measured, and of the nearest neighbours of each that count."""
 TARGET_RECALL, LEAST_RECALL = 0.99, 0.98
 MOST_PROBED_SHARE, ALWAYS_PROBED = 4, 64
 """At most a quarter of the lists, or 64 if that is more, is probed when few nearest neighbours are requested."""
 LIST_OVERSAMPLING = 4
-"""The probed lists hold on average at least this many times the requested rows."""
+"""The probed lists contain on average at least this many times the requested rows."""
 SPARE = 100
-"""The most candidates beyond the requested number: 8 bits per number rank them only roughly."""
+"""The maximum number of candidates beyond the requested number: 8 bits per number rank them only roughly."""
 
 
 @dataclass(frozen=True)
@@ -57,10 +57,10 @@ class Ann:
         return faiss.read_index(str(self.file), faiss.IO_FLAG_MMAP | faiss.IO_FLAG_READ_ONLY)
 
     def search(self, query_QD: Floats, count: int, live: bytes | None = None) -> Ints:
-        """Candidates for the `count` nearest of each query, −1 where the segment has fewer: [Q, K ≥ count].
+        """Candidates for the `count` nearest of each query, −1 where there are fewer: [Q, K], K ≥ count unless the segment has fewer rows.
 
         `live` has a bit for each row of the segment, lowest first: only rows whose bit is set are returned (None: all).
-        If the lists nearest to a query hold too few of them, all lists are probed.
+        If the lists nearest to a query contain too few of them, all lists are probed.
         """
         found_QK = _search(self.inverted, query_QD, count, self.probes, live)
         short_Q = found_QK[:, min(count, self.inverted.ntotal) - 1] < 0
@@ -128,7 +128,7 @@ def train_lists(inverted: Any, sample_SD: Floats) -> None:
 
 
 def _choose_probes(inverted: Any, vectors_RD: StoredVectors) -> tuple[int, float]:
-    """The smallest power of two of lists to probe for a recall of at least TARGET_RECALL on a sample, or else the maximum; and its recall."""
+    """The number of lists to probe, the smallest power of two with a recall of at least TARGET_RECALL on a sample, or else the maximum; and its recall."""
     rows_Q = _spread(len(vectors_RD), SAMPLED_ROWS)
     query_QD = as_float32(vectors_RD[rows_Q])
     nearest_QK, cosines_QK = _nearest(vectors_RD, rows_Q, query_QD)
@@ -165,7 +165,7 @@ def _nearest(vectors_RD: StoredVectors, rows_Q: Ints, query_QD: Floats) -> tuple
 
 
 def _ranks_of_lists(inverted: Any, vectors_RD: StoredVectors, query_QD: Floats, row_QK: Ints, most: int) -> Ints:
-    """How many lists are nearer to a query than the list of a row, at most `most`: int64[Q, K]."""
+    """The number of lists that are nearer to a query than the list of a row, at most `most`: int64[Q, K]."""
     lists_QL = inverted.quantizer.search(query_QD, most)[1]
     rows_U, place_QK = np.unique(row_QK, return_inverse=True)
     list_QK = inverted.quantizer.search(as_float32(vectors_RD[rows_U]), 1)[1][place_QK, 0]
@@ -188,7 +188,7 @@ def _recall(
 def _search(inverted: Any, query_QD: Floats, count: int, probes: int, live: bytes | None) -> Ints:
     import faiss
 
-    untyped: Any = faiss  # Its stubs lack the keywords of its classes.
+    untyped: Any = faiss  # The stubs of faiss lack the keywords of its classes.
     selector = {} if live is None else {"sel": untyped.IDSelectorBitmap(np.frombuffer(live, np.uint8))}
     settings = untyped.SearchParametersIVF(nprobe=_lists_to_probe(inverted, count, probes), **selector)
     candidates = min(inverted.ntotal, count + min(count, SPARE))
@@ -196,7 +196,7 @@ def _search(inverted: Any, query_QD: Floats, count: int, probes: int, live: byte
 
 
 def _lists_to_probe(inverted: Any, count: int, probes: int) -> int:
-    """How many lists are probed for `count` nearest rows."""
+    """The number of lists to probe for the `count` nearest rows."""
     enough = math.ceil(LIST_OVERSAMPLING * count * inverted.nlist / inverted.ntotal)
     return int(min(inverted.nlist, max(probes, enough)))
 

@@ -1,6 +1,6 @@
 """Derived arrays on disk: one folder per generation, and a manifest with checksums, written last and renamed into place.
 
-A reader opens only what the manifest names, so a concurrent build never disturbs it. A folder of arrays is named after its contents: no
+A reader opens only files that the manifest names, so a concurrent build never disturbs it. A folder of arrays is named after its contents: no
 other index has files of the same names, so an index copied over this one does not change files that a reader has opened. The folder does
 not contain vectors, only their rows in the segments (graph/store/vectors.py).
 """
@@ -44,7 +44,7 @@ def save_arrays(
     """Write every field of the dataclass `data` under `folder`; return the manifest, which `publish` makes current.
 
     Fields are arrays (.npy), Strings (two .npy), CSR matrices (four .npy) or Vectors (their rows in the segments, .rows.npy). With a `base`,
-    moved fields are written as their changes to it (.moved.npz, graph/store/columns/column_files.py), all others in full. `facts` go into the
+    moved fields are written as changes to that base (.moved.npz, graph/store/columns/column_files.py), all others in full. `facts` go into the
     manifest. `merge_factor`, `ann_rows` and `compact` are those of graph/store/vector_files.py.
     """
     scratch = folder / f"arrays-{generation:06d}.partial"

@@ -1,4 +1,4 @@
-"""The index in memory: columns, vectors and typed graph blocks, all derived from index.sqlite.
+"""The index in memory: columns, vectors and typed graph blocks, all derived from its rows (graph/store/rows.py).
 
 Legend: U documents, P passages, N propositions, E entities, T titles, K topics, M occurrences, S summaries, D dimensions,
 W terms, Z quantiles.
@@ -54,11 +54,11 @@ class TermColumns:
     term_texts: Strings
     """Every term of every passage (graph/text/bm25.py), sorted."""
     term_count_WP: Block
-    """How often each term occurs in each passage; `take_rows` gives the rows of some terms."""
+    """The number of times that each term occurs in each passage; `take_rows` gives the rows of some terms."""
     term_passages_W: Ints
-    """In how many passages each term occurs."""
+    """The number of passages with each term."""
     passage_terms_P: Ints
-    """How many terms each passage has."""
+    """The number of terms in each passage, repetitions included."""
     term_idf_W: Floats
     """The BM25 weight of each term, over all passages of the index."""
     term_norm_P: NDArray[np.float64]
@@ -78,9 +78,9 @@ class PropositionColumns:
     occurrence_start_M: Ints
     occurrence_end_M: Ints
     passage_proposition_PN: sp.csr_array
-    """How many times each proposition occurs in each passage."""
+    """The number of times that each proposition occurs in each passage."""
     cosine_quantiles_Z: Floats
-    """How similar propositions are to each other: quantiles of the cosines of sampled pairs, at the levels of graph/store/vectors.py."""
+    """The similarity of propositions to each other: quantiles of the cosines of sampled pairs, at the levels of graph/store/vectors.py."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class EntityColumns:
     entity_texts: Strings
     entity_vectors_ED: Vectors
     proposition_entity_NE: sp.csr_array
-    """In how many occurrences of the proposition each entity is mentioned."""
+    """The number of occurrences of the proposition that mention the entity."""
     entity_document_EU: sp.csr_array
     """1 where the entity is a name of the document."""
     synonym_EE: sp.csr_array
@@ -105,7 +105,7 @@ class TopicColumns:
     topic_ids: Strings
     topic_texts: Strings
     topic_proposition_KN: sp.csr_array
-    """In how many occurrences of the proposition each topic was extracted."""
+    """The number of occurrences of the proposition that have the topic."""
 
 
 @dataclass(frozen=True)

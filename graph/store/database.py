@@ -1,4 +1,4 @@
-"""database.json in an index's folder: how to connect, without a password, to the PostgreSQL database that holds the index's rows.
+"""database.json in an index's folder: the parameters, without a password, for connecting to the PostgreSQL database with the index's rows.
 
 Arrays, segments and the manifest stay in the folder, where readers on every machine find them.
 """

@@ -1,7 +1,7 @@
 """Vectors by id: each text of an index is encoded only once, even if a run is killed.
 
 New vectors are stored as soon as the encoder returns them, one file per batch, renamed into place, until the next generation contains them; a run
-that is killed loses at most one batch. The folder may also contain segments recovered from a damaged index."""
+that is killed loses at most one batch (with Ray, those that its workers have). The folder may also contain segments recovered from a damaged index."""
 
 import os
 import shutil
@@ -122,7 +122,7 @@ def _open_batch(file: Path) -> tuple[Any, Any]:
 
 
 BATCH_TEXTS = 256
-"""Texts encoded between two commits: the most that a crash loses."""
+"""Texts per batch: the most that a crash loses without Ray."""
 MOST_IN_MEMORY = 262_144
 """The most new vectors in memory: 0.4 GB with 384 dimensions."""
 
@@ -151,7 +151,7 @@ class EmbeddingCache:
         self._workers = workers
 
     def encode(self, kind: VectorKind, ids: Texts, texts: Texts, merge: RowMap | None = None) -> Vectors:
-        """Unit vectors [N, D] for ids and their texts; only texts whose id is unknown go to the encoder.
+        """Unit vectors [N, D] for ids and their texts; only texts whose id is unknown are encoded.
 
         `merge` maps the rows of the last generation to the current ones, if known.
         """

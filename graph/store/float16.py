@@ -14,11 +14,11 @@ from graph.types import Floats, Ints
 
 StoredVectors = NDArray[np.float32] | NDArray[np.float16]
 PRODUCT_ROWS = 1_024
-"""float16 vectors that are multiplied at a time: as float32 they fit the processor's cache."""
+"""The number of float16 vectors multiplied at a time: as float32 they fit the processor's cache."""
 
 
 def as_float32(stored: StoredVectors) -> Floats:
-    """The same finite numbers as float32: the bits of a float16 with the exponent shifted, three times as fast as numpy's cast.
+    """The same finite numbers as float32, from the bits of the float16: three times as fast as numpy's cast.
 
     >>> as_float32(np.array([1.5, -0.1, 6e-8, 0], np.float16)).tolist()
     [1.5, -0.0999755859375, 5.960464477539063e-08, 0.0]

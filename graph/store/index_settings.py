@@ -1,4 +1,4 @@
-"""Settings of an index: chosen when it is created, stored in it, and the same for every later run on it."""
+"""Settings of an index: chosen when it is created, stored in it, and fixed for later runs except those in CHANGEABLE."""
 
 from typing import Literal
 
@@ -10,7 +10,7 @@ VectorType = Literal["float32", "float16"]
 
 
 class IndexSettings(Settings):
-    """How documents become an index."""
+    """Settings that determine how documents become an index."""
 
     encoder: str = Field("minilm", description="sentence encoder: 'minilm', 'e5-small', a folder, or a hub name")
     max_passage_tokens: int = Field(200, ge=16, le=8192, description="longest passage, in the encoder's tokens")

@@ -1,4 +1,4 @@
-"""The file of a call ledger: its rows, and how damage to it is handled.
+"""The file of a call ledger: its rows, and the handling of damage.
 
 A row carries a hash of its content: a row that has changed is dropped, and its call repeated. A file that SQLite cannot read is renamed,
 and replaced by a new one with the intact rows that SQLite can still read from it."""
@@ -16,10 +16,11 @@ LEDGER = "ledger.sqlite"
 LEDGER_TABLE = """
 CREATE TABLE calls (
     key TEXT PRIMARY KEY, model TEXT NOT NULL, text TEXT NOT NULL,
-    prompt_tokens INTEGER NOT NULL, completion_tokens INTEGER NOT NULL, hash TEXT NOT NULL, microseconds INTEGER
+    prompt_tokens INTEGER NOT NULL, completion_tokens INTEGER NOT NULL, hash TEXT NOT NULL, microseconds INTEGER NOT NULL
 ) WITHOUT ROWID
 """
-CallRow = tuple[str, str, str, int, int, str, int | None]
+CALL_COLUMNS = "key, model, text, prompt_tokens, completion_tokens, hash, microseconds"
+CallRow = tuple[str, str, str, int, int, str, int]
 """A row: key, model, text, prompt tokens, completion tokens, hash, microseconds."""
 DAMAGED_SUFFIX = ".damaged"
 """Suffix of a damaged ledger, followed by a number from the second on."""
@@ -28,18 +29,15 @@ _DAMAGE_CODES = {sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NO
 """SQLite's error codes for a file that is no database, or has damaged pages or another schema."""
 
 
-def row_hash(
-    key: str, model: str, text: str, prompt_tokens: int, completion_tokens: int, microseconds: int | None
-) -> str:
+def row_hash(key: str, model: str, text: str, prompt_tokens: int, completion_tokens: int, microseconds: int) -> str:
     """The hash by which a changed row is detected."""
-    time = () if microseconds is None else (str(microseconds),)
-    return content_id(key, model, text, str(prompt_tokens), str(completion_tokens), *time)
+    return content_id(key, model, text, *map(str, (prompt_tokens, completion_tokens, microseconds)))
 
 
 def is_intact(row: CallRow) -> bool:
     """Whether a row is unchanged since it was written; damage may also have changed the types of its values."""
     key, model, text, prompt_tokens, completion_tokens, stored_hash, microseconds = row
-    types_match = [type(value) for value in row[:5]] == [str, str, str, int, int]
+    types_match = [type(value) for value in row] == [str, str, str, int, int, str, int]
     return types_match and stored_hash == row_hash(key, model, text, prompt_tokens, completion_tokens, microseconds)
 
 
@@ -54,7 +52,7 @@ def is_damage(problem: sqlite3.Error) -> bool:
 
 
 def is_truncated(file: Path) -> bool:
-    """Whether a file is shorter than its header says (sqlite.org/fileformat.html, 1.3): SQLite opens it without an error and finds only the rows in the pages that are left.
+    """Whether a file is shorter than its header states (sqlite.org/fileformat.html, 1.3): SQLite opens it without an error and finds only the rows in the pages that are left.
 
     Also true for a moment while another process folds its write-ahead log.
     """
@@ -95,7 +93,7 @@ def _sound_rows(ledger: Path) -> list[CallRow]:
     rows: dict[str, CallRow] = {}
     for order in ("ASC", "DESC"):
         with suppress(sqlite3.DatabaseError), closing(_open(ledger)) as database:
-            for row in database.execute(f"SELECT * FROM calls ORDER BY key {order}"):
+            for row in database.execute(f"SELECT {CALL_COLUMNS} FROM calls ORDER BY key {order}"):
                 if is_intact(row):
                     rows[row[0]] = row
     return list(rows.values())
@@ -111,7 +109,8 @@ def ledger_damage(folder: Path) -> str:
             if database.execute("PRAGMA quick_check").fetchone() != ("ok",):
                 return ILLEGIBLE
             has_table = database.execute("SELECT 1 FROM sqlite_master WHERE name = 'calls'").fetchone() is not None
-            changed = sum(not is_intact(row) for row in database.execute("SELECT * FROM calls")) if has_table else 0
+            rows = database.execute(f"SELECT {CALL_COLUMNS} FROM calls") if has_table else ()
+            changed = sum(not is_intact(row) for row in rows)
     except sqlite3.DatabaseError as problem:
         if not is_damage(problem):
             raise

@@ -23,7 +23,7 @@ GiveUp = Callable[[], bool]
 
 
 class IndexBusy(UserError):
-    """Another writer holds the index, and the caller did not wait for it."""
+    """Another writer has the turn, and the caller gave up waiting."""
 
     def __init__(self, folder: Path, writer: str) -> None:
         super().__init__(f"{folder}: being written by process {writer}", "one writer at a time", "wait for it to end")
@@ -31,7 +31,7 @@ class IndexBusy(UserError):
 
 @contextmanager
 def writer_lock(folder: Path, give_up: GiveUp | None = None) -> Iterator[None]:
-    """Hold the index for writing, after all earlier writers.
+    """Hold the writer lock of the index, after all earlier writers.
 
     While waiting, `give_up` is polled: IndexBusy once it returns True. Without it, the wait is unlimited, and a line names the other writer.
     """

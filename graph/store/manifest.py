@@ -1,4 +1,4 @@
-"""The manifest of an index: its files, with their checksums. A reader opens only what the manifest names."""
+"""The manifest of an index: its files, with their checksums. A reader opens only these files."""
 
 import json
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ def check_format(file: Path, version: int) -> None:
 
 @dataclass(frozen=True)
 class Base:
-    """The full arrays of an earlier generation: their folder, the files that are in use, and how many documents have changed since."""
+    """The full arrays of an earlier generation: their folder, the files that are in use, and the number of documents changed since then."""
 
     arrays: str
     files: dict[str, dict[str, Any]]
@@ -37,9 +37,9 @@ class Base:
 
 @dataclass(frozen=True)
 class Manifest:
-    """The content of an index. `identity` is its hash: equal exactly for the same arrays and settings.
+    """The content of an index. `identity` is its hash: indexes with equal identities have the same arrays and settings.
 
-    `generation` counts how many times this index was written, and is not unique across indexes. `arrays` is the folder of the `files`, each
+    `generation` is the number of times that this index was written, and is not unique across indexes. `arrays` is the folder of the `files`, each
     with its "bytes" and "checksum"; `encoder` is the fingerprint of the encoder; `segments` lists, for each field of vectors, its segments in
     order with their bytes.
     """
@@ -52,9 +52,9 @@ class Manifest:
     files: dict[str, dict[str, Any]]
     segments: dict[str, dict[str, int]]
     ann: dict[str, dict[str, Any]]
-    """By segment: the `file` of its ANN index, its `bytes`, and `probes` and `recall` as graph/store/ann.py has them."""
+    """By segment: the `file` of its ANN index, its `bytes`, and `probes` and `recall` as in graph/store/ann.py."""
     base: "Base | None"
-    """The generation that the arrays contain changes to; None if they are full arrays."""
+    """The full arrays to which these arrays contain changes; None if these are full arrays."""
     prompts: Prompts
     """Prompts of the encoder."""
     changed_passages: int
@@ -64,7 +64,7 @@ class Manifest:
 
     @property
     def full_arrays(self) -> Base:
-        """The last full arrays: the base of these, or these."""
+        """The last full arrays: the base if there is one, else these arrays."""
         return self.base or Base(self.arrays, self.files)
 
 

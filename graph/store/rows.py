@@ -19,7 +19,7 @@ from graph.shared.ids import content_id
 from graph.types import Document, Passage
 
 AMONG = "IN (SELECT value FROM json_each(?))"
-"""SQL condition: is one of a list, which is passed as JSON."""
+"""SQL condition: the value is in a list that is passed as JSON."""
 _SHARED = (
     ("propositions", "SELECT proposition FROM doc_occurrences", "occurrences", "proposition"),
     ("entities", "SELECT entity FROM mentions JOIN doc_occurrences USING (occurrence)", "mentions", "entity"),
@@ -34,7 +34,7 @@ _SHARED = (
 
 
 def document_hash(document: Document, input_hash: str) -> str:
-    """The hash by which a changed document is detected: of its content and metadata, and `input_hash`."""
+    """The hash by which a changed document is detected: a hash of its content, its metadata and `input_hash`."""
     parts = (document.source, document.title, document.text, metadata_text(document), input_hash)
     return content_id("document", *parts)
 
@@ -54,7 +54,7 @@ class Cursor(Protocol):
 
 
 class Connection(Protocol):
-    """A connection of SQLite, or one with the same statements: `?` marks a parameter."""
+    """An SQLite connection, or one that accepts the same statements: `?` marks a parameter."""
 
     def execute(self, statement: str, parameters: Sequence[Any] = ...) -> Cursor: ...
     def executemany(self, statement: str, parameters: Iterable[Sequence[Any]]) -> object: ...
@@ -117,7 +117,7 @@ class Store(ABC):
         yield from self._connection.execute(query, parameters)
 
     def get_meta(self, key: str) -> str | None:
-        """A property of the index ("settings", "encoder", "prompts", "generation"), or None."""
+        """A property of the index ("settings", "encoder", "generation", …), or None."""
         row = self._connection.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
         return None if row is None else str(row[0])
 
@@ -135,7 +135,7 @@ class Store(ABC):
         return number
 
     def changed_since(self, generation: int) -> list[str] | None:
-        """The sources of all documents put, read or deleted since that generation was derived, sorted; None if unknown."""
+        """The sources of all documents stored, read or deleted since that generation was derived, sorted; None if unknown."""
         if self.get_meta("derived") != str(generation):
             return None
         return [str(source) for (source,) in self._connection.execute("SELECT source FROM changed ORDER BY source")]
@@ -167,7 +167,7 @@ class Store(ABC):
         return True
 
     def delete_document(self, source: str) -> bool:
-        """Delete a document with its passages and occurrences; False if there is none. `drop_orphans` deletes what no occurrence refers to."""
+        """Delete a document with its passages and occurrences; False if there is none. `drop_orphans` deletes the rows that no occurrence refers to."""
         self._note_change(source)
         for table, query, _, _ in _SHARED:
             occurrences = """WITH doc_occurrences AS (SELECT o.row AS occurrence, o.proposition FROM occurrences o
@@ -198,7 +198,7 @@ class Store(ABC):
         return {str(identity) for (identity,) in rows}
 
     def put_reading(self, reading: Reading) -> None:
-        """Store the result of reading a passage, new or quarantined: its occurrences, or why it is in quarantine."""
+        """Store the result of reading a passage, new or quarantined: its occurrences, or its failure."""
         passage = reading.passage
         self._note_change(passage.source)
         row = self._connection.execute(
@@ -213,7 +213,7 @@ class Store(ABC):
             self._put_occurrence(row, occurrence)
 
     def finish_document(self, source: str) -> None:
-        """Record that all passages of a document have been put."""
+        """Record that the readings of all passages of a document are stored."""
         self._connection.execute("UPDATE documents SET extracted = 1 WHERE source = ?", (source,))
 
     def quarantined(self) -> list[tuple[Passage, int]]:
@@ -261,7 +261,7 @@ class Store(ABC):
         return int(found[0])
 
     def drop_orphans(self) -> None:
-        """Delete the propositions, entities and topics of documents deleted by this connection that no occurrence refers to."""
+        """After deletions by this connection, delete the propositions, entities and topics that no occurrence refers to any more."""
         for table, _, links, column in _SHARED:
             self._connection.executemany(
                 f"DELETE FROM {table} WHERE row = ? AND NOT EXISTS (SELECT 1 FROM {links} WHERE {column} = {table}.row)",

@@ -73,7 +73,7 @@ SealState = Literal["intact", "unfinished", "damaged", "illegible"]
 
 
 class Sealing:
-    """Records which pages of index.sqlite a writer is about to write, if the file was sealed by blocks."""
+    """Records which pages of index.sqlite a writer is about to write, if the file had a readable seal."""
 
     def __init__(self, folder: Path, before: BlockSums | None) -> None:
         self._file, self.before, self._written_blocks = folder / SQLITE_FILE, before, set[int]()
@@ -98,7 +98,8 @@ class Sealing:
 
 @contextmanager
 def unsealed(folder: Path) -> Iterator[Sealing]:
-    """Remove the seal while an index is written; seal it again at the end, or after an error if nothing has changed.
+    """Remove the seal while an index is written; seal it again at the end, or restore the seal after an error if nothing was written or damage was
+    found.
 
     UserError when a block of index.sqlite to be written has changed since the last run, as a new seal would hide the damage.
     """

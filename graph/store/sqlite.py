@@ -19,7 +19,7 @@ from graph.store.rows import Store
 
 SQLITE_FILE = "index.sqlite"
 MOST_LOGGED_BYTES = 64 << 20
-"""Size of the write-ahead log above which it is folded into the file."""
+"""Size of the write-ahead log above which the writer of a sealed file folds it into the file; without a seal, SQLite decides."""
 WRITER_CACHE_BYTES = 128 << 20
 """Page cache of a writer: texts and entities are looked up by hashes, which are scattered over the file."""
 _LOG_HEAD_BYTES = 32
@@ -56,7 +56,7 @@ CREATE TABLE changed (source TEXT PRIMARY KEY) WITHOUT ROWID;
 CREATE INDEX documents_to_extract ON documents (source) WHERE extracted = 0;
 CREATE INDEX passages_by_reader ON passages (reader, dropped);
 """
-"""`changed` holds documents put, read or deleted since the arrays were derived; the last two indexes avoid full table scans."""
+"""`changed` holds documents stored, read or deleted since the arrays were derived; the last two indexes avoid full table scans."""
 
 
 class Sealing(Protocol):
@@ -81,7 +81,7 @@ def read_sqlite_settings(folder: Path) -> IndexSettings:
 
 
 class SqliteStore(Store):
-    """A connection to one index.sqlite: the writer's, or with `read_only` one that changes nothing."""
+    """A connection to one index.sqlite: for the writer or, with `read_only`, for a reader."""
 
     def __init__(self, folder: Path, read_only: bool = False, sealing: Sealing | None = None) -> None:
         super().__init__()

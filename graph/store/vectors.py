@@ -1,6 +1,6 @@
 """A matrix of vectors in segments, which are immutable files; and the distribution of its cosines.
 
-An edit writes a segment with the vectors that it adds; a column of rows says which rows of the segments are in use. A segment is a file of
+An edit writes a segment with the vectors that it adds; a column of row numbers records which rows of the segments are in use. A segment is a file of
 vectors and their ids, named after the checksum of its bytes. Retrieval normalises similarities by the quantiles of cosines.
 Legend: N rows of a matrix, R rows of its segments, concatenated, S segments, D dimensions, Q columns of a product, X requested rows,
 B pairs, Z quantiles."""
@@ -100,7 +100,7 @@ def _map_array(opened: Any) -> Any:
 @dataclass(frozen=True)
 class Vectors:
     """A matrix float32[N, D] of vectors in segments, used like a read-only array: `vectors @ query`, `vectors[rows]`, `len`, `shape`.
-    `numpy.asarray` copies it unless its rows are all those of one float32 segment, in order.
+    `numpy.asarray` copies it unless its rows are exactly the rows of one float32 segment, in order.
     """
 
     segments: tuple[Segment, ...]
@@ -123,7 +123,7 @@ class Vectors:
 
     @cached_property
     def is_one_segment(self) -> bool:
-        """Whether the rows are all those of a single segment, in its order."""
+        """Whether the rows are exactly the rows of a single segment, in order."""
         if isinstance(self.row_N, MovedNumbers) or len(self.segments) != 1:
             return False
         return np.array_equal(self.row_N, np.arange(len(self.segments[0].ids_R)))
@@ -135,11 +135,11 @@ class Vectors:
 
     @property
     def live_S(self) -> Ints:
-        """How many rows of each segment are in use: int64[S]."""
+        """The number of rows of each segment that are in use: int64[S]."""
         return -np.diff([*(numbers_from(self.row_N, int(start)) for start in self.starts[:-1]), 0])
 
     def segment_of(self, row_X: Ints) -> Ints:
-        """The segment that each row of the concatenated segments is in."""
+        """The segment of each of these rows of the concatenated segments."""
         return np.searchsorted(self.starts, row_X, "right") - 1
 
     @property

@@ -23,13 +23,13 @@ def fill(name: str, **values: str) -> str:
 
 @cache
 def read_prompt(name: str) -> str:
-    """The prompt "folder/file.txt", that is, file.txt in the folder's prompts/, without outer white space."""
+    """The prompt "folder/file.txt", that is, file.txt in the folder's prompts/, without surrounding white space."""
     folder, _, file = name.partition("/")
     return files(folder).joinpath("prompts", file).read_text(encoding="utf-8").strip()
 
 
 def quote(text: str) -> str:
-    """Foreign text as one line of data: special tokens such as <|im_start|> are broken up, control characters and line ends folded.
+    """Foreign text as one line of data: special tokens such as <|im_start|> are broken up, control characters and line ends become spaces.
 
     >>> quote("a <|endoftext|>\\nb")
     'a < |endoftext| > b'
@@ -38,7 +38,7 @@ def quote(text: str) -> str:
 
 
 def inert(text: str) -> str:
-    """Foreign text whose special tokens are broken up."""
+    """Foreign text with its special tokens broken up."""
     return text.replace("<|", "< |").replace("|>", "| >")
 
 

@@ -83,13 +83,13 @@ def strict_schema(kind: type[BaseModel], **narrower: Mapping[str, Any]) -> dict[
 
 
 def numbers_up_to(count: int, at_least: int = 0, at_most: int | None = None) -> dict[str, Any]:
-    """Keywords of a list of numbers from 1 to `count`: `at_least` to `at_most` of them, `count` by default."""
+    """Keywords of a list of numbers from 1 to `count`: `at_least` to `at_most` of them, but no more than `count`."""
     items = {"type": "integer", "minimum": 1, "maximum": count}
     return {"items": items, "minItems": at_least, "maxItems": count if at_most is None else min(count, at_most)}
 
 
 EXAMPLE_NAME = "Zumberly"
-"""The invented name that the reply of every example in a prompt contains, if it contains text."""
+"""An invented name that occurs in every example reply in a prompt, except replies of numbers only."""
 
 
 def copies_example(reply: str, texts: str) -> bool:

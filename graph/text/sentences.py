@@ -1,4 +1,4 @@
-"""Splits a text into units: sentences, headings, list items and table rows, with their offsets."""
+"""Splits a text into units: sentences (of prose and of list items), headings and table rows, with their offsets."""
 
 import re
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ _LINE = re.compile(r"[^\n]*\n?")
 
 @dataclass(frozen=True)
 class Unit:
-    """One sentence, list item, heading or table row: `text` is `passage[start:end]`, `cells` a row's header–value pairs."""
+    """One sentence (of prose or of a list item), heading or table row, at text[start:end]; `cells` are a row's header–value pairs."""
 
     text: str
     start: int
@@ -28,7 +28,10 @@ class Unit:
 
 
 def split_units(text: str) -> Iterator[Unit]:
-    """Yield the units of `text` in order; offsets are into `text`, outer white space is left out."""
+    """Yield the units of `text` in order, without the markers of headings and list items and without outer white space; offsets are into `text`.
+
+    The header of a table is not a unit: it is in the cells of the table's rows.
+    """
     header: tuple[str, ...] = ()
     for block, start in _blocks(text):
         if is_row(block):
@@ -51,7 +54,7 @@ def split_units(text: str) -> Iterator[Unit]:
 
 
 def _blocks(text: str) -> Iterator[tuple[str, int]]:
-    """Lines that are units of their own, and runs of prose lines between them."""
+    """Lines that are separate units, and the runs of prose lines between them."""
     prose_start: int | None = None
     for match in _LINE.finditer(text):
         line, start = match[0], match.start()

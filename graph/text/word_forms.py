@@ -27,7 +27,7 @@ aan dat de door een het niet op te van voor werd
 av att det ett för med och på som
 """
 FOREIGN_FUNCTION_WORDS = frozenset(_FOREIGN.split()) - FUNCTION_WORDS - {"no"}
-"""Function words of German, French, Spanish, Italian, Portuguese, Dutch and Swedish, without those that are English words too."""
+"""Function words of German, French, Spanish, Italian, Portuguese, Dutch and Swedish, without those that are English function words or “no”."""
 _NEGATORS = """
 not no never without neither nor none nobody nothing cannot hardly fail failed fails lack lacks lacked
 """
@@ -62,7 +62,7 @@ _WORD = re.compile(rf"[{UNSPACED}]|[^\W_{UNSPACED}]+(?:['’.,/-][^\W_{UNSPACED}
 _ENDINGS = ("ing", "edly", "ed", "es", "ly", "s")
 _SHORTEST_STEM = 4
 _SHARED_LETTERS = 5
-"""Two words that share this many initial letters count as forms of one word; shorter words must be equal."""
+"""Words whose stems share this many initial letters count as forms of one word; shorter stems must be equal."""
 
 
 @dataclass(frozen=True)
@@ -84,13 +84,13 @@ class Words:
         """
         words = tuple(match[0] for match in _WORD.finditer(text))
         lower = tuple(word.lower().replace("’", "'") for word in words)
-        denies = [word in NEGATORS or word.endswith("n't") for word in lower]
+        negates = [word in NEGATORS or word.endswith("n't") for word in lower]
         return cls(
             words,
             lower,
             tuple(map(stem, lower)),
-            tuple(at for at, word in enumerate(lower) if word not in FUNCTION_WORDS and not denies[at]),
-            tuple(at for at, word in enumerate(lower) if denies[at]),
+            tuple(at for at, word in enumerate(lower) if word not in FUNCTION_WORDS and not negates[at]),
+            tuple(at for at, word in enumerate(lower) if negates[at]),
         )
 
     @cached_property

@@ -1,7 +1,8 @@
 """The engine `ray`: a connection to a cluster, pools of workers in it, and one process that feeds them and collects results in order.
 
 A cluster is either started for one command (with a token, on loopback only, without dashboard or statistics) or already running. Workers
-are actors that cache what they opened, started on demand; Ray restarts one whose process or machine was lost, and resends its batches."""
+are actors, started on demand, that cache the functions and models that they loaded; Ray restarts one whose process or machine was lost, and
+resends its batches."""
 
 import os
 import secrets
@@ -19,7 +20,7 @@ from threading import RLock, Thread
 from types import ModuleType
 from typing import Any
 
-from graph.errors import UserError
+from graph.errors import UserError, first_line
 from graph.shared.home import code_hash
 from graph.types import Needs, R, T
 from graph.workers import worker
@@ -96,11 +97,6 @@ def load_ray() -> ModuleType:
         raise UserError(f"ray: {problem}", "the extra `scale`", "pip install 'modegraph[scale]'") from None
     loaded: ModuleType = ray
     return loaded
-
-
-def first_line(problem: BaseException) -> str:
-    """The first line of an exception's message, or its type."""
-    return next((line.strip() for line in str(problem).splitlines() if line.strip()), type(problem).__name__)
 
 
 def _make_ray_folder() -> Path:
@@ -314,7 +310,7 @@ class RayWorkers:
 
     @property
     def models(self) -> int:
-        """How many batches that need a model run in parallel: one per worker."""
+        """The number of batches with a model that run in parallel: one per worker."""
         return len(self._pools["model"].slots)
 
     def close(self) -> None:

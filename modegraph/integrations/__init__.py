@@ -1,1 +1,1 @@
-"""Retrievers for other frameworks over a modegraph index. Each file needs the package that it is named after; nothing else here does."""
+"""Retrievers for other frameworks over a modegraph index. Each file requires the package that it is named after, and no other framework."""

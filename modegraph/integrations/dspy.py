@@ -1,4 +1,4 @@
-"""A DSPy retrieval module (package `dspy`, in an environment that suits it: its `litellm` wants an older `openai`)."""
+"""A DSPy retrieval module (package `dspy`, in a separate environment, because its `litellm` requires an older `openai`)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from modegraph.integrations.adapter import open_if_path, passages
 
 
 class ModegraphRM(dspy.Module):
-    """`retriever(question).passages` are texts, best first, as `dspy.Retrieve` gives them; `settings` are those of `retrieve`."""
+    """`retriever(question).passages` are texts, best first, as `dspy.Retrieve` returns them; `settings` are those of `retrieve`."""
 
     def __init__(self, index: Index | str | Path, settings: Mapping[str, Any] | None = None) -> None:
         super().__init__()

@@ -38,17 +38,17 @@ class AnswerPair:
         return AnswerPair(constant_answers([answer.task for answer in self.tuned]), self.tuned).f1_difference(seed)
 
     def more_refusals(self) -> float:
-        """By how much tuning increases the share of refused questions, among those that have an answer."""
+        """By how much tuning increases the share of refused questions, among questions that have an answer."""
         pairs = [pair for pair in zip(self.untuned, self.tuned, strict=True) if pair[0].task.question.is_answerable]
         return fmean(after.score.refuses - before.score.refuses for before, after in pairs) if pairs else 0.0
 
     def refusal_difference(self, seed: int) -> Interval:
-        """By how much tuning increases the share of refused questions, paired over questions."""
+        """By how much tuning increases the share of refused questions, among all questions, paired over questions."""
         tuned, untuned = ([answer.score.refuses for answer in side] for side in (self.tuned, self.untuned))
         return bootstrap_difference(tuned, untuned, seed=seed)
 
     def joined(self, other: AnswerPair) -> AnswerPair:
-        """The answers to the questions of both."""
+        """The answers to the questions of both pairs."""
         return AnswerPair([*self.untuned, *other.untuned], [*self.tuned, *other.tuned])
 
     def answered_by_both(self) -> AnswerPair:
@@ -63,7 +63,7 @@ class AnswerPair:
 
 @dataclass(frozen=True)
 class Check:
-    """One condition of the gate: what is measured, what was found, the limit, and whether it is met."""
+    """One condition of the gate: the figure's name, the value found, the limit, and whether it is met."""
 
     what: str
     found: str
@@ -84,7 +84,7 @@ class Gate:
 
     @property
     def why(self) -> str:
-        """The conditions that decided: those that are not met, or all if the gate is passed."""
+        """The decisive conditions: those that are not met, or all if the gate is passed."""
         decisive = [check for check in self.checks if check.passed == self.passed]
         return "; ".join(f"{check.what}: {check.found} ({check.limit})" for check in decisive)
 

@@ -41,7 +41,7 @@ UNANSWERED_EVERY = 3
 INDEX_START_S, INDEX_WORDS_A_SECOND, OTHER_S = 10.0, 1000.0, 30.0
 """The first two were measured with `modegraph index` on two cores (docs/start/offline.md); the last is for questions, rows and the report."""
 MS_TIMES_TRAINING = 3.0
-"""How many times as long a prompt of the round of MS takes (eight responses, the reference, the training) as a training row: 28 s against 9 s on stories."""
+"""Time of a prompt in the round of MS (eight responses, the reference, the training), in multiples of a training row's: 28 s against 9 s on stories."""
 INDEX_BYTES_A_WORD, RUN_MB = 250, 300
 """Disk space of an index (3.2 MB for the 12,500 words of examples/documents), and of an adapter, its optimiser and a checkpoint."""
 
@@ -57,7 +57,7 @@ class Pace:
 
 @dataclass(frozen=True)
 class TunePlan:
-    """The plan: the most seconds of each step, and how many questions to answer (more if training leaves time)."""
+    """The plan: the maximum seconds of each step, and how many questions to answer (more if training leaves time)."""
 
     documents: int
     words: int
@@ -70,7 +70,7 @@ class TunePlan:
     def __str__(self) -> str:
         general = f" and {self.general_questions} general ones" if self.general_questions else ", no general set"
         lines = [
-            f"{self.documents:,} documents, {self.words:,} words; {self.test_questions} test questions{general}, if there are as many",
+            f"{self.documents:,} documents, {self.words:,} words; {self.test_questions} test questions{general}, if that many can be made",
             *(f"  {step:<10} {duration(seconds):>12} at most" for step, seconds in self.seconds.items()),
             f"  {'together':<10} {duration(sum(self.seconds.values())):>12} at most",
             f"one training step takes {self.pace.step_s:.3g} s, one answer {self.pace.answer_s:.3g} s; disk: about {self.disk_mb:,} MB",
@@ -103,7 +103,7 @@ def plan_of(settings: TuneSettings, documents: Sequence[Document], has_general: 
 
 
 def questions_within(seconds: float, answer_s: float, least_test: int, has_general: bool) -> tuple[int, int]:
-    """How many test and general questions both models can answer in `seconds`; a third of the answers are general.
+    """How many test questions (at least `least_test`) and general ones (up to a third of the answers) both models can answer in `seconds`.
 
     Every third test question is answered again over passages that lack its answer.
 

@@ -31,14 +31,14 @@ from graph.types import LanguageModel
 from modegraph.tuning.settings import TuneSettings
 
 Row = dict[str, Any]
-"""A question as `read_questions` reads it."""
+"""A row of a file of questions, as `read_questions` reads it."""
 HOPS, UNANSWERABLE_SHARE = (1, 2), 0.2
 LARGER_SHARES = (0.4, 0.5)
 """Shares of documents to test on, tried if the share in the settings gives too few questions."""
 PASSAGES_SEARCHED = 10
 NO_ANSWER = "no answer is given"
 NOT_FOUND = "the answer is in none of the passages found for the question"
-NOT_VERBATIM = "the teacher's answer is not in its passage word for word"
+NOT_VERBATIM = "the teacher's answer is not in its document word for word"
 BOTH_PARTS = "its documents are in both parts"
 NO_PASSAGE = "no single passage has its evidence"
 REPEATED = "the same question again"
@@ -54,7 +54,7 @@ class SplitQuestions:
     left_out: Counter[str] = field(default_factory=Counter)
 
     def count(self, split: str, answerable: bool = False) -> int:
-        """The questions of a split, or only those with an answer."""
+        """The number of questions of a split, or only of those with an answer."""
         return sum(row["split"] == split and (bool(row["answers"]) or not answerable) for row in self.rows)
 
 
@@ -94,8 +94,8 @@ def check_distinct(count: int, what: str) -> None:
     if count < 2:
         raise UserError(
             f"{count} {what}",
-            "two or more: one part is learned from, the other tested on",
-            "add documents, or save the sections of this one as files of their own",
+            "two or more: some to learn from, the others to test on",
+            "add documents, or save the sections of this one as separate files",
         )
 
 
@@ -126,7 +126,7 @@ def rule_rows(index: Index, settings: TuneSettings, splits: Mapping[str, str]) -
 
 
 def teacher_rows(index: Index, settings: TuneSettings, teacher: LanguageModel, seconds: float) -> list[Row | Dropped]:
-    """Questions that `teacher` writes within `seconds`, each about one passage; retrieval finds the answer again, and the passage contains it word for word."""
+    """Questions that `teacher` writes within `seconds`, each about one passage; its document contains the answer word for word, and retrieval for the question finds it."""
     spec = QuestionSpec(settings.most_questions, (1,), settings.seed)
     search = parse_settings(RetrieveSettings, {"top_k": PASSAGES_SEARCHED}, "tune")
     deadline = time.monotonic() + seconds
@@ -138,7 +138,7 @@ def teacher_rows(index: Index, settings: TuneSettings, teacher: LanguageModel, s
 
 
 def teacher_row(index: Index, row: QuestionRow) -> Row | Dropped:
-    """A question of the teacher, or Dropped if its passage does not contain its answer word for word."""
+    """A question of the teacher, or Dropped if no passage of its document contains its answer word for word."""
     texts = [folded(passage.text) for source in row.sources for passage in index.passages_of(source)]
     if not any(folded(answer) in text for answer in row.answers for text in texts):
         return Dropped(NOT_VERBATIM, row.text)
@@ -169,7 +169,7 @@ def user_rows(index: Index, file: Path) -> list[Row | Dropped]:
 
 
 def find_sources(index: Index, questions: Sequence[Question]) -> list[str]:
-    """For each question, the document of the best passage that has the answer; "" if none has it."""
+    """For each question, the document of the best passage that contains the answer; "" if none does."""
     settings = parse_settings(RetrieveSettings, {"top_k": PASSAGES_SEARCHED}, "tune")
     evidences = retrieve_many(index, [question.text for question in questions], settings)
     found = (

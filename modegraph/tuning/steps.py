@@ -1,4 +1,5 @@
-"""The steps of a tuning run. Each fills one folder below --out, which is renamed into place when complete: a step whose folder exists is done."""
+"""The steps of a tuning run. Each fills one folder below --out, which is renamed into place when complete: a step whose folder exists is
+done. Only the round of MS fills its folder in place."""
 
 from __future__ import annotations
 
@@ -190,7 +191,7 @@ def write_rows(tuning: Tuning, folder: Path) -> None:
 
 
 def row_settings(settings: TuneSettings) -> ReadingSettings:
-    """How the contexts of training rows are made."""
+    """The settings of training rows' contexts."""
     names = ("answer_words", "context_words", "without_gold", "paired", "seed")
     values = {name: getattr(settings, name) for name in names}
     return parse_settings(ReadingSettings, values | {"own_words": True}, "tune")

@@ -50,7 +50,7 @@ class Tuned:
 
     @property
     def why(self) -> str:
-        """The conditions that decided, with what was found."""
+        """The decisive conditions, with the values found."""
         return str(self.record["why"])
 
     @property
@@ -73,15 +73,15 @@ def tune(
 ) -> Tuned:
     """Tune a model to answer from documents, and report whether it improved; works as `modegraph tune`, with its settings as keywords.
 
-    Finished steps of an earlier, interrupted call with the same arguments are used. UserError for documents that cannot be split or asked
-    about, for a model that cannot be trained, for too few hours, and for a folder with other contents.
+    Finished steps of an earlier, interrupted call with the same arguments are used. UserError for documents that cannot be split or give
+    too few questions, for a model that cannot be trained, for too few hours, and for a folder with other contents.
     """
     with show_progress(progress):
         return run_tune(documents, local_path(out), settings_of(TuneSettings, "tune", config, None, settings))
 
 
 def plan_tune(documents: Documents, *, config: Config = None, progress: bool = False, **settings: Any) -> TunePlan:
-    """What `tune` with the same arguments would do, and how long its steps take at most; nothing is written."""
+    """The plan of `tune` with the same arguments: its steps and the most time that each takes; nothing is written."""
     with show_progress(progress):
         return plan_run(documents, settings_of(TuneSettings, "tune", config, None, settings))
 

@@ -40,7 +40,7 @@ MODELS_COMPARED = ("untuned", "tuned")
 
 
 Figures = Mapping[str, Mapping[str, Mapping[str, ReadingFigures]]]
-"""By set of questions, by model (untuned, tuned, and the best constant answer), by kind of question."""
+"""The figures by set of questions, then by model (untuned, tuned, and the best constant answer), then by kind of question."""
 
 
 def write_report(tuning: Tuning, gate: Gate, answers: Mapping[str, AnswerPair]) -> None:
@@ -90,7 +90,7 @@ def verdict_table(gate: Gate, held_out: AnswerPair, seed: int) -> Table:
 
 
 def figure_tables(tuning: Tuning, figures: Figures) -> Iterator[Table]:
-    """The figures of both models on each set, with a note on what was not measured."""
+    """The figures of both models on each set, with a note if the loss of general abilities was not measured."""
     held_out = reading_table("Held-out questions", figures[HELD_OUT])
     if UNANSWERED in figures:
         yield reading_table("The same questions over passages without their answer", figures[UNANSWERED])
@@ -104,13 +104,13 @@ def figure_tables(tuning: Tuning, figures: Figures) -> Iterator[Table]:
 
 
 def data_table(tuning: Tuning) -> Table:
-    """Counts of documents, questions and rows by part, and what was left out."""
+    """Counts of documents, questions and rows by part, and of the questions left out."""
     questions = read_questions(tuning.out / QUESTIONS / QUESTIONS_FILE)
     (_, splits), *_ = read_jsonl(tuning.out / QUESTIONS / DOCUMENTS_FILE)
     rows = [("documents", *(f"{list(splits.values()).count(split):,}" for split in ("train", "test")))]
     for kind in sorted({question.kind for question in questions}):
         parts = [question.split for question in questions if question.kind == kind]
-        rows.append((f"questions, {kind or 'of no kind'}", *(f"{parts.count(split):,}" for split in ("train", "test"))))
+        rows.append((f"questions, {kind or 'no kind'}", *(f"{parts.count(split):,}" for split in ("train", "test"))))
     ids = [row["id"] for _, row in read_jsonl(tuning.out / ROWS / "train.jsonl")]
     rows.append(("training rows", f"{len(ids):,}", NONE))
     if tuning.general is not None:
@@ -147,7 +147,7 @@ def training_table(tuning: Tuning, name: str) -> Table:
         "licence": licence_of(tuning.settings.model),
         **responses,
         "steps": f"{steps:,.0f} of {settings['batch_size'] * settings['gradient_accumulation']} contexts",
-        "seconds a step": f"{run.train_seconds / steps:.3g}",
+        "seconds per step": f"{run.train_seconds / steps:.3g}",
         "learning rate": f"{settings['learning_rate']:g}",
         "loss": f"{run.metrics['train_loss']:.4g}",
         "seed": str(settings["seed"]),

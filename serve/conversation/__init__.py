@@ -1,1 +1,1 @@
-"""Conversations: what the last turn asks for, the query to search for it, and the turns that the model is shown."""
+"""Conversations: the intent of the last turn, its search query, and the earlier turns in the prompt."""

@@ -1,8 +1,8 @@
 """The prompt of a conversation's last turn, and how it is cut to fit the model's window.
 
 Passages matter more than earlier turns, but a follow-up means nothing without the turn before it: earlier turns may take a quarter of the
-space, then come the best passages, then as many more turns as fit. The oldest turns and the worst passages are left out, and all
-turns if no passage fits beside them. A chat client's own task (Open WebUI's "### Task:": a title, tags, follow-up questions) is passed on
+space, then come the best passages and, if all of them fit, as many more turns as fit. The oldest turns and the worst passages are left out,
+and all turns if no passage fits beside them. A chat client's own task (Open WebUI's "### Task:": a title, tags, follow-up questions) is passed on
 without a search; its history is cut from the oldest end."""
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def is_too_long(refusal: str) -> bool:
 
 
 MAX_EXCHANGES, MAX_CHARACTERS = 20, 24_000
-"""How far back a conversation is read, however large the model's window."""
+"""The limits of the history that is read, however large the model's window."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ class PromptTooLong(UserError):
 class Prompt:
     """The model's input. `ranked` are excerpts, best first, `exchanges` earlier turns, oldest first; `left_out` excerpts did not fit.
 
-    Where no earlier turn is shown, the question is the search query, which can be understood alone.
+    Where no earlier turn is shown, a question appears as its search query, which can be understood alone.
     """
 
     intent: Intent
@@ -116,7 +116,7 @@ class Prompt:
         return in_prompt_order(self.ranked, self.evidence)
 
     def messages(self) -> list[Message]:
-        """System message, earlier turns, then passages and question, in the form used in training; special tokens are escaped in all."""
+        """System message, earlier turns, then passages and question, in the form used in training; special tokens are escaped in all of them."""
         question = self.turn if self.exchanges or self.intent == "request" else self.evidence.query
         system, user = answer_messages(question, self.excerpts, self.form)
         if self.intent == "remark":
@@ -140,7 +140,7 @@ class Prompt:
 
 
 class Halvable(Protocol):
-    """A prompt or task that can be shortened."""
+    """A prompt, task or request that can be shortened."""
 
     def halved(self) -> Self | None: ...
 
@@ -149,7 +149,7 @@ H = TypeVar("H", bound=Halvable)
 
 
 def halvings(whole: H) -> Iterator[H]:
-    """The prompt, half of it, and so on while something can be left out: to be tried in turn while the engine finds it too long."""
+    """A prompt, task or request, half of it, and so on while something can be left out: to try in turn while the engine finds the prompt too long."""
     part: H | None = whole
     while part is not None:
         yield part
@@ -164,7 +164,7 @@ def standalone_prompt(evidence: Evidence, ranked: tuple[Excerpt, ...]) -> Prompt
 def fit_prompt(prompt: Prompt, model: LanguageModel, max_answer_tokens: int) -> tuple[Prompt, int]:
     """The part of a prompt that fits the window of `model`, in its answer form, and the answer's limit in tokens; all of it where no window is known.
 
-    PromptTooLong when not even the shortest passage fits, or, where none was found, the question alone.
+    PromptTooLong when the prompt does not fit even with only its shortest passage or, if no passage was found, with the question alone.
     """
     prompt = replace(prompt, form=model.form)
     window = model.window()
@@ -222,7 +222,7 @@ class Task:
 
 
 def read_task(turns: Sequence[str], system: str) -> Task | None:
-    """The task in a conversation whose user turns are `turns`; None for a question to the documents.
+    """The task in a conversation whose user turns are `turns`; None for a question about the documents.
 
     >>> task = read_task(["### Task:\\nFind a title.\\n<chat_history>\\nUSER: Hi\\n</chat_history>"], "")
     >>> task is not None and task.history, read_task(["What is a ### Task:?"], "")

@@ -21,7 +21,7 @@ MAX_CARRIED_CHARS = 300
 MAX_ENTITIES = 6
 MAX_TOKENS = 160
 MAX_GROWTH_CHARS = 300
-"""How much longer a model's rewriting may be than the question; anything longer is discarded."""
+"""How much longer than the question a model's rewritten question may be; a longer one is discarded."""
 
 
 class StandaloneQuestion(ReplyModel):
@@ -32,7 +32,7 @@ class StandaloneQuestion(ReplyModel):
 
 @dataclass(frozen=True)
 class Question:
-    """What a turn asks for, and its search query ("": no search).
+    """The intent of a turn, and its search query ("": no search).
 
     `by` is the origin of the query: the turn itself, the model, words of earlier turns, or, for a request about the last answer, the
     question that it answered.
@@ -44,7 +44,7 @@ class Question:
 
 
 def read_turn(history: Sequence[Exchange], turn: str, model: LanguageModel) -> Question:
-    """What the turn after `history` asks for; `model` is called only for a question that may not stand alone.
+    """The intent and the search query of the turn after `history`; `model` is called only for a question that may not stand alone.
 
     Raises ModelUnavailable (graph/retrieve/parts/query.py) when the model does not answer.
     """

@@ -1,4 +1,4 @@
-"""What a turn asks for, and whether its question stands alone, by rules over its words.
+"""The intent of a turn, and whether its question stands alone, by rules over its words.
 
 `intent`: an answer from the documents, the last answer in another form, or nothing (a remark); only words of closed lists make a turn anything
 but a question. `dependence`: a question leans on earlier turns when it is a fragment ("And the second one?"), when a pronoun has no antecedent in
@@ -21,7 +21,7 @@ def _set(words: str) -> frozenset[str]:
 
 
 MAX_INTENT_CHARS = 200
-"""Characters; a longer turn is a question."""
+"""The largest number of characters of a request or remark: a longer turn is a question."""
 _TURN_WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
 _REMARK = _set(
     """awesome bye cheers clear cool excellent fine good goodbye great hello helpful helps hey hi interesting lovely nice no ok okay
@@ -57,7 +57,7 @@ _PHRASES: dict[str, Intent] = {
 
 
 def intent(text: str) -> Intent:
-    """What the last turn of a conversation that already has an answer asks for.
+    """The intent of the last turn of a conversation that already has an answer.
 
     >>> [intent(each) for each in ("Thanks!", "Shorter, please", "And in German?", "List the ferries.", "And in 2023?")]
     ['remark', 'request', 'request', 'question', 'question']
@@ -100,7 +100,7 @@ MEASURES = _set(
     """big century cost costs date dates day days far heavy high hour hours kind large long minute minutes month months name number
     often old person people place sort tall thing things time times town week weeks year years"""
 )
-"""Nouns for what a question asks for, not for what it is about."""
+"""Nouns for the kind of answer that a question requests, not for its topic."""
 COLLECTION = _set("collection corpus document documents index passage passages source sources text texts")
 STOP_WORDS = (
     AUXILIARY
@@ -131,7 +131,7 @@ Dependence = Literal["alone", "leans", "unknown"]
 """`unknown`: in another language."""
 
 FEW_WORDS = 3
-"""With this many content words a question is a keyword search; with at most this many, a definite noun and no name, it leans on earlier turns."""
+"""With at least this many content words, a question without a verb is a keyword search; with at most this many, a definite noun and no name, it leans on earlier turns."""
 LONG_CHARACTERS = 400
 """A longer question is taken to stand alone."""
 SHORT_WORDS, SHORT_CHARACTERS = 4, 8
@@ -185,7 +185,9 @@ def is_short(question: str) -> bool:
 
 
 def _is_fragment(words: Sequence[str], content_words: int, has_opening: bool) -> bool:
-    """Whether the question lacks a verb of the word lists and, unless it has an opening such as "and", enough words for a keyword search."""
+    """Whether the question is incomplete: it has no verb of the word lists, it is not of the form "Who built it?" or "How many ships sank?", and,
+    unless it has an opening such as "and", it has too few words for a keyword search.
+    """
     if not AUXILIARY.isdisjoint(words) or (words and words[0] in IMPERATIVES):
         return False
     if content_words >= FEW_WORDS and not has_opening:
@@ -224,7 +226,7 @@ def _is_unresolved_pronoun(words: Sequence[str], position: int, names: frozenset
 
 
 def _has_noun(words: Sequence[str], end: int, names: frozenset[int], after_question_words: bool) -> bool:
-    """Whether before `end` there is a name, or a noun after an article (with `after_question_words`, also after "which" or "how many")."""
+    """Whether a name, or a noun after an article (with `after_question_words`, also after "which" or "how many"), precedes `end`."""
     before = ARTICLES | (ASKING | {"many", "much"} if after_question_words else set())
     return any(position < end for position in names) or any(
         words[position] in before and words[position + 1] not in STOP_WORDS for position in range(end - 1)
@@ -232,7 +234,7 @@ def _has_noun(words: Sequence[str], end: int, names: frozenset[int], after_quest
 
 
 def _has_bare_noun(words: Sequence[str]) -> bool:
-    """Whether a noun phrase with "the" lacks a complement: "the engineer", not "the boiling point of ethanol"."""
+    """Whether a noun phrase with "the" has no complement, or one that also begins with "the": "the engineer", not "the boiling point of ethanol"."""
     for position, word in enumerate(words):
         if word == "the":
             end = next((end for end in range(position + 1, len(words)) if words[end] in STOP_WORDS), len(words))

@@ -1,4 +1,4 @@
-"""Engines by model SPEC. A SPEC names a kind of engine and what it opens; the command line passes it on unchanged.
+"""Engines by model SPEC. A SPEC names a kind of engine and the model to open; the command line passes it on unchanged.
 
 `ModelOnWorkers` is one model of which each worker has its own copy. The ledger stays with the caller (serve/ledger.py), so a call whose
 worker is lost is repeated, and a finished call never is."""
@@ -77,7 +77,7 @@ def open_model(spec: str | Sequence[str], ledger: Path | None = None, workers: W
 
     Several SPECs are servers of one model, which share its calls. An hf: model is opened by each of the `workers`, unless they are this
     process; a model of another kind is opened by this process.
-    Raises UserError for an unknown kind, a model that cannot be opened, or a file that is no ledger.
+    Raises UserError for an unknown kind, a model that cannot be opened, or a file that is not a ledger.
     """
     if not isinstance(spec, str):
         engine = open_servers(spec)
@@ -142,9 +142,9 @@ def kind_of(spec: str) -> tuple[str, str]:
 
 
 def fastest_kind() -> str:
-    """The engine for a catalogue model that is named without a kind: the fastest one installed (decision 13 has the figures).
+    """The engine for a catalogue model that is named without a kind: the fastest one installed (docs/log.md has the figures).
 
-    On a GPU transformers; on a processor OpenVINO, else llama.cpp, else transformers.
+    On a GPU transformers; on a CPU OpenVINO, else llama.cpp, else transformers.
     """
     if not on_cpu():
         return "hf"

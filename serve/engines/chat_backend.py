@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 async def call_until_it_fits(prompts: Iterable[P], call: Callable[[P], Awaitable[T]]) -> tuple[P, T]:
-    """The first of `prompts`, each shorter than the one before, that the engine does not find too long, and its reply to it.
+    """The first of `prompts`, each shorter than the one before, that the engine does not find too long, and the engine's reply to that prompt.
 
     ApiError: the engine's refusal, where it finds all of them too long or refuses for another reason.
     """
@@ -55,7 +55,7 @@ class ChatBackend(Protocol):
     async def close(self) -> None: ...
 
     async def check(self) -> None:
-        """Return if the engine answered recently or answers now; otherwise raise ApiError 503 at once."""
+        """Return if the engine answered recently or answers now; otherwise raise ApiError at once: 503, or 502 when it refuses this server's key."""
         ...
 
     async def complete(self, body: Body) -> dict[str, Any]:

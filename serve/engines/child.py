@@ -35,7 +35,7 @@ PROCESS_GROUP_GUARD = Path(__file__).with_name("process_group_guard.py")
 
 
 class ServerSpec(Protocol):
-    """A server to run. It listens on 127.0.0.1, answers /health with 200 once it is ready, and requires `key` as a bearer token."""
+    """A server to run. It listens on 127.0.0.1, answers /health with 200 once it is ready, and requires the `key` of its `environment` as a bearer token."""
 
     @property
     def engine(self) -> str:
@@ -80,7 +80,7 @@ def _new_log(engine: str) -> Path:
 
 
 class SupervisedServer:
-    """Keeps one server running from `start` to `stop`. `url` and `key` stay the same over restarts."""
+    """Keeps one server running from `start` to `stop`. `url` and `key` stay the same across restarts."""
 
     def __init__(self, spec: ServerSpec) -> None:
         self.spec = spec
@@ -104,7 +104,7 @@ class SupervisedServer:
         self._supervisor = asyncio.create_task(self._keep_running())
 
     async def stop(self) -> None:
-        """Stop the server and all its processes; the log stays if the server ever ended by itself or did not start."""
+        """Stop the server and all its processes; the log stays if the server ever exited without being stopped, or did not start."""
         if self._supervisor is not None:
             self._supervisor.cancel()
             await asyncio.wait([self._supervisor])
@@ -180,7 +180,7 @@ class SupervisedServer:
 
 
 class OwnServer:
-    """A server for one command, until `close` or the end of this process, whatever ends it (process_group_guard.py).
+    """A server that runs for one command: until `close`, or until this process ends for whatever reason (process_group_guard.py).
 
     It starts at once; `wait` returns when it answers, so that the command can load other things meanwhile.
     """
@@ -204,13 +204,13 @@ class OwnServer:
         say(f"starting {spec.engine} for {spec.name}")
 
     def close(self) -> None:
-        """Stop the guard, and wait until the server has exited; the log stays if the server had ended by itself or did not start."""
+        """Stop the guard, and wait until the server has exited; the log stays if the server had already exited or never answered."""
         atexit.unregister(self.close)
-        runs = self._process.poll() is None
+        was_running = self._process.poll() is None
         if self._process.stdin is not None:
             self._process.stdin.close()
         self._process.wait()
-        if self._answered and runs:
+        if self._answered and was_running:
             self.log.unlink(missing_ok=True)
 
     def wait(self) -> None:

@@ -28,7 +28,7 @@ LLAMA_UNSUPPORTED = frozenset(
 
 
 class ChildBackend(OpenAIBackend):
-    """As OpenAIBackend, over a child that starts and stops with the server."""
+    """An OpenAIBackend for a child process that starts and stops with the server."""
 
     def __init__(self, spec: ServerSpec, names: Sequence[str], escape: Callable[[str], str]) -> None:
         self.child = SupervisedServer(spec)
@@ -42,7 +42,7 @@ class ChildBackend(OpenAIBackend):
         await self.child.stop()
 
     async def check(self) -> None:
-        """As OpenAIBackend, but 503 without a request while the child is not ready."""
+        """As in OpenAIBackend, but ApiError 503, without a request to the child, while the child is not ready."""
         if not self.child.ready.is_set():
             message = "the model is loading; /v1/retrieve works already"
             raise ApiError(503, "model_starting", message, headers={"Retry-After": "10"})
@@ -96,7 +96,7 @@ class OwnLlamaBackend(OpenAIBackend):
 
 
 def llama_fields(body: Body) -> dict[str, Any]:
-    """A request's fields under llama.cpp's names; ApiError 400 for one that it would ignore."""
+    """A request's fields under llama.cpp's names; ApiError 400 for a field that it would ignore."""
     for name in LLAMA_UNSUPPORTED & body.keys():
         raise ApiError(400, "not_supported", f"{name}: llama.cpp has no such field; leave it out", name)
     return {LLAMA_NAMES.get(name, name): value for name, value in body.items()}

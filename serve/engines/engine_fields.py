@@ -1,7 +1,7 @@
 """The fields that a request may pass to the engine.
 
 All others are refused: engines have fields that make them fetch a URL, hand a cache to another machine or run a client's template, and
-gain more with each version.
+each version adds more.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class EngineFields(BaseModel):
         return {name: item for name, item in value.items() if item is not None} if isinstance(value, dict) else value
 
     @model_validator(mode="after")
-    def _schemas_are_local(self) -> EngineFields:
+    def _check_references(self) -> EngineFields:
         for name in ("response_format", "structured_outputs", "text", "tools"):
             value = getattr(self, name, None)
             content = [tool.model_dump() for tool in value] if name == "tools" and value else value
@@ -86,7 +86,7 @@ class EngineFields(BaseModel):
         return self
 
     @model_validator(mode="after")
-    def _template_is_the_engines(self) -> EngineFields:
+    def _check_template_keys(self) -> EngineFields:
         for name in RESERVED_TEMPLATE_KEYS & (self.chat_template_kwargs or {}).keys():
             raise ValueError(f"chat_template_kwargs.{name}: the template is the model's own")
         return self

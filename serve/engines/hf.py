@@ -1,6 +1,6 @@
 """The engine for models on this machine or from the hub, through transformers (hf_open.py opens them).
 
-Batches are padded on the left. Requests with the same prompt are decoded side by side behind one copy of its keys and values, so that K
+Batches are padded on the left. Requests with the same prompt are decoded side by side and share one copy of its keys and values, so that K
 responses cost one prefill, and each step reads prompt and weights once (`decode_side_by_side`). A JSON schema cannot be enforced here and is left
 to the prompt. The sampling parameters have vLLM's names and apply in this order: biases and penalties on the logits, temperature, truncation by
 top_k, top_p and min_p, sampling.
@@ -10,8 +10,10 @@ Legend: B rows of a batch, T tokens, V vocabulary, S steps."""
 from __future__ import annotations
 
 import sys
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
+from itertools import count
 from typing import Any
 
 import torch
@@ -61,7 +63,7 @@ def truncation_processors(sampling: Sampling) -> list[LogitsProcessor]:
 
 
 class LogitBiasProcessor(LogitsProcessor):  # type: ignore[misc]
-    """Adds to the logits of some tokens."""
+    """Adds a bias to the logits of some tokens."""
 
     def __init__(self, biases: Mapping[int, float]) -> None:
         self._ids, self._values = list(biases), list(biases.values())
@@ -152,7 +154,7 @@ GPU_BATCH = 128
 
 
 class HfModel(LocalModel):
-    """A LanguageModel over a transformers model and its tokenizer; its window is unbounded where its config names none."""
+    """A LanguageModel over a transformers model and its tokenizer; its window is unbounded if its config does not limit it."""
 
     kind, gives_logps = "hf", True
 
@@ -165,7 +167,7 @@ class HfModel(LocalModel):
         self.vocabulary = int(model.get_input_embeddings().num_embeddings)
         pad_id = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else min(self._stop_ids, default=0)
         self._pad_id = int(pad_id)
-        # The model's own defaults (top_p, repetition penalty, …) would change greedy decoding and the sampler below.
+        # The model's own defaults (top_p, repetition penalty, …) would change greedy decoding and the draws of GumbelSampler.
         model.generation_config = GenerationConfig(
             eos_token_id=sorted(self._stop_ids) or None, pad_token_id=self._pad_id
         )
@@ -226,12 +228,10 @@ def decode_side_by_side(
 ) -> list[list[int]]:
     """The tokens generated for each row, up to and including its first stop token; equal rows share the keys and values of their prompt.
 
-    The rows of a prompt are one sequence: their tokens of a step follow each other in the cache, and the mask lets each row see only the
-    prompt and its own tokens. Legend: D distinct prompts, K the largest number of rows of one prompt, N positions in the cache.
+    The rows of a prompt are one sequence: the tokens that its unfinished rows get in one step follow each other in the cache, and the mask lets each row
+    see only the prompt and its own tokens. Legend: D distinct prompts, K the largest number of unfinished rows of one prompt, N positions in the cache.
     """
     first, prompts = first_of_equals(torch.cat([ids_BT, mask_BT], 1).tolist())
-    slots = [prompts[:row].count(prompt) for row, prompt in enumerate(prompts)]
-    shape = (len(first), max(slots) + 1)
     prompt_mask_DT = mask_BT[first].bool()
     length_D1 = prompt_mask_DT.sum(-1, keepdim=True)
     output = model(
@@ -241,20 +241,29 @@ def decode_side_by_side(
         use_cache=True,
         logits_to_keep=1,
     )
-    visible_DKN = prompt_mask_DT[:, None].expand(*shape, -1)
-    own_DKK = torch.eye(shape[1], dtype=torch.bool, device=ids_BT.device).expand(shape[0], -1, -1)
+    visible_BN = mask_BT.bool()
     logits_BV = output.logits[prompts, -1]
     rows: list[list[int]] = [[] for _ in prompts]
+    unfinished = list(range(len(rows)))
     for step in range(max_new_tokens):
         tokens_B = sampler(ids_BT, logits_BV).argmax(-1)
-        for row, token in zip(rows, tokens_B.tolist(), strict=True):
-            if not row or row[-1] not in stop_ids:
-                row.append(token)
-        if step + 1 == max_new_tokens or all(row[-1] in stop_ids for row in rows):
+        tokens = tokens_B.tolist()
+        for row in unfinished:
+            rows[row].append(tokens[row])
+        unfinished = [row for row in unfinished if rows[row][-1] not in stop_ids]
+        if step + 1 == max_new_tokens or not unfinished:
             break
+        of_prompt = [prompts[row] for row in unfinished]
+        next_slot: defaultdict[int, count[int]] = defaultdict(count)
+        slots = [next(next_slot[prompt]) for prompt in of_prompt]
+        shape = (len(first), max(slots) + 1)
         tokens_DK = tokens_B.new_zeros(shape)
-        tokens_DK[prompts, slots] = tokens_B
-        visible_DKN = torch.cat([visible_DKN, own_DKK], -1)
+        tokens_DK[of_prompt, slots] = tokens_B[unfinished]
+        own_BK = visible_BN.new_zeros(len(rows), shape[1])
+        own_BK[unfinished, slots] = True
+        visible_BN = torch.cat([visible_BN, own_BK], -1)
+        visible_DKN = visible_BN.new_zeros(*shape, visible_BN.shape[1])
+        visible_DKN[of_prompt, slots] = visible_BN[unfinished]
         mask_DKN = torch.zeros_like(visible_DKN, dtype=model.dtype)
         output = model(
             input_ids=tokens_DK,
@@ -263,12 +272,13 @@ def decode_side_by_side(
             past_key_values=output.past_key_values,
             use_cache=True,
         )
-        logits_BV = output.logits[prompts, slots]
+        logits_BV = torch.zeros_like(logits_BV)
+        logits_BV[unfinished] = output.logits[of_prompt, slots]
     return rows
 
 
 def can_decode_side_by_side(model: Any) -> bool:
-    """Whether `decode_side_by_side` is correct for a model; tried on fixed tokens, because some kinds of attention ignore their mask."""
+    """Whether `decode_side_by_side` is correct for a model; tested on fixed tokens, because some kinds of attention ignore their mask."""
     device = model.device
     ids_BT = torch.tensor([[3, 5, 7, 9]] * 2, device=device)
     forced_BS = torch.tensor([[2, 4, 6], [8, 1, 3]], device=device)

@@ -44,7 +44,8 @@ def open_hf(target: str) -> HfModel:
 def _open(target: str, where: str, base_model: str, cached: bool) -> HfModel:
     """The model `base_model`, with the adapter in `where` if that differs; `cached` avoids requests to the hub.
 
-    On a CPU with instructions for bfloat16, models trained here have the precision of their training, and all others bfloat16; on any other CPU, float32.
+    On a GPU, the checkpoint sets the precision. On a CPU with instructions for bfloat16, models trained here have the precision of their
+    training, and all others bfloat16; on any other CPU, float32.
     """
     import torch
     from transformers import AutoModelForCausalLM
@@ -72,7 +73,7 @@ def _open(target: str, where: str, base_model: str, cached: bool) -> HfModel:
 
 
 def _looks_like_path(target: str) -> bool:
-    """Whether a missing `target` was meant as a folder: a hub name is NAME or OWNER/NAME, and OWNER is no local folder."""
+    """Whether a missing `target` was meant as a folder: a hub name is NAME or OWNER/NAME, and OWNER is not a local folder."""
     if target.startswith((".", "/", "~")) or "\\" in target or target.count("/") > 1:
         return True
     return "/" in target and Path(target).parent.is_dir()

@@ -34,7 +34,8 @@ SLOTS = 4
 CONTEXT_TOKENS = 8192
 """Context tokens shared by all running requests; one request may use them all."""
 CACHE_MIB = 256
-"""Cache for prompts beyond those in the slots, so that a second question about the same passages needs no new prefill."""
+"""Cache for prompts beyond those in the slots, so that a second question about the same passages needs no new prefill. Without adapters only: llama.cpp
+restores a prompt's cache whichever adapter computed it (llama.cpp issue 26207)."""
 PATIENCE_S = 3600.0
 ADAPTER_PREFIX = "adapter-"
 """The prefix of the file names of exported adapters."""
@@ -48,7 +49,7 @@ class LlamaSpec:
     name: str
     adapters: Mapping[str, Path]
     engine = "llama.cpp"
-    remedy = f"check that the file is a language model that {PACKAGE} knows"
+    remedy = f"check that the file is a language model that {PACKAGE} supports"
 
     @property
     def spec_text(self) -> str:
@@ -64,7 +65,7 @@ class LlamaSpec:
             "context_tokens": CONTEXT_TOKENS,
             "slots": SLOTS,
             "threads": len(os.sched_getaffinity(0)),
-            "cache_mib": CACHE_MIB,
+            "cache_mib": 0 if self.adapters else CACHE_MIB,
         }
         return [sys.executable, "-P", str(SERVER), json.dumps(options)]
 
@@ -84,7 +85,7 @@ def is_installed() -> bool:
 
 
 def read_llama(target: str, adapters: Mapping[str, Path]) -> LlamaSpec:
-    """The checked spec of `target` with `adapters` (GGUF files, or folders of exports); UserError for what is missing or not GGUF."""
+    """The checked spec of `target` with `adapters` (GGUF files, or folders of exports); UserError for a file that is missing or not GGUF."""
     if not is_installed():
         remedy = "pip install 'modegraph[cpu]', or use hf: instead"
         raise UserError(
@@ -119,7 +120,7 @@ def gguf_file(path: Path, label: str) -> Path:
 
 
 def _base_of(file: Path) -> tuple[Path, str] | None:
-    """The base model of an exported adapter and its name, from the run.json in its folder; None for a full model."""
+    """The base model of an exported adapter and its name, from the run.json in its folder; None for a full model. UserError for a base outside the catalogue."""
     if not file.name.startswith(ADAPTER_PREFIX):
         return None
     try:

@@ -1,6 +1,6 @@
 """The base class of models in this process. A subclass runs one batch of prompts.
 
-Batches run one at a time and hold prompts of similar length; several threads may share an engine.
+Batches run one at a time and contain prompts of similar length; several threads may share an engine.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ PLAIN = Sampling()
 
 @dataclass(frozen=True)
 class TokenLogps:
-    """A generated token, its log-probability in nats, and the likeliest tokens at its position with theirs."""
+    """A generated token, its log-probability in nats, and the likeliest tokens at its position with their log-probabilities."""
 
     token: int
     logp: float
@@ -99,7 +99,7 @@ class LocalModel(ABC):
             return len(self._tokenizer(text, add_special_tokens=False)["input_ids"])
 
     def window(self) -> int | None:
-        """The context window; None where the model's config names none."""
+        """The context window; None where the model's config does not limit it."""
         return self.context_tokens if self.context_tokens < sys.maxsize else None
 
     def prompt_tokens(self, messages: Sequence[Message]) -> int:
@@ -109,7 +109,7 @@ class LocalModel(ABC):
     def prompt_ids(self, messages: Sequence[Message]) -> list[int]:
         """Token ids of a chat: by the tokenizer's template if it has one, else the contents joined by empty lines.
 
-        No content can become a special token: a space breaks each one spelt out in a message. UserError when the template refuses
+        No content can become a special token: a space breaks up each special token that a message spells out. UserError when the template refuses
         the chat.
         """
         with self._tokenizer_lock:
@@ -130,7 +130,7 @@ class LocalModel(ABC):
         return PreparedPrompt(index, ids, min(max_new_tokens, request.max_tokens), request)
 
     def stream(self, request: CompletionRequest, watcher: Watcher, sampling: Sampling = PLAIN) -> Completion:
-        """As `complete` for one request; `watcher` gets the tokens as they are generated, and can stop the generation.
+        """Like `complete`, for one request; `watcher` gets the tokens as they are generated, and can stop the generation.
 
         UserError for a bias of a token that the model does not have.
         """
@@ -143,7 +143,7 @@ class LocalModel(ABC):
             return self.run([self._prepare(0, request)], watcher, sampling)[0]
 
     def text_of(self, ids: Sequence[int]) -> str:
-        """The text of generated token ids without special tokens, preceded by the beginning of the reply that the prompt ends with."""
+        """The text of generated token ids without special tokens, preceded by the beginning of the reply with which the prompt ends."""
         return self._reply_opening + str(self._tokenizer.decode(ids, skip_special_tokens=True))
 
     def token_text(self, token: int) -> str:

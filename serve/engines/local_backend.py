@@ -22,7 +22,7 @@ SUPPORTED = frozenset(
 LOGPROBS = frozenset({"logprobs", "top_logprobs", "return_tokens_as_token_ids"})
 """Fields for models that give log-probabilities, in requests without a stop text and without a stream."""
 WITHOUT_EFFECT = frozenset({"user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key"})
-"""Fields without effect on the text; all others are refused."""
+"""Fields that are accepted and ignored, since they have no effect on the text."""
 NEUTRAL_VALUES: Mapping[str, Any] = {
     "logprobs": False,
     "top_logprobs": 0,
@@ -52,7 +52,7 @@ class GenerationRequest:
     sampling: Sampling
 
     def finish_reason(self, completion: Completion) -> str:
-        """Why a text ended."""
+        """The finish reason of a completion: "stop" also where a stop text ends it."""
         return "stop" if cut_at_stop(completion.text, self.stops) != completion.text else completion.finish_reason
 
 
@@ -105,7 +105,7 @@ class LocalBackend:
         return text
 
     async def _chunks(self, generation: GenerationRequest, body: Body) -> AsyncIterator[dict[str, Any]]:
-        """The chunks of one choice after another, each text as far as it is settled."""
+        """The chunks of one choice after another; text is sent once it can no longer change."""
         head, completions = head_of(body, "chat.completion.chunk"), []
         for index, request in enumerate(generation.choices):
             sent = ""
@@ -150,7 +150,7 @@ async def _generate(
 ) -> AsyncIterator[str | Completion]:
     """The text so far after each token, and finally the completion; a stop text, or closing the iterator, stops the generation.
 
-    The token ids are put into `generated`. ApiError 400 when the prompt is too long for the model.
+    `generated` receives the token ids. ApiError 400 when the model refuses the request, for example a prompt that is too long.
     """
     loop, closed, stopped = asyncio.get_running_loop(), False, False
     texts: asyncio.Queue[str | None] = asyncio.Queue()
@@ -180,7 +180,7 @@ async def _generate(
 def read_request(body: Body, takes_schema: bool = False, gives_logps: bool = False) -> GenerationRequest:
     """A chat completion's body as calls of the model; ApiError 400 for fields that this engine does not support.
 
-    Those include an answer schema unless the engine `takes_schema`, and log-probabilities unless it `gives_logps`.
+    Unsupported fields include an answer schema unless the engine `takes_schema`, and log-probabilities unless it `gives_logps`.
     """
     schema = _schema_of(body) if takes_schema else None
     supported = SUPPORTED | WITHOUT_EFFECT | ({"response_format"} if schema is not None else set())

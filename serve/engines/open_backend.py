@@ -40,7 +40,7 @@ def open_backend(spec: str | None, adapters: Sequence[str], vllm: VllmOptions) -
 
 
 def read_adapters(adapters: Sequence[str]) -> dict[str, Path]:
-    """Paths by name, from NAME=FOLDER (with gguf: also NAME=FILE) or FOLDER, named after the folder; UserError for a missing path."""
+    """Paths by name, from NAME=FOLDER (with gguf: also NAME=FILE) or FOLDER, named after the folder; UserError for a missing path or a repeated name."""
     paths: dict[str, Path] = {}
     for text in adapters:
         before, sign, after = text.partition("=")

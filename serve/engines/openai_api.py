@@ -27,7 +27,7 @@ FIRST_WAIT_S, LONGEST_WAIT_S = 0.25, 8.0
 TIMEOUT_S = 300.0
 RETRIED = (openai.APIConnectionError, openai.RateLimitError, openai.InternalServerError)
 QUICK_S = 2.0
-"""Timeout of requests about the server's models."""
+"""Timeout of requests that generate nothing: for the list of models and for token counts."""
 UNKNOWN_WINDOW_RETRY_S, UNREACHABLE_RETRY_S = 60.0, 5.0
 TURN_TOKENS = 8
 """Estimated upper limit of the tokens that a chat template adds to a turn."""
@@ -36,7 +36,7 @@ WINDOW_FIELDS = ("max_model_len", "context_window", "context_length", "max_conte
 REFUSALS = frozenset({400, 413, 422})
 """Statuses about a single request (too long, not allowed), after which the next may succeed."""
 UNREADABLE_OUTPUT = "output that does not match the expected"
-"""llama.cpp's message, with status 500, that it cannot parse what the model wrote for a schema (broken UTF-8): the next request may succeed."""
+"""llama.cpp's message, with status 500, when it cannot parse a model's reply to a schema (broken UTF-8): the next request may succeed."""
 _TARGET = re.compile(r"(?P<name>.+?)@(?P<url>[a-z][a-z0-9+.-]*:.*)", re.IGNORECASE)
 
 
@@ -46,7 +46,7 @@ def open_openai(target: str) -> OpenAIModel:
 
 
 def split_target(target: str) -> tuple[str, str]:
-    """The name and URL of `NAME@URL`; UserError as `open_openai`.
+    """The name and URL of `NAME@URL`; UserError as in `open_openai`.
 
     >>> split_target("qwen@http://localhost:8000/v1")
     ('qwen', 'http://localhost:8000/v1')
@@ -154,7 +154,7 @@ class OpenAIModel:
             return self._window
 
     def prompt_tokens(self, messages: Sequence[Message]) -> int:
-        """The count of the server's /tokenize, if it has one (vLLM does) and the estimate is near the window; otherwise the estimate."""
+        """The count of the server's /tokenize, if it has one (vLLM does) and the estimate is at least half of the window; otherwise the estimate."""
         estimate = sum(self.count_tokens(turn.content) + TURN_TOKENS for turn in messages)
         window = self.window()
         if window is None or 2 * estimate < window or not self._can_tokenize:
@@ -168,7 +168,7 @@ class OpenAIModel:
             return estimate
 
     def _find_window(self) -> tuple[int | None, float]:
-        """The window, or None and the seconds until the next try."""
+        """The window, None if it is unknown, and the seconds until the next try."""
         try:
             models = self._client.with_options(timeout=QUICK_S).models.list()
             return window_of(
@@ -265,7 +265,7 @@ def open_pool(targets: Sequence[str]) -> ServerPool:
 class ServerPool:
     """The Engine of one model behind several servers; safe to share between threads.
 
-    Each server has at most its own `in_flight` calls. A server that does not answer is dropped, which is printed, and the others
+    Each server has at most its own `in_flight` calls. A server that does not answer is dropped, a message is printed, and the others
     take over its calls; once the last one is dropped, every call raises its error.
     """
 
@@ -283,7 +283,7 @@ class ServerPool:
 
     @property
     def in_flight(self) -> int:
-        """How many calls the remaining servers take at once."""
+        """The number of calls that the remaining servers accept at once."""
         return sum(server.in_flight for server in self._servers)
 
     def complete(self, requests: Sequence[CompletionRequest]) -> list[Completion]:

@@ -95,7 +95,7 @@ CONNECTION_DROPPED = (httpx2.RemoteProtocolError, httpx2.ReadError, httpx2.Write
 HEALTH_TTL_S = 3.0
 """How long after a response the server counts as healthy."""
 PASSED_ON = frozenset({400, 404, 413, 422, 429})
-"""Statuses of the server about the request; all others are about the server."""
+"""Error statuses of the server about the request; all others are about the server, or about this server's key."""
 KEY_REFUSED = frozenset({401, 403})
 """Statuses about the key that this server sends, not the client's."""
 JSON, SSE = "application/json", "text/event-stream"
@@ -176,7 +176,7 @@ class OpenAIBackend:
         return self._language_models[model]
 
     def _upstream_body(self, body: Body) -> dict[str, Any]:
-        """A request in the server's terms."""
+        """The request for the server, with the server's name of the model."""
         return {**body, "model": self._upstream[body["model"]]}
 
     async def _send(self, path: str, body: Body) -> httpx2.Response:
@@ -211,7 +211,7 @@ class OpenAIBackend:
             return await self._http.send(request, stream=True)
 
     async def _chunks(self, response: httpx2.Response, model: str) -> AsyncIterator[dict[str, Any]]:
-        """The chunks of a stream; ApiError 502 for an invalid one, and where the stream ends before the answer does."""
+        """The chunks of a stream; ApiError 502 for an invalid chunk, and if the stream ends before the answer is complete."""
         ended = False
         try:
             async for line in response.aiter_lines():

@@ -28,7 +28,7 @@ UNLIMITED_K = 1 << 20
 
 
 class OpenVinoModel(LocalModel):
-    """A LanguageModel over OpenVINO's pipeline and the model's own tokenizer. A shared beginning of prompts is prefilled once."""
+    """A LanguageModel over OpenVINO's pipeline and the model's own tokenizer. A beginning that prompts share is prefilled once."""
 
     kind, takes_schema = "openvino", True
 
@@ -125,8 +125,8 @@ def open_openvino(target: str) -> OpenVinoModel:
             ) from None
         tokenizer = tokenizer_future.result()
     config = _config_of(source, spec)
-    own_end = set() if tokenizer.eos_token_id is None else {tokenizer.eos_token_id}
-    stop_ids = frozenset(pipeline.get_config().stop_token_ids) | own_end | _stop_ids(source)
+    end_ids = set() if tokenizer.eos_token_id is None else {tokenizer.eos_token_id}
+    stop_ids = frozenset(pipeline.get_config().stop_token_ids) | end_ids | _stop_ids(source)
     name = f"{source.resolve().name}.{model_name(str(folder / OPENVINO_MODEL.replace('.xml', '.bin')))}"
     model = OpenVinoModel(name, pipeline, tokenizer, config, stop_ids)
     model.form = answer_form(path)

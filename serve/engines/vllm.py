@@ -1,6 +1,6 @@
-"""vLLM as a child process (child.py): its command line, its environment, and `vllm:` as a language model of any command.
+"""vLLM as a child process (child.py): its command line, its environment, and `vllm:` as a language model for any command.
 
-A command's server starts when the model is opened and ends with this process."""
+A command's server starts when the model is opened, and stops when the model is garbage-collected or this process ends."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ WHOLE_PROMPTS = "--no-enable-chunked-prefill"
 FLOAT32 = ("--dtype", "float32")
 """vLLM would cast a float32 model to bfloat16. On a CPU without bfloat16 instructions, that makes prefill five times slower (docs/log.md)."""
 ONE_PROCESS = {"VLLM_ENABLE_V1_MULTIPROCESSING": "0"}
-"""On a CPU, vLLM runs in one process: two would busy-wait for each other, which takes a fifth of all processor time."""
+"""On a CPU, vLLM runs in one process: two would busy-wait for each other, which costs a fifth of all processor time."""
 
 
 @dataclass(frozen=True)
@@ -168,7 +168,7 @@ _OPEN: weakref.WeakValueDictionary[tuple[str, str], VllmModel] = weakref.WeakVal
 
 
 def open_vllm(target: str) -> VllmModel:
-    """The model of a folder (a model's or an adapter's) or a hub name, on a server of its own; a running one is reused. UserError when vLLM does not start."""
+    """The model of a folder (a model's or an adapter's) or a hub name, on its own server; a running one is reused. UserError when vLLM does not start."""
     key = (resolve(target), _python())
     model = _OPEN.get(key)
     if model is None:
@@ -193,7 +193,7 @@ def _start_model(target: str) -> VllmModel:
 def spec_of(target: str, adapters: Mapping[str, Path]) -> VllmSpec:
     """The server to run, with the Python that the environment names, or this one; a cached model causes no request to the hub.
 
-    On a CPU compilation is off: the server starts in 30 s instead of minutes, which one command would not gain back.
+    On a CPU compilation is off: it takes minutes, which one command would not regain by faster generation. Without it the server starts in 30 s.
     """
     from graph.models.load import read_tokenizer
 

@@ -46,7 +46,7 @@ class AdmissionMiddleware:
         return not self._requests.is_full and not self._writes.is_full
 
     def _slots_for(self, method: str, path: str) -> _Slots:
-        """The slots of a request. Writes have their own, so that they neither wait for answers nor block questions."""
+        """The slots of a request. On a writable server, writes have their own, so that they neither wait for answers nor block questions."""
         return self._writes if path.startswith(UPLOADS) and method not in ("GET", "HEAD") else self._requests
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

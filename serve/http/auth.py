@@ -1,6 +1,7 @@
-"""Authentication: a server with a key answers only clients that send it; one without, only programs on this machine, and no page of another site.
+"""Authentication: a server with a key answers only clients that send it; a server without one answers only this machine, and no pages of other sites.
 
-Only the log, the framing check and the files of the page come before this middleware, so that the body of a refused request is never read.
+Only the overflow check, the access log, the framing check and the files of the page come before this middleware, so that the body of a
+refused request is never read.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ KEY_REQUIRED = "this server requires a key: send the header Authorization: Beare
 class AuthMiddleware:
     """ASGI middleware: attaches the caller's rights (keys.py) to the request, or refuses it.
 
-    With `key` or `ring`: 401 without a valid key except for OPEN_PATHS, 403 for what the key does not allow, 429 above its rate.
+    With `key` or `ring`: 401 without a valid key except for OPEN_PATHS, 403 for a request that the key does not allow, 429 above its rate.
     Without either: refuses a Host that does not name this machine (DNS rebinding), and requests from pages of another origin.
     """
 
@@ -119,8 +120,9 @@ def key_of_headers(headers: Mapping[str, str]) -> str:
 def is_foreign(headers: Mapping[str, str], origin: str, method: str) -> bool:
     """Whether a browser sends this request for a page of another origin (scheme, name and port) than `origin`, or of an unknown one.
 
-    Browsers send Origin with every change, and modern ones Sec-Fetch-Site with every request; a link on a foreign page may lead to
-    ours. Programs other than browsers send neither.
+    Browsers send Origin with every request that may change something, and modern ones Sec-Fetch-Site with every request; a link on a foreign
+    page may lead to this server's page. Programs other than browsers send neither; a request that may change something counts as foreign
+    if it has neither and its User-Agent is that of a browser.
     """
     sent_origin, site = headers.get("origin"), headers.get("sec-fetch-site")
     if sent_origin is not None:

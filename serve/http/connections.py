@@ -142,13 +142,13 @@ class WatchedConnection(H11Protocol):
                 self.idle[self] = None
 
     def stop_timer(self) -> None:
-        """Stop the timer, and remove the connection from the idle ones."""
+        """Stop the timer, and remove the connection from the idle connections."""
         self.idle.pop(self, None)
         if self.timer is not None:
             self.timer.cancel()
 
     def give_way(self) -> None:
-        """Close at once, for another connection."""
+        """Close at once, to make room for another connection."""
         self.transport.abort()
         self.connections.discard(self)
         self.stop_timer()
@@ -170,14 +170,14 @@ CLOSE_HEADER = (b"connection", b"close")
 
 
 class DrainingServer(uvicorn.Server):
-    """A uvicorn server that sets `stopping` on the signal to stop and keeps listening for `unready_s`; a second Ctrl-C ends that."""
+    """A uvicorn server that sets `stopping` on the signal to stop and keeps listening for `unready_s`; a second Ctrl-C ends the wait."""
 
     def __init__(self, config: uvicorn.Config, stopping: asyncio.Event, unready_s: float) -> None:
         super().__init__(config)
         self._stopping, self._unready_s = stopping, unready_s
 
     async def main_loop(self) -> None:
-        """Run until the signal to stop, then as long as load balancers need to notice."""
+        """Run until the signal to stop, then for `unready_s`, so that load balancers notice."""
         await super().main_loop()
         self._stopping.set()
         self.config.encoded_headers.append(CLOSE_HEADER)

@@ -24,7 +24,7 @@ Text = Annotated[str, AfterValidator(whole_characters)]
 
 
 class AsciiJSONResponse(JSONResponse):
-    """JSON with all but ASCII escaped; index texts may contain what UTF-8 cannot encode."""
+    """JSON with all characters but ASCII escaped; index texts may contain lone surrogates, which UTF-8 cannot encode."""
 
     def render(self, content: Any) -> bytes:
         return ascii_json(content)

@@ -1,6 +1,6 @@
 """The keys of a server: their rights, the file that stores them, and the key ring of a running server.
 
-`modegraph keys` writes the file, `modegraph serve --keys` reads it. The file stores only hashes: a key has 256 random bits, so one round of
+`modegraph keys` writes the file, and `modegraph serve --keys` reads it. The file stores only hashes: a key has 256 random bits, so one round of
 SHA-256 is enough. A running server reloads the file when it changes, and limits the rate of each key."""
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from graph.index.filters import Condition, parse_condition
 Scope = Literal["read", "write", "metrics"]
 SCOPES: tuple[Scope, ...] = get_args(Scope)
 ACCESS_FIELD = "modegraph.access"
-"""The key of the caller's Access in the scope of an authenticated ASGI request."""
+"""The name under which the scope of an authenticated ASGI request holds the caller's Access."""
 
 
 @dataclass(frozen=True)

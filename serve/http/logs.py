@@ -1,6 +1,6 @@
-"""The access log, one line a request (method, route, status, milliseconds, the key's name; no header, query or body), and the audit log.
+"""The access log, one line per request (method, route, status, milliseconds, error code, the key's name; no header, query or body), and the audit log.
 
-The audit log has one line of JSON for each attempt to add or delete documents, on disk before the client gets its answer."""
+The audit log has one line of JSON for each addition or deletion of documents, done, refused or failed, on disk before the client gets its answer."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class AuditLog:
             self._file.close()
 
     def record(self, key: str, key_id: str, collection: str, action: str, sources: Sequence[str], outcome: str) -> None:
-        """Log what a key did, or tried to do: `outcome` is "done", an error code, "failed" or "gone" (cancelled)."""
+        """Log an action of a key, or an attempt: `outcome` is "done", an error code, "failed" or "gone" (cancelled)."""
         if self._file is None:
             return
         line = {

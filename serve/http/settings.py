@@ -33,9 +33,14 @@ class ServerSettings(Settings):
     show_runs: Path | None = Field(None, description="folder of training runs to show to the operator; none by default")
     max_feedback_mb: int = Field(256, ge=1, description="MiB of feedback to store; more is refused")
     capacity: int = Field(8, ge=1, le=1024, description="requests processed at once")
-    queue: int = Field(4, ge=0, le=4096, description="requests that may wait; more are answered 429 at once")
+    queue: int = Field(
+        4, ge=0, le=4096, description="requests that may wait; further ones are answered with status 429 at once"
+    )
     write_queue: int = Field(
-        64, ge=1, le=4096, description="uploads and deletions that may wait in addition; more are answered 429"
+        64,
+        ge=1,
+        le=4096,
+        description="uploads and deletions that may wait in addition; further ones are answered with status 429",
     )
     write_wait_s: float = Field(120.0, gt=0, description="longest wait for a turn to change the index; then 409")
     max_body_bytes: int = Field(1 << 20, ge=1024, description="longest body of a request")
@@ -132,7 +137,7 @@ def is_collector(url: str) -> bool:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach what listens on `host`.
+    """Whether only this machine can reach a server that listens on `host`.
 
     >>> is_loopback("127.0.0.1"), is_loopback("localhost"), is_loopback("0.0.0.0"), is_loopback("::")
     (True, True, False, False)

@@ -16,7 +16,7 @@ SECONDS = (0.005, 0.01, 0.02, 0.03, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 12
 
 
 class Metrics:
-    """The instruments; their names begin with modegraph_."""
+    """The metrics; their names begin with modegraph_."""
 
     def __init__(self) -> None:
         self.registry = registry = CollectorRegistry()
@@ -49,7 +49,7 @@ class Metrics:
             registry=registry,
         )
         self.generation = Histogram(
-            "modegraph_generation_seconds", "The model's own time", ["model"], buckets=SECONDS, registry=registry
+            "modegraph_generation_seconds", "Time spent in the model", ["model"], buckets=SECONDS, registry=registry
         )
         self.tokens = Counter(
             "modegraph_tokens", "Tokens, by model and kind (prompt, completion)", ["model", "kind"], registry=registry
@@ -62,7 +62,7 @@ class Metrics:
         )
         self.rewritten = Counter(
             "modegraph_questions_rewritten",
-            "Questions with a history, by what made them stand alone",
+            "Questions with a history, by the origin of the search query",
             ["by"],
             registry=registry,
         )
@@ -108,7 +108,7 @@ class Span:
     """A timed piece of work; this base class discards it."""
 
     def set(self, values: Values) -> None:
-        """Add attributes: numbers and names of ours, never the text of a question, a passage or an answer."""
+        """Add attributes: numbers and our own names, never the text of a question, a passage or an answer."""
 
 
 class Tracing:

@@ -163,7 +163,7 @@ class Answered(BaseModel):
 
 
 class Added(BaseModel):
-    """The document is in use; `written` is 0 where it already existed with the same text."""
+    """The document is in the index; `written` is 0 if it was there already, with the same text."""
 
     source: str
     written: int

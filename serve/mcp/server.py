@@ -1,7 +1,7 @@
 """The MCP server: answers requests from the collections, each with the rights of its sender.
 
-Over HTTP at /mcp: streamable HTTP with a JSON reply to each request and no session, so that any of several servers may answer the next one.
-Over standard input and output: one client, which started this process and has all rights. The package `mcp` supports both kinds of the
+Over HTTP at /mcp: streamable HTTP with a JSON reply to each request and no session, so that any of several servers may answer the next request.
+Over standard input and output: one client, which started this process and has all rights. The package `mcp` supports both forms of the
 protocol: with a handshake (up to 2025-11-25) and stateless (2026-07-28)."""
 
 from __future__ import annotations
@@ -190,7 +190,7 @@ def add_mcp(app: FastAPI, services: Services) -> McpRoute:
 
 
 def serve_stdio(services: Services) -> None:
-    """Answer until the client closes standard input; the models and matrices of a search load in the background."""
+    """Answer until the client closes standard input; the models and matrices that a search needs load in the background."""
     Thread(target=_warm_up, args=(services,), name="warm-up", daemon=True).start()
     anyio.run(_serve, services)
 

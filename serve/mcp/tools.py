@@ -1,4 +1,4 @@
-"""The MCP tools: search, fetch, explain, ask if there is a model, and add_document if the caller may write.
+"""The MCP tools: `search`, `fetch`, `explain`, with a model `ask`, and `add_document` for callers that may write.
 
 Documents have URIs as resources; their texts are assembled from passages."""
 
@@ -128,7 +128,7 @@ class Tool:
         )
 
     async def call(self, call: Call, arguments: dict[str, Any]) -> BaseModel:
-        """The tool's result; ApiError or UserError for what the caller can correct."""
+        """The tool's result; ApiError or UserError for an error that the caller can correct."""
         try:
             parsed = self.takes.model_validate(arguments)
         except ValidationError as problems:
@@ -184,7 +184,7 @@ async def fetch(call: Call, arguments: FetchArguments) -> Fetched:
 async def explain(call: Call, arguments: QuestionArguments) -> Explanation:
     """How a question led to its passages; a passage without a path was found by its own score."""
     _, evidence = await _find(call, arguments.question, arguments)
-    paths = evidence.paths or tuple((f"scored {found.score:.3f} by itself",) for found in evidence.passages)
+    paths = evidence.paths or tuple((f"own score {found.score:.3f}",) for found in evidence.passages)
     passage_paths = [
         Path(**{name: getattr(found.item, name) for name in ("id", "title", "source", "start", "end")}, steps=path)
         for found, path in zip(evidence.passages, paths, strict=True)
@@ -218,9 +218,12 @@ async def add_document(call: Call, arguments: AddArguments) -> Added:
     """Add a document to the index, and switch to the new index."""
     if not arguments.text.strip():
         raise ApiError(400, "empty_document", "text: the document has no text", "text")
+
+    async def read() -> list[Document]:
+        return [Document(arguments.source, arguments.title, arguments.text, arguments.metadata)]
+
     view = await call.view(arguments.collection)
-    document = Document(arguments.source, arguments.title, arguments.text, arguments.metadata)
-    result = await add_documents(call.services, view, [document])
+    result = await add_documents(call.services, view, [arguments.source], read)
     return Added(source=arguments.source, written=result.report["written"])
 
 

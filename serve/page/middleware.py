@@ -1,6 +1,6 @@
-"""Serves the pages (/ and /docs) from memory; their files are under a path with a hash of them all, so that browsers may cache them forever.
+"""Serves the pages (/ and /docs) from memory; their files are under a path that contains a hash of all files, so that browsers may cache them forever.
 
-If the server has a key, both answer 401 without it, like every other route; the body is then the page, which asks for the key. The files
+If the server has a key, both pages answer 401 without it, like the routes of the API; the body is then the page, which asks for the key. The files
 below /page/ are the same for everyone, contain nothing of the index, and are open. Only names in memory are answered: no path reaches the disk.
 """
 
@@ -42,7 +42,7 @@ FOLDERS = ("shared", "ask", "talks", "text", "look", "questions", "docs", "vendo
 
 
 def page_router() -> APIRouter:
-    """The routes of PAGES, which require the key like every other route."""
+    """The routes of PAGES, which require the key like the routes of the API."""
     router = APIRouter(include_in_schema=False)
 
     @router.api_route("/", methods=["GET", "HEAD"])
@@ -111,7 +111,7 @@ def version() -> str:
 
 @cache
 def page_files() -> Mapping[str, bytes]:
-    """The pages' files by name; the pages refer to files by version."""
+    """The pages' files by name; in the pages, VERSION in URLs is replaced by the version."""
     contents, base_path = _read_files(), f"page/{version()}/".encode()
     return {**contents, **{name: contents[name].replace(b"page/VERSION/", base_path) for name in PAGES.values()}}
 

@@ -1,4 +1,4 @@
-// The start of the page: loads what the server offers, and shows the view that the URL names.
+// Starts the page: loads the server's models and modes, and shows the view that the URL names.
 
 import { collection, get, sentence } from "./shared/api.js";
 import { startAsk } from "./ask/ask.js";
@@ -26,7 +26,7 @@ async function choices() {
   return { models: chosen === null ? ids : ids.filter((id) => id.endsWith(`@${chosen}`) || !id.includes("@")), modes };
 }
 
-/** If the server has several collections, offer a choice of them; the address of the page always names one. Returns false if the page must first be reloaded with a name. */
+/** If the server has several collections, offer a choice of them; the page's URL always names one. Returns false if the page must first be reloaded with a name in its URL. */
 async function chooseCollection() {
   const names = (await get("v1/vector_stores", { collection: null })).data.map((store) => store.id);
   if (names.length < 2) return true;
@@ -42,7 +42,7 @@ async function chooseCollection() {
   return true;
 }
 
-/** Show what the server holds and allow what it accepts; while its model does not answer, again after RETRY_MS. */
+/** Show the size of the collection, and allow feedback and uploads if the server accepts them; try again after RETRY_MS while its model does not answer. */
 async function showStatus() {
   try {
     const ready = await get("ready");

@@ -1,1 +1,1 @@
-"""Shared by HTTP routes and MCP tools: the collections, retrieval on them, and chat requests from the last turn to the model's text."""
+"""Shared by HTTP routes and MCP tools: the collections, retrieval from them, and all steps of a chat request up to the model's text."""

@@ -45,7 +45,7 @@ class ChatMessage(BaseModel):
         return self.content or ""
 
     def passed_on(self, escape: Callable[[str], str]) -> dict[str, Any]:
-        """The turn for the engine: parts joined to one text, and special tokens in every text escaped."""
+        """The turn for the engine: parts joined into one text, and special tokens in every text escaped."""
         fields = {name: value for name, value in self.model_dump(exclude_unset=True).items() if name in MESSAGE_FIELDS}
         content = {} if self.content is None else {"content": escape(self.text())}
         return {name: value if name == "role" else map_texts(escape, value) for name, value in fields.items()} | content
@@ -56,7 +56,7 @@ class StreamOptions(BaseModel):
 
 
 class AnswerOptions(RetrievalOptions):
-    """How to search for evidence, and what to do with sentences of the answer that it does not support."""
+    """How to search for evidence, and what to do with sentences of the answer that the evidence does not support."""
 
     unsupported: Handling | None = Field(
         None,
@@ -65,7 +65,7 @@ class AnswerOptions(RetrievalOptions):
 
 
 class ChatRetrieval(AnswerOptions):
-    """How to search for evidence; with `enabled` false there is no search, and the messages go to the model unchanged."""
+    """How to search for evidence; with `enabled` false there is no search, and the messages go to the model as they are, special tokens escaped."""
 
     enabled: bool = True
 

@@ -20,7 +20,6 @@ from typing import Any
 from graph.build.build import Edit, EditResult, edit_index
 from graph.index.filters import Condition
 from graph.index.index import Index, NodeKind, open_index, row_of
-from graph.opening_questions import suggest_questions
 from graph.retrieve.parts.query import RetrieveSettings
 from graph.retrieve.retrieve import retrieve
 from graph.shared.ids import content_id
@@ -33,12 +32,12 @@ from serve.http.errors import ApiError
 from serve.http.keys import Access
 from serve.http.telemetry import Metrics
 from serve.server.listing import Listing
-from serve.server.proposals import ProposedQuestion, propose_questions
+from serve.server.proposals import ProposedQuestion, propose_questions, suggest_questions
 
 LOG = logging.getLogger("modegraph.serve")
 POLL_S = 0.5
 MAX_VIEWS = 32
-"""Cached views of one generation, one for each set of conditions of a key."""
+"""The largest number of cached views of one generation; there is one view for each set of conditions of a key."""
 SUGGESTIONS = 3
 WARM_UP_QUESTION = "What is this about?"
 
@@ -53,7 +52,7 @@ class Generation:
 
     @property
     def number(self) -> int:
-        """How often this index has been written; an index that replaces it may have the same number."""
+        """The number of times that this index has been written; an index that replaces it may have the same number."""
         return self.index.manifest.generation
 
     @cached_property
@@ -78,7 +77,7 @@ class Generation:
         return propose_questions(self.index)
 
     def restricted_to(self, where: tuple[Condition, ...]) -> Generation:
-        """The part with the documents that meet the conditions; cached for the lifetime of this generation."""
+        """The part with the documents that meet the conditions; this generation keeps the last MAX_VIEWS parts."""
         if not where:
             return self
         if where not in self._views:
@@ -98,7 +97,7 @@ class Generation:
 
 
 class LiveIndex:
-    """The current generation of the index in `folder`; `mode`, if given, is warmed up before a generation comes into use."""
+    """The current generation of the index in `folder`; `mode`, if given, is warmed up before a generation is used."""
 
     def __init__(self, folder: Path, mode: Mode | None, open_encoder: OpenEncoder, metrics: Metrics) -> None:
         self.folder, self.name = folder, collection_name(folder)
@@ -125,7 +124,7 @@ class LiveIndex:
         async with self._reloading:
             try:
                 newer = await asyncio.to_thread(self._open_newer)
-            # The watch continues whatever a damaged folder raises; zipfile and the encoder have their own exceptions.
+            # The watch continues whatever exception a damaged folder causes; zipfile and the encoder have their own exceptions.
             except Exception as problem:  # noqa: BLE001
                 self._keep_current(f"{problem}" or repr(problem))
                 return

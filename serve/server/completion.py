@@ -1,7 +1,7 @@
-"""A chat request from its last turn to the model's text: read the turn, find the evidence, build the prompt, call the engine.
+"""The steps of a chat request up to the model's text: read the last turn, find the evidence, build the prompt, call the engine.
 
 `prepare` builds the prompt; `complete`, `open_stream` and `stream_text` get the answer: complete, as the engine's chunks, or as the text of
-one choice as far as it can be shown. Where no passage was found the answer is "not in the documents", without a call of the model; where
+one choice, each part once it can be shown. Where no passage was found the answer is "not in the documents", without a call of the model; where
 the engine finds the prompt too long, the call is repeated with half of it."""
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def not_found_completion(body: Body) -> dict[str, Any]:
 
 
 async def not_found_chunks(body: Body) -> AsyncIterator[dict[str, Any]]:
-    """As `not_found_completion`, in chunks, the last with the usage."""
+    """Like `not_found_completion`, in chunks, the last with the usage."""
     head = head_of(body, "chat.completion.chunk")
     for index in range(body.get("n", 1)):
         delta = {"role": "assistant", "content": NOT_FOUND}
@@ -68,8 +68,8 @@ UNSUPPORTED_FIELD = "retrieval.unsupported"
 class PreparedRequest:
     """A request ready for the engine: its body, and, unless retrieval is off, its prompt and the search metadata for the client.
 
-    A request that does not ask the documents has a `task` instead of a prompt, and no `view` of a collection. `unsupported` is how
-    sentences that the excerpts do not support are handled. `key` is the name of the key of the request.
+    A task of the chat client has a `task` instead of a prompt, and no `view` of a collection. `unsupported` is the
+    handling of sentences that the excerpts do not support. `key` is the name of the key of the request.
     """
 
     body: dict[str, Any]
@@ -87,7 +87,7 @@ class PreparedRequest:
 
     @property
     def retrieval(self) -> dict[str, Any] | None:
-        """The field `retrieval` of the response; None where retrieval is off."""
+        """The field `retrieval` of the response; None for a task, and where retrieval is off."""
         if self.prompt is None or self.search_metadata is None:
             return None
         counts = {"excerpts": len(self.prompt.ranked), "left_out": self.prompt.left_out}
@@ -172,7 +172,7 @@ async def prepare(
 def _unsupported_handling(services: Services, options: ChatRetrieval, form: bool) -> Handling:
     """How to handle sentences that the passages do not support; ApiError 400 for an impossible request.
 
-    A server that drops them by default only marks them where the format is the client's.
+    A server that drops them by default only marks them if the client sets the format of the answer.
     """
     requested = options.unsupported
     if requested in ("mark", "drop") and not options.enabled:
@@ -186,7 +186,7 @@ def _unsupported_handling(services: Services, options: ChatRetrieval, form: bool
 
 
 async def _prepare_task(services: Services, request: ChatRequest, task: Task) -> PreparedRequest:
-    """A task of the client, ready for the engine: unchanged except for escaped special tokens and what does not fit the window."""
+    """A task of the client, ready for the engine: unchanged except that special tokens are escaped and the part that does not fit the window is left out."""
     escape, model = services.backend.escape_special_tokens, services.backend.language_model(request.model)
     fields = request.engine_fields(services.settings.max_answer_tokens)
     limit = _limit_field(fields)
@@ -266,14 +266,14 @@ def parts_of(services: Services, prepared: PreparedRequest) -> MessageParts:
 
 
 async def feed_parts(prepared: PreparedRequest, take: Callable[[], T]) -> T:
-    """The result of `take`, in a thread if sentences are checked against passages, which takes a millisecond or two each."""
+    """The result of `take`, computed in a thread if it drops unsupported sentences: checking each takes a millisecond or two."""
     return await asyncio.to_thread(take) if prepared.unsupported == "drop" else take()
 
 
 async def stream_text(
     services: Services, prepared: PreparedRequest, chunks: Chunks, arrived_s: float
 ) -> AsyncIterator[MessageDelta | TextEnd]:
-    """The text of the one choice of `chunks` as far as it is settled, with checked citations, and finally its end."""
+    """The text of the only choice of `chunks`, each part once it can no longer change, with checked citations; finally its end."""
     parts = parts_of(services, prepared) if prepared.prompt is not None else PlainParts()
     model, began, reason, usage = prepared.body["model"], False, "stop", dict[str, int]()
     async with aclosing(chunks) as open_chunks:  # type: ignore[type-var]

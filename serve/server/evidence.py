@@ -80,7 +80,7 @@ class Spending(BaseModel):
 class Retrieved(BaseModel):
     """Everything found for a question, each list best first.
 
-    `absence` is null for a question about the whole collection. `index` identifies the index; `generation` counts its changes, and another index may have the same number.
+    `absence` is null for a question about the whole collection, and if only summaries were found. `index` identifies the index; `generation` counts its changes, and another index may have the same number.
     """
 
     question: str
@@ -95,7 +95,7 @@ class Retrieved(BaseModel):
 
 
 class GraphNode(BaseModel):
-    """A node of the graph; `key` is unique over all kinds. A passage has its position, a summary its layer."""
+    """A node of the graph; `key` is unique across all kinds. A passage has its position, a summary its layer."""
 
     key: str
     kind: NodeKind
@@ -118,7 +118,7 @@ class GraphEdge(BaseModel):
 
 
 class Neighbourhood(BaseModel):
-    """A node, its neighbours and the edges to them; `left_out` more did not fit the limit."""
+    """A node, its neighbours and the edges to them; `left_out` counts the edges beyond the limit."""
 
     center: GraphNode
     nodes: list[GraphNode]
@@ -127,7 +127,7 @@ class Neighbourhood(BaseModel):
 
 
 class Overview(BaseModel):
-    """The best-connected documents and entities, and how often each document mentions each entity; `documents` and `entities` count all of the index."""
+    """The best-connected documents and entities, and how often each document mentions each entity; `documents` and `entities` count all that the index has."""
 
     nodes: list[GraphNode]
     edges: list[GraphEdge]

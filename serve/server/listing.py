@@ -18,7 +18,7 @@ from graph.types import Ints
 
 Order = Literal["source", "title", "date", "size"]
 DATE_KEYS = ("date", "updated", "modified", "published", "created", "year")
-"""Metadata that may have a document's date; the first that begins with a year is used."""
+"""Keys of metadata that may have a document's date; the first whose value begins with a year is used."""
 PREVIEW_CHARS = 400
 _DATE = re.compile(r"[12]\d{3}(?!\d)(?:-\d\d(?:-\d\d)?)?")
 
@@ -63,7 +63,7 @@ class Listing:
         return {}
 
     def rows(self, order: Order, descending: bool) -> Ints:
-        """The documents' rows in an order, equal ones by source, those without a date last in either direction: int64[U]."""
+        """The documents' rows in an order, ties by source, documents without a date last in either direction: int64[U]."""
         if (order, descending) not in self._rows:
             self._rows[order, descending] = self._sorted(order, descending)
         return self._rows[order, descending]

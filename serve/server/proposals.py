@@ -1,4 +1,4 @@
-"""Questions that a reader may approve as test questions of a collection: by the rules of `modegraph synth questions`, about one fact each.
+"""Questions about a collection, made by the rules of `modegraph synth questions`, each about one fact: to ask, or to approve as test questions.
 
 Legend: U documents, P passages.
 """
@@ -6,6 +6,7 @@ Legend: U documents, P passages.
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from dataclasses import replace
 
@@ -20,11 +21,14 @@ from graph.index.restrict import restrict
 
 MOST_PROPOSALS = 200
 MOST_PASSAGES = 2_000
-"""Passages to read, from evenly spaced documents, so that the proposals take some seconds whatever the size of the index."""
+"""Passages to read, from evenly spaced documents, so that the proposals take a few seconds, whatever the size of the index."""
+SUGGESTION_PASSAGES = 300
+"""Passages to read for suggestions, which a page waits for."""
+MAX_SUGGESTION_CHARS = 90
 
 
 class ProposedQuote(BaseModel):
-    """The sentence `quote` of the document `id`, which holds an answer."""
+    """The sentence `quote` of the document `id`, which contains an answer."""
 
     id: str
     quote: str
@@ -41,25 +45,48 @@ class ProposedQuestion(BaseModel):
     type: str
 
 
-def propose_questions(index: Index) -> tuple[ProposedQuestion, ...]:
+def propose_questions(index: Index, most_passages: int = MOST_PASSAGES) -> tuple[ProposedQuestion, ...]:
     """Up to MOST_PROPOSALS questions, each answered by one sentence, alternating documents; the same for the same index.
 
     A question is left out if sentences of several sampled documents answer it.
     """
-    sample = replace(
-        index, data=restrict(index.data, sample_documents(index.data.passage_document_P, len(index.sources())))
-    )
+    sample_U = sample_documents(index.data.passage_document_P, len(index.sources()), most_passages)
+    sample = replace(index, data=restrict(index.data, sample_U))
     rows = list(template_questions(sample, MOST_PROPOSALS, hops=(1,), seed=0))
     counts = Counter(row.id for row in rows)
     return tuple(ProposedQuestion.model_validate(question_to_json(row)) for row in rows if counts[row.id] == 1)
 
 
-def sample_documents(passage_document_P: NDArray[np.int64], documents: int) -> NDArray[np.bool_]:
-    """Every n-th document, so that they have about MOST_PASSAGES passages: bool[U]; `passage_document_P` is the document of each passage.
+def suggest_questions(index: Index, count: int) -> tuple[str, ...]:
+    """Up to `count` short questions for a reader who does not know the collection yet: about different documents.
 
-    >>> sample_documents(np.repeat(np.arange(4), 1_000), 4).tolist()
+    Questions with a name come first, those that refer to a document by its title last; where possible they begin with different words.
+    The same for the same index.
+    """
+    proposals = propose_questions(index, SUGGESTION_PASSAGES)
+    short = [one for one in proposals if len(one.question) <= MAX_SUGGESTION_CHARS and "<" not in one.question]
+    short.sort(key=lambda one: ("“" in one.question, not re.search(r" [A-Z]", one.question)))
+    chosen: list[ProposedQuestion] = []
+    for openings_differ in (True, False):
+        for one in short:
+            documents = {other.gold_ids for other in chosen}
+            openings = {opening_of(other) for other in chosen if openings_differ}
+            if len(chosen) < count and one.gold_ids not in documents and opening_of(one) not in openings:
+                chosen.append(one)
+    return tuple(one.question for one in chosen)
+
+
+def opening_of(proposal: ProposedQuestion) -> str:
+    """The first word of a question."""
+    return proposal.question.split()[0]
+
+
+def sample_documents(passage_document_P: NDArray[np.int64], documents: int, most_passages: int) -> NDArray[np.bool_]:
+    """Every n-th document, so that the sample has about `most_passages` passages: bool[U]; `passage_document_P` is the document of each passage.
+
+    >>> sample_documents(np.repeat(np.arange(4), 1_000), 4, 2_000).tolist()
     [True, False, True, False]
     """
-    step = max(1, math.ceil(len(passage_document_P) / MOST_PASSAGES))
+    step = max(1, math.ceil(len(passage_document_P) / most_passages))
     sample_U: NDArray[np.bool_] = np.arange(documents) % step == 0
     return sample_U

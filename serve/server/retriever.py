@@ -43,7 +43,7 @@ class RetrievalOptions(Settings):
     selector: Literal["threshold", "llm", "none", "trained"] = Field(
         "threshold", description="what selects propositions, in modes with a selector"
     )
-    reranker: bool = Field(False, description="whether the server's cross-encoder orders what the mode found")
+    reranker: bool = Field(False, description="whether the server's cross-encoder reranks the results of the mode")
     abstain: float | None = Field(
         None,
         ge=0,

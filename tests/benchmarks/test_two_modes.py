@@ -77,7 +77,7 @@ def gradient_of(objective: Objective, groups_SGK: torch.Tensor | None, line: Lin
 
 @pytest.mark.parametrize(("method", "exact"), [("MS", REVERSE), ("DPO", FORWARD)])
 def test_a_group_in_proportion_to_the_reference_has_the_gradient_of_the_exact_divergence(method: Method, exact):
-    """Then p_f is π and p_r is π*, shared out over repeats: with β_π = 1 this is the limit of large K."""
+    """Then p_f is π and p_r is π*, divided among repeated outcomes: with β_π = 1 this is the limit of large K."""
     sampled, sampled_X = gradient_of(Objective(method, 4), IN_PROPORTION, thirds(), POLICY)
     direct, direct_X = gradient_of(exact, None, thirds(), POLICY)
     assert torch.allclose(sampled_X, direct_X, atol=1e-6)
@@ -149,8 +149,10 @@ def test_the_forward_optimum_has_the_targets_moments_and_is_stationary_for_dpo()
     parameters_P = torch.tensor([policy.mean, math.log(policy.width)], dtype=torch.float64, requires_grad=True)
     log_policy_X = log_gaussian(line.points_X, parameters_P)
     for power in (1, 2):
-        own, wanted = ((each.exp() * line.points_X**power).sum().item() for each in (log_policy_X, log_target(line)))
-        assert own == pytest.approx(wanted, abs=1e-4)
+        moment, target_moment = (
+            (each.exp() * line.points_X**power).sum().item() for each in (log_policy_X, log_target(line))
+        )
+        assert moment == pytest.approx(target_moment, abs=1e-4)
     # Flattened reference: one group of all outcomes is in proportion to it, so DPO's gradient is the forward one.
     flat = Line(line.points_X, torch.full((41,), -math.log(41), dtype=torch.float64), line.rewards_X, line.beta_reward)
     optimum = fit_objective(flat, FORWARD, 1, 1).policies[0]
@@ -165,7 +167,7 @@ def test_the_forward_optimum_has_the_targets_moments_and_is_stationary_for_dpo()
 
 @pytest.mark.parametrize("objective", [REVERSE, FORWARD, Objective("MS", 2), Objective("MS", 16), Objective("DPO", 8)])
 def test_every_objective_finds_a_target_that_the_policy_can_match(objective):
-    """r = −½ β_r (x − 1)² gives precisions 1/2.5² + 1 = 1.16: μ = 1/1.16, σ = 1/√1.16."""
+    """r = −½ β_r (x − 1)² gives the precision 1/2.5² + 1 = 1.16: μ = 1/1.16, σ = 1/√1.16."""
     line = two_modes(0.2)
     quadratic = Line(line.points_X, line.log_reference_X, -0.5 * 0.2 * (line.points_X - 1) ** 2, 0.2)
     policy = fit_objective(quadratic, objective, 1, 150).policies[0]
@@ -225,7 +227,7 @@ def test_the_two_optima(short_run):
 
 
 def test_committed_figures(short_run):
-    """MS comes within .02 nats of the reverse-KL optimum at K = 64; DPO stays above 2 at every K, and at K = 2 so does MS."""
+    """MS comes within .02 nats of the reverse-KL optimum at K = 64; DPO stays above 3 at K = 2 and 64, and so does MS at K = 2."""
     assert reverse_kls(short_run, "MS", 64) == pytest.approx([0.480] * 2, abs=0.005)
     assert reverse_kls(short_run, "MS", 16) == pytest.approx([0.992] * 2, abs=0.01)
     assert reverse_kls(short_run, "MS", 2) == pytest.approx([3.12] * 2, abs=0.03)
@@ -245,7 +247,7 @@ def test_the_objectives_are_distinct_and_cover_k_from_2_to_256():
     assert {each.responses_per_prompt for each in OBJECTIVES if each.labels == "soft"} == {2**n for n in range(1, 9)}
 
 
-def test_what_is_written(short_run, tmp_path):
+def test_modes_are_written_as_json_and_as_a_picture(short_run, tmp_path):
     out = tmp_path / "new" / "folder"
     write_modes(short_run, out)
     assert sorted(file.name for file in out.iterdir()) == ["modes.json", "modes.png"]

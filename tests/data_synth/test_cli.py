@@ -71,7 +71,7 @@ def rows_in(folder: Path, split: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (folder / f"{split}.jsonl").read_text().splitlines()]
 
 
-def test_rows_are_written_and_summed_up(index: Path, questions: Path, tmp_path: Path) -> None:
+def test_rows_are_written_and_summarised(index: Path, questions: Path, tmp_path: Path) -> None:
     done = run(index, questions, "--out", tmp_path / "out", "--top-k", 3, "--json")
     summary = json.loads(done.stdout)
     assert done.exit_code == 0
@@ -166,7 +166,7 @@ def test_only_evidence_is_quoted_where_the_passages_contain_all_of_it(index: Pat
         *("--out", tmp_path / "out", "--top-k", 3, "--json"),
     )
     drops = json.loads(done.stdout)["drops"]
-    assert drops["the context does not hold every evidence sentence"] >= 1
+    assert drops["the context does not contain every evidence sentence"] >= 1
     for row in rows_in(tmp_path / "out", "train"):
         if row["kind"] == "unanswerable":
             continue

@@ -72,9 +72,9 @@ def ids_of(index: Index, *sources: str) -> tuple[str, ...]:
 
 
 def answers(index: Index) -> tuple[GivenAnswer, GivenAnswer]:
-    read = ids_of(index, "lantern", "marlow")
-    good = GivenAnswer("ms", "the Marlow Yard", "She was built by the yard [1].", read, "hops")
-    return good, GivenAnswer("sft", "Quill", "The yard stands in Quill [2].", read, "hops")
+    context_ids = ids_of(index, "lantern", "marlow")
+    good = GivenAnswer("ms", "the Marlow Yard", "She was built by the yard [1].", context_ids, "hops")
+    return good, GivenAnswer("sft", "Quill", "The yard stands in Quill [2].", context_ids, "hops")
 
 
 def test_a_preference_becomes_a_pair_that_training_reads(index: Index, tmp_path: Path) -> None:
@@ -146,7 +146,7 @@ def test_a_question_is_in_the_same_split_of_both_datasets(index: Index, tmp_path
     assert summaries["preferences"].rows == 30 and summaries["relevance"].rows >= 30
 
 
-def test_what_is_deleted_is_gone_from_the_next_import(index: Index, tmp_path: Path) -> None:
+def test_deleted_feedback_is_absent_from_the_next_import(index: Index, tmp_path: Path) -> None:
     good, bad = answers(index)
     file = store(index, entry(Preference(good, bad, "first")), entry(RightPassage(good.context_ids[0]), "reader-2"))
     import_feedback(index, tmp_path / "out")
@@ -194,7 +194,7 @@ def test_the_opinions_of_readers_are_weighed(name: str, entries: Any, pairs: Any
     assert [each.why for each in unpaired] == dropped
 
 
-def test_a_reader_has_one_opinion_and_withdraws_it_with_consent() -> None:
+def test_a_readers_last_opinion_counts_unless_consent_is_withdrawn() -> None:
     contents = [Vote(UP, "up"), Vote(UP, "down"), Preference(UP, DOWN, "first"), Preference(DOWN, UP, "first")]
     latest, dropped = latest_entries([entry(each) for each in contents])
     assert [each.content for each in latest] == [contents[1], contents[3]]
@@ -205,7 +205,7 @@ def test_a_reader_has_one_opinion_and_withdraws_it_with_consent() -> None:
 
 @given(st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from(["up", "down"]), st.sampled_from("xyz"))))
 def test_only_the_last_vote_of_each_reader_on_an_answer_counts(votes: list[tuple[str, Any, str]]) -> None:
-    """Against a slow twin: the last vote of each reader on each answer."""
+    """Compared with a slow reference: the last vote of each reader on each answer."""
     entries = [entry(Vote(GivenAnswer("m", text), rating), user) for user, rating, text in votes]
     latest, _ = latest_entries(entries)
     last = {(user, text): rating for user, rating, text in votes}

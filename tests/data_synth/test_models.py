@@ -1,4 +1,4 @@
-"""A second model's verdicts on reasonings and responses: read from structured replies; a missing verdict never helps."""
+"""A second model's verdicts on reasoning and on responses: read from structured replies; a missing verdict never helps."""
 
 import json
 
@@ -32,7 +32,7 @@ def test_replies_are_read(reply: str, why: str, reward: float) -> None:
     assert judge_responses(DRAFT, ["Tarn"], model) == [reward]
 
 
-def test_a_cut_reply_is_no_verdict_and_no_mark() -> None:
+def test_a_cut_off_reply_gives_no_verdict_and_no_mark() -> None:
     model = ScriptedModel(lambda request: '{"supported": true, "mark": 5}', finish_reason="length")
     assert check_by_model([DRAFT], ["x"], model) == [NO_VERDICT] and judge_responses(DRAFT, ["Tarn"], model) == [0.0]
 

@@ -1,4 +1,4 @@
-"""Synthesis against a real HTTP server that misbehaves, and against a kill in the middle: bounded, counted, resumed."""
+"""Synthesis with a real HTTP server that misbehaves, and with a kill in the middle: losses are bounded and counted, and the run resumes."""
 
 import json
 import os
@@ -72,7 +72,7 @@ def run(url: str, *words: object) -> Result:
 
 
 def misbehaving() -> tuple[Reply, dict[str, int]]:
-    """Every third call is first refused with 429 or 500; one question's replies are cut JSON-like stubs, another's run on."""
+    """Every third call is first refused with 429 or 500; one question's replies are truncated JSON, another's run on until the token limit."""
     failed: set[str] = set()
     counts = {"429": 0, "500": 0, "calls": 0}
     lock = Lock()
@@ -97,7 +97,7 @@ def misbehaving() -> tuple[Reply, dict[str, int]]:
     return reply, counts
 
 
-def test_a_server_that_misbehaves_costs_only_what_it_spoils_and_the_card_counts_it(
+def test_a_misbehaving_server_loses_only_the_rows_that_it_spoils_and_the_card_counts_them(
     index: Path, questions: Path, tmp_path: Path
 ) -> None:
     reply, counts = misbehaving()
@@ -123,7 +123,7 @@ def test_a_server_that_misbehaves_costs_only_what_it_spoils_and_the_card_counts_
     )
 
 
-def test_a_server_that_never_answers_ends_the_run_and_keeps_what_was_finished(
+def test_a_server_that_never_answers_ends_the_run_and_keeps_the_finished_calls(
     index: Path, questions: Path, tmp_path: Path
 ) -> None:
     def dies(body: dict[str, Any], number: int) -> str | tuple[int, str]:
@@ -149,7 +149,7 @@ def test_a_server_that_never_answers_ends_the_run_and_keeps_what_was_finished(
         assert len(server.requests) <= 6 + 2 * engine.IN_FLIGHT * engine.ATTEMPTS < 40 * engine.ATTEMPTS
     assert {file.name.partition("-")[0] for file in out.iterdir()} == {"ledger.sqlite"}
     with chat_server(lambda body, number: good_reply(body)) as server:
-        # The same model name at another address: the ledger goes by the name.
+        # The same model name at another address: the ledger identifies a model by its name.
         done = run(server.url, *words, "--out", out, "--json")
         assert len(server.requests) == 40 - 6
     assert json.loads(done.stdout)["rows"] == 10
@@ -249,7 +249,7 @@ def sizes(*wanted: int) -> tuple[object, ...]:
 
 
 def recorded_calls(ledger: Path) -> int:
-    """The number of calls in a ledger. It is opened for writing: only then does SQLite recover what a killed writer last committed."""
+    """The number of calls in a ledger. It is opened for writing: only then does SQLite recover the last commits of a killed writer."""
     if not ledger.exists():
         return 0
     try:

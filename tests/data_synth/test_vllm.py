@@ -1,4 +1,4 @@
-"""Every command of synthesis that calls a model, against a real vLLM server on CPU: rows, ledger, a kill in the middle.
+"""Every synthesis command that calls a model, with a real vLLM server on CPU: rows, ledger, a kill in the middle.
 
 The model is a tiny one, tuned for a minute on these very questions so that it can answer in the required form.
 """

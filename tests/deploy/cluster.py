@@ -48,7 +48,7 @@ class Replica:
         return f"http://127.0.0.1:{self.port}"
 
     def start(self) -> None:
-        """Start it, and wait until it is ready."""
+        """Start the replica, and wait until it is ready."""
         words = [str(self.index), f"openai:tiny@{self.model.url}", str(self.port)]
         with self.log.open("ab") as log:
             command = [sys.executable, "-P", "-m", "tests.deploy.replica", *words]
@@ -65,7 +65,7 @@ class Replica:
             return False
 
     def stop(self) -> None:
-        """Stop it as a rolling restart does."""
+        """Stop the replica as a rolling restart does."""
         self.process.send_signal(signal.SIGTERM)
         self.process.wait(120)
 
@@ -82,7 +82,7 @@ class Replica:
 
 @dataclass(frozen=True)
 class LoggedRequest:
-    """What nginx logged about a request: the replicas that it was sent to, in order, its status, and when it arrived."""
+    """A request in nginx's log: the replicas that it was sent to, in order, its status, and when it arrived."""
 
     replicas: tuple[str, ...]
     status: int

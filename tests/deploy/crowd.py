@@ -18,7 +18,7 @@ READING = ("search", "document")
 
 @dataclass(frozen=True)
 class Outcome:
-    """A request and what was wrong with its answer, "" for nothing."""
+    """A request, and the problem with its answer ("" if there is none)."""
 
     id: str
     kind: str
@@ -26,13 +26,13 @@ class Outcome:
 
 
 def answer(client: httpx2.Client, headers: dict[str, str]) -> str:
-    """A chat completion; the question names the request, so that the model's server knows which it was."""
+    """A chat completion; the question contains the id of the request, so that it can be found in the requests to the model's server."""
     reply = client.post("/v1/chat/completions", json=chat(headers), headers=headers)
     return "" if reply.status_code == 200 and "1911" in reply.text else f"{reply.status_code} {reply.text[:200]}"
 
 
 def stream(client: httpx2.Client, headers: dict[str, str]) -> str:
-    """The same as a stream, which is whole when it ends as it should and has no error."""
+    """A streamed chat completion, which is complete if it ends with [DONE] and contains no error."""
     with client.stream(
         "POST", "/v1/chat/completions", json={**chat(headers), "stream": True}, headers=headers
     ) as reply:
@@ -69,7 +69,7 @@ def chat(headers: dict[str, str]) -> dict[str, object]:
 
 @contextmanager
 def crowd(url: str, clients: int) -> Iterator[list[Outcome]]:
-    """Run this many clients during the block; when it has ended, all have received their last answer."""
+    """Run this many clients during the block; when the block has ended, all clients have received their last answer."""
     outcomes: list[Outcome] = []
     stop = threading.Event()
 

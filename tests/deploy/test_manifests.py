@@ -1,4 +1,4 @@
-"""deploy/kubernetes and deploy/replicas agree with the server that they start, and are consistent in themselves."""
+"""deploy/kubernetes and deploy/replicas agree with the server that they start, and are consistent with each other."""
 
 import re
 import shutil
@@ -100,7 +100,7 @@ def test_the_autoscaler_uses_a_metric_that_the_server_exports() -> None:
     assert 0 < aim < settings_of(KUBERNETES).queue, "no more requests can wait than the queue holds"
 
 
-def test_ports_probes_and_volumes_fit() -> None:
+def test_ports_probes_and_volumes_match() -> None:
     container = container_of("Deployment")
     assert container["ports"] == [{"name": "http", "containerPort": PORT}]
     assert [each["targetPort"] for each in OBJECTS["Service"]["spec"]["ports"]] == ["http"]
@@ -163,7 +163,7 @@ def test_compose_starts_two_replicas_that_nginx_knows() -> None:
     check_command(services["index"]["entrypoint"][1:])
 
 
-def test_nginx_is_as_generous_and_as_patient_as_the_server() -> None:
+def test_the_limits_of_nginx_are_not_below_those_of_the_server() -> None:
     settings = settings_of(REPLICAS)
     size, patience = re.search(r"client_max_body_size (\d+)m;", NGINX), re.search(r"proxy_read_timeout (\d+)s;", NGINX)
     assert size is not None and int(size[1]) << 20 > settings.max_upload_bytes

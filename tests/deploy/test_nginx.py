@@ -1,4 +1,4 @@
-"""The shipped nginx.conf in front of replicas that misbehave on request: which requests it sends once more, and how it passes streams on."""
+"""The shipped nginx.conf in front of replicas that misbehave on request: which requests it resends, and how it passes streams on."""
 
 import threading
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from tests.deploy.cluster import free_ports, nginx_program, running_nginx
 
 
 class Replicas:
-    """Two servers. They read the first request that reaches either of them and then, if `breaks`, close its connection; all others they answer."""
+    """Two servers that answer every request; but if `breaks`, the first to get a request reads it and closes the connection without an answer."""
 
     def __init__(self) -> None:
         self.requests: list[tuple[str, str]] = []
@@ -55,7 +55,7 @@ class Replicas:
 
 
 @contextmanager
-def nginx_before(replicas: Replicas, folder: Path, dead: int = 0) -> Iterator[str]:
+def nginx_in_front_of(replicas: Replicas, folder: Path, dead: int = 0) -> Iterator[str]:
     """nginx in front of two servers, of which the first `dead` are down."""
     with ExitStack() as exits:
         ports = free_ports(dead)
@@ -92,25 +92,25 @@ def test_a_request_whose_connection_broke_is_sent_again_only_where_that_is_safe(
     tmp_path: Path, method: str, path: str, times: int
 ) -> None:
     replicas = Replicas()
-    with nginx_before(replicas, tmp_path) as url:
+    with nginx_in_front_of(replicas, tmp_path) as url:
         response = httpx2.request(
             method, url + path, content=b"{}" if method == "POST" else None, timeout=30, verify=False
         )
     assert (response.status_code, replicas.requests) == (200 if times == 2 else 502, [(method, path)] * times)
 
 
-def test_a_connection_that_breaks_while_the_other_replica_is_down_costs_one_request(tmp_path: Path) -> None:
+def test_a_connection_that_breaks_while_the_other_replica_is_down_loses_one_request(tmp_path: Path) -> None:
     replicas = Replicas()
-    with nginx_before(replicas, tmp_path, dead=1) as url:
+    with nginx_in_front_of(replicas, tmp_path, dead=1) as url:
         statuses = [httpx2.post(f"{url}/v1/messages", timeout=30, verify=False).status_code for _ in range(4)]
     assert statuses == [502, 200, 200, 200]
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
-def test_a_replica_that_is_down_costs_no_request(tmp_path: Path, method: str) -> None:
+def test_a_replica_that_is_down_loses_no_request(tmp_path: Path, method: str) -> None:
     replicas = Replicas()
     replicas.breaks = False
-    with nginx_before(replicas, tmp_path, dead=1) as url:
+    with nginx_in_front_of(replicas, tmp_path, dead=1) as url:
         statuses = [
             httpx2.request(method, f"{url}/v1/chat/completions", timeout=30, verify=False).status_code for _ in range(6)
         ]
@@ -121,7 +121,7 @@ def test_a_stream_is_passed_on_as_it_arrives_on_its_own_connection(tmp_path: Pat
     replicas = Replicas()
     replicas.breaks = False
     with (
-        nginx_before(replicas, tmp_path) as url,
+        nginx_in_front_of(replicas, tmp_path) as url,
         httpx2.stream("POST", f"{url}/stream", timeout=20, verify=False) as response,
     ):
         pieces = response.iter_text()
@@ -133,7 +133,7 @@ def test_a_stream_is_passed_on_as_it_arrives_on_its_own_connection(tmp_path: Pat
 def test_bodies_up_to_the_largest_upload_are_passed_on(tmp_path: Path) -> None:
     replicas = Replicas()
     replicas.breaks = False
-    with nginx_before(replicas, tmp_path) as url:
+    with nginx_in_front_of(replicas, tmp_path) as url:
         statuses = [
             httpx2.post(f"{url}/v1/documents/files", content=b"x" * (mib << 20), timeout=60, verify=False).status_code
             for mib in (32, 34)

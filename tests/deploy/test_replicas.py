@@ -1,4 +1,4 @@
-"""Two replicas behind nginx over PostgreSQL: one answers from what the other indexed, and a kill or restart costs no more than it must."""
+"""Two replicas behind nginx over PostgreSQL: one answers from documents that the other indexed, and a kill or restart loses no more requests than it must."""
 
 import json
 import os
@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.machines, pytest.mark.timeout(600)]
 
 @pytest.fixture(scope="module")
 def cluster(postgres: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """For all tests of this file, which leave both replicas running."""
+    """The cluster of all tests of this file, which leave both replicas running."""
     with (
         fresh_database(postgres, "replicas") as dsn,
         running_cluster(dsn, tmp_path_factory.mktemp("replicas")) as running,
@@ -71,7 +71,7 @@ def test_a_document_uploaded_to_one_is_used_by_the_other(cluster: Cluster) -> No
         assert max(took) < VISIBLE_S
 
 
-def test_what_both_are_given_at_once_is_indexed_once(cluster: Cluster) -> None:
+def test_documents_uploaded_to_both_at_once_are_indexed_once(cluster: Cluster) -> None:
     documents = guild_documents()[:6]
     before = index_status(cluster.index)
     with ThreadPoolExecutor(12) as pool:
@@ -90,7 +90,7 @@ def test_what_both_are_given_at_once_is_indexed_once(cluster: Cluster) -> None:
     assert after.unfinished == "" and verify_index(cluster.index) == []
 
 
-def test_a_killed_replica_loses_only_what_it_worked_on(cluster: Cluster) -> None:
+def test_a_killed_replica_loses_only_the_requests_that_it_was_processing(cluster: Cluster) -> None:
     first = cluster.replicas[0]
     with crowd(cluster.url, CLIENTS) as outcomes:
         wait_until(lambda: len(outcomes) > 4 * CLIENTS and first.model.running > 1)
@@ -109,14 +109,14 @@ def test_a_killed_replica_loses_only_what_it_worked_on(cluster: Cluster) -> None
     for each in failed:
         assert logged[each.id].replicas == (address(first),) and logged[each.id].arrived_at <= killed_at + 0.1, each
         assert each.kind not in READING, "nginx sends these again"
-        assert times_forwarded(cluster, each) <= 1, "no answer is made twice"
+        assert times_forwarded(cluster, each) <= 1, "no answer should be generated twice"
     assert any(len(each.replicas) == 2 and each.status == 200 for each in logged.values()), (
         "some requests were sent again"
     )
     assert times_forwarded(cluster, next(each for each in outcomes if each.kind == "answer" and not each.problem)) == 1
 
 
-def test_a_rolling_restart_costs_no_request(cluster: Cluster) -> None:
+def test_a_rolling_restart_loses_no_request(cluster: Cluster) -> None:
     with crowd(cluster.url, CLIENTS) as outcomes:
         for number, each in enumerate(cluster.replicas):
             wait_until(lambda: len(outcomes) > 4 * CLIENTS)
@@ -156,7 +156,7 @@ def test_metrics_come_from_each_replica_and_not_through_nginx(cluster: Cluster) 
 
 
 def test_without_the_database_search_goes_on_and_uploads_are_refused(cluster: Cluster) -> None:
-    """The last test of the file, because it leaves the database unreachable."""
+    """This test is the last of the file, because it leaves the database unreachable."""
     file = cluster.index / DATABASE
     file.write_text(json.dumps({"postgresql": {"host": "127.0.0.1", "port": "9", "dbname": "hidden"}}))
     one = cluster.replicas[0]

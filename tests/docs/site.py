@@ -18,7 +18,7 @@ LOADED = {
     "object": "data",
     "use": "href",
 }
-"""What a browser fetches by itself, by tag and attribute; of `link` elements, only those with a `rel` below."""
+"""The resources that a browser fetches automatically, by tag and attribute; of `link` elements, only those with a `rel` below."""
 LOADED_RELS = {"stylesheet", "icon", "preload", "modulepreload", "preconnect", "dns-prefetch", "prefetch", "manifest"}
 
 
@@ -37,7 +37,7 @@ def run(folder: Path) -> subprocess.CompletedProcess[str]:
 
 @dataclass
 class Page(HTMLParser):
-    """A built page: its anchors, where its links lead, and what it loads."""
+    """A built page: its anchors, the targets of its links, and the resources that it loads."""
 
     text: str
     anchors: set[str] = field(default_factory=set)
@@ -49,7 +49,7 @@ class Page(HTMLParser):
         self.feed(self.text)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Record an element's anchors, its link, and what it loads."""
+        """Record an element's anchors, its link, and the resource that it loads."""
         values = {name: value or "" for name, value in attrs}
         self.anchors |= {values[name] for name in ("id", "name") if values.get(name)}
         if tag == "a" and "href" in values:

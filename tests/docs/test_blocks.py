@@ -1,7 +1,7 @@
-"""Every console block of the docs is run, or says why not: `<!-- not run: the reason -->` on the line before it.
+"""Every console block of the docs is run, or the line before it states why not: `<!-- not run: the reason -->`.
 
-Blocks of a page run in order, in one folder that holds what a reader would have there: examples, documents and questions of
-their own. Texts are encoded by the stand-in encoder; a command's output is compared with the block where the block shows it.
+The blocks of a page run in order, in one folder with the files of a reader: the examples, and the reader's own documents and
+questions. Texts are encoded by the stand-in encoder; a command's output is compared with the block if the block shows output.
 """
 
 import re
@@ -35,7 +35,7 @@ OWN = (
 
 @dataclass(frozen=True)
 class Block:
-    """A console block: its commands with the output that it shows, and why it is not run ("" where it is)."""
+    """A console block: its commands with the output that it shows, and why it is not run ("" if it is)."""
 
     why: str
     commands: tuple[tuple[str, str], ...]
@@ -82,7 +82,7 @@ def test_a_block_that_is_not_run_says_why(page: Path) -> None:
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, open_hashed: None) -> Path:
-    """A reader's working folder: a clone, with the reader's documents and questions beside it (a few of the examples, to be quick)."""
+    """A reader's working folder: the examples of a clone, and the reader's own documents and questions (a few of the examples, to be quick)."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(graph.models.encoder, "open_encoder", lambda spec: HashEncoder())
     for folder in ("examples/documents", "my-documents"):

@@ -39,7 +39,7 @@ def test_a_page_states_what_its_mode_returns_costs_and_reads(mode: str) -> None:
     assert text.startswith(f"# `{mode}`\n")
     at_a_glance = text.partition("## At a glance")[2]
     glance = dict(re.findall(r"^\| \*\*(.+?)\*\* \| (.+) \|$", at_a_glance, flags=re.MULTILINE))
-    assert list(glance) == ["returns", "asks a model", "cost", "settings", "code", "source"]
+    assert list(glance) == ["returns", "calls a model", "cost", "settings", "code", "source"]
     known = {line.key for kind in (RetrieveSettings, IndexSettings) for line in setting_lines(kind)} | {"suggestions.*"}
     assert {name for name in re.findall(r"`([^`]+)`", glance["settings"])} <= known
 

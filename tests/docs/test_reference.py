@@ -1,4 +1,4 @@
-"""The pages made from the code: the committed files equal what the code makes, and a message that a user sees is on its page."""
+"""The pages generated from the code: the committed files are up to date, and a message that a user sees is on its page."""
 
 import ast
 import doctest
@@ -25,7 +25,8 @@ def pages() -> dict[str, str]:
     return all_pages()
 
 
-def test_the_committed_pages_are_what_the_code_makes(pages: dict[str, str]) -> None:
+@pytest.mark.long
+def test_the_committed_pages_equal_the_generated_ones(pages: dict[str, str]) -> None:
     stale = [file for file, text in pages.items() if (DOCS / file).read_text(encoding="utf-8") != text]
     assert stale == [], "run `make reference`"
 
@@ -99,6 +100,7 @@ def test_links_of_a_notebook_work_from_its_page() -> None:
     assert tried > 0 and failed == 0
 
 
+@pytest.mark.long
 def test_few_messages_consist_of_gaps_alone() -> None:
     found = [message for package in ("graph", "train", "serve") for message in messages(package)]
     assert len(found) > 250

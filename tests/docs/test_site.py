@@ -52,6 +52,7 @@ def foreign_urls(text: str) -> list[str]:
     ]
 
 
+@pytest.mark.long
 def test_no_link_of_a_page_is_dead(site: Path, pages: dict[Path, Page]) -> None:
     index = site / "index.html"
     assert len(pages) > 25 and sum(len(page.links) for page in pages.values()) > 500

@@ -21,7 +21,7 @@ from train.tiny import new_llama, train_tokenizer
 
 HOSTILE = "<script>alert('x')</script> | `tick` & ![](http://x)"
 BETA, EPSILON = 0.5, 0.01
-NO_LOGPS = "log-probabilities of training's answers: the server returns none for the tokens of a prompt"
+NO_LOGPS = "log-probabilities of the training answers: the server returns none for the tokens of a prompt"
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class World:
 
 
 def preference(question: int, context_size: int, split: str, hard_negative: str = "") -> PreferenceRow:
-    """Every third question is a yes/no question; question 0 contains a hostile text."""
+    """A pair about a question; every third question is a yes/no question, and question 0 contains a hostile text."""
     excerpts = [Excerpt(f"p{n}", f"Title {n}", f"The mill number {n} stands in Corrow.") for n in range(context_size)]
     kind, answer = ("boolean", ("yes", "no")[question % 2]) if question % 3 == 0 else ("single", f"mill {question}")
     text = f"Where is mill {question}? {HOSTILE if question == 0 else ''}"

@@ -1,4 +1,4 @@
-"""Pairs of an answer and its references: our own always, real ones where the public sets are beside the checkout."""
+"""Pairs of an answer and its references: always our own, and real ones if the public sets are beside the checkout."""
 
 import itertools
 import json
@@ -29,7 +29,7 @@ ODD = [
 
 
 def own_pairs() -> list[Pair]:
-    """Reasonings and answers of examples/questions.jsonl against each other, words shuffled by seed, and odd texts."""
+    """Reasonings and answers of examples/questions.jsonl paired with each other, some with their words shuffled by seed, and odd texts."""
     rows = [json.loads(line) for line in (ROOT / "examples" / "questions.jsonl").read_text("utf-8").splitlines()]
     rng = random.Random(7)
     found: list[Pair] = [(row["reasoning"], tuple(row["answers"])) for row in rows]

@@ -55,7 +55,7 @@ def result(choose, pairs=PAIRS):
     return score_judgements(judge_pairs(pairs, judge(choose)))["overall"]
 
 
-def test_a_judge_that_always_takes_the_first_is_found_out():
+def test_a_judge_that_always_takes_the_first_is_detected():
     found = result(lambda one, two: "1")
     assert (found.position_bias, found.first_place, found.win_rate.mean) == (1.0, 1.0, 0.5)
     assert (found.agreement, found.ties, found.invalid, found.p) == (0.0, 0.0, 0, 1.0)
@@ -128,7 +128,7 @@ def test_the_fit_is_the_minimum_of_its_objective(rows):
         (json.dumps(dict.fromkeys(CRITERIA, " Tie ")), {"overall": "tie"}),
     ],
 )
-def test_what_cannot_be_read_is_invalid(text, expected):
+def test_unreadable_verdicts_are_invalid(text, expected):
     verdicts, problems = read_verdicts(Completion(text, "stop", 1, 1))
     assert {name: verdicts[name] for name in expected} == expected
     assert bool(problems) == ("invalid" in verdicts.values())

@@ -1,4 +1,4 @@
-"""Held-out rows: what is read, which are chosen, and what is refused."""
+"""Held-out rows: reading them, choosing from them, and refusals."""
 
 import json
 
@@ -8,7 +8,7 @@ from eval.comparison import read_rows, select_rows, unique_prompts
 from graph.errors import UserError
 
 
-def test_rows_keep_what_a_comparison_needs(world):
+def test_rows_have_the_fields_that_a_comparison_needs(world):
     rows = read_rows(world.data, "test")
     assert len(rows) == 18
     assert (rows[1].id, rows[1].question_id, rows[1].context_size, len(rows[1].context_ids)) == (

@@ -116,7 +116,7 @@ def test_the_command_prints_a_table_or_json(tmp_path: Path) -> None:
     assert json.loads(run("runs", str(tmp_path / "ms"), "--json").output)["runs"][0]["name"] == "."
 
 
-def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
+def test_an_unreadable_folder_or_record_is_named(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"nowhere: no such folder\. Expected a folder of runs"):
         find_runs(tmp_path / "nowhere")
     (tmp_path / "run.json").write_text('{"stage": "ms"', encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Intervals, exact tests and corrections by hand and against slow reference versions; what may be called a difference."""
+"""Intervals, exact tests and corrections, by hand and against slow reference versions; and when a difference may be claimed."""
 
 import doctest
 import math
@@ -172,6 +172,7 @@ def test_seeds_are_drawn_as_well_as_questions():
     assert (alone.low, alone.high) == (pytest.approx(paired.low, abs=0.02), pytest.approx(paired.high, abs=0.02))
 
 
+@pytest.mark.long
 def test_the_interval_over_seeds_has_its_stated_coverage():
     """400 studies of six paired seeds and 24 questions, with differences that vary with both: about 95 % of the intervals contain the true mean."""
     rng = np.random.default_rng(11)
@@ -182,7 +183,7 @@ def test_the_interval_over_seeds_has_its_stated_coverage():
         covered += found.low <= 0.1 <= found.high
         widths += found.high - found.low
     assert 0.93 <= covered / 400 <= 0.995
-    assert widths / 400 < 0.2, "and they are not arbitrarily wide"
+    assert widths / 400 < 0.2, "the intervals should not be arbitrarily wide"
 
 
 def slow_sign_flip_test(differences):
@@ -259,7 +260,7 @@ def test_one_seed_never_shows_anything_and_six_alike_do():
     assert not compare_seeds(two_systems, "dpo")["ms"].shown, "4/64 after Holm"
 
 
-def test_pairs_of_seeds_cancel_what_seeds_share():
+def test_pairs_of_seeds_cancel_differences_between_seeds():
     """Seeds differ much more than the systems do; compared in pairs, they show the difference, whatever their order."""
     shared = [0.1, 0.9, 0.4, 0.7, 0.2, 0.5]
     better = [level + 0.02 + 0.001 * number for number, level in enumerate(shared)]

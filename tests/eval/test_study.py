@@ -101,6 +101,7 @@ def test_six_seeds_must_all_agree() -> None:
     assert smallest_difference(6, 0.05) == smallest_difference(6, 0.032), "no p lies between"
 
 
+@pytest.mark.long
 def test_equality_is_shown_as_often_as_planned() -> None:
     draw = np.random.default_rng(3)
     simulated = np.mean([equality_test(draw.normal(0, 0.02, 8).tolist(), 0.03) < 0.05 for _ in range(1500)])
@@ -116,7 +117,7 @@ def test_equality_is_shown_as_often_as_planned() -> None:
         ({"contrast": ["ms", "ipo"]}, "contrast names 'ipo', which is none of the arms ms, dpo, pairs"),
         ({"looks": [{"seeds": 5}]}, "5 seeds give a p of 0.0625 at least, so level = 0.05 shows nothing"),
         ({"looks": [{"seeds": 6}, {"seeds": 12}]}, "the levels of the looks add up to more than 0.05"),
-        ({"looks": [{"seeds": 9, "level": 0.02}, {"seeds": 9, "level": 0.02}]}, "9, 9 seeds, not more"),
+        ({"looks": [{"seeds": 9, "level": 0.02}, {"seeds": 9, "level": 0.02}]}, "9, 9 seeds; each must have more"),
     ],
 )
 def test_a_study_that_cannot_decide_is_refused(changes: dict[str, Any], message: str) -> None:
@@ -146,7 +147,7 @@ def test_planted_faults_are_refused_by_name(tmp_path: Path) -> None:
     arms = values()["arms"]
     faults = [
         ({"test": str(tmp_path / "leaky.jsonl")}, "leaky.jsonl: row 'r2' is in the training data of the study"),
-        ({"arms": {**arms, "dpo": arm("dpo", seed=3)}}, "arm 'dpo' sets seed = 3, unpaired"),
+        ({"arms": {**arms, "dpo": arm("dpo", seed=3)}}, "arm 'dpo' sets seed = 3, so its runs would not be paired"),
         (
             {
                 "arms": {
@@ -169,17 +170,18 @@ def test_the_command_refuses_to_guess_the_time_of_an_update(tmp_path: Path) -> N
     assert isinstance(refused.exception, UserError) and "no seconds_per_update" in str(refused.exception)
 
 
+@pytest.mark.long
 def test_the_shipped_study_is_valid(monkeypatch: pytest.MonkeyPatch) -> None:
     """It passes the checks, its arms have the settings of their stages, and its runs are counted at each look."""
     monkeypatch.chdir(ROOT)
     shipped = load_settings(StudySettings, SHIPPED)
     check_study(shipped)
-    assert list(shipped.arms) == ["MS-16", "DPO-16", "MS-2", "DPO-2", "MS-best-worst", "DPO-best-worst"]
+    assert list(shipped.arms) == [*("MS-16", "DPO-16", "RLOO-16", "MS-2", "DPO-2", "MS-best-worst", "DPO-best-worst")]
     from train.plan.jobs import SETTINGS
 
     for one in shipped.arms.values():
         parse_settings(SETTINGS[one.stage], train_settings(one), "arm")
     planned = plan_study(shipped, refuse_to_time)
-    assert [look.runs - planned.trial_runs for look in planned.looks] == [36, 48]
+    assert [look.runs - planned.trial_runs for look in planned.looks] == [42, 54]
     plain = CliRunner().invoke(build_app(), ["plan", "study", str(SHIPPED), "--json"])
     assert json.loads(plain.stdout)["looks"][1]["seeds"] == 12

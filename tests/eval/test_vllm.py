@@ -1,4 +1,4 @@
-"""The table of selectors with a real vLLM server on CPU: the cost of selecting with a model, by the server's own count.
+"""`eval retrieval --selectors` with a real vLLM server on CPU: the cost of selecting with a model, by the server's own count.
 
 Runs only where tests/vllm.py finds vLLM.
 """
@@ -31,15 +31,25 @@ def test_only_the_llm_selector_calls_the_model_and_the_server_counts_its_calls(t
     assert runner.invoke(app, ["index", str(EXAMPLES / "documents"), "--out", index]).exit_code == 0
     with serving(tiny_model(tmp_path), max_tokens=8192) as server:
         before = server.requests_served()
-        arguments = ["eval", "selector", index, "--questions", str(EXAMPLES / "questions.jsonl"), "--limit", str(LIMIT)]
-        arguments += ["--selectors", "threshold", "llm", "--model", server.spec, "--json"]
+        arguments = [
+            "eval",
+            "retrieval",
+            index,
+            "--questions",
+            str(EXAMPLES / "questions.jsonl"),
+            "--limit",
+            str(LIMIT),
+        ]
+        arguments += ["--modes", "local", "--selectors", "threshold", "llm", "--model", server.spec, "--json"]
         result = runner.invoke(app, arguments)
         served = server.requests_served() - before
     assert result.exit_code == 0, result.output
-    found = json.loads(result.stdout)["selectors"]
+    found = json.loads(result.stdout)["systems"]
     assert found["threshold"]["calls/query"] == found["threshold"]["tokens/query"] == 0
     assert found["llm"]["calls/query"] > 1 and found["llm"]["tokens/query"] > 100
-    assert served > LIMIT * found["llm"]["calls/query"], "the questions, the one to warm up, and the selections"
+    assert served > LIMIT * found["llm"]["calls/query"], (
+        "the server counts the questions, one warm-up question and the selections"
+    )
 
 
 @pytest.fixture(autouse=True)

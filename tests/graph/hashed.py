@@ -1,4 +1,4 @@
-"""The stand-in encoder, and an index of a few documents made with it or one like it."""
+"""The stand-in encoder, and an index of a few documents made with this encoder or a similar one."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,7 +12,7 @@ from tests.fakes import HashEncoder
 
 
 def encoder(spec: str) -> HashEncoder:
-    """The stand-in encoder, whatever an index asks for."""
+    """The stand-in encoder, whatever the specification."""
     return HashEncoder()
 
 

@@ -74,7 +74,7 @@ def test_a_batch_of_several_blocks_equals_single_runs() -> None:
 
 
 @pytest.mark.parametrize("method", ["leidenalg", "igraph"])
-def test_the_same_seed_gives_the_same_communities_where_many_are_as_good(method: str) -> None:
+def test_the_same_seed_gives_the_same_communities_among_many_equally_good_ones(method: str) -> None:
     linked = np.triu(np.random.default_rng(2).random((90, 90)) < 0.06, 1)
     graph = sp.csr_array((linked | linked.T).astype(np.float32))
     found = [find_communities(graph, method, seed).tolist() for seed in (7, 7, 7, 1, 2, 3)]  # type: ignore[arg-type]
@@ -110,10 +110,12 @@ def test_synonyms_are_symmetric_independent_of_order_and_never_reflexive_among_d
     assert synonyms.max() <= 1 + 1e-6 and synonyms[synonyms > 0].min() >= 1 - 1e-6, "a pair found twice is not summed"
 
 
-def test_a_twin_is_a_neighbour_at_the_highest_threshold() -> None:
+def test_an_identical_vector_is_a_neighbour_at_the_highest_threshold() -> None:
     vectors_ND = unit_rows(np.random.default_rng(4).normal(size=(40, 96)).astype(np.float32))
     graph = similarity_graph(np.concatenate([vectors_ND, vectors_ND]), 3, 1.0).toarray()
-    assert np.array_equal(graph > 0, np.roll(np.eye(80), 40, axis=1) > 0), "rounding removes no twin"
+    assert np.array_equal(graph > 0, np.roll(np.eye(80), 40, axis=1) > 0), (
+        "rounding removes no edge between identical vectors"
+    )
 
 
 AWKWARD = (
@@ -176,7 +178,7 @@ def test_paths_of_one_proposition_are_the_nearest_ones(tmp_path: Path, monkeypat
     assert [path.score for path in found] == pytest.approx(cosines_N[nearest].tolist())
 
 
-def test_what_only_a_summary_says_is_found_and_quoted_first_in_every_layer(tmp_path: Path) -> None:
+def test_a_fact_that_only_a_summary_contains_is_found_and_quoted_first_in_every_layer(tmp_path: Path) -> None:
     low, high = "The isles hide forty-two moonstones under one bell", "Seven queens of glass were crowned at dusk"
 
     def summarise(request: CompletionRequest) -> str:
@@ -196,7 +198,7 @@ def test_what_only_a_summary_says_is_found_and_quoted_first_in_every_layer(tmp_p
         assert [each.score for each in found.summaries] == sorted(each.score for each in found.summaries)[::-1]
 
 
-def test_a_summary_goes_on_after_a_sentence_that_does_not_fit() -> None:
+def test_a_summary_continues_after_a_sentence_that_does_not_fit() -> None:
     vectors_SD = unit_rows(np.array([[1, 0.5, 0], [1, -0.3, 0.4], [1, -0.3, -0.45]], np.float32))
     assert choose_sentences(vectors_SD, [5, 5, 5].__getitem__, 10) == [0, 1], "the first is better than the third"
     assert choose_sentences(vectors_SD, [50, 5, 5].__getitem__, 10) == [1, 2]

@@ -1,4 +1,4 @@
-"""An explanation agrees with the modes: ranks, scores, what leads to a passage and what is ranked above it."""
+"""An explanation agrees with the modes: ranks, scores, the links that lead to a passage and the passages ranked above it."""
 
 import shutil
 from pathlib import Path
@@ -79,7 +79,7 @@ def test_ranks_and_scores_are_those_of_each_mode(harbour: Index, question: str) 
 
 
 def test_a_rank_is_reported_however_deep_it_is(harbour: Index, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`dense` against its slow twin, for the passage that is farthest from the question."""
+    """`dense` compared with a slow reference, for the passage that is farthest from the question."""
     cosines_P = harbour.data.passage_vectors_PD @ harbour.encode_queries([QUESTION])[0]
     last = harbour.passage(int(cosines_P.argmin()))
     monkeypatch.setattr(explain, "SEARCH_DEPTHS", (2, 10_000))
@@ -90,7 +90,7 @@ def test_a_rank_is_reported_however_deep_it_is(harbour: Index, monkeypatch: pyte
     assert [each.score for each in explanation.before] == pytest.approx(np.sort(cosines_P)[::-1][:3].tolist())
 
 
-def test_what_a_mode_does_not_rank_has_no_rank(harbour: Index) -> None:
+def test_a_passage_that_a_mode_does_not_find_has_no_rank(harbour: Index) -> None:
     """The petrel count contains no word of the question."""
     explanation = explanation_of(harbour, "Johanna Brandt retired", "petrel-count-final.md", mode="lexical")
     assert (explanation.standings[0].rank, explanation.standings[0].score, explanation.standings[0].path) == (
@@ -114,7 +114,7 @@ def test_the_passages_listed_as_before_are_those_ranked_higher(harbour: Index) -
     assert explanation_of(harbour, QUESTION, "ferry-lantern.md", selector="none").before == ()
 
 
-def test_what_leads_to_a_passage_is_the_link_that_hops_followed(harbour: Index) -> None:
+def test_the_first_lead_to_a_passage_is_the_link_that_hops_followed(harbour: Index) -> None:
     explanation = explanation_of(harbour, QUESTION, "brandt-yard.md", selector="none")
     lead = explanation.leads[0]
     assert (lead.passage.source, lead.rank, lead.by_title, lead.followed) == ("ferry-lantern.md", 1, True, True)
@@ -125,7 +125,7 @@ def test_what_leads_to_a_passage_is_the_link_that_hops_followed(harbour: Index) 
     assert path == (f"“{lead.proposition}”", "mentions “Brandt Yard”", "and this is the document of that name", words)
 
 
-def test_the_lift_of_words_is_what_they_add_to_the_score(harbour: Index, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_lift_of_words_is_their_addition_to_the_score(harbour: Index, monkeypatch: pytest.MonkeyPatch) -> None:
     """`lift` is the difference from the score without words; a passage that contains none of the words has no lift."""
     explanation = explanation_of(harbour, QUESTION, "brandt-yard.md")
     assert set(explanation.lifted_by) == {

@@ -1,4 +1,4 @@
-"""Walks against slow twins and closed forms (docs/developers/behaviours.md, 1–8)."""
+"""Walks compared with slow references and closed forms (docs/developers/behaviours.md, 1–4, 6 and 8)."""
 
 import numpy as np
 import pytest
@@ -46,7 +46,7 @@ def slow_structural(incidence_NB: sp.csr_array) -> np.ndarray:
 
 
 @given(st.integers(0, 5000))
-def test_structure_equals_its_slow_twin(seed: int) -> None:
+def test_structure_equals_a_slow_reference(seed: int) -> None:
     block = incidence(seed)
     expected = slow_structural(block)
     T_s = structural_transition(block).toarray()
@@ -106,7 +106,7 @@ def test_pagerank_solves_its_linear_system(seed: int) -> None:
 
 
 def ring(vertices: int) -> sp.csr_array:
-    """A cycle, along which a walk from one vertex takes the longest to settle."""
+    """A cycle, on which a walk from one vertex takes long to settle."""
     row = np.arange(vertices)
     step = sp.coo_array((np.full(vertices, 0.5), (row, (row + 1) % vertices)), (vertices, vertices)).tocsr()
     return sp.csr_array((step + step.T).astype(np.float32))
@@ -126,6 +126,7 @@ def stationary(transition_VV: np.ndarray, restart_V: np.ndarray, damping: float)
     return np.linalg.solve(np.eye(len(restart_V)) - damping * stochastic.T, (1 - damping) * restart_V)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("graph", GRAPHS)
 @pytest.mark.parametrize("damping", [0.0, 0.3, 0.85, 0.9, 0.95, 0.97, MOST_DAMPING])
 def test_walks_settle_at_every_allowed_damping(graph: str, damping: float) -> None:
@@ -154,7 +155,7 @@ def test_a_walk_that_never_settles_is_refused(damping: float) -> None:
         query_aware_walks(ring(9), np.ones((9, 1), np.float32), restart, 0.5, damping)
 
 
-def test_settings_refuse_what_takes_too_long_to_settle() -> None:
+def test_settings_refuse_a_damping_that_takes_too_long_to_settle() -> None:
     with pytest.raises(UserError, match=r"damping.*0\.99"):
         parse_settings(SuggestSettings, {"damping": 0.995}, "test")
 

@@ -1,4 +1,4 @@
-"""An index of real text with the stand-in encoder, and a tiny model, both made through the public API."""
+"""An index of ISLES with the stand-in encoder, and a tiny model, both made through the public API."""
 
 from pathlib import Path
 
@@ -25,7 +25,7 @@ def isles(tmp_path: Path) -> mg.Index:
 
 @pytest.fixture(scope="session")
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> mg.Run:
-    """A Llama of a few thousand weights, hardly trained."""
+    """A tiny Llama, hardly trained."""
     folder = tmp_path_factory.mktemp("tiny")
     write_jsonl(folder / "texts.jsonl", ({"id": each.source, "text": each.text} for each in ISLES))
     size = {"vocabulary": 600, "hidden_size": 32, "layers": 2, "heads": 2, "block_tokens": 32}

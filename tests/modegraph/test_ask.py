@@ -50,6 +50,7 @@ def test_a_stream_ends_with_the_answer_that_ask_gives(isles: mg.Index, tiny: mg.
     assert stream.answer.writing.completion_tokens == whole.writing.completion_tokens
 
 
+@pytest.mark.long
 def test_streams_run_in_an_event_loop_and_next_to_a_running_one(isles: mg.Index) -> None:
     async def both(spec: str) -> tuple[list[mg.Piece], list[mg.Piece], mg.Answer]:
         stream = isles.astream(QUESTION, model=spec, top_k=2)
@@ -64,6 +65,7 @@ def test_streams_run_in_an_event_loop_and_next_to_a_running_one(isles: mg.Index)
     assert not any("[9]" in piece for piece in pieces)
 
 
+@pytest.mark.long
 def test_a_stream_leaves_the_event_loop_of_its_thread_alone(isles: mg.Index) -> None:
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
@@ -76,6 +78,7 @@ def test_a_stream_leaves_the_event_loop_of_its_thread_alone(isles: mg.Index) -> 
         loop.close()
 
 
+@pytest.mark.long
 def test_leaving_a_stream_ends_the_generation(isles: mg.Index) -> None:
     with chat_server(lambda body, number: "word " * 200, seconds_a_word=0.01) as server:
         for _ in isles.ask_stream(QUESTION, model=f"openai:m@{server.url}"):
@@ -87,6 +90,7 @@ def test_leaving_a_stream_ends_the_generation(isles: mg.Index) -> None:
         assert server.cut_off == 1
 
 
+@pytest.mark.long
 def test_failures_raise_an_exception(isles: mg.Index, tmp_path: Path) -> None:
     with pytest.raises(mg.UserError, match="no such folder"):
         isles.ask(QUESTION, model=f"hf:{tmp_path}/nowhere")
@@ -98,6 +102,7 @@ def test_failures_raise_an_exception(isles: mg.Index, tmp_path: Path) -> None:
         isles.ask(" ", model=ScriptedModel(lambda request: REPLY))
 
 
+@pytest.mark.long
 def test_an_answer_without_evidence_costs_no_call(isles: mg.Index) -> None:
     isles.delete(*isles.sources)
     with chat_server(lambda body, number: REPLY) as server:
@@ -110,8 +115,8 @@ def test_an_answer_without_evidence_costs_no_call(isles: mg.Index) -> None:
 
 def test_the_underlying_functions_give_the_same_answer(isles: mg.Index, tiny: mg.Run) -> None:
     model = open_model(f"hf:{tiny.folder}")
-    wanted = answer_from(isles.retrieve(QUESTION, top_k=2), 2, None, model, 16)
-    assert isles.ask(QUESTION, model=model, top_k=2, max_answer_tokens=16).text == (wanted.answer or wanted.reason)
+    expected = answer_from(isles.retrieve(QUESTION, top_k=2), 2, None, model, 16)
+    assert isles.ask(QUESTION, model=model, top_k=2, max_answer_tokens=16).text == (expected.answer or expected.reason)
 
 
 def test_by_default_absence_is_judged_and_at_zero_every_question_is_declined(isles: mg.Index, tiny: mg.Run) -> None:

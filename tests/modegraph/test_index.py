@@ -25,8 +25,8 @@ def test_the_index_and_its_evidence_are_those_of_the_underlying_functions(isles:
     underlying = open_index(isles.folder, lambda spec: HashEncoder())
     for mode in ("hops", "dense", "hierarchy"):
         found = isles.retrieve(QUESTION, mode=mode, top_k=3)
-        wanted = retrieve(underlying, QUESTION, RetrieveSettings(mode=mode, top_k=3))
-        assert (found.passages, found.paths, found.summaries) == (wanted.passages, wanted.paths, wanted.summaries)
+        expected = retrieve(underlying, QUESTION, RetrieveSettings(mode=mode, top_k=3))
+        assert (found.passages, found.paths, found.summaries) == (expected.passages, expected.paths, expected.summaries)
     assert len(isles) == len(ISLES) and "tarn" in isles and isles.generation == 1
 
 
@@ -51,10 +51,10 @@ def test_documents_come_as_paths_documents_rows_and_tables(tmp_path: Path) -> No
         "series": [each for _, each in pd.DataFrame(rows).iterrows()],
         "arrow": pa.Table.from_pylist(rows),
     }
-    wanted = {"path": ("a.md",), "text": ("a.md",), "one": ("a",), "named": ("a",)}
+    expected = {"path": ("a.md",), "text": ("a.md",), "one": ("a",), "named": ("a",)}
     for name, documents in inputs.items():
         index = mg.index(documents, tmp_path / name)
-        assert index.sources == wanted.get(name, ("a", "b")), name
+        assert index.sources == expected.get(name, ("a", "b")), name
     assert mg.open(tmp_path / "pandas").retrieve("Tides", where="year=1990").passages[0].item.title == "Tides"
 
 
@@ -110,6 +110,7 @@ def test_an_edit_is_visible_in_the_next_call_of_every_handle(isles: mg.Index) ->
         isles.delete("tarm")
 
 
+@pytest.mark.long
 def test_threads_read_whole_generations_while_others_edit(isles: mg.Index) -> None:
     """Two documents come and go together: a reader finds both or neither, and nothing ever fails."""
     halves = [mg.Document(f"half-{n}", f"Half {n}", f"Zebrine half {n} of the Zebrine bell.") for n in range(2)]
@@ -138,7 +139,7 @@ def test_threads_read_whole_generations_while_others_edit(isles: mg.Index) -> No
 
 
 def test_nothing_is_printed_by_default(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """This checks Python's streams: threads of other tests' libraries (Ray's) may still write to those of the process."""
+    """Only Python's streams are checked: threads of libraries that other tests use, such as Ray, may still write to the streams of the process."""
     index = mg.index(guild_documents(), tmp_path / "silent")
     index.add(ISLES)
     index.delete("tarn")

@@ -1,4 +1,4 @@
-"""What a notebook shows: well formed, without scripts, and with everything that comes from documents and models escaped."""
+"""The views that a notebook shows: well-formed, without scripts, and with all text of documents and models escaped."""
 
 from html.parser import HTMLParser
 from xml.etree import ElementTree
@@ -95,7 +95,7 @@ def test_a_mode_without_paths_draws_none_and_an_empty_result_says_so(isles: mg.I
     assert "Nothing found." in check_markup(isles.retrieve(QUESTION)._repr_html_()).text
 
 
-def test_an_index_shows_what_it_holds(isles: mg.Index) -> None:
+def test_an_index_shows_its_contents(isles: mg.Index) -> None:
     shown = check_markup(isles._repr_html_()).text
     assert str(isles.folder) in shown and "documents5" in shown and "generation 1" in shown
     assert repr(isles) == f"Index({str(isles.folder)!r}, 5 documents, generation 1)"

@@ -1,4 +1,4 @@
-"""Training by the API: the command line's settings from a file and by keyword, without output; and a comparison of the runs."""
+"""Training through the Python API: settings from a file and by keyword, as on the command line; nothing is printed, and the runs are compared."""
 
 from pathlib import Path
 

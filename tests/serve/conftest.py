@@ -1,4 +1,4 @@
-"""Tiny models, and a real server (uvicorn, on a free port) over a small real index, in front of an upstream that replies as a test wants."""
+"""Tiny models, and a real server (uvicorn, on a free port) with a small real index and an upstream whose replies each test chooses."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -29,7 +29,7 @@ def tiny_llama(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def tiny_adapter(tiny_llama: Path) -> Path:
-    """A random adapter of `tiny_llama`."""
+    """An adapter with random weights for `tiny_llama`."""
     from peft import LoraConfig, get_peft_model
 
     torch.manual_seed(1)
@@ -42,7 +42,7 @@ def tiny_adapter(tiny_llama: Path) -> Path:
 
 @pytest.fixture
 def no_waiting() -> Iterator[None]:
-    """Calls are retried at once."""
+    """Failed calls are retried at once."""
     with stamina.set_testing(True, attempts=ATTEMPTS, cap=True):
         yield
 

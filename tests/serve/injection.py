@@ -1,4 +1,4 @@
-"""Documents that try to steer whoever reads them: more than 100 cases, made from templates, one subject each.
+"""Documents that try to steer the model that reads them: more than 100 cases, made from templates, each about one subject.
 
 A case is a document about its subject (so that a question finds it) with an attack in it. `ATTACKS` lists the attacks by kind.
 """

@@ -15,11 +15,11 @@ from graph.types import Completion, CompletionRequest, Excerpt, LanguageModel, M
 from tests.places import EXAMPLES
 
 
-def requests(each: int) -> list[tuple[type[ReplyModel], CompletionRequest]]:
-    """`each` requests of five kinds: sub-questions of a question, statements that matter to it, what they contribute, its answer from
-    passages, and whether passages support an answer's reasoning.
+def requests(per_kind: int) -> list[tuple[type[ReplyModel], CompletionRequest]]:
+    """`per_kind` requests of each of five kinds: for the sub-questions of a question, the statements relevant to it, their contribution to it,
+    its answer from passages, and a verdict on whether passages support an answer's reasoning.
     """
-    questions = [str(row["question"]) for _, row in read_jsonl(EXAMPLES / "questions.jsonl")][:each]
+    questions = [str(row["question"]) for _, row in read_jsonl(EXAMPLES / "questions.jsonl")][:per_kind]
     documents = read_documents(EXAMPLES / "documents", note=print)
     sentences = [sentence for document in documents for sentence in document.text.split(". ")]
     calls: list[tuple[type[ReplyModel], CompletionRequest]] = []
@@ -40,16 +40,16 @@ def requests(each: int) -> list[tuple[type[ReplyModel], CompletionRequest]]:
     return calls
 
 
-def count_valid(model: LanguageModel, each: int) -> tuple[Counter[str], int]:
+def count_valid(model: LanguageModel, per_kind: int) -> tuple[Counter[str], int]:
     """The number of valid replies by kind, and the number of requests."""
-    calls = requests(each)
+    calls = requests(per_kind)
     answers = model.complete([request for _, request in calls])
     valid = Counter(kind.__name__ for (kind, _), answer in zip(calls, answers, strict=True) if is_valid(kind, answer))
     return valid, len(calls)
 
 
 def is_valid(kind: type[ReplyModel], answer: Completion) -> bool:
-    """Whether a reply ended by itself and parses with nothing dropped."""
+    """Whether a reply is not cut off and parses with nothing dropped."""
     dropped: list[object] = []
     try:
         parse_reply(kind, answer.text, dropped)

@@ -1,4 +1,4 @@
-"""Answers to questions: what is called, what is checked, and what is refused."""
+"""Answers to questions: calls of the model, checks of the reply, and refusals."""
 
 import time
 from dataclasses import replace
@@ -117,7 +117,7 @@ def test_a_cut_off_answer_shows_its_reason_with_checked_citations() -> None:
     assert set(result.citations) == {1} and result.removed == (3,)
 
 
-def test_the_prompt_is_that_of_training() -> None:
+def test_the_prompt_is_the_training_prompt() -> None:
     _, model_calls = answer("x")
     assert model_calls == [CompletionRequest(answer_messages(FOUND.query, build_context(FOUND, 5)), 64)]
 
@@ -137,18 +137,18 @@ def test_costs_of_retrieval_and_of_the_answer_are_counted_separately() -> None:
     assert 0 < result.writing.seconds < 2
 
 
-def test_a_replayed_answer_costs_what_the_original_call_cost(tmp_path: Path) -> None:
+def test_a_replayed_answer_has_the_cost_of_the_original_call(tmp_path: Path) -> None:
     def reply(request: CompletionRequest) -> str:
         time.sleep(0.3)
         return "###Reason: r ###Answer: May 1958"
 
     model = Ledger(ScriptedModel(reply), tmp_path / "ledger.sqlite")
     first, again = (answer_from(FOUND, 5, None, model, 64).writing for _ in range(2))
-    assert (first.replayed, again.replayed, again.untimed) == (0, 1, 0) and again.completion_tokens == 5
+    assert (first.replayed, again.replayed) == (0, 1) and again.completion_tokens == 5
     assert again.seconds >= 0.3 and first.seconds >= 0.3
 
 
-def test_the_context_stays_within_its_limit_of_tokens() -> None:
+def test_the_context_stays_within_its_token_limit() -> None:
     # In words, as ScriptedModel counts: "[1] Lantern: The Lantern was …" has 9, "[2] Yard: The … < |im_end| > up" 9.
     model = ScriptedModel(lambda request: "x")
     answer_from(FOUND, 5, 17, model, 64)

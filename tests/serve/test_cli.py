@@ -89,7 +89,7 @@ def test_where_the_model_cites_nothing_the_passage_is_shown_as_attributed(index:
     assert "Not checked: “Yes” says too little." in run(*arguments, text="###Reason: It is known. ###Answer: Yes")
 
 
-def test_what_the_passages_do_not_support_is_marked_dropped_or_ignored(index: Path) -> None:
+def test_unsupported_sentences_are_marked_dropped_or_ignored(index: Path) -> None:
     text = "###Reason: Ada Marlow was born in Tarn. Casimir Thole never saw it in 1742 [1]. ###Answer: Ada Marlow"
     arguments = (index, QUESTION, "--model", "scripted")
     marked = run(*arguments, text=text)
@@ -123,7 +123,7 @@ def test_an_answer_without_a_call_does_not_wait_for_the_model(index: Path) -> No
     def open_model(spec: str, ledger: Path | None = None) -> LanguageModel:
         shown, ends = sys.stdout.buffer, time.monotonic() + 20
         while NOT_FOUND.encode() not in shown.getvalue():  # type: ignore[attr-defined]
-            assert time.monotonic() < ends, "the answer came only after the model"
+            assert time.monotonic() < ends, "the answer should come before the model is open"
             time.sleep(0.01)
         return ScriptedModel(lambda request: "never")
 
@@ -150,13 +150,13 @@ def test_a_wrong_model_is_an_error_even_if_no_call_was_needed(index: Path) -> No
         (("q", "--trace", "no/such/file"), "--trace no/such/file"),
     ],
 )
-def test_bad_input_is_one_line(index: Path, arguments: tuple[str, ...], message: str) -> None:
+def test_bad_input_is_reported_in_one_line(index: Path, arguments: tuple[str, ...], message: str) -> None:
     with pytest.raises(UserError, match=message) as problem:
         run(index, *arguments)
     assert "\n" not in str(problem.value)
 
 
-def test_a_missing_index_is_one_line(tmp_path: Path) -> None:
+def test_a_missing_index_is_reported_in_one_line(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="nowhere"):
         run(tmp_path / "nowhere", QUESTION)
     (tmp_path / "notes.md").write_text("High at noon.")
@@ -183,7 +183,7 @@ def test_an_explanation_follows_the_evidence(index: Path) -> None:
     assert "How it was found" in run(index, QUESTION, "--model", "scripted", "--explain")
 
 
-def test_a_trace_is_written_whole(index: Path, tmp_path: Path) -> None:
+def test_a_trace_file_is_complete(index: Path, tmp_path: Path) -> None:
     file = tmp_path / "trace.json"
     shown = json.loads(run(index, QUESTION, "--mode", "hops", "--trace", file, "--json"))
     trace = json.loads(file.read_text(encoding="utf-8"))
@@ -191,7 +191,7 @@ def test_a_trace_is_written_whole(index: Path, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [file]
 
 
-def test_a_retrieval_that_stops_early_shows_what_it_found_and_fails(
+def test_a_retrieval_that_stops_early_shows_its_evidence_and_fails(
     index: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = graph.retrieve.retrieve.retrieve

@@ -1,4 +1,4 @@
-"""`modegraph explain`: what a person reads, what a program reads, and what is refused."""
+"""`modegraph explain`: its output as text and as JSON, and its refusals."""
 
 import json
 from pathlib import Path
@@ -21,12 +21,12 @@ def run(*words: object) -> str:
 
 
 def shown_id(index: Path, source: str) -> str:
-    """The id of a passage, as a person finds it: in what `ask` prints."""
+    """The id of a passage, read from the output of `ask` as a person would."""
     heading = next(line for line in run("ask", index, QUESTION).splitlines() if f"· {source} 0–" in line)
     return heading.rpartition(" · ")[2]
 
 
-def test_what_ask_shows_can_be_explained(hashed_isles: Path) -> None:
+def test_a_passage_that_ask_shows_can_be_explained(hashed_isles: Path) -> None:
     shown = run("explain", hashed_isles, QUESTION, "--passage", shown_id(hashed_isles, "marlow"), "--top-k", 2)
     lines = shown.splitlines()
     assert lines[0].startswith("Marlow Yard · marlow 0–") and "The Marlow Yard stands in Quill." in lines[1]
@@ -67,7 +67,7 @@ def test_a_document_with_one_passage_can_be_named_instead(hashed_isles: Path) ->
         (("--passage", "tarn", "--mode", "hosp"), "Did you mean 'hops'"),
     ],
 )
-def test_bad_input_is_one_line(hashed_isles: Path, words: tuple[str, ...], message: str) -> None:
+def test_bad_input_is_reported_in_one_line(hashed_isles: Path, words: tuple[str, ...], message: str) -> None:
     with pytest.raises(UserError, match=message) as problem:
         run("explain", hashed_isles, QUESTION, *words)
     assert "\n" not in str(problem.value)

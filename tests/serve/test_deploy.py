@@ -1,4 +1,4 @@
-"""The files shipped for deployment are correct: they parse, their commands exist, and they run without privileges or secrets."""
+"""The files shipped for deployment are correct: they parse, their commands exist, they run without privileges and contain no secret."""
 
 import re
 import shutil

@@ -17,6 +17,7 @@ def test_an_unknown_spec_lists_the_forms(spec: str) -> None:
         open_model(spec)
 
 
+@pytest.mark.long
 def test_with_a_ledger_file_a_call_is_made_only_once(tmp_path: Path) -> None:
     with chat_server(lambda body, number: f"answer {number}") as server:
         request = CompletionRequest((Message("user", "hello"),), max_tokens=5)

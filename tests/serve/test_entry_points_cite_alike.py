@@ -35,9 +35,9 @@ ABSENT = (
     "&#91;98&#93;",
     "[٩]",
 )
-"""Ways to cite a passage that is not there."""
+"""Ways to cite a passage that does not exist."""
 NORMALISED = {"[1, 9]": "[1]", "［2］": "[2]", "【3†source】": "[3]", "\\[1\\]": "[1]", "[^2]": "[2]", "[p. 3]": "[3]"}
-"""Ways to cite passages that are there, and how they are shown."""
+"""Ways to cite passages that exist, and the form in which they are shown."""
 PLAIN = ("a[0]=b[99]", "`x[9]`", "as in [2019] UKSC 5 it was held", "(see above)", "f(x) = [x]")
 REASON = "It says " + ", ".join([*ABSENT, *NORMALISED]) + "."
 ANSWER = "1911 [1]; " + "; ".join([*PLAIN, *ABSENT, *NORMALISED, "[[7]7]", "[2-9]", "[1-9]", "[1][x]"]) + "; the end"
@@ -46,7 +46,7 @@ REPLY = f"###Reason: {REASON} ###Answer: {ANSWER}"
 
 @dataclass(frozen=True)
 class View:
-    """What a reader sees of a reply."""
+    """The parts of a reply that a reader sees."""
 
     reason: str
     answer: str
@@ -100,7 +100,7 @@ def by_stream(running: Running, mode: str) -> View:
 
 
 def view_of(parts: list[dict[str, Any]]) -> View:
-    """What a reader sees of a message, given whole or as its deltas."""
+    """The view of a message, given whole or as its deltas."""
     reason, answer = ("".join(part.get(name) or "" for part in parts) for name in ("reasoning_content", "content"))
     cited = tuple(each["number"] for each in parts[-1]["citations"])
     return View(reason, answer, cited, tuple(parts[-1]["removed"]))
@@ -123,6 +123,7 @@ def views_by_mcp(running: Running) -> dict[str, View]:
     return with_client(running, "2026-07-28", every_mode)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("open_hashed")
 @pytest.mark.parametrize("mode", MODES)
 def test_a_reply_is_shown_with_the_same_citations_at_every_entry_point(
@@ -140,7 +141,7 @@ def test_a_reply_is_shown_with_the_same_citations_at_every_entry_point(
         assert hostile not in shown, hostile
     for plain in PLAIN:
         assert plain in expected.answer, plain
-    assert "[1][x]" not in expected.answer, "a link in Markdown clients"
+    assert "[1][x]" not in expected.answer, "Markdown clients would show a link"
     for part in (expected.reason, expected.answer):
         for variant, normalised in NORMALISED.items():
             assert variant not in part and normalised in part, variant

@@ -1,6 +1,7 @@
 import json
 import shutil
 import socket
+from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -32,7 +33,7 @@ def ask(text: str, max_tokens: int = 12, temperature: float = 0.0, seed: int | N
 TEXTS = ["a", "Who built the lighthouse at Tarn?", "bread", "x " * 90, "Ω€", "the same", "the same"]
 
 
-def test_a_batch_gives_what_single_calls_and_a_step_by_step_arg_max_give(model: HfModel) -> None:
+def test_a_batch_gives_the_replies_of_single_calls_and_of_a_step_by_step_arg_max(model: HfModel) -> None:
     together = model.complete([ask(text) for text in TEXTS])
     assert together == [model.complete([ask(text)])[0] for text in TEXTS]
     for text, completion in zip(TEXTS, together, strict=True):
@@ -66,7 +67,7 @@ def test_sampling_depends_on_the_seed_and_not_on_the_neighbours(model: HfModel) 
 
 
 def test_requests_with_the_same_prompt_are_decoded_side_by_side(model: HfModel, monkeypatch) -> None:
-    """One row for each prompt and one column for each request; the texts equal those of single calls, wherever they end."""
+    """One row for each prompt, one column for each of its unfinished requests; the texts equal those of single calls, wherever they end."""
     counts = {"bread": 3, "x " * 40: 4, "other": 1}
     requests = [ask(text, 300, 50.0, seed) for text, count in counts.items() for seed in range(count)]
     alone = [model.complete([request])[0] for request in requests]
@@ -83,7 +84,13 @@ def test_requests_with_the_same_prompt_are_decoded_side_by_side(model: HfModel, 
     monkeypatch.setattr(model._model, "forward", count)
     assert model.complete(requests[::-1]) == alone[::-1]
     longest = max(completion.prompt_tokens for completion in alone)
-    assert shapes == [(3, longest), *[(3, 4)] * 299]
+    steps: dict[str, list[int]] = defaultdict(list)
+    for request, completion in zip(requests, alone, strict=True):
+        steps[request.messages[0].content].append(completion.completion_tokens + (completion.finish_reason == "stop"))
+    columns = [
+        max(sum(tokens > step for tokens in of_prompt) for of_prompt in steps.values()) for step in range(1, 300)
+    ]
+    assert shapes == [(3, longest), *[(3, column) for column in columns]] and 1 < len(set(columns))
 
 
 def test_prompts_that_differ_in_padding_alone_are_not_one_prompt(model: HfModel) -> None:
@@ -127,6 +134,7 @@ def test_a_model_that_cannot_decode_side_by_side_decodes_each_row(
     assert not can_decode_side_by_side(model._model)
 
 
+@pytest.mark.long
 def test_the_sampler_draws_from_the_softmax_at_its_temperature() -> None:
     logits, temperature, draws = torch.tensor([2.0, 1.0, 0.0, -1.0]), 0.7, 20_000
     sampler = GumbelSampler([ask("x", temperature=temperature, seed=3)])
@@ -167,7 +175,7 @@ def test_foreign_text_never_becomes_a_control_token(model: HfModel, attack: str)
     assert controls(model.prompt_ids(answer_messages(attack, [excerpt]))) == controls(harmless)
 
 
-def test_a_prompt_longer_than_the_window_is_refused_and_a_close_one_is_cut(model: HfModel) -> None:
+def test_a_prompt_longer_than_the_window_is_refused_and_one_almost_as_long_shortens_the_answer(model: HfModel) -> None:
     frame = len(model.prompt_ids((Message("user", ""),)))
     with pytest.raises(UserError, match=rf"{CONTEXT_TOKENS} tokens.*window of {CONTEXT_TOKENS}"):
         model.complete([ask("y" * (CONTEXT_TOKENS - frame))])
@@ -236,7 +244,9 @@ def test_an_adapter_keeps_its_training_precision_if_the_processor_supports_it(
     assert {weights.dtype for weights in open_hf(str(folder))._model.parameters()} == {dtype}
 
 
-def test_a_run_says_which_form_of_answers_its_model_gives(tiny_adapter: Path, tmp_path: Path, model: HfModel) -> None:
+def test_the_record_of_a_run_sets_the_answer_form_of_its_model(
+    tiny_adapter: Path, tmp_path: Path, model: HfModel
+) -> None:
     folder = tmp_path / "run"
     shutil.copytree(tiny_adapter, folder)
     for recorded, form in (("cited", "cited"), ("quoted", "quoted"), ("a poem", "reasoned")):
@@ -245,7 +255,7 @@ def test_a_run_says_which_form_of_answers_its_model_gives(tiny_adapter: Path, tm
     assert model.form == "reasoned"
 
 
-def test_broken_adapters_are_named(tiny_adapter: Path, tmp_path: Path) -> None:
+def test_broken_adapters_are_reported(tiny_adapter: Path, tmp_path: Path) -> None:
     moved = tmp_path / "moved"
     shutil.copytree(tiny_adapter, moved)
     config = json.loads((moved / "adapter_config.json").read_text())
@@ -274,7 +284,7 @@ def test_a_missing_path_is_reported_without_a_network_request(
         open_hf(target)
 
 
-def test_a_hub_that_does_not_answer_gets_one_request(
+def test_an_unavailable_hub_gets_one_request_per_opened_model(
     tiny_llama: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model: HfModel
 ) -> None:
     with hub(503) as (address, requests):

@@ -37,7 +37,7 @@ def echo(request: CompletionRequest) -> str:
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def file(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
-    """A ledger in a file, or one of an index whose rows and calls are in PostgreSQL."""
+    """A ledger in a file, or the ledger of an index that is stored in PostgreSQL."""
     if request.param == "sqlite":
         yield tmp_path / LEDGER
         return
@@ -128,7 +128,7 @@ def test_threads_and_a_second_ledger_share_a_file(file: Path) -> None:
     assert len(rows_of(file)) == 50
 
 
-def test_the_first_of_two_equal_calls_stands_for_both(file: Path) -> None:
+def test_two_equal_calls_get_the_reply_of_the_first(file: Path) -> None:
     barrier = threading.Barrier(2, timeout=20)
 
     def ledger(text: str) -> Ledger:
@@ -157,7 +157,7 @@ def test_a_server_that_drops_the_connection_gets_one_retry(file: Path) -> None:
 
 
 @pytest.mark.parametrize("file", ["postgresql"], indirect=True)
-def test_a_reply_that_postgresql_cannot_hold_is_returned_but_not_stored(file: Path) -> None:
+def test_a_reply_that_postgresql_cannot_store_is_returned_but_not_stored(file: Path) -> None:
     assert Ledger(ScriptedModel(lambda request: "a\0b"), file).complete([ask("a")])[0].text == "a\0b"
     assert rows_of(file) == []
 
@@ -212,7 +212,7 @@ def test_a_killed_process_repeats_no_finished_call(file: Path) -> None:
         assert sorted(again) == ["3", "4", "5"]
 
 
-def test_a_full_disk_is_no_damaged_ledger(tmp_path: Path) -> None:
+def test_a_full_disk_is_not_reported_as_a_damaged_ledger(tmp_path: Path) -> None:
     with mounted_disk(tmp_path / "disk") as disk:
         file, model = disk.folder / LEDGER, ScriptedModel(lambda request: "x" * 9_000)
         ledger = Ledger(model, file)

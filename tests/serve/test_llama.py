@@ -1,4 +1,4 @@
-"""llama.cpp's server as an engine, with the GGUF file of smollm2: against transformers on the same weights; what is refused, and how the server ends."""
+"""llama.cpp's server as an engine, with the GGUF file of smollm2: agreement with transformers on the same weights, refusals, and the end of the server."""
 
 import json
 import subprocess
@@ -45,7 +45,7 @@ def model() -> LanguageModel:
 
 
 def test_the_engine_answers_as_transformers_does_one_at_a_time_and_at_once(model: LanguageModel) -> None:
-    """The weights are the same, in 4 bits here and dequantised there. A batch rounds differently, which may change a close choice of token."""
+    """The weights are the same, in 4 bits for llama.cpp and dequantised for transformers. A batch rounds differently, which may change a token whose choice is close."""
     requests = [ask(question) for question in QUESTIONS]
     alone = [model.complete([each])[0] for each in requests]
     at_once = model.complete(requests)
@@ -64,7 +64,7 @@ def test_tokens_are_counted_as_the_model_counts_them(model: LanguageModel) -> No
     assert model.count_tokens("Who lit the Lantern?") == transformers_model.count_tokens("Who lit the Lantern?")
 
 
-def test_a_schema_binds_and_a_seed_repeats(model: LanguageModel) -> None:
+def test_replies_follow_the_schema_and_repeat_with_the_seed(model: LanguageModel) -> None:
     """The requests are sent one at a time: a batch rounds differently, which may change a draw."""
     requests = [ask("Name a town, as JSON.", 40, 1.0, seed=seed, schema=SCHEMA) for seed in (1, 1, 2, 3)]
     texts = [model.complete([each])[0].text for each in requests]
@@ -127,7 +127,7 @@ def test_a_file_that_is_no_model_is_reported_in_one_line(content: bytes, tmp_pat
     assert "\n" not in str(problem.value)
 
 
-def test_what_is_not_there_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_files_and_packages_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UserError, match=r"no such file\. Expected a GGUF file, a folder with one, or one of smollm2"):
         read_llama("nowhere.gguf", {})
     with pytest.raises(UserError, match="0 GGUF files"):
@@ -155,7 +155,7 @@ def test_an_exported_adapter_is_applied_to_the_base_that_its_record_names(tmp_pa
     spec = read_llama(str(tmp_path), {})
     assert spec.file == gguf_of(SMOLLM2).resolve() and spec.name == "smollm2"
     assert spec.extra(tmp_path.name)["lora"] == [{"id": 0, "scale": 1.0}]
-    assert spec.extra("smollm2")["lora"] == [{"id": 0, "scale": 0.0}], "the base answers without it"
+    assert spec.extra("smollm2")["lora"] == [{"id": 0, "scale": 0.0}], "the base answers without the adapter"
     assert spec.extra("smollm2")["chat_template_kwargs"] == {"enable_thinking": False}, "as in training"
 
 

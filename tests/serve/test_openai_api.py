@@ -19,6 +19,7 @@ def ask(text: str, **options: object) -> CompletionRequest:
     return CompletionRequest((Message("system", "Be brief."), Message("user", text)), **{"max_tokens": 9, **options})  # type: ignore[arg-type]
 
 
+@pytest.mark.long
 def test_answers_come_in_the_order_of_requests_and_never_too_many_at_once() -> None:
     def slow_first(body: dict[str, object], number: int) -> str:
         time.sleep(0.15 if number == 1 else 0.03)
@@ -32,6 +33,7 @@ def test_answers_come_in_the_order_of_requests_and_never_too_many_at_once() -> N
     assert model.name == "org/name"
 
 
+@pytest.mark.long
 def test_every_parameter_reaches_the_server() -> None:
     schema = {"type": "object", "properties": {"answer": {"type": "string"}}}
     with chat_server(lambda body, number: "one two three") as server:
@@ -51,6 +53,7 @@ def test_every_parameter_reaches_the_server() -> None:
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("status", [429, 500, 503])
 def test_a_brief_failure_is_retried(status: int) -> None:
     with chat_server(lambda body, number: (status, "{}") if number < ATTEMPTS else "there") as server:
@@ -58,6 +61,7 @@ def test_a_brief_failure_is_retried(status: int) -> None:
     assert len(server.requests) == ATTEMPTS
 
 
+@pytest.mark.long
 def test_a_local_server_is_waited_for_where_another_would_be_retried() -> None:
     """An abandoned reply is still being generated: a retry would double the work of a busy server."""
 
@@ -75,6 +79,7 @@ def test_a_local_server_is_waited_for_where_another_would_be_retried() -> None:
     assert own._client.timeout == PATIENCE_S > 10 * TIMEOUT_S
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("status", "calls"), [(503, ATTEMPTS), (401, 1), (404, 1)])
 def test_retries_are_bounded_and_a_refusing_server_is_reported(status: int, calls: int) -> None:
     with chat_server(lambda body, number: (status, json.dumps({"error": {"message": "no model m"}}))) as server:
@@ -83,6 +88,7 @@ def test_retries_are_bounded_and_a_refusing_server_is_reported(status: int, call
         assert len(server.requests) == calls
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("status", [400, 413, 422])
 def test_a_refused_request_does_not_fail_the_others(status: int) -> None:
     def say(body: dict[str, Any], number: int) -> Any:
@@ -95,6 +101,7 @@ def test_a_refused_request_does_not_fail_the_others(status: int) -> None:
     assert len(server.requests) == 2
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("body", ["<html>hello</html>", "{}", '{"choices": []}', '{"choices": [{"index": 0}]}', "[]"])
 def test_an_answer_of_another_shape_is_reported(body: str) -> None:
     with chat_server(lambda request, number: (200, body)) as server, pytest.raises(UserError, match="not a chat comp"):

@@ -1,4 +1,4 @@
-"""OpenVINO as an engine, with smollm2 in 8 bits: against transformers, several at once, streamed, bound by a schema."""
+"""OpenVINO as an engine, with smollm2 in 8 bits: agreement with transformers, several requests at once, streams, schemas."""
 
 import json
 import subprocess
@@ -45,8 +45,8 @@ def test_the_engine_answers_as_transformers_does_one_at_a_time_and_at_once(model
 
 
 @pytest.mark.parametrize("pretrained", filter(is_fetched, MODELS.values()), ids=lambda model: model.name)
-def test_the_light_tokenizer_reads_as_transformers_own_does(pretrained: PretrainedModel) -> None:
-    """The same ids for text of several scripts, special tokens, and whole chats; the same text back."""
+def test_the_light_tokenizer_agrees_with_the_tokenizer_of_transformers(pretrained: PretrainedModel) -> None:
+    """Both give the same ids for text in several scripts, special tokens and whole chats, and decode them to the same text."""
     folder = folder_of(pretrained)
     light, own = read_light_tokenizer(folder, pretrained.name), AutoTokenizer.from_pretrained(folder)
     assert isinstance(light, LightTokenizer)
@@ -77,7 +77,7 @@ def test_the_engine_answers_without_torch_transformers_or_openai() -> None:
     assert done.stdout.split() == ["4", "False", "False", "False"]
 
 
-def test_a_schema_binds_and_a_seed_repeats(model: OpenVinoModel) -> None:
+def test_replies_follow_the_schema_and_repeat_with_the_seed(model: OpenVinoModel) -> None:
     requests = [ask("Name a town, as JSON.", 40, 1.0, seed=seed, schema=SCHEMA) for seed in (1, 1, 2, 3)]
     texts = [each.text for each in model.complete(requests)]
     assert all(set(json.loads(text)) == {"town"} for text in texts)
@@ -98,7 +98,9 @@ def test_a_watcher_sees_each_token_and_ends_the_text(model: OpenVinoModel) -> No
 
     cut = model.stream(ask("Count to one hundred in words.", 200), watch)
     assert lengths[:5] == [1, 2, 3, 4, 5] and cut.completion_tokens < 10
-    assert model.complete([ask(SMOLLM2.question)])[0].text.startswith(REPLY), "the request that was cut no longer runs"
+    assert model.complete([ask(SMOLLM2.question)])[0].text.startswith(REPLY), (
+        "the request that was cut should no longer run"
+    )
 
 
 def test_a_bias_is_refused(model: OpenVinoModel) -> None:
@@ -111,7 +113,7 @@ def test_a_prompt_longer_than_the_window_is_refused(model: OpenVinoModel) -> Non
         model.complete([CompletionRequest((Message("user", "word " * 9000),), 8)])
 
 
-def test_what_is_not_there_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_files_and_packages_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UserError, match=r"no openvino_model\.xml"):
         open_openvino(str(tmp_path))
     (tmp_path / "openvino_model.xml").write_text("<net>")

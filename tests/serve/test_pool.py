@@ -1,4 +1,4 @@
-"""Several servers of one model: which server gets which calls, what happens to the calls of a server that fails, and what is refused."""
+"""Several servers of one model: how calls are distributed, what happens to the calls of a server that fails, and which lists are refused."""
 
 import socket
 import threading
@@ -38,6 +38,7 @@ def texts_of(*servers: ChatServer) -> list[str]:
     return sorted(body["messages"][-1]["content"] for server in servers for body in server.requests)
 
 
+@pytest.mark.long
 def test_the_quick_server_takes_more_and_the_answers_keep_their_order() -> None:
     with chat_server(echo(0.3)) as slow, chat_server(echo(0.02)) as quick:
         pool = pool_of(slow, quick)
@@ -48,6 +49,7 @@ def test_the_quick_server_takes_more_and_the_answers_keep_their_order() -> None:
     assert slow.most_running <= 2 and quick.most_running <= 2 < pool.in_flight == 4
 
 
+@pytest.mark.long
 def test_no_server_idles_while_a_call_waits() -> None:
     """Eight calls of equal length for two servers with two slots each: four per server, whichever is first."""
     with chat_server(echo(0.2)) as one, chat_server(echo(0.2)) as other:
@@ -55,6 +57,7 @@ def test_no_server_idles_while_a_call_waits() -> None:
     assert (len(one.requests), len(other.requests)) == (4, 4)
 
 
+@pytest.mark.long
 def test_few_calls_are_dealt_out_evenly() -> None:
     """Four calls for two servers with four slots each: one server would have room for all."""
     with chat_server(echo(0.3)) as one, chat_server(echo(0.3)) as other:
@@ -62,6 +65,7 @@ def test_few_calls_are_dealt_out_evenly() -> None:
     assert (len(one.requests), len(other.requests)) == (2, 2)
 
 
+@pytest.mark.long
 def test_a_server_that_fails_leaves_its_calls_to_the_others_and_one_line_is_printed(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -86,6 +90,7 @@ def test_a_server_that_fails_leaves_its_calls_to_the_others_and_one_line_is_prin
     assert pool.in_flight == 2
 
 
+@pytest.mark.long
 def test_an_unreachable_server_is_left_out() -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -95,6 +100,7 @@ def test_an_unreachable_server_is_left_out() -> None:
         assert [one.text for one in pool.complete([ask(1), ask(2), ask(3)])] == ["echo 1", "echo 2", "echo 3"]
 
 
+@pytest.mark.long
 def test_when_no_server_is_left_the_run_ends_with_the_error_of_the_last() -> None:
     def gone(body: dict[str, Any], number: int) -> tuple[int, str]:
         return 500, "gone"
@@ -102,16 +108,17 @@ def test_when_no_server_is_left_the_run_ends_with_the_error_of_the_last() -> Non
     with chat_server(gone) as one, chat_server(gone) as other:
         with pytest.raises(UserError, match=r"openai:m@http://127.0.0.1:\d+/v1: status 500"):
             pool_of(one, other).complete([ask(number) for number in range(12)])
-        assert len(one.requests) + len(other.requests) <= 4 * ATTEMPTS, "calls that waited are not tried"
+        assert len(one.requests) + len(other.requests) <= 4 * ATTEMPTS, "waiting calls should not be tried"
 
 
 def test_a_server_that_refuses_the_model_ends_the_run() -> None:
-    """Such a server runs, but is set up differently from the others: a person has to look."""
+    """Such a server runs, but is set up differently from the others: the operator has to check it."""
     refuses = chat_server(lambda body, number: (404, "no model m"))
     with chat_server(echo()) as good, refuses as other, pytest.raises(UserError, match=r"/v1: status 404"):
         pool_of(good, other).complete([ask(number) for number in range(12)])
 
 
+@pytest.mark.long
 def test_several_threads_share_the_slots() -> None:
     with chat_server(echo(0.02)) as one, chat_server(echo(0.02)) as other:
         pool = pool_of(one, other)
@@ -126,6 +133,7 @@ def test_several_threads_share_the_slots() -> None:
     assert one.most_running <= 2 and other.most_running <= 2
 
 
+@pytest.mark.long
 def test_the_smallest_window_applies() -> None:
     with chat_server(echo(), window=512) as one, chat_server(echo(), window=256) as other:
         assert ServerPool([OpenAIModel("tiny", server.url) for server in (one, other)]).window() == 256
@@ -133,8 +141,9 @@ def test_the_smallest_window_applies() -> None:
         assert pool_of(silent).window() is None
 
 
-def test_a_ledger_knows_a_call_whichever_server_answered_it(tmp_path: Path) -> None:
-    """First with two servers; then with one of them, with the other and a third, and with the third alone."""
+@pytest.mark.long
+def test_a_ledger_replays_a_call_whichever_server_answered_it(tmp_path: Path) -> None:
+    """The calls go first to two servers; then to one of them, to the other and a third, and to the third alone."""
     with chat_server(echo()) as one, chat_server(echo()) as other, chat_server(echo()) as third:
         specs = [f"openai:m@{server.url}" for server in (one, other, third)]
         first = open_model(specs[:2], tmp_path / "ledger.sqlite").complete([ask(number) for number in range(20)])

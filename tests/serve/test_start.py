@@ -1,4 +1,4 @@
-"""What a newcomer sees while a command starts: modegraph's own lines and what is wrong. Each command runs in a separate process."""
+"""The output of a command while it starts: modegraph's own lines and warnings of libraries, no other lines. Each command runs in a separate process."""
 
 import os
 import subprocess
@@ -78,7 +78,7 @@ def test_a_wrong_name_is_reported_before_anything_heavy_is_imported() -> None:
     assert has_torch == "False"
 
 
-def test_a_new_folder_is_served_empty_and_takes_documents(tmp_path: Path) -> None:
+def test_a_new_folder_is_served_empty_and_accepts_documents(tmp_path: Path) -> None:
     index, port = tmp_path / "new", free_port()
     command = [sys.executable, "-P", "-m", "modegraph", "serve", str(index), "--port", str(port)]
     refused = subprocess.run(command, capture_output=True, text=True, check=False)

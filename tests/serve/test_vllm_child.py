@@ -114,7 +114,7 @@ def test_the_command_line(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("how", ["closed", "killed"])
 def test_all_processes_end_with_the_holder_of_the_guard(how: str, tmp_path: Path) -> None:
-    """Whether the holder ends by itself or is killed."""
+    """The holder either exits normally or is killed."""
     holder = tmp_path / "holder.py"
     holder.write_text(
         "import subprocess, sys, time\n"
@@ -223,7 +223,7 @@ def test_the_child_is_started_again_and_taken_down(stand_in: Path) -> None:
 
 
 def test_on_a_cpu_vllm_computes_in_one_process_unless_the_user_says_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two processes wait for each other by spinning; on a GPU they do not."""
+    """On a CPU, vLLM's two processes would wait for each other by spinning; on a GPU they do not."""
     name, spec = "VLLM_ENABLE_V1_MULTIPROCESSING", VllmSpec("hub/model", "model", {}, sys.executable)
     monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(checkpoint, "GPU_DEVICES", ())

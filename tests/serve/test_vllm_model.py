@@ -70,13 +70,13 @@ def test_samples_come_from_the_requested_adapter(adapters: list[Path]) -> None:
             )
             for engine, samples in (("vllm", vllm_samples), ("hf", draw_here(own, prompts, SETTINGS)))
         }
-        assert divergence["hf"] > 0.2, "for samples of the base it is about 0"
+        assert divergence["hf"] > 0.2, "for samples of the base the divergence is about 0"
         assert 0.5 < divergence["vllm"] / divergence["hf"] < 1.5, "192 samples each, and bfloat16 in vLLM"
     assert vllm_samples == list(draw_by_vllm(own, prompts, SETTINGS)), "the same seed draws the same"
 
 
 def test_seeded_requests_with_long_prompts_are_all_answered(base: Path) -> None:
-    """More tokens than vLLM reads at once: on a CPU, vLLM would crash at the first seeded prompt that it reads in parts."""
+    """The prompts have more tokens than vLLM reads at once: on a CPU, vLLM would crash at the first seeded prompt that it reads in parts."""
     model = open_vllm(str(base))
     assert open_vllm(str(base)) is model, "a second server would take as much memory again"
     requests = [
@@ -108,7 +108,9 @@ def test_a_server_ends_with_the_process_that_started_it(adapters: list[Path]) ->
     assert not serving_at(port)
 
 
-def test_a_vllm_that_does_not_start_is_reported_with_what_to_set(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_vllm_that_does_not_start_is_reported_with_the_variable_to_set(
+    base: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("MODEGRAPH_VLLM_PYTHON", sys.executable)
     with pytest.raises(
         UserError, match=r"vLLM ended before it answered \(.*No module named.*Set MODEGRAPH_VLLM_PYTHON"

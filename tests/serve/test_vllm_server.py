@@ -1,4 +1,4 @@
-"""`modegraph serve` over a real vLLM on CPU that it starts by itself: a tiny Llama and two LoRA adapters trained here, in seconds.
+"""`modegraph serve` over a real vLLM on CPU that it starts itself: a tiny Llama and two LoRA adapters trained here, in seconds.
 
 Runs where tests/vllm.py finds a vLLM.
 """
@@ -74,7 +74,7 @@ def server(world: Path) -> Iterator[tuple[Running, Any, SupervisedServer]]:
         yield running, services, child
         processes = members(child.group)
         assert len(processes) > 2
-    assert not any(map(is_alive, processes)), "something of the child outlives the server"
+    assert not any(map(is_alive, processes)), "a process of the child outlives the server"
 
 
 @contextmanager
@@ -134,7 +134,7 @@ def test_a_stream_with_usage_and_citations(server: tuple[Running, Any, Supervise
 
 
 def test_the_models_own_sampling_defaults_are_left_out(server: tuple[Running, Any, SupervisedServer]) -> None:
-    """Its generation_config.json sets a penalty with which no token would be repeated."""
+    """The model's generation_config.json sets a penalty with which no token would be repeated."""
     running, _, _ = server
     completion = running.client().chat.completions.create(
         model="tiny",
@@ -201,7 +201,7 @@ def test_vllm_reports_its_window_and_counts_a_prompt(server: tuple[Running, Any,
         assert (model.window(), model.prompt_tokens(turns)) == (2048, len(chat["input_ids"]))
 
 
-def test_responses_are_passed_to_the_engine(server: tuple[Running, Any, SupervisedServer]) -> None:
+def test_a_responses_request_is_passed_to_the_engine(server: tuple[Running, Any, SupervisedServer]) -> None:
     running, _, _ = server
     response = running.client().responses.create(model="ms", input="Hello", max_output_tokens=8)
     assert response.object == "response" and response.usage is not None and response.usage.output_tokens <= 8

@@ -1,4 +1,4 @@
-"""The release: the wheel holds all that the packages need and nothing else, and the version stands in one place."""
+"""The release: the wheel contains everything that the packages need and nothing else, and the version is set in one place."""
 
 import re
 import zipfile
@@ -15,7 +15,8 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build(tmp_path_factory.mktemp("release"))[1]
 
 
-def test_the_wheel_holds_prompts_templates_and_the_page(wheel: Path) -> None:
+@pytest.mark.long
+def test_the_wheel_contains_prompts_templates_and_the_page(wheel: Path) -> None:
     assert missing_files(wheel) == set()
     names = set(zipfile.ZipFile(wheel).namelist())
     assert {
@@ -27,21 +28,21 @@ def test_the_wheel_holds_prompts_templates_and_the_page(wheel: Path) -> None:
     assert any(name.startswith("graph/") and name.endswith(".html") for name in names)
 
 
-def test_what_a_wheel_lacks_is_reported(wheel: Path, tmp_path: Path) -> None:
-    poorer = tmp_path / wheel.name
-    with zipfile.ZipFile(wheel) as whole, zipfile.ZipFile(poorer, "w") as copy:
+def test_files_that_a_wheel_lacks_are_reported(wheel: Path, tmp_path: Path) -> None:
+    incomplete = tmp_path / wheel.name
+    with zipfile.ZipFile(wheel) as whole, zipfile.ZipFile(incomplete, "w") as copy:
         for name in whole.namelist():
             if name != "graph/prompts/answer.txt":
                 copy.writestr(name, whole.read(name))
-    assert missing_files(poorer) == {"graph/prompts/answer.txt"}
+    assert missing_files(incomplete) == {"graph/prompts/answer.txt"}
 
 
-def test_the_wheel_holds_only_our_packages(wheel: Path) -> None:
-    tops = {name.split("/")[0] for name in zipfile.ZipFile(wheel).namelist()}
-    assert tops == {*PACKAGES, f"modegraph-{version()}.dist-info"}
+def test_the_wheel_contains_only_our_packages(wheel: Path) -> None:
+    top_folders = {name.split("/")[0] for name in zipfile.ZipFile(wheel).namelist()}
+    assert top_folders == {*PACKAGES, f"modegraph-{version()}.dist-info"}
 
 
-def test_the_version_stands_in_one_place() -> None:
+def test_the_version_is_set_in_one_place() -> None:
     statement = re.compile(rf"(?:version|__version__)['\"]?\s*[:=]\s*['\"]{re.escape(version())}['\"]")
     texts = (name for name in tracked_files() if name.endswith((".py", ".toml", ".yaml", ".js", ".html", "Dockerfile")))
     assert [name for name in texts if statement.search((ROOT / name).read_text(encoding="utf-8"))] == ["pyproject.toml"]

@@ -39,7 +39,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A preference-data folder: 12 rows to learn from, 4 to measure on."""
+    """A preference-data folder: 12 training rows and 4 dev rows."""
     folder = tmp_path_factory.mktemp("data")
     write_jsonl(folder / "train.jsonl", (preference_to_json(preference(number)) for number in range(12)))
     write_jsonl(folder / "dev.jsonl", (preference_to_json(preference(number)) for number in range(12, 16)))
@@ -48,7 +48,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def scored_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of scored responses: 3 prompts of 6 to learn from, one of 5 to measure on."""
+    """A folder of scored responses: 3 training prompts with 6 responses each, one dev prompt with 5."""
     folder = tmp_path_factory.mktemp("scored")
     write_jsonl(folder / "train.jsonl", (response_to_json(scored(number)) for number in range(3)))
     write_jsonl(folder / "dev.jsonl", [response_to_json(scored(3, responses=5))])

@@ -1,4 +1,4 @@
-"""Chat templates like those of known models in all that decides where a prompt ends and an answer begins."""
+"""Chat templates that resemble those of known models in everything that determines where a prompt ends and an answer begins."""
 
 from dataclasses import dataclass
 
@@ -27,7 +27,7 @@ _HEADER = "'<|start_header_id|>' + {} + '<|end_header_id|>\\n\\n'"
 
 @dataclass(frozen=True)
 class Style:
-    """A template, its end token, and what training learns before and after an answer's words."""
+    """A template, its end token, and the text that training learns before and after the words of an answer."""
 
     template: str
     end: str

@@ -1,4 +1,4 @@
-"""The losses keep their promises where training uses them, and nothing is lost between a row and its loss (docs/developers/behaviours.md, 27)."""
+"""The losses behave as documented where training uses them, and nothing is lost between a row and its loss (docs/developers/behaviours.md, 27)."""
 
 import copy
 import math
@@ -132,7 +132,7 @@ def loss_and_gradient(
 @METHODS
 @settings(max_examples=40, deadline=None)
 @given(sizes=SIZES, seed=st.integers(0, 1000), shift=st.floats(-50, 50))
-def test_a_constant_of_its_own_in_each_group_changes_nothing(
+def test_a_different_constant_in_each_group_changes_nothing(
     method: Method, sizes: list[int], seed: int, shift: float
 ) -> None:
     """A constant that differs between groups, added to the log-probabilities (so to Δ), the reference or the rewards."""
@@ -182,7 +182,7 @@ def test_order_of_responses_and_of_prompts_does_not_matter_and_gradients_follow_
 def test_two_responses_follow_trls_formulas_for_a_pair(
     chosen: float, rejected: float, beta: float, epsilon: float
 ) -> None:
-    """From the rewards that a pair's row carries: the formula of TRL's `exo_pair`, and at ε = 0 that of `sigmoid`, in float64."""
+    """The rewards of a pair's row lead to the formula of TRL's `exo_pair`, and at ε = 0 to that of `sigmoid`, in float64."""
     objective = Objective("ms" if epsilon else "dpo", beta, 1.0)
     rewards = (math.log1p(-epsilon), math.log(epsilon) if epsilon else -math.inf)
     loss, _ = batch_loss(objective, torch.tensor([chosen, rejected]), torch.zeros(2), torch.tensor(rewards), [2])
@@ -216,7 +216,7 @@ def test_a_free_policy_ends_at_the_reference_tilted_by_the_rewards(method: Metho
     optimizer.step(closure)
     expected_X = torch.softmax(log_reference_X + rewards_X / (0.8 * 0.25), dim=0)
     assert torch.allclose(torch.softmax(logits_X.detach(), dim=0), expected_X, atol=3e-3)
-    assert (expected_X - log_reference_X.exp()).abs().max() > 0.2, "far from the reference"
+    assert (expected_X - log_reference_X.exp()).abs().max() > 0.2, "the tilted policy should be far from the reference"
 
 
 @METHODS
@@ -279,7 +279,7 @@ def test_half_precision_is_converted_before_anything_is_subtracted(method: Metho
 
 
 @METHODS
-def test_a_batch_is_left_as_it_was(method: Method, base: Path) -> None:
+def test_a_batch_is_left_unchanged(method: Method, base: Path) -> None:
     """The objective leaves log-probabilities, reference and rewards alone; both layouts leave packed rows and groups alone."""
     batch, sizes = batch_of([3, 2], 5), [3, 2]
     before = [each.clone() for each in batch]
@@ -319,8 +319,8 @@ def test_prompt_and_padding_contribute_nothing_and_each_response_token_counts_on
         assert logps_R.tolist() == pytest.approx(expected, rel=1e-6)
 
 
-def test_what_stands_in_padding_changes_neither_loss_nor_gradient(base: Path) -> None:
-    """Rows of 9 and 8 tokens: the results are the same bits whether the shorter row is padded with token 0 or another."""
+def test_the_ids_in_padding_change_neither_loss_nor_gradient(base: Path) -> None:
+    """Rows of 9 and 8 tokens: the results are the same to the bit whether the shorter row is padded with token 0 or another."""
     model = load_model(str(base), "float32")
     batch = pack_rows(RAGGED, 9)
     padding_BT = batch.group_BT < 0
@@ -381,7 +381,7 @@ SCORED = {"rewards": {"correct": 1.0}, "beta": 0.5, "beta_reward": 0.4}
 def test_the_gradient_of_the_weights_is_that_of_the_policy_alone(
     layout: str, base: Path, scored_data: Path, tmp_path: Path
 ) -> None:
-    """By finite differences of the weights, from a row to its loss, with the reference fixed: it has no part in the gradient."""
+    """Equal to finite differences of the weights, from a row to its loss, with a fixed reference: it has no part in the gradient."""
     trainer = trainer_of(common(base, scored_data, tmp_path / "run", layout=layout, **SCORED), tmp_path / "work")
     model, inputs = trainer.model.eval(), list(trainer.train_dataset)
     assert not any(example.reference_K.requires_grad for example in inputs)
@@ -399,9 +399,7 @@ def test_the_gradient_of_the_weights_is_that_of_the_policy_alone(
     assert slopes.norm().item() == pytest.approx((sides[0] - sides[1]) / (2 * step), rel=0.02)
 
 
-def test_training_an_adapter_leaves_the_base_below_it_as_it_was(
-    sft_adapter: Path, scored_data: Path, tmp_path: Path
-) -> None:
+def test_training_an_adapter_leaves_its_base_unchanged(sft_adapter: Path, scored_data: Path, tmp_path: Path) -> None:
     trainer = trainer_of(common(sft_adapter, scored_data, tmp_path / "run", **SCORED), tmp_path / "work")
     before = {name: weight.detach().clone() for name, weight in trainer.model.named_parameters()}
     reference = [example.reference_K.clone() for example in trainer.train_dataset]
@@ -511,7 +509,7 @@ def test_responses_are_trained_on_whole_with_their_end_token(
         read_preference_data(run.model_copy(update={"max_length_tokens": longest - 1}), tokenizer, 0.1)
 
 
-def test_log_probabilities_of_both_sides_are_logged_apart_over_their_own_tokens(
+def test_log_probabilities_of_both_sides_are_logged_separately_over_their_own_tokens(
     base: Path, data: Path, tmp_path: Path
 ) -> None:
     """For a model that finds all tokens equally likely: −(tokens with the end token) ln V, for the chosen and the rejected side."""
@@ -582,7 +580,7 @@ def test_a_completion_that_spells_the_end_token_is_refused(base: Path) -> None:
         list(pair_groups([row], tokenizer, 0.1))
 
 
-# What the policy writes while it learns.
+# Answers of the policy during training.
 
 
 def test_length_end_and_repetition_of_answers_by_hand() -> None:
@@ -595,14 +593,14 @@ def test_length_end_and_repetition_of_answers_by_hand() -> None:
 
 
 def one_token_at_a_time(model: Any, prompt: tuple[int, ...], limit_tokens: int, end: int | None) -> tuple[int, ...]:
-    """The slow twin: one prompt alone, no padding, no cache, the arg max of the last logits."""
+    """The slow reference: one prompt alone, no padding, no cache, the arg max of the last logits."""
     ids: list[int] = []
     while len(ids) < limit_tokens and (not ids or ids[-1] != end):
         ids.append(int(model(input_ids=torch.tensor([[*prompt, *ids]])).logits[0, -1].argmax()))
     return tuple(ids)
 
 
-def test_greedy_answers_equal_one_token_at_a_time_whatever_the_model_prefers_to_generate_with(base: Path) -> None:
+def test_greedy_answers_equal_one_token_at_a_time_whatever_the_generation_settings(base: Path) -> None:
     """Prompts of different lengths; the end token is one that comes in the middle of the first answer."""
     tokenizer = load_tokenizer(str(base))
     config = load_model(str(base), "float32").config

@@ -11,8 +11,9 @@ from modegraph.cli import build_app
 from train.run.record import read_run
 
 
+@pytest.mark.long
 def test_tiny_then_sft_then_ms(data: Path, tmp_path: Path) -> None:
-    """The chain of the demo in three commands; the last prints its record as JSON."""
+    """Three commands, each from the result of the one before; the last prints its record as JSON."""
     config = tmp_path / "tiny.yaml"
     config.write_text(
         "steps: 3\nvocabulary: 600\nhidden_size: 16\nlayers: 1\nheads: 1\nbatch_size: 2\nblock_tokens: 16\n"

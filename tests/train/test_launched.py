@@ -1,4 +1,4 @@
-"""Training in two processes on this machine, with whole copies (DDP) by accelerate's launcher and sharded (FSDP 2, ZeRO 2), against one process.
+"""Training in two processes on this machine, with whole copies (DDP) by accelerate's launcher and sharded (FSDP 2, ZeRO 2), compared with one process.
 
 accelerate runs FSDP and DeepSpeed on GPUs only. Here its state claims two GPU processes whose device is the CPU: FSDP and DeepSpeed wrap,
 gather, save and load with their own code, over gloo.
@@ -36,7 +36,7 @@ FSDP = {
     "FSDP_STATE_DICT_TYPE": "FULL_STATE_DICT",
     "FSDP_CPU_RAM_EFFICIENT_LOADING": "false",
 }
-"""The variables that `accelerate launch` sets for configs/accelerate/fsdp.yaml."""
+"""The variables that `accelerate launch` sets for configs/accelerate/fsdp.yaml, and those that make the CPU the device."""
 ZERO = {
     "DS_ACCELERATOR": "cpu",
     "ACCELERATE_TORCH_DEVICE": "cpu",
@@ -46,7 +46,7 @@ ZERO = {
     "ACCELERATE_GRADIENT_CLIPPING": "auto",
     "ACCELERATE_DEEPSPEED_ZERO3_INIT": "false",
 }
-"""The variables that `accelerate launch` sets for configs/accelerate/deepspeed-zero2.yaml."""
+"""The variables that `accelerate launch` sets for configs/accelerate/deepspeed-zero2.yaml, and those that make the CPU the device."""
 RUN = """
 import os, signal, sys
 from pathlib import Path
@@ -101,7 +101,7 @@ def launch_shipped(name: str, settings: MsSettings) -> subprocess.CompletedProce
 
 
 def train_in_two(settings: MsSettings, killed_at: int = 0, chunk_tokens: int = 512, **variables: str) -> str:
-    """Train in two processes, and return what they wrote to standard error."""
+    """Train in two processes, and return their standard error."""
     file = Path(settings.output).with_suffix(".json")
     file.write_text(settings.model_dump_json())
     script = file.with_suffix(".py")
@@ -113,7 +113,7 @@ def train_in_two(settings: MsSettings, killed_at: int = 0, chunk_tokens: int = 5
 
 
 def assert_ended_alike(one: Path, other: Path, tolerance: float = 2e-5) -> None:
-    """The same weights but for rounding, in files of the same names; and the same losses."""
+    """Check that two runs have the same weights and losses up to rounding, equal configurations and files of the same names."""
     assert {file.name for file in one.iterdir()} == {file.name for file in other.iterdir()}
     left, right = (dict(load_model(str(run), "float32").named_parameters()) for run in (one, other))
     assert left.keys() == right.keys()
@@ -129,7 +129,7 @@ def assert_ended_alike(one: Path, other: Path, tolerance: float = 2e-5) -> None:
 
 @pytest.fixture(scope="module")
 def rows(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Scored responses of 4 prompts to learn from and 2 to measure on: batches that two processes can halve."""
+    """Scored responses to 4 training prompts and 2 dev prompts: batches that two processes can halve."""
     folder = tmp_path_factory.mktemp("rows")
     write_jsonl(folder / "train.jsonl", (response_to_json(scored(number)) for number in range(4)))
     write_jsonl(folder / "dev.jsonl", (response_to_json(scored(number, responses=5)) for number in range(2)))
@@ -172,7 +172,7 @@ def test_fsdp_under_a_launcher_that_would_not_shard_is_refused(base: Path, rows:
 def test_sharded_weights_take_the_steps_of_one_process(
     case: str, chunk_tokens: int, base: Path, untied: Path, rows: Path, tmp_path: Path
 ) -> None:
-    """Logits at once, and in chunks that are computed twice. Weights are saved whole: the folder opens like any other."""
+    """Logits are computed at once, or in chunks that are computed twice. The saved weights are not sharded: the folder opens like any other."""
     changes: dict[str, Any] = {"lora": LoraSettings(rank=4, alpha=8)} if case == "adapter" else {}
     one = settings_of(untied if case == "untied" else base, rows, tmp_path / "one", **changes)
     train_once(one)
@@ -186,7 +186,7 @@ def test_sharded_weights_take_the_steps_of_one_process(
 
 @pytest.mark.parametrize("case", ["whole", "adapter"])
 def test_zero_2_takes_the_steps_of_one_process(case: str, base: Path, rows: Path, tmp_path: Path) -> None:
-    """DeepSpeed shards gradients and optimiser states; it is not a dependency, so this test is mostly skipped."""
+    """DeepSpeed shards gradients and optimiser states; it is not a dependency, so this test is usually skipped."""
     pytest.importorskip("deepspeed")
     lora = LoraSettings(rank=4, alpha=8) if case == "adapter" else None
     one = settings_of(base, rows, tmp_path / "one", lora=lora)

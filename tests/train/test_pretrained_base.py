@@ -20,7 +20,7 @@ from train.sft import train_sft
 
 @pytest.fixture
 def named_base(base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A user's cache with a tiny model in the place of smollm2."""
+    """A user's cache with a tiny model in place of smollm2."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "one"))
     catalogue._check_once.cache_clear()
     shutil.copytree(base, folder_of(SMOLLM2))
@@ -52,10 +52,10 @@ def test_adapters_name_their_base_and_open_from_another_cache(
     assert open_model(f"hf:{tmp_path / 'ms'}").name.startswith("ms#")
 
 
-def test_training_on_an_adapter_without_a_tokenizer_uses_its_bases(
+def test_training_on_an_adapter_without_a_tokenizer_uses_that_of_its_base(
     named_base: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On an adapter by its name in the catalogue, as the shipped adapters have no tokenizer. Planning takes the name, too."""
+    """The adapter is given by its name in the catalogue; the shipped adapters have no tokenizer. Planning accepts the name, too."""
     values = {"data": str(data), "max_steps": 1, "learning_rate": 1e-3}
     lora = LoraSettings(rank=2, alpha=4)
     train_sft(SftSettings(model="smollm2", output=str(tmp_path / "sft"), lora=lora, **values))

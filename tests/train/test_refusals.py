@@ -1,4 +1,4 @@
-"""Anchored refusals: the loss by hand, against a slow twin, and what it leaves alone: how often a model refuses when prompts do not tell."""
+"""Anchored refusals: the loss by hand and against a slow reference; where prompts give no reason to refuse or answer, the log-odds of refusing do not change."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_rows_by_whether_they_refuse() -> None:
 
 
 def loss_by_hand(answers: Tensor, refusals: Tensor, initial: Tensor, kinds: Sequence[int]) -> Tensor:
-    """The loss of rows from its definition, with probabilities: 1 for a refusal, −1 for an answer, 0 for an answer that begins like a refusal."""
+    """The loss of rows from its definition, computed with probabilities; kind 1 is a refusal, −1 an answer, 0 an answer that begins like a refusal."""
     counts = {kind: kinds.count(kind) for kind in (-1, 1)}
     total = torch.zeros((), dtype=torch.float64)
     for row, kind in enumerate(kinds):
@@ -59,8 +59,8 @@ def loss_by_hand(answers: Tensor, refusals: Tensor, initial: Tensor, kinds: Sequ
     return total
 
 
-def test_the_loss_and_its_gradients_are_those_of_a_slow_twin(base: Path, reading: Path, tmp_path: Path) -> None:  # noqa: F811
-    """After the weights have moved, every row alone by all logits of its sequence, the loss in double precision from probabilities."""
+def test_the_loss_and_its_gradients_are_those_of_a_slow_reference(base: Path, reading: Path, tmp_path: Path) -> None:  # noqa: F811
+    """After the weights have moved; the reference reads every row alone, uses all logits of its sequence, and computes the loss in double precision from probabilities."""
     tokenizer = load_tokenizer(str(base))
     settings = settings_of(base, reading, tmp_path / "run", anchor_refusals=True)
     data = read_sft_data(settings, tokenizer)
@@ -94,8 +94,8 @@ def test_the_loss_and_its_gradients_are_those_of_a_slow_twin(base: Path, reading
         torch.testing.assert_close(ours.grad, theirs.grad, atol=2e-5, rtol=1e-2, msg=name)
 
 
-def of_one_logit(refusal_weight: float, answer_weight: float, kinds: Sequence[int], loss: str) -> float:
-    """The log-odds of refusing that minimise a loss over rows whose prompts are alike, by gradient descent from those of the initial model, −1."""
+def optimal_log_odds(refusal_weight: float, answer_weight: float, kinds: Sequence[int], loss: str) -> float:
+    """The log-odds of refusing that minimise a loss over rows with one prompt, by gradient descent from the initial model's, −1."""
     initial = torch.tensor(-1.0)
     odds = initial.clone().requires_grad_()
     anchored = AnchoredRefusals(plain_logps, REFUSAL, {}, refusal_weight, answer_weight)
@@ -111,24 +111,24 @@ def of_one_logit(refusal_weight: float, answer_weight: float, kinds: Sequence[in
 
 
 @pytest.mark.parametrize("refused", [1, 4, 9])
-def test_where_prompts_do_not_tell_the_share_of_refusals_changes_nothing(refused: int) -> None:
-    """Ten rows with one prompt: the anchored loss stays at the initial log-odds; the plain one goes to those of the share."""
+def test_with_identical_prompts_the_share_of_refusals_changes_nothing(refused: int) -> None:
+    """Ten rows with one prompt: the anchored loss stays at the initial log-odds; the plain loss moves to the log-odds of the share of refusals."""
     kinds = [1] * refused + [-1] * (10 - refused)
     weights = (10 / (2 * refused), 10 / (2 * (10 - refused)))
-    assert of_one_logit(*weights, kinds, "anchored") == pytest.approx(-1, abs=1e-3)
-    assert of_one_logit(*weights, kinds, "plain") == pytest.approx(math.log(refused / (10 - refused)), abs=1e-3)
+    assert optimal_log_odds(*weights, kinds, "anchored") == pytest.approx(-1, abs=1e-3)
+    assert optimal_log_odds(*weights, kinds, "plain") == pytest.approx(math.log(refused / (10 - refused)), abs=1e-3)
 
 
-def test_rows_of_one_kind_hold_the_log_odds() -> None:
-    """Without refusals among the rows, answers do not teach never to refuse: the loss is least where nothing moved, from both sides."""
-    held = AnchoredRefusals(plain_logps, REFUSAL, {}, 0.0, 1.0)
-    losses = held.correction(torch.tensor([-1.0, 0.0, 1.0]), torch.tensor([-1.0, -1.0, -1.0]))
+def test_rows_of_one_kind_leave_the_log_odds_unchanged() -> None:
+    """Rows without refusals do not teach a model never to refuse: the loss is lowest if the log-odds have not moved, and rises in both directions."""
+    one_kind = AnchoredRefusals(plain_logps, REFUSAL, {}, 0.0, 1.0)
+    losses = one_kind.correction(torch.tensor([-1.0, 0.0, 1.0]), torch.tensor([-1.0, -1.0, -1.0]))
     assert losses[0] == losses[2] > losses[1]
-    assert held.correction(torch.tensor([2.0]), torch.tensor([0.0])).tolist() == [0.0]
+    assert one_kind.correction(torch.tensor([2.0]), torch.tensor([0.0])).tolist() == [0.0]
 
 
-def test_an_answer_is_learned_apart_from_the_refusal(base: Path, tmp_path: Path) -> None:  # noqa: F811
-    """Of rows that all answer, 60 steps make the answers likely and move the mean log-odds of refusing by less than the plain loss."""
+def test_an_answer_is_learned_separately_from_the_refusal(base: Path, tmp_path: Path) -> None:  # noqa: F811
+    """On rows that are all answers, 60 steps make the answers likely and move the mean log-odds of refusing by less than with the plain loss."""
     folder = tmp_path / "rows"
     folder.mkdir()
     rows = [row for row in reading_rows(isles(), ReadingSettings(distractors=1)) if isinstance(row, ReadingRow)]
@@ -165,7 +165,7 @@ def test_an_answer_is_learned_apart_from_the_refusal(base: Path, tmp_path: Path)
 
 
 def test_the_initial_weights_are_put_back_after_a_failure(base: Path) -> None:  # noqa: F811
-    """A swap ends with the model's own weights, the training mode and another swap possible, also if the block raises."""
+    """A swap restores the model's own weights and the training mode and permits another swap, even if the block raises."""
     model = AutoModelForCausalLM.from_pretrained(base).train()
     initial = trained_weights(model)
     with torch.no_grad():
@@ -184,7 +184,7 @@ def test_the_initial_weights_are_put_back_after_a_failure(base: Path) -> None:  
 
 
 def test_a_certain_refusal_has_a_finite_loss_and_gradient() -> None:
-    """log(1 − p) at p = 1 in float32 is cut, and not minus infinity."""
+    """log(1 − p) at p = 1 in float32 is clipped, not minus infinity."""
     logps = torch.tensor([0.0, -1e-9, -1.0], requires_grad=True)
     odds = log_odds(logps)
     odds.sum().backward()

@@ -64,9 +64,10 @@ def reward_of(model: Any, tokenizer: Any, prompt: Any, text: str) -> float:
         return float(model(torch.tensor([tokenize_row(tokenizer, prompt, text).ids])).logits)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["run", "adapter_run"])
 def test_a_reward_model_learns_which_side_is_preferred(kind: str, data: Path, request: pytest.FixtureRequest) -> None:
-    """On rows outside its training, chosen is rewarded above rejected, and the record says so."""
+    """On rows outside its training data, chosen is rewarded above rejected, and the record says so."""
     folder = request.getfixturevalue(kind)
     rows = read_preferences(data / "dev.jsonl")
     prompts = [row.prompt for row in rows]
@@ -179,7 +180,7 @@ def test_scoring_again_replaces_the_component(run: Path, responses: Path, tmp_pa
     assert len(row.rewards[COMPONENT]) == 5 and 0.125 not in row.rewards[COMPONENT]
 
 
-def test_what_cannot_be_scored_or_learned_is_refused(
+def test_unusable_inputs_of_scoring_and_training_are_refused(
     run: Path, base: Path, data: Path, responses: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "taken").mkdir()

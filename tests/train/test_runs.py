@@ -209,7 +209,7 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_leaves_nothing(base: Path, 
     assert not list(tmp_path.iterdir())
 
 
-def test_a_run_never_overwrites_what_is_there(base: Path, data: Path, sft_run: Path, tmp_path: Path) -> None:
+def test_a_run_never_overwrites_an_existing_path(base: Path, data: Path, sft_run: Path, tmp_path: Path) -> None:
     before = weights_of(sft_run)
     with pytest.raises(UserError, match=r"already exists\. Expected a new folder for the run\. Remove it"):
         train_sft(SftSettings(**common(base, data, sft_run)))

@@ -1,4 +1,4 @@
-"""SFT over groups with a shared prompt beginning: the loss equals TRL's, the gradients those of separate rows, the best checkpoint is saved."""
+"""SFT over groups of rows whose prompts begin alike: the loss equals TRL's, the gradients those of separate rows, and the best checkpoint is saved."""
 
 import json
 from dataclasses import replace
@@ -73,7 +73,7 @@ def test_rows_over_the_same_passages_are_one_group_and_nothing_is_lost() -> None
 
 
 def test_the_loss_and_its_gradients_equal_those_of_separate_rows(base: Path, reading: Path, tmp_path: Path) -> None:
-    """The packed loss against a slow twin: every row alone, from all logits of its sequence."""
+    """The packed loss against a slow reference: every row alone, from all logits of its sequence."""
     tokenizer = load_tokenizer(str(base))
     settings = settings_of(base, reading, tmp_path / "run")
     data = read_sft_data(settings, tokenizer)
@@ -206,7 +206,7 @@ def test_a_row_that_is_not_a_conversation_is_reported_with_its_line(
 
 
 def test_settings_that_contradict_each_other_are_refused(base: Path, reading: Path, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="save_steps = 7 is no multiple of eval_steps = 5"):
+    with pytest.raises(ValueError, match="save_steps = 7 is not a multiple of eval_steps = 5"):
         settings_of(base, reading, tmp_path, eval_steps=5, save_steps=7)
     with pytest.raises(ValueError, match="patience counts measurements"):
         settings_of(base, reading, tmp_path, patience=2)

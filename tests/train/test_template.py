@@ -68,7 +68,7 @@ def test_a_row_is_the_servers_prompt_the_answer_and_the_end_token(style: str, mo
 
 
 def test_the_servers_prompt_is_the_templates_own_without_thinking(model: HfModel) -> None:
-    """As vLLM renders it with {"enable_thinking": false}; a special token in a document is broken up."""
+    """The prompt equals vLLM's with {"enable_thinking": false}; a special token in a document is broken up."""
     turns = [{"role": turn.role, "content": turn.content.replace("<think>", "< think>")} for turn in PROMPT]
     prompt = model._tokenizer.apply_chat_template(
         turns, add_generation_prompt=True, enable_thinking=False, tokenize=False
@@ -90,7 +90,9 @@ def test_no_completion_moves_the_end_of_the_prompt(model: HfModel, question: str
     assert completion in model._tokenizer.decode(row.ids[row.prompt_tokens :])
 
 
-def test_what_each_trainer_learns(style: str, model: HfModel, data: Path, tmp_path: Path) -> None:
+def test_each_trainer_learns_the_same_prompts_and_answers(
+    style: str, model: HfModel, data: Path, tmp_path: Path
+) -> None:
     """Reward by TRL, pairs by TRL and by us, SFT by us, all over the rows of `data`."""
     tokenizer: PreTrainedTokenizerBase = model._tokenizer
     folder = folder_of(style, tmp_path / "base")
@@ -123,6 +125,7 @@ def test_what_each_trainer_learns(style: str, model: HfModel, data: Path, tmp_pa
         )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("style", ["qwen3", "always thinking"])
 def test_a_tuned_model_answers_in_the_trained_form(style: str, tmp_path: Path) -> None:
     """One row learned by heart through a template, and generated through the engine."""
@@ -184,14 +187,14 @@ def test_a_template_that_refuses_the_chat_is_reported(base: Path) -> None:
     ],
 )
 def test_a_template_that_loses_a_part_of_a_row_is_refused(template: str, message: str) -> None:
-    """Otherwise a model would learn answers to questions that it never reads, or to write the head of its own turn."""
+    """Otherwise a model would learn answers to questions that it never reads, or learn to write the head of its own turn."""
     tokenizer = tokenizer_of(STYLES["qwen2.5"])
     tokenizer.chat_template = template
     with pytest.raises(UserError, match=message):
         tokenize_row(tokenizer, PROMPT, ANSWER)
 
 
-def test_a_template_may_drop_what_was_thought_in_earlier_turns(style: str, model: HfModel) -> None:
+def test_a_template_may_drop_the_thinking_of_earlier_turns(style: str, model: HfModel) -> None:
     earlier = Message("assistant", "<think>so</think>In Corrow.")
     prompt = (Message("user", "Where?"), earlier, Message("user", "Why?"))
     assert "In Corrow." in model._tokenizer.decode(model.prompt_ids(prompt))

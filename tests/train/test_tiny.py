@@ -1,4 +1,4 @@
-"""The stand-in model: its tokenizer, its template, its windows of text, and that it learns, the same way for the same seed."""
+"""The stand-in model: its tokenizer, its template and its windows of text; it learns, in the same way for the same seed."""
 
 import json
 from pathlib import Path
@@ -42,7 +42,7 @@ def test_any_text_round_trips_and_known_words_are_short(base: Path) -> None:
     assert len(tokenizer(answer_messages("?", ())[0].content)["input_ids"]) < 120
 
 
-def test_the_template_closes_turns_and_asks_for_the_next(base: Path) -> None:
+def test_the_template_closes_turns_and_opens_the_next(base: Path) -> None:
     tokenizer = load_tokenizer(str(base))
     prompt = (Message("system", "Be brief."), Message("user", "Where?"))
     row = tokenize_row(tokenizer, prompt, format_answer("because", "here"))
@@ -81,6 +81,7 @@ def test_texts_of_documents_and_of_preference_data(texts: Path, data: Path) -> N
     assert all("Question: Where does" in prompt for prompt in prompts)
 
 
+@pytest.mark.long
 def test_a_run_learns_and_is_the_same_for_the_same_seed(texts: Path, tmp_path: Path) -> None:
     record = train_tiny(settings(tmp_path))
     train_tiny(settings(tmp_path, "again"))

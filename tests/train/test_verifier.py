@@ -1,4 +1,4 @@
-"""`train verifier`: from claims to a folder that marks unsupported claims, and data that is refused."""
+"""`train verifier`: from claims to a saved verifier that marks unsupported claims, and data that is refused."""
 
 import json
 from pathlib import Path
@@ -53,6 +53,7 @@ def settings(data: Path, output: Path, **more: object) -> VerifierSettings:
     return VerifierSettings.model_validate({"data": (str(data),), "output": str(output), **more})
 
 
+@pytest.mark.long
 def test_a_trained_verifier_finds_broken_claims_of_documents_outside_its_training(data: Path, tmp_path: Path) -> None:
     record = train_verifier(settings(data, tmp_path / "verifier"))
     assert record.figures["balanced accuracy"] > 0.85 > record.rule["balanced accuracy"]
@@ -94,7 +95,7 @@ def test_the_shipped_verifier_ranks_claims_and_marks_hardly_any_supported_one(ro
         "Sundrey is the largest island and holds the capital, Saltmere.",
     ],
 )
-def test_the_shipped_verifier_reads_a_sentence_with_what_it_refers_to(wrong: str) -> None:
+def test_the_shipped_verifier_resolves_a_reference_to_an_earlier_sentence(wrong: str) -> None:
     text = (ROOT / "examples/documents/halmaren-isles.md").read_text(encoding="utf-8").partition("\n")[2]
     right = "The combined area of the four inhabited Halmaren islands is 375 square kilometres."
     verifier = open_verifier("")
@@ -107,8 +108,8 @@ REAL_SETS = ("ants", "bees")
 
 @pytest.fixture(scope="module")
 def real(tmp_path_factory: pytest.TempPathFactory, rows: list[ClaimRow]) -> Path:
-    """Two sets as `data import support` writes them: the rows of `data`, and the same rows with every tenth label
-    wrong.
+    """Two sets as `data import support` writes them: the train and dev rows of `data`, and the same rows with every
+    tenth label wrong.
     """
     labelled = [
         CLAIMS.to_json(row) | {"dataset": name, "supported": row.supported != (name == "bees" and at % 10 == 0)}
@@ -122,7 +123,8 @@ def real(tmp_path_factory: pytest.TempPathFactory, rows: list[ClaimRow]) -> Path
     return folder
 
 
-def test_a_second_stage_keeps_its_promise_on_every_dev_set(data: Path, real: Path, tmp_path: Path) -> None:
+@pytest.mark.long
+def test_a_second_stage_stays_within_its_limit_on_every_dev_set(data: Path, real: Path, tmp_path: Path) -> None:
     two_stages = settings(data, tmp_path / "both", real=str(real), most_marked=0.05, max_trees=40)
     record = train_verifier(two_stages)
     verifier = open_verifier(str(tmp_path / "both"))
@@ -134,7 +136,7 @@ def test_a_second_stage_keeps_its_promise_on_every_dev_set(data: Path, real: Pat
         share = float(marked_n[dev.label_n == 0].mean())
         assert (figures.name, figures.dev) == (name, len(dev.label_n)) and figures.supported_marked == share <= 0.05
     worst = max(figures.supported_marked for figures in record.real)
-    assert worst > 0.02, "the threshold is about as low as the promise allows"
+    assert worst > 0.02, "the threshold should be about as low as the limit allows"
     assert [figures.licence for figures in record.real] == ["MIT", "not stated"]
     card = (tmp_path / "both" / "README.md").read_text(encoding="utf-8")
     assert "| ants | MIT |" in card and "Sentences labelled by people" in card
@@ -147,7 +149,7 @@ def test_a_second_stage_keeps_its_promise_on_every_dev_set(data: Path, real: Pat
     assert alone.second is None and trees.real == () and np.array_equal(alone.forest.value_V, verifier.forest.value_V)
 
 
-def test_sets_count_alike_and_a_constant_input_gets_no_weight() -> None:
+def test_sets_count_equally_and_a_constant_input_gets_no_weight() -> None:
     """Two sets that contradict each other, one of them ten times as long, cancel out."""
     rng = np.random.default_rng(0)
     few, many = rng.normal(size=(200, 1)), rng.normal(size=(2000, 1))
@@ -159,13 +161,18 @@ def test_sets_count_alike_and_a_constant_input_gets_no_weight() -> None:
     assert np.isfinite(fair.logits(np.array([[1e9, -1e9]]))).all()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("change", "names", "expected"),
     [
         (lambda row: row, ("wasps",), "no set 'wasps'. Expected one of ants, bees"),
         (lambda row: {**row, "supported": True}, ("ants",), "ants, train: 0 unsupported among"),
-        (lambda row: {**row, "further": "a text"}, (), r"train.jsonl line 1: TypeError: `further` a list of texts"),
-        (lambda row: {**row, "dataset": 3}, (), "train.jsonl line 1: TypeError: texts"),
+        (
+            lambda row: {**row, "further": "a text"},
+            (),
+            r"train.jsonl line 1: TypeError: expected `further` to be a list of texts",
+        ),
+        (lambda row: {**row, "dataset": 3}, (), "train.jsonl line 1: TypeError: expected texts"),
     ],
 )
 def test_real_sentences_that_cannot_be_learned_from_are_refused(
@@ -186,11 +193,11 @@ def test_a_folder_without_a_summary_states_no_licences() -> None:
     assert licences(Path("nowhere")) == {}
 
 
-def test_the_threshold_keeps_its_promise_on_what_it_was_chosen_on() -> None:
+def test_the_threshold_stays_within_its_limit_on_the_claims_that_set_it() -> None:
     supported_n = np.random.default_rng(0).uniform(0.8, 1, 1000)
     for share in (0.01, 0.03, 0.2):
         marked = (supported_n >= threshold_of(supported_n, share)).mean()
-        assert share - 0.003 < marked <= share, "the threshold is about as low as the promise allows"
+        assert share - 0.003 < marked <= share, "the threshold should be about as low as the limit allows"
 
 
 @pytest.mark.parametrize(
@@ -225,7 +232,8 @@ def test_a_folder_without_claims_and_an_existing_output_are_refused(tmp_path: Pa
         train_verifier(settings(data, tmp_path / "taken"))
 
 
-def test_the_command_says_what_it_measured(tmp_path: Path, data: Path) -> None:
+@pytest.mark.long
+def test_the_command_prints_its_figures(tmp_path: Path, data: Path) -> None:
     result = CliRunner().invoke(build_app(), ["train", "verifier", "--data", str(data), "--out", str(tmp_path / "v")])
     assert result.exit_code == 0, result.output
     assert "balanced accuracy" in result.stdout and "broken, number" in result.stdout
@@ -233,6 +241,7 @@ def test_the_command_says_what_it_measured(tmp_path: Path, data: Path) -> None:
     assert (found.name, found.stage, found.state) == ("v", "verifier", "finished")
 
 
+@pytest.mark.long
 def test_python_trains_a_verifier_that_opens(tmp_path: Path, data: Path) -> None:
     run = mg.train.verifier(data=[str(data)], out=tmp_path / "v", max_trees=20)
     assert run.stage == "verifier" and run.metrics["AUROC"] > 0.8 and open_verifier(str(run)).threshold >= 0.5

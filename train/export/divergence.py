@@ -1,4 +1,4 @@
-"""The divergence of a model from its original, over completions of its training data: it measures merging, exports and servers.
+"""The divergence of a model from its original, over completions of its training data: the measure for checking merges, exports and servers.
 
 Legend: N completion tokens, V vocabulary."""
 
@@ -24,7 +24,7 @@ from train.run.data import holds_responses, read_responses
 from train.run.record import RunRecord
 
 TOKENS_COMPARED = 2048
-"""Completion tokens whose distributions are compared; those of both models take 2.5 GB in float32 for a vocabulary of 152,000."""
+"""Completion tokens whose distributions are compared; the distributions of both models take 2.5 GB in float32 for a vocabulary of 152,000."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class MergeLoss:
 
 
 def probe_rows(run: Path, record: RunRecord) -> tuple[str, list[TokenizedRow]]:
-    """The source and the rows for a comparison, up to TOKENS_COMPARED: the run's dev rows, else fixed prompts."""
+    """The source and the rows for a comparison, as in `probe_turns`, up to TOKENS_COMPARED completion tokens."""
     tokenizer = load_tokenizer(str(run))
     measured_on, turns = probe_turns(record)
     rows: list[TokenizedRow] = []
@@ -56,7 +56,7 @@ def probe_rows(run: Path, record: RunRecord) -> tuple[str, list[TokenizedRow]]:
 
 
 def probe_turns(record: RunRecord) -> tuple[str, list[tuple[Sequence[Message], str]]]:
-    """The source and the conversations: of a run's dev rows, else of its training rows, else fixed ones."""
+    """The source and the conversations: a run's dev rows, or else its training rows, or else fixed ones."""
     data_files = [file for name in ("dev", "train") if (file := Path(record.data) / f"{name}.jsonl").is_file()]
     return (data_files[0].name, data_turns(data_files[0])) if data_files else ("fixed prompts", fixed_turns())
 
@@ -108,7 +108,7 @@ def token_kl(logps_NV: Tensor, others_NV: Tensor) -> Tensor:
 
 
 REPLY_TOKENS = 24
-"""Largest number of tokens of a greedy reply that are compared."""
+"""Maximum number of tokens of a greedy reply."""
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ class ProbeConversation:
 
 @dataclass(frozen=True)
 class CompletionScores:
-    """The run's log-probabilities of a row's tokens, and how much likelier the run's first choice is in place of each, in nats."""
+    """The run's log-probabilities of a row's tokens, and by how much the run's most likely token is likelier than each, in nats."""
 
     logps: tuple[float, ...]
     behind: tuple[float, ...]
@@ -139,7 +139,7 @@ class CompletionScores:
 def read_probe_conversations(
     record: RunRecord, tokenizer: PreTrainedTokenizerBase, number: int
 ) -> tuple[str, list[ProbeConversation]]:
-    """The first `number` distinct conversations of the run's dev rows, after their source (see `probe_turns`)."""
+    """(source, the first `number` distinct conversations of `probe_turns`)."""
     measured_on, turns = probe_turns(record)
     distinct = list(dict.fromkeys((tuple(messages), text) for messages, text in turns))[:number]
     return measured_on, [

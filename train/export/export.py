@@ -43,7 +43,7 @@ model = AutoPeftModelForCausalLM.from_pretrained("this repository")  # fetches t
 def export_merged(run: Path, output: Path) -> MergeLoss:
     """Write the adapter merged into its base, in bf16, with tokenizer, card and run.json to `output`; returns the divergence.
 
-    The merged model is compared with the model as trained (its precision, its 4-bit base). UserError if the run has no
+    The merged model is compared with the model as trained (in its precision, on its 4-bit base if it has one). UserError if the run has no
     adapter, its base is missing or has changed, or `output` exists.
     """
     record = adapter_run(run)
@@ -94,7 +94,7 @@ def check_hub_names(*names: str) -> None:
 
 
 def push_to_hub(folder: Path, repo: str) -> None:
-    """Upload an exported folder to a (new, private) repository; UserError if that fails, with the folder unchanged."""
+    """Upload an exported folder to a repository, created as a private one if it does not exist; UserError if that fails, with the folder unchanged."""
     from huggingface_hub import create_repo, upload_folder
 
     try:
@@ -150,7 +150,7 @@ def public_record(run: Path, record: RunRecord) -> RunRecord:
 
 
 def write_public(folder: Path, record: RunRecord, hub: str, sections: Sequence[str], adapter: bool) -> None:
-    """Write card and record of an export, of an adapter alone or of a full model."""
+    """Write the card and the record of an export: of an adapter alone, or of a full model."""
     card = model_card(record, adapter, hub, sections)
     (folder / "README.md").write_text(card, encoding="utf-8")
     write_run(folder, record)

@@ -1,7 +1,7 @@
 """Writes a model of transformers, or a LoRA adapter, as one GGUF file in 16 or 8 bits for llama.cpp, Ollama and LM Studio.
 
 Tensors are named by the map of the package gguf; matrices are written in the requested type, vectors in float32. llama.cpp identifies a
-tokenizer's pre-tokenizer by name, so only the names listed here are written. An adapter has the layout of convert_lora_to_gguf.py: llama.cpp
+tokenizer's pre-tokenizer by name, so only those named here are supported. An adapter has the layout of convert_lora_to_gguf.py: llama.cpp
 adds (α / r) B A with one α per file, so B is multiplied by any other scale of a module."""
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ PRE_TOKENIZERS = {
     (rf"{_WORDS}|\p{{N}}|{_REST}", "bytes"): "qwen2",
     (rf"{_WORDS}|\p{{N}}{{1,3}}|{_REST}", "bytes"): "llama-bpe",
 }
-"""llama.cpp's name of a pre-tokenizer, by its steps in the words of `_step`."""
+"""llama.cpp's names of pre-tokenizers, by their steps as `_step` describes them."""
 
 
 def add_tokenizer(writer: GGUFWriter, tokenizer: PreTrainedTokenizerBase, vocabulary: int) -> None:
@@ -70,10 +70,10 @@ def add_tokenizer(writer: GGUFWriter, tokenizer: PreTrainedTokenizerBase, vocabu
 
 
 def vocabulary_of(tokenizer: PreTrainedTokenizerBase, vocabulary: int) -> tuple[list[str], list[TokenType]]:
-    """Every token by its id with its type; embeddings without a token get a name that occurs in no text."""
+    """Every token, in order of id, and its type; embeddings without a token get a placeholder of type UNUSED. UserError for a token without an embedding."""
     by_id = {token: text for text, token in tokenizer.get_vocab().items()}
     if max(by_id) >= vocabulary:
-        found = f"the tokenizer knows token {max(by_id)}, the model has {vocabulary} embeddings"
+        found = f"the tokenizer has token {max(by_id)}, the model has {vocabulary} embeddings"
         raise UserError(
             found, "an embedding for each token", "export the run with the tokenizer that it was trained with"
         )
@@ -99,7 +99,7 @@ def pre_tokenizer_name(definition: Mapping[str, Any], source: str) -> str:
     outer = definition["pre_tokenizer"] or {"type": "none"}
     steps = tuple(_step(step) for step in outer.get("pretokenizers", [outer]))
     if steps not in PRE_TOKENIZERS:
-        raise _refusal(f"{source}: a tokenizer that cuts texts by {' then '.join(steps)}")
+        raise _refusal(f"{source}: a tokenizer that splits texts by {' then '.join(steps)}")
     return PRE_TOKENIZERS[steps]
 
 
@@ -169,7 +169,7 @@ class TensorNames:
 
 
 def check_architecture(name: str, config: Any) -> Family:
-    """The family of a model class; UserError naming what GGUF export does not support."""
+    """The family of a model class; UserError naming the feature that GGUF export does not support."""
     rope = getattr(config, "rope_parameters", None) or {}
     found = ""
     if name not in FAMILIES:
@@ -202,7 +202,7 @@ def write_gguf(model: Any, tokenizer: PreTrainedTokenizerBase, file: Path, kind:
 
 
 def write_all(writer: GGUFWriter) -> None:
-    """Write everything that was added to the file, and close it."""
+    """Write the added fields and tensors to the file, and close it."""
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -212,7 +212,7 @@ def write_all(writer: GGUFWriter) -> None:
 def add_tensor(
     writer: GGUFWriter, name: str, key: str, weights: NDArray[np.float32], tensor_type: GGMLQuantizationType
 ) -> None:
-    """Add `weights` under `name`, encoded; UserError naming `key` if they exceed 16 bits."""
+    """Add `weights` under `name`, encoded; UserError naming `key` if they are not finite, or beyond the range of float16 where it is used."""
     data, kind = encoded(weights, tensor_type)
     if not np.isfinite(weights).all() or (kind is GGMLQuantizationType.F16 and not np.isfinite(data).all()):
         raise UserError(f"{key}: weights that 16 bits cannot hold", "finite weights below 65,504", "train again")
@@ -270,7 +270,7 @@ UNSUPPORTED = {
 
 
 def write_adapter(model: Any, file: Path, kind: GgufType, name: str, base: str) -> None:
-    """Write the adapter of `model` (a PeftModel on its base model, named `base`); UserError naming what GGUF does not support."""
+    """Write the adapter of `model` (a PeftModel on its base model, named `base`); UserError naming the features that GGUF does not support."""
     base_model = model.get_base_model()
     family = check_architecture(type(base_model).__name__, base_model.config)
     alpha = _check_adapter(model, name)

@@ -1,4 +1,4 @@
-"""A finished run as a folder for llama.cpp and Ollama: its model as one GGUF file with a Modelfile, or its adapter as a file of its own.
+"""A finished run as a folder for llama.cpp and Ollama: its model as one GGUF file with a Modelfile, or its adapter as a separate GGUF file.
 
 llama.cpp then opens the file and writes greedy replies, which the run scores: a reply equals the run's own if each of its tokens is the
 run's most likely one."""
@@ -43,8 +43,8 @@ NEAR_TIE = 0.02
 class FileGaps:
     """The gap between a file and the run in `precision`, in nats per token of llama.cpp's greedy replies.
 
-    `same_replies` have the run's greedy tokens throughout; in `near_ties` others, the run finds the first different token less likely
-    than its own by less than NEAR_TIE.
+    `same_replies` counts the replies with the run's greedy tokens throughout; `near_ties` counts others whose first different token
+    has, in the run, a log-probability less than NEAR_TIE below that of the greedy one.
     """
 
     precision: str
@@ -64,7 +64,7 @@ def llama_replies(
 ) -> list[Reply]:
     """llama.cpp's greedy replies, by the model in `file` with its one adapter, if any.
 
-    UserError if it cannot open them, or tokenises a prompt differently from training.
+    UserError if llama.cpp cannot open the files, or tokenises a prompt differently from training.
     """
     spec = read_llama(str(file), adapters)
     name = next(iter(adapters), spec.name)
@@ -149,10 +149,10 @@ NONE_FITS = "not compared: no conversation of the run fits into the model's wind
 
 @dataclass(frozen=True)
 class GgufExport:
-    """The file, and its gaps to the run over `tokens` tokens of llama.cpp's greedy replies in `conversations` of `measured_on`.
+    """The file, and its gaps to the run over `tokens` tokens of llama.cpp's greedy replies to `conversations` conversations of `measured_on`.
 
-    `gaps` are those to the run in its training precision, then in float32; () if llama.cpp did not open the file.
-    `template` says whether the Modelfile has the chat template; an adapter has none.
+    `gaps` are those to the run in its training precision, then in float32, unless that is the same or the base is quantised; () if llama.cpp did not open the file.
+    `template`: whether the Modelfile has the chat template; an adapter has none.
     """
 
     file: str
@@ -212,13 +212,13 @@ def describe_export(export: GgufExport) -> str:
         )
         lines.append(
             f"* the run in {gaps.precision}: the same tokens in {gaps.same_replies} of {export.conversations}{ties}; "
-            f"log-probabilities {gaps.largest_gap_nats:.2g} nats apart at most, {gaps.mean_gap_nats:.2g} in the mean"
+            f"log-probabilities {gaps.largest_gap_nats:.2g} nats apart at most, {gaps.mean_gap_nats:.2g} on average"
         )
     return "\n".join(lines)
 
 
 def _write_model(run: Path, record: RunRecord, tokenizer: Any, file: Path, kind: GgufType) -> tuple[bool, int]:
-    """Write the model and a Modelfile; returns whether that has the chat template, and the model's window in tokens."""
+    """Write the model and a Modelfile; returns whether the Modelfile has the chat template, and the model's window in tokens."""
     if is_adapter(str(run)):
         say(f"merging {run} into {adapter_base(str(run))}")
         model = merged_model(run, _precision(record))
@@ -245,7 +245,7 @@ def _write_adapter(run: Path, record: RunRecord, file: Path, kind: GgufType, bas
 def _compare_with_llama_cpp(
     run: Path, record: RunRecord, tokenizer: Any, file: Path, probes: Sequence[ProbeConversation], adapter_only: bool
 ) -> tuple[tuple[FileGaps, ...], int]:
-    """The gaps between the file and the run in its own precision and in float32, and the number of compared tokens."""
+    """The `gaps` and `tokens` of a `GgufExport`."""
     with _llama_cpp_files(run, record, tokenizer, file, adapter_only) as (model_file, adapters):
         replies = llama_replies(model_file, adapters, probes, tokenizer)
     precision, quantisation = _precision(record), record.settings.get("quantise", "none")

@@ -16,7 +16,7 @@ from graph.types import Message
 
 MODELFILE = "Modelfile"
 LONGEST_CONTEXT = 8192
-"""The longest context, in tokens, that Ollama reserves memory for, unless the model's window is shorter."""
+"""The context, in tokens, that Ollama reserves memory for, or the model's window if that is shorter."""
 _ROLES: tuple[Literal["system", "user", "assistant"], ...] = (
     "system",
     "user",

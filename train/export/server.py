@@ -1,7 +1,7 @@
 """A client for a server's models: their names, the tokens of a prompt, log-probabilities of given tokens, greedy replies.
 
-vLLM provides all of these, llama.cpp all but log-probabilities of given tokens, other OpenAI-compatible servers (Ollama) fewer; what a
-server does not provide is None.
+vLLM provides all of these, llama.cpp all but log-probabilities of given tokens, other OpenAI-compatible servers (Ollama) fewer. Anything
+that a server does not provide is None.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Reply:
 
 
 class Server:
-    """An OpenAI-compatible server. Every method raises UserError if the server cannot be reached or refuses a request.
+    """An OpenAI-compatible server. Every method raises UserError if the server cannot be reached; `parents` and `greedy` also if it refuses a request.
 
     `parents`, if known beforehand, are its models by name, each with its base model if it is an adapter; `extra` gives the request fields
     that select a model, besides its name. `label` is the server's name in reports, by default its URL.
@@ -78,8 +78,10 @@ class Server:
         if len(base_of) == 1 and isinstance(adapters, list) and adapters:
             (name,) = base_of
             bare = f"{name} at scale 0"
-            off = {"model": name, "lora": [{"id": each["id"], "scale": 0.0} for each in adapters]}
-            self._extra = lambda model: off if model == bare else {}
+            # llama.cpp may reuse a prompt's cache that was computed at another scale.
+            on: dict[str, Any] = {"cache_prompt": False}
+            off = {**on, "model": name, "lora": [{"id": each["id"], "scale": 0.0} for each in adapters]}
+            self._extra = lambda model: off if model == bare else on
             base_of = {name: bare, bare: ""}
         self._parents = base_of
         return base_of
@@ -181,7 +183,7 @@ class Server:
 
 
 def own_server(spec: LlamaSpec, server: OwnServer) -> Server:
-    """The llama.cpp server that runs `spec`, with its adapters and their base by their names."""
+    """The llama.cpp server that runs `spec`, with its adapters and their base, by name."""
     parents = {**dict.fromkeys(spec.adapters, spec.name), spec.name: ""}
     return Server(server.url, server.key, parents, spec.extra, spec.spec_text)
 

@@ -153,7 +153,7 @@ def _sdpa(query_HND: Tensor, key_HTD: Tensor, value_HTD: Tensor, mask: Tensor | 
 
 
 def chunk_mask(prompt_tokens: int, response_tokens: Sequence[int]) -> Tensor:
-    """The mask of a chunk: each token sees all of the prompt, and its own response up to itself: bool[N, P + N]."""
+    """The mask of a chunk: each token attends to all of the prompt, and to its own response up to itself: bool[N, P + N]."""
     number_N = torch.repeat_interleave(torch.arange(len(response_tokens)), torch.tensor(response_tokens))
     own = (number_N[:, None] == number_N) & torch.ones(len(number_N), len(number_N), dtype=torch.bool).tril()
     return torch.cat([torch.ones(len(own), prompt_tokens, dtype=torch.bool), own], dim=1)

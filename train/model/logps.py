@@ -26,7 +26,7 @@ from graph.types import Message
 
 @dataclass(frozen=True)
 class RotationLimit:
-    """Rows of up to `tokens` are rotated alike; longer rows are rotated alike only if `beyond`."""
+    """Rows of up to `tokens` share their rotations; longer rows share theirs only if `beyond`."""
 
     kind: str
     tokens: int
@@ -164,7 +164,7 @@ def completion_logps(model: Any, input_ids_BT: Tensor, completion_mask_BT: Tenso
 
 
 def tokenize_row(tokenizer: PreTrainedTokenizerBase, prompt: Sequence[Message], completion: str) -> TokenizedRow:
-    """One row of `tokenize_rows`."""
+    """`tokenize_rows` for one row."""
     return tokenize_rows(tokenizer, [(prompt, completion)])[0]
 
 
@@ -187,7 +187,7 @@ def tokenize_rows(
 
 @contextmanager
 def all_cores() -> Iterator[None]:
-    """Within the block, tokenizers use every core. Elsewhere modegraph/start.py limits them to one, as they would warn in every forked process."""
+    """Within the block, tokenizers use every core. Elsewhere modegraph/start.py limits them to one, because they would otherwise warn in every forked process."""
     variable = "TOKENIZERS_PARALLELISM"
     before = os.environ.get(variable, "true")
     os.environ[variable] = "true"

@@ -1,7 +1,7 @@
 """Shared prefixes: the K responses of a prompt in one sequence after one copy of it, several prompts to a row; and the choice of layout.
 
 A prompt of a thousand tokens is computed once, not K times; log-probabilities and gradients equal those of the plain layout, one sequence per
-response. A response attends to its prompt and to itself, and its positions continue from the prompt's end. A layout is a function of a model
+response. A response attends to its prompt and to itself, and its positions continue from the prompt's end. A layout maps a model
 and groups to the log-probability of each response. Legend: B rows, T tokens of a row, N response tokens row after row, R responses."""
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from train.model.logps import (
 
 TRIAL_NATS, HALF_PRECISION_TRIAL_NATS = 1e-3, 0.3
 HALF_PRECISION_TRIAL_SHARE = 1 / 64
-"""A share of a log-probability: half precision rounds a logit of 16 to 32 by up to .06, and a tuned model's logits of wrong tokens are that large."""
+"""The allowed gap as a share of a log-probability: half precision rounds logits of 16 to 32, common for wrong tokens of a tuned model, by up to .06."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ class PackedBatch:
 
 
 def pack_rows(groups: Sequence[TokenizedGroup], budget_tokens: int) -> PackedBatch:
-    """Groups packed into rows of at most `budget_tokens`; a longer group has a row of its own."""
+    """Groups packed into rows of at most `budget_tokens`; a longer group has a row to itself."""
     first_responses = list(accumulate((len(group.responses) for group in groups), initial=1))
     numbers = first_fit(groups, budget_tokens)
     rows = [_row(row_groups, groups, first_responses) for row_groups in numbers]
@@ -223,7 +223,7 @@ def plain_logps(model: Any, groups: Sequence[TokenizedGroup]) -> Tensor:
 def packing_problem(model: Any, longest_tokens: int | None = None) -> str:
     """Why a model does not support `packed_logps`, in words; "" if it does.
 
-    A sliding window is harmless if it covers the longest prompt with a response, if that length is given. The configuration
+    A sliding window is harmless if it covers the longest prompt with a response (`longest_tokens`; None: unknown). The configuration
     is then verified on a few tokens, because an attention may silently ignore its mask.
     """
     base = unwrapped(model)
@@ -265,14 +265,14 @@ def _trial(model: Any) -> str:
 
 
 LogpsOf = Callable[[Any, Sequence[TokenizedGroup]], Tensor]
-"""A model and groups to the log-probability of each of their responses, in order: packed or plain."""
+"""Maps a model and groups to the log-probability of each of their responses, in order: packed or plain."""
 
 
 def choose_layout(model: Any, longest_tokens: int, row_tokens: int | None) -> LogpsOf:
     """Packed if the model's attention supports it; otherwise plain, with a message that gives the reason.
 
-    If a mask works on a CPU, the attention without masked pairs is tried, and used if its results are correct. On a GPU the masked pairs
-    cost less than its many small kernels.
+    If a mask works on a CPU, the attention without masked pairs is tried, and used if its results are correct. On a GPU, its many small
+    kernels would cost more than the masked pairs.
     """
     if reason := packing_problem(model, longest_tokens):
         say(f"plain layout, one sequence a response: {reason}")

@@ -1,7 +1,7 @@
 """A trial of a model's log-probabilities on a few tokens before the first step of training; unsuitable models are refused by name.
 
-A model may attend to later tokens (BERT without a decoder), ignore arguments of the trainers, or draw random numbers in training; each would
-silently train on something else. The reference is the formula itself: every token predicted alone from its prefix.
+A model may attend to later tokens (BERT without a decoder), ignore arguments of the trainers, or draw random numbers in training; such a
+model would silently be trained for something else. The reference is the formula itself: every token predicted alone from its prefix.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ERRORS = (AttributeError, IndexError, NotImplementedError, RuntimeError, TypeErr
 
 
 def check_model(model: Any) -> None:
-    """UserError for a model whose plain layout is not Σ_t log π(y_t | x, y_<t); gradients stay enabled, because quantised layers may need them."""
+    """UserError for a model whose plain layout does not give Σ_t log π(y_t | x, y_<t); gradients stay enabled, because quantised layers may need them."""
     with _trial_of(model):
         gap = gap_beyond_rounding(model, plain_logps(model.eval(), TRIAL_GROUPS), token_by_token(model, TRIAL_GROUPS))
     if math.isnan(gap):

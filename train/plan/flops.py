@@ -50,7 +50,7 @@ class Shape:
 
 
 def shape_of(settings: TrainSettings, head: Head = "tokens", copies: int = 1) -> Shape:
-    """The shape of the model in `settings`, with `copies` of the trained weights (TRL has a frozen one); UserError if the model has no configuration."""
+    """The shape of the model in `settings`, with `copies` of the trained weights (TRL has a frozen copy); UserError if the model has no configuration."""
     model = model_without_weights(settings, head)
     config = model.config.get_text_config()
     output = _output(model, head)
@@ -140,7 +140,7 @@ def _adapter_of(settings: TrainSettings) -> LoraConfig:
 
 @dataclass(frozen=True)
 class Work:
-    """What a pass computes: tokens, those with logits, and the pairs of query and key in attention."""
+    """The work of a pass: its tokens, those with logits, and the pairs of query and key in attention."""
 
     tokens: int
     predicted: int
@@ -177,19 +177,19 @@ def plain_work(group: TokenizedGroup) -> Work:
 
 
 def forward_flops(shape: Shape, work: Work) -> float:
-    """A forward pass with the head."""
+    """The operations of a forward pass, including the head."""
     return layers_flops(shape, work) + 2.0 * shape.head * work.predicted
 
 
 def layers_flops(shape: Shape, work: Work) -> float:
-    """A forward pass up to the head."""
+    """The operations of a forward pass up to the head."""
     return (
         2.0 * (shape.frozen + shape.trainable) * work.tokens + 4.0 * shape.layers * shape.attention_width * work.pairs
     )
 
 
 def backward_flops(shape: Shape, work: Work) -> float:
-    """Gradients of every input, and of the trained weights.
+    """The operations for the gradients of every input and of the trained weights.
 
     Slightly too high for an adapter: the gradients of inputs below its lowest layers are counted but not needed.
     """

@@ -37,10 +37,11 @@ SETTINGS: dict[PlannedStage, type[TrainSettings]] = {
 
 @dataclass(frozen=True)
 class Job:
-    """A stage's rows as groups of a prompt and its completions; `trainer_of` makes its trainer on the rows with given numbers.
+    """A stage's rows as groups of a prompt and its completions; `trainer_of` makes its trainer for the rows with the given numbers.
 
     `reference_groups` are scored without gradients before training; `reference_forwards` is the number of forward passes in a step besides
-    each row's own, also over dev rows with `reference_in_dev`. `copies` of the trained weights are in memory. A batch that predicts more than `max_stored_logits` tokens recomputes its logits.
+    each row's own, also over dev rows with `reference_in_dev`. `copies` is the number of copies of the trained weights in memory. A batch
+    that predicts more than `max_stored_logits` tokens recomputes its logits.
     """
 
     train: Sequence[TokenizedGroup]
@@ -77,7 +78,7 @@ def job_of(settings: TrainSettings) -> Job:
 
 def _preference_job(settings: MsSettings | DpoSettings, tokenizer: Any) -> Job:
     data = read_preference_data(settings, tokenizer, settings.label_smoothing)
-    passes = 1 if settings.reference is None else 2  # a policy that is not its own reference is scored, too
+    passes = 1 if settings.reference is None else 2  # if the reference is another model, the policy is scored, too
     is_cached = settings.reference_cache is not None and Path(settings.reference_cache).exists()
 
     def trainer_of(rows: Sequence[int], some_settings: TrainSettings, folder: Path) -> Any:

@@ -22,7 +22,7 @@ from graph.errors import UserError
 from train.plan.flops import Shape
 
 PARTS = ("optimiser", "gradients", "weights")
-"""In the order in which ZeRO's stages shard them (Rajbhandari et al. 2020, §5)."""
+"""The parts of memory, in the order in which ZeRO's stages shard them (Rajbhandari et al. 2020, §5)."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ def memory_of(shape: Shape, launch: Launch, activations: float | None = None) ->
 
 @contextmanager
 def peak_bytes(device: str) -> Iterator[Callable[[], int]]:
-    """The peak bytes so far of tensors created in this block: from a GPU's allocator, else counted, which is slow."""
+    """The peak bytes so far of tensors created in this block: from a GPU's allocator, else by counting, which is slow."""
     if device == "cuda":
         torch.cuda.reset_peak_memory_stats()
         before = torch.cuda.memory_allocated()

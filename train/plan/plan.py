@@ -1,6 +1,6 @@
 """A plan of one training run: its counts from the data, its FLOPs and memory by formula, its hours from a few steps. Nothing is written.
 
-Batches come from a separate shuffle, so padding is an estimate; the steps are real ones of the trainer, on rows of its data."""
+Batches come from a separate shuffle, so padding is an estimate; the measured steps are real steps of the trainer, on rows of its data."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ class Counts:
 
 @dataclass(frozen=True)
 class Flops:
-    """Floating-point operations: of training, of the reference (of these, what the steps themselves compute), of dev rows."""
+    """Floating-point operations of training, of the reference (`reference_in_steps`: those within the steps) and of dev rows."""
 
     training: float
     reference: float
@@ -181,7 +181,7 @@ class TrainingPlan:
 
 
 def plan_training(settings: TrainSettings, launch: Launch, steps: int) -> TrainingPlan:
-    """The cost of the run of `settings`, from `steps` of its steps (0: by formulas alone); UserError for what the run itself would refuse."""
+    """The cost of the run of `settings`, from `steps` of its steps (0: by formulas alone); UserError for input that the run itself would refuse."""
     quiet_libraries()
     check_tracker(settings.report_to)
     job = job_of(settings)
@@ -274,7 +274,7 @@ def flops_of(job: Job, settings: TrainSettings, shape: Shape, counts: Counts) ->
 
 
 def hours_of(counts: Counts, flops: Flops, launch: Launch, calibration: Calibration) -> float:
-    """Seconds per token times the tokens; passes without gradients outside the steps by their share of operations, at the same speed.
+    """Seconds per token times the tokens; passes without gradients outside the steps are added by their operations, at the same speed.
 
     Each process has a share of the rows, but the reference scores all of them in every process. Communication between processes is
     not counted.

@@ -24,7 +24,7 @@ from train.model.packing import TokenizedGroup
 
 @dataclass(frozen=True)
 class ResponseGroup:
-    """One prompt with K responses, and r_i of each. A hard label's rewards are the logarithms of its shares."""
+    """One prompt with K responses, and r_i of each. Those of a pair are the logarithms of its label's shares."""
 
     id: str
     tokenized: TokenizedGroup
@@ -38,7 +38,7 @@ class ResponseGroup:
 
 @dataclass(frozen=True)
 class Grouping:
-    """How scored responses are grouped: the weights of their rewards, standardised or not; split by `seed` into `size` (None: one group)."""
+    """How scored responses are grouped: by rewards with `weights`, `standardised` or not, split by `seed` into groups of `size` (None: one group)."""
 
     weights: Mapping[str, float]
     standardised: bool
@@ -133,7 +133,7 @@ def combine_rewards(row: ResponseRow, weights: Mapping[str, float]) -> tuple[flo
 
 
 def standardise(rewards: Sequence[float]) -> tuple[float, ...]:
-    """The rewards with mean 0 and standard deviation 1 within the group; all 0 if they are equal.
+    """The rewards, all of one prompt, shifted and scaled to mean 0 and standard deviation 1; all 0 if they are equal.
 
     >>> standardise([1.0, 3.0]), standardise([2.0, 2.0])
     ((-1.0, 1.0), (0.0, 0.0))

@@ -2,15 +2,15 @@
 
 Legend: Q prompts, K responses to each, P pairs of responses. `log_ratios_QK` holds Δ_i = log π_θ(y_i|x) − log π_ref(y_i|x), summed over
 the completion's tokens with its end token (see train/model/logps.py); `rewards_QK` holds r_i. A pair is K = 2 with the chosen response
-first and the rewards (log(1 − ε), log ε) at β_r = 1 (groups.py: hard_label); ε = 0 is a hard label. Every function computes in float32, or
+first and the rewards (log(1 − ε), log ε) at β_r = 1 (groups.py: hard_label); ε = 0 is a hard label. Every loss computes in float32, or
 in float64 if the log-ratios are, does not change its inputs, and returns one loss per prompt: float[Q].
 
 | loss | identified |
 |---|---|
-| MS, DPO, smoothed DPO | β_π β_r alone: least where Δ = r / (β_π β_r) + a constant of the prompt |
-| NCA | β_π β_r, and that constant: least where β_π Δ = log(K p_r) |
-| IPO | τ and β_r: least where Δ_i − Δ_j = tanh((r_i − r_j) / 2β_r) / 2τ, for hard labels 1 / 2τ |
-| λ | nothing: least at an infinite margin, as DPO with hard labels; β_π sets how fast a margin saturates, β_r how much a gap in reward weighs |
+| MS, DPO, smoothed DPO | β_π β_r alone: minimal where Δ = r / (β_π β_r) + a constant of the prompt |
+| NCA | β_π β_r, and that constant: minimal where β_π Δ = log(K p_r) |
+| IPO | τ and β_r: minimal where Δ_i − Δ_j = tanh((r_i − r_j) / 2β_r) / 2τ, for hard labels 1 / 2τ |
+| λ | nothing: minimal at an infinite margin, as DPO with hard labels; β_π sets how fast a margin saturates, β_r how much a gap in reward weighs |
 | RLOO | β_π β_r, if the responses are samples of the policy: its expected gradient is then that of KL(π ‖ π_ref exp(r / β_π β_r)) |
 
 Only RLOO assumes that the reference is the policy that drew the responses.

@@ -1,4 +1,4 @@
-"""The objective of preference training as a pure function: log-probabilities of responses to losses and figures.
+"""The objective of preference training as a pure function from log-probabilities of responses to losses and figures.
 
 Legend: R responses of a batch, prompt after prompt; Q prompts; K responses of one prompt.
 """
@@ -44,7 +44,7 @@ class Objective:
 
     @property
     def beta_product(self) -> float:
-        """β_π β_r, the only combination of the two that the data identify in MS, DPO and NCA."""
+        """β_π β_r, the only combination of the two that the data identify in MS, DPO, NCA and RLOO."""
         return self.beta * self.beta_reward
 
 
@@ -68,7 +68,7 @@ def group_figures(log_ratios_K: Tensor, rewards_K: Tensor, logps_K: Tensor, beta
     """The metrics of one prompt, with the names and definitions of TRL's DPOTrainer: log π(y) and rewards β Δ.
 
     Among K responses the best-rewarded one is `chosen` and the worst `rejected`. `rewards/accuracies` is `ranking_accuracy`, omitted if
-    that is None. Not TRL's: p_f of the best response, and the entropy of p_f over log K.
+    that is None. Two metrics are not TRL's: p_f of the best response, and the entropy of p_f over log K.
     """
     shares_K = policy_log_shares(log_ratios_K[None], beta)[0]
     implicit_K = beta * log_ratios_K

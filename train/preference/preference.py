@@ -2,8 +2,8 @@
 
 The reference is the frozen initial model, or another one (`reference`); its log-probabilities are computed once, before the first step.
 `trainer: trl` instead uses TRL's DPOTrainer on pairs (`exo_pair`, `sigmoid`, `ipo`, `nca_pair`), as baseline and oracle, or its trainers of SimPO and
-ORPO; there the reference is a second copy of a full model, the base below a new adapter, or TRL's frozen copy of an adapter whose training
-continues."""
+ORPO. The reference of DPOTrainer is a second copy of a full model, the base below a new adapter, or TRL's frozen copy of an adapter whose
+training continues."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def reference_free_trainer(settings: DpoSettings, start: TrainingInputs, folder:
 
 
 def with_our_tokens(trainer: Any, start: TrainingInputs, dataset_of: Callable[..., Dataset]) -> Any:
-    """A trainer of TRL with our tokens in place of PLACEHOLDER: TRL accepts only texts, and splits prompts from completions at another place than the server."""
+    """A trainer of TRL with our tokens in place of PLACEHOLDER: TRL accepts only texts, and splits prompts from completions at a different place than the server."""
     trainer.train_dataset = dataset_of(start.splits.train, start.tokenizer)
     trainer.eval_dataset = dataset_of(start.splits.dev, start.tokenizer) if start.splits.dev else None
     return trainer
@@ -180,7 +180,7 @@ def stage_of(settings: MsSettings | DpoSettings) -> Literal["ms", "dpo"]:
 
 
 def train_once(settings: MsSettings | DpoSettings) -> RunRecord:
-    """One run from settings to a finished run at `settings.output`; UserError before the first step."""
+    """Train without rounds, from settings to a finished run at `settings.output`; UserError for bad input before the first step."""
     if settings.trainer == "trl":
         return _train_by_trl(settings)
     check_start(settings)
@@ -201,7 +201,7 @@ def train_once(settings: MsSettings | DpoSettings) -> RunRecord:
 
 
 def alignment_of(settings: PreferenceSettings, data: PreferenceData, label_smoothing: float) -> Alignment:
-    """The alignment in the run's record: K is that of the settings, or of the largest group."""
+    """The alignment in the run's record: K is 2 for pairs, else that of the settings, or of the largest group."""
     size = 2 if data.pairs else settings.responses or max(len(group.rewards) for group in data.train)
     if data.pairs:
         return Alignment(settings.beta, size, label_smoothing=label_smoothing or None)
@@ -296,7 +296,7 @@ def response_group_trainer(
 
 
 def layout_of(settings: PreferenceSettings, model: Any, groups: Sequence[ResponseGroup]) -> LogpsOf:
-    """The layout of the settings, or the plain one for a model that cannot read packed rows."""
+    """The layout of the settings, or the plain one for a model that does not support packed rows."""
     if settings.layout == "plain":
         return plain_logps
     return choose_layout(model, max(group.longest_tokens for group in groups), settings.row_tokens)

@@ -1,6 +1,6 @@
-"""log π_ref of every response, computed once before the first step: the reference is the initial model of a run, dropout off.
+"""log π_ref of every response, computed once before the first step: the reference is the initial model of a run or another model, with dropout off.
 
-It can be cached in a file with the fingerprints of the weights and of the token ids: a stale cache is refused.
+The log-probabilities can be cached in a file with the fingerprints of the weights and of the token ids: a stale cache is refused.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from train.preference.groups import ResponseGroup
 
 
 def group_logps(model: Any, groups: Sequence[ResponseGroup], logps_of: LogpsOf, groups_per_pass: int) -> list[Tensor]:
-    """log π of the responses of each group, float32[K] on the CPU; a forward pass has as many responses as `groups_per_pass` groups.
+    """log π of the responses of each group, float32[K] on the CPU; a forward pass has at most as many responses as `groups_per_pass` of the largest groups.
 
     Groups of one prompt are in one pass, so that small groups split from many responses do not recompute the prompt.
     """

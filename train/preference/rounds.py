@@ -1,8 +1,8 @@
-"""On-policy rounds: each draws the policy's responses to prompts of `data`, computes their rewards and trains on them; the next starts from there.
+"""On-policy rounds: each draws the policy's responses to prompts of `data`, computes their rewards and trains on them; the next starts from the resulting model.
 
 A round is `synth responses`, then `train ms` or `train dpo`, in the folders `round-K/responses` and `round-K/run`. Complete parts are
 never made again, so a resumed run ends with the same rows and weights. The folder of all rounds is itself a run
-like any other, from the first round's starting model to the last round's adapter; `rounds.jsonl` has the figures of each round."""
+like any other, from the first round's starting model to the last round's adapter or model; `rounds.jsonl` has the figures of each round."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ TOO_FEW = "fewer than two responses that are neither empty nor refused"
 
 @dataclass(frozen=True)
 class Round:
-    """A round to do: its number from 1, its folder, the model that it starts from, and the settings of the whole run."""
+    """One round: its number from 1, its folder, the model that it starts from, and the settings of the whole run."""
 
     number: int
     folder: Path
@@ -123,7 +123,7 @@ def sample(this: Round, prompts: Sequence[Prompt], open_model: OpenModel) -> lis
         origin = {
             "Prompts": f"{len(chosen):,} of {Path(this.settings.data).name}, {sum(map(lacks_answer, chosen)):,} of them without the answer in their passages",
             "Policy": f"{model.name}, at the start of round {this.number}",
-            "Sampling": f"{rounds.samples} draws a prompt at temperature {rounds.temperature:g}, up to {rounds.max_answer_tokens:,} tokens, seed {this.seed}",
+            "Sampling": f"{rounds.samples} draws per prompt at temperature {rounds.temperature:g}, up to {rounds.max_answer_tokens:,} tokens, seed {this.seed}",
         }
         drawn = respond(chosen, model, sampling, rounds.add_refusal)
         rows = track(drawn, f"round {this.number}: prompts", len(chosen))
@@ -176,10 +176,10 @@ def figures_of(rows: Sequence[ResponseRow], weights: Mapping[str, float]) -> dic
 
 
 def train(this: Round) -> RunRecord:
-    """The round's run on its rows, unless it is complete."""
+    """Train the round's run on its rows, unless it is complete; returns its record."""
     if not (this.run / RUN_RECORD).exists():
         settings, first = this.settings, this.number == 1
-        start = settings.reference or (None if first or this.rounds.reference == "round" else settings.model)
+        reference = settings.reference or (None if first or this.rounds.reference == "round" else settings.model)
         changes = {
             "model": this.policy,
             "lora": settings.lora if first else None,
@@ -187,10 +187,10 @@ def train(this: Round) -> RunRecord:
             "output": str(this.run),
             "epochs": this.rounds.epochs,
             "rewards": nonzero_weights(settings.rewards),
-            "reference": start,
+            "reference": reference,
             "rounds": None,
         }
-        gc.collect()  # an engine's model and a trainer's form reference cycles, and the next step needs the memory
+        gc.collect()  # the models of engines and trainers are in reference cycles, and the next step needs their memory
         train_once(settings.model_copy(update=changes))
         gc.collect()
     return read_run(this.run)
@@ -264,7 +264,7 @@ def check_rewards(settings: MsSettings | DpoSettings, prompts: Sequence[Prompt])
 
 
 def check_lengths(settings: MsSettings | DpoSettings, rounds: RoundsSettings, prompts: Sequence[Prompt]) -> None:
-    """UserError if the longest prompt and the longest response together exceed `max_length_tokens`, unless such rows are dropped."""
+    """UserError if the longest prompt and the longest response together reach `max_length_tokens`, unless such rows are dropped."""
     tokenizer = load_tokenizer(settings.model)
     longest = max(len(prompt_ids(tokenizer, prompt.row.prompt)) for prompt in prompts)
     if longest + rounds.max_answer_tokens >= settings.max_length_tokens and settings.over_long == "refuse":

@@ -1,4 +1,4 @@
-"""K responses to a prompt on transformers' Trainer: batches, loss, logging, and samples of the policy.
+"""Training on K responses to a prompt with transformers' Trainer: batches, loss, logging, and samples of the policy.
 
 The Trainer provides schedules, accumulation, precision, several processes and checkpoints; a batch here is a list of response groups,
 whose layout is a function. Every `sample_steps` steps, greedy answers to a few dev prompts are measured for length and repetition,
@@ -49,7 +49,7 @@ class GenerationCallback(TrainerCallback):  # type: ignore[misc]
         self.note = note
 
     def on_step_end(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:
-        """After every `every_steps` steps, answer and have a row logged at once."""
+        """After every `every_steps` steps, answer the prompts and have a row logged at once."""
         if state.global_step % self.every_steps == 0:
             answers = greedy_answers(model, self.tokenizer, self.prompts, self.limit_tokens)
             self.note(generation_figures(answers, self.tokenizer.eos_token_id))
@@ -84,7 +84,7 @@ class Example:
 
 
 class ResponseGroupTrainer(SingleCastMixin, Trainer):  # type: ignore[misc]
-    """A Trainer whose examples are `Example`s and whose loss is an `Objective`; `figures` are of the policy before the first step."""
+    """A Trainer whose examples are `Example`s and whose loss is an `Objective`; `figures` are those of the policy before the first step."""
 
     def __init__(self, objective: Objective, logps_of: LogpsOf, figures: Mapping[str, float], **arguments: Any) -> None:
         super().__init__(data_collator=list, **arguments)
@@ -107,7 +107,7 @@ class ResponseGroupTrainer(SingleCastMixin, Trainer):  # type: ignore[misc]
         return (loss, {}) if return_outputs else loss
 
     def note(self, figures: Mapping[str, float]) -> None:
-        """Add figures to the next row of the log, which has the means over all since the last row."""
+        """Add figures to the next row of the log, which has the means over all figures since the last row."""
         self._figures.append(figures)
 
     def prediction_step(self, model: Any, inputs: Any, *args: Any, **kwargs: Any) -> tuple[Tensor, None, None]:
@@ -125,7 +125,7 @@ class ResponseGroupTrainer(SingleCastMixin, Trainer):  # type: ignore[misc]
         return output
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
-        """Add to the log of a training step the means of the figures since the last one, of all processes."""
+        """Add the means of the figures of all processes since the last row to the log of a training step."""
         if "loss" in logs:
             logs = {**logs, **mean_figures(gather_object(self._figures))}
             self._figures = []

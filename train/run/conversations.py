@@ -70,7 +70,7 @@ def conversation_of(row: Mapping[str, Any]) -> Conversation:
 
 
 def _text(completion: Any) -> str:
-    """The text of a completion: itself, or the one message in it; ValueError for anything else."""
+    """The text of a completion: the string itself, or the content of its only message; ValueError for anything else."""
     if isinstance(completion, str):
         return completion
     messages = _turns(completion) if isinstance(completion, list) else ()

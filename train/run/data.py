@@ -58,26 +58,26 @@ def read_preferences(file: Path) -> list[PreferenceRow]:
 
 
 def read_responses(file: Path) -> list[ResponseRow]:
-    """All rows of a file of scored responses, checked; UserError as `read_preferences`."""
+    """All rows of a file of scored responses, checked; UserError as in `read_preferences`."""
     return _read_rows(file, response_from_json, check_responses, "responses", "prompt, responses or rewards")
 
 
 @dataclass(frozen=True)
 class Prompt:
-    """A prompt to sample responses to: a row that has none yet, and the numbers of its gold passages (None: its data do not name them)."""
+    """A prompt to sample responses to: a row without responses, and the numbers of its gold passages (None: its data do not name them)."""
 
     row: ResponseRow
     gold: frozenset[int] | None
 
 
 def read_prompts(file: Path) -> list[Prompt]:
-    """The distinct prompts of a file of reading rows, preferences or scored responses, in order; UserError as `read_preferences`."""
+    """The distinct prompts of a file of reading rows, preferences or scored responses, in order; UserError as in `read_preferences`."""
     rows = _read_rows(file, prompt_from_json, _check_prompt_row, "reading", "prompt, answers or context_ids")
     return list({prompt.row.prompt: prompt for prompt in rows}.values())
 
 
 def prompt_from_json(row: Mapping[str, Any]) -> Prompt:
-    """The prompt of a row; where no answer is accepted, "not in the documents" is. Raises as `preference_from_json`."""
+    """The prompt of a row; without accepted answers, "not in the documents" is the accepted one. Raises as in `preference_from_json`."""
     passages = tuple(row["context_ids"])
     gold = set(row["gold_ids"]) if "gold_ids" in row else None
     return Prompt(
@@ -217,7 +217,7 @@ def pair_dataset(rows: Sequence[PreferenceRow], tokenizer: PreTrainedTokenizerBa
 
 
 def labelled_pair_dataset(rows: Sequence[PreferenceRow], tokenizer: PreTrainedTokenizerBase) -> Dataset:
-    """The token columns of TRL's CPOTrainer and ORPOTrainer: the prompt, and each completion with its prompt, which its labels omit."""
+    """The token columns of TRL's CPOTrainer and ORPOTrainer: the prompt, and each completion with its prompt, which the labels omit."""
 
     def columns(side: str, row: TokenizedRow) -> dict[str, Sequence[int]]:
         labels = (*[NO_LABEL] * row.prompt_tokens, *_completion_ids(row))

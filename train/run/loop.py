@@ -1,4 +1,4 @@
-"""The common parts of SFT and preference training around TRL's trainers: start, arguments, precision, progress, and saving."""
+"""The common parts of SFT, preference and reward training, around transformers' and TRL's trainers: start, arguments, precision, progress, and saving."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ from train.run.settings import LoraSettings, TrainSettings, machine_precision
 class SingleCastMixin:
     """A mixin for a Trainer: with autocast, its steps, including backward passes (which recompute activations), run without PEFT's casts.
 
-    Generation keeps the casts, since it is outside of the steps and without autocast.
+    Generation keeps the casts, since it is outside the steps and without autocast.
     """
 
     model: Any
@@ -85,7 +85,7 @@ RECOUNTED_METRIC = "num_tokens"
 SHOWN_METRICS = ("rewards/accuracies", "rewards/margins")
 """The metrics in progress lines of preference training, besides the loss."""
 TRACKERS = {"tensorboard": ("tensorboard", "tensorboardX")}
-"""The packages of which a tracker needs any one; other trackers need the package of their own name."""
+"""The packages of which a tracker needs any one; other trackers need the package that has their name."""
 TENSORBOARD = "tensorboard"
 """The folder for TensorBoard's files in a run."""
 TIMING_METRICS = ("runtime", "per_second", "epoch", RECOUNTED_METRIC)
@@ -193,7 +193,7 @@ def even_batch(rows: int, max_size: int) -> int:
 def trainer_arguments(settings: TrainSettings, folder: Path) -> dict[str, Any]:
     """The arguments of every trainer. TRL's surprising defaults are overridden here: gradient checkpointing, bf16, the NaN filter.
 
-    TRL's `max_length`, which silently truncates rows, is set to None where its trainers are made; lengths are checked before.
+    TRL's `max_length`, which silently truncates rows, is set to None where its trainers are made, or to the limit that all rows were checked against.
     """
     checkpoints: dict[str, Any] = {"save_strategy": "no"}
     if settings.save_steps is not None:
@@ -339,7 +339,7 @@ def keep_tensorboard(trainer: Any) -> RunTensorBoard | None:
 def completion_logits_only() -> Iterator[None]:
     """Make TRL compute logits only at the completion's positions, as it does on a GPU; elsewhere it computes all.
 
-    On a CPU that halves a step (a tiny Llama, 80 of 440 tokens in the completion). The switch is TRL 1.16's own, read
+    On a CPU, that halves the time of a step (a tiny Llama, 80 of 440 tokens in the completion). The switch is TRL 1.16's own, read
     at each step; a test compares the losses with ours.
     """
     before = trl.trainer.utils._use_triton

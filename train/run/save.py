@@ -1,6 +1,6 @@
 """The last step of every training command: one folder that serving, comparing and publishing can rely on.
 
-A run is written to a folder next to `output` and renamed when complete, so a failed run leaves no files.
+A run is written to a folder next to `output` and renamed when complete, so a failed run leaves no files, unless it saves checkpoints to resume from.
 """
 
 from __future__ import annotations
@@ -59,9 +59,9 @@ def about_run(stage: str, settings: Settings) -> dict[str, Any]:
 def fresh_folder(output: Path, resumable: bool = False, about: Mapping[str, Any] | None = None) -> Iterator[Path]:
     """A folder to fill, renamed to `output` on success and removed on failure. Raises as in `check_output`.
 
-    With `about`, a description of the run, its progress can be watched meanwhile (graph/shared/progress.py).
+    With `about`, a description of the run, its progress can be watched while it runs (graph/shared/progress.py).
 
-    A resumable folder is kept on failure and has the files of an interrupted run; one that is not resumable never removes such a run's
+    A resumable folder is not removed on failure and has the files of an interrupted run; one that is not resumable never removes such a run's
     checkpoints. Of several processes, only the first writes to the disk.
     """
     check_output(output)
@@ -140,7 +140,7 @@ def save_run(
     adapters = {"selected_adapters": ["default"]} if hasattr(model, "peft_config") else {}
     model.save_pretrained(folder, state_dict=weights, **adapters)
     if adapters:
-        _settle_config(folder / ADAPTER_CONFIG)
+        _normalise_config(folder / ADAPTER_CONFIG)
     tokenizer.save_pretrained(folder)
     save_record(folder, record, log, adapter=bool(adapters))
 
@@ -154,10 +154,10 @@ def save_record(folder: Path, record: RunRecord, log: Sequence[Mapping[str, floa
     write_run(folder, record)
 
 
-def _settle_config(config: Path) -> None:
+def _normalise_config(config: Path) -> None:
     """Record a pretrained base in an adapter's configuration by its name, not by its path in this user's cache; and the layers in order.
 
-    PEFT holds the layers as a set, so their order, and with it the fingerprint, differs between processes.
+    PEFT stores the layers as a set, so their order, and with it the fingerprint, differs between processes.
     """
     values = json.loads(config.read_text(encoding="utf-8"))
     if isinstance(values["target_modules"], list):

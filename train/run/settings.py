@@ -1,7 +1,8 @@
 """The settings of every training command, validated as they are read (graph/config.py reads the YAML and the flags).
 
 GraphMPA's recipe is the default of the trainers: learning rate 1e-5, batches of 4, 2 epochs. The size of the selector's trees was chosen on
-the dev splits of two public sets. No torch and no scikit-learn here: settings are checked before anything heavy is imported."""
+the dev splits of two public sets. Neither torch nor scikit-learn is imported here, except torch for `precision: auto`: settings are
+checked before anything heavy is imported."""
 
 from __future__ import annotations
 
@@ -115,7 +116,7 @@ class SftSettings(TrainSettings):
     group_tokens: int | None = Field(
         default=None,
         ge=8,
-        description="most tokens of rows that are computed together after their common beginning; null: max_length_tokens",
+        description="largest number of tokens of rows that are computed together after their common beginning; null: max_length_tokens",
     )
     anchor_refusals: bool = Field(
         False,
@@ -138,14 +139,14 @@ class SftSettings(TrainSettings):
     @model_validator(mode="after")
     def _check_steps(self) -> SftSettings:
         if self.eval_steps is not None and (self.save_steps or self.eval_steps) % self.eval_steps:
-            raise ValueError(f"save_steps = {self.save_steps} is no multiple of eval_steps = {self.eval_steps}")
+            raise ValueError(f"save_steps = {self.save_steps} is not a multiple of eval_steps = {self.eval_steps}")
         if self.patience is not None and self.eval_steps is None:
             raise ValueError("patience counts measurements: set eval_steps")
         return self
 
 
 class RoundsSettings(Settings):
-    """On-policy rounds (train/preference/rounds.py): `data` are prompts, to which each round draws fresh responses of the policy so far."""
+    """On-policy rounds (train/preference/rounds.py): `data` has prompts, to which each round draws fresh responses of the current policy."""
 
     count: int = Field(default=3, ge=1, description="rounds; each draws responses, rewards them and trains on them")
     prompts: int | None = Field(
@@ -255,7 +256,7 @@ WITHOUT_REFERENCE = ("simpo", "orpo")
 class DpoSettings(PreferenceSettings):
     """DPO (forward KL) on pairs, with hard labels or smoothed ones, or on scored responses; or another loss of the family (train/preference/losses.py).
 
-    TRL's `ipo` takes means over tokens, ours sums; TRL's `sigmoid` ignores label smoothing, so that needs our trainer.
+    TRL's `ipo` takes means over tokens, ours sums; TRL's `sigmoid` ignores label smoothing, so smoothing needs our trainer.
     """
 
     loss: Literal["sigmoid", "ipo", "lambda", "nca", "rloo", "simpo", "orpo"] = Field(
@@ -285,7 +286,7 @@ class DpoSettings(PreferenceSettings):
         return self
 
     def _check_rloo(self) -> None:
-        """ValueError where RLOO's ratios would not be to the policy that drew the responses, or its baseline would lack responses of a prompt."""
+        """ValueError where RLOO's ratios would not be relative to the policy that drew the responses, or its baseline would lack responses of a prompt."""
         if self.rounds and self.rounds.add_refusal:
             raise ValueError("rloo learns from responses as drawn: set rounds.add_refusal to false")
         if self.best_against_worst:

@@ -1,1 +1,1 @@
-"""Training of selectors, which predict the propositions that help to answer a question, from relevance data (`modegraph train selector`)."""
+"""`modegraph train selector`: a light selector of propositions, from relevance data, or the second hop of `hops`, from indexes and their questions."""

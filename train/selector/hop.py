@@ -1,7 +1,7 @@
 """`modegraph train selector --size hop`: trains the second hop of `hops` from indexes and their questions.
 
-Rows are the results of `hops` for each question, labelled by its gold documents. Trees are fitted on train and stopped early by dev; test only
-measures. Legend: C candidates, X rows, n training rows, F features."""
+Rows are the results of `hops` for each question, labelled by its gold documents. Trees are fitted on train, with early stopping on dev;
+figures are measured on test. Legend: Q questions, P passages, C candidates, K ways, X rows, n training rows, F features."""
 
 from __future__ import annotations
 
@@ -56,10 +56,10 @@ class HopExamples:
 
 
 def read_indexes(folders: Sequence[str], files: Sequence[str]) -> list[TrainingIndex]:
-    """The indexes with their questions; UserError for a missing file, several encoders, and an empty split."""
+    """The indexes with their questions; UserError if their numbers differ, if there are several encoders, or if a split is empty."""
     if len(folders) != len(files):
         raise UserError(
-            f"{len(folders)} indexes and {len(files)} files of questions",
+            f"indexes: {len(folders)}, files of questions: {len(files)}",
             "a file of questions for each index of `data`, in the same order",
             "set hop.questions",
         )
@@ -90,7 +90,7 @@ def read_index(folder: Path, file: Path) -> TrainingIndex:
 
 
 def split_questions(questions: Sequence[Question]) -> dict[str, str]:
-    """The split of each question by id: that of the file, or else by a hash of its text, a tenth each to dev and test."""
+    """The split of each question by id: that of the file or, if all are test (the default), by a hash of its text, a tenth each to dev and test."""
     if {each.split for each in questions} != {"test"}:
         return {each.id: each.split for each in questions}
     shares = {each.id: int(content_id(each.text.casefold())[:8], 16) / 2**32 for each in questions}
@@ -154,17 +154,17 @@ def hop_examples(questions: Sequence[tuple[Index, QuestionRows]]) -> HopExamples
 
 
 TOP_DOCUMENTS = 5
-"""Documents of the figures: Recall@5 and all gold@5."""
+"""The number of documents that the figures count: Recall@5 and all gold@5."""
 TOP_PASSAGES = 100
-"""The best passages, which determine the first TOP_DOCUMENTS documents."""
+"""The number of best passages that determine the first TOP_DOCUMENTS documents."""
 LIBRARIES = ("scikit-learn", "numpy")
 ABOUT = """Gradient-boosted trees that rerank the results of the mode `hops` and the passages that these lead to. Their features describe \
 a question, a way (a passage and an entity that it mentions) and a passage. Made by `modegraph train selector --size hop`; no language \
-model is called. Trees are fitted on the questions of train and stopped early by dev; the figures are of test, whose questions were used for neither \
-(its passages are in the same index)."""
+model is called. The trees are fitted on the train questions, with early stopping on the dev questions; the figures are measured on the test questions, \
+which were used for neither (their passages are in the same index)."""
 USE = """## Use
 
-`modegraph ask INDEX "question" --mode hops --selector FOLDER` (and `eval retrieval --selector FOLDER`), with an index of the same encoder. \
+`modegraph ask INDEX "question" --mode hops --selector FOLDER` (and `eval retrieval --selector FOLDER`), with an index made with the same encoder. \
 `hop.safetensors` has the trees as plain arrays, `selector.json` all settings and figures."""
 
 
@@ -183,7 +183,7 @@ class HopGain:
 
 @dataclass(frozen=True)
 class HopRecord:
-    """The origin of a hop, and its figures. `questions` has the fingerprint of each file by its index's name."""
+    """The origin of a trained hop, and its figures. `questions` has the fingerprint of each file by its index's name."""
 
     size: str
     questions: Mapping[str, str]
@@ -216,7 +216,7 @@ def train_hop(settings: SelectorSettings) -> HopRecord:
         examples = {split: hop_examples(by_split[split]) for split in ("train", "dev")}
         for split, rows in examples.items():
             say(
-                f"{split}: {len(by_split[split]):,} questions, {len(rows.label_n):,} rows, {int(rows.label_n.sum()):,} right"
+                f"{split}: {len(by_split[split]):,} questions, {len(rows.label_n):,} rows, {int(rows.label_n.sum()):,} positive"
             )
         start = time.perf_counter()
         ensemble = fit_trees(examples["train"], examples["dev"], settings)

@@ -1,6 +1,6 @@
-"""`modegraph train selector`: trains a selector, a folder for `--selector`, from relevance data, in seconds.
+"""`modegraph train selector`: trains a light selector, a folder for `--selector`, from relevance data, in seconds; hop.py trains a second hop.
 
-Trees are fitted on train; dev stops them early and sets temperature and threshold; test only measures."""
+Trees are fitted on train; dev stops them early and sets temperature and threshold; figures are measured on test."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ from train.shared.trees import best_count, fit_trees, to_forest
 ABOUT = """Gradient-boosted trees that predict the probability that a proposition helps to answer a question, from features of \
 retrieval. Made by `modegraph train selector`; no language model is called. Trees are fitted on train; dev stops them early and sets \
 temperature and threshold; the figures of test are of questions, propositions and passages that were used for neither."""
-SHARING = "Of {names} this holds for the questions only: its splits share passages."
+SHARING = "For {names}, this holds for the questions only: the splits share passages."
 USE = """## Use
 
 `modegraph ask INDEX "question" --mode local --selector FOLDER` (and `eval retrieval --selector FOLDER`), with an index of the \
@@ -182,7 +182,7 @@ def rank_held_out(
 
 
 def held_out_figures(log_odds_n: Doubles, test: Examples, threshold: float) -> dict[str, float]:
-    """The log loss, that of the constant share of relevant examples, and the figures of the threshold."""
+    """The log loss, the log loss of a constant prediction (the share of relevant examples), and the figures of the threshold."""
     share = float(test.label_n.mean())
     constant_n = np.full(len(test.label_n), np.log(share / (1 - share)))
     return {

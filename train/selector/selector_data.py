@@ -91,7 +91,7 @@ ROW = "a row as `synth relevance` writes it"
 
 @dataclass(frozen=True)
 class RelevanceDataset:
-    """The rows of a folder by split, its fingerprint, the fingerprint of its features' encoder, and the other origins in its summary."""
+    """The rows of a folder by split, its fingerprint, the fingerprint of its features' encoder, and the origin stated in its summary."""
 
     name: str
     rows: Mapping[str, Sequence[RelevanceRow]]

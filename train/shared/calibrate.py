@@ -17,7 +17,7 @@ from graph.types import Ints
 Doubles = NDArray[np.float64]
 TEMPERATURES = (0.05, 20.0)
 EDGES_B = np.array([0.0, 0.01, 0.03, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0])
-"""The edges of the bins, narrow where most examples are: one in forty is relevant."""
+"""The edges of the bins, narrow where most of a selector's examples are: one in forty is relevant."""
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from graph.errors import UserError
 
 MAX_NAMED = 5
-"""Most ids in an error about overlapping splits."""
+"""Maximum number of ids in an error about overlapping splits."""
 
 
 def check_distinct(folders: tuple[str, ...]) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Gradient-boosted trees (scikit-learn's histogram trees), stopped early by dev, and their plain arrays for retrieval.
+"""Gradient-boosted trees (scikit-learn's histogram trees), with early stopping on dev, and their plain arrays for retrieval.
 
 Legend: n examples, F features, T trees, V nodes of all trees end to end.
 """

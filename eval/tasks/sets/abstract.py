@@ -1,6 +1,6 @@
 """Abstract questions over a whole collection by LightRAG's recipe (Guo et al. 2025, after Edge et al. 2024): users × tasks × questions.
 
-A model is given a description of the collection and invents users, their tasks, and for each user and task questions that need all of it.
+A model reads a description of the collection and invents users, their tasks and, for each user and task, questions that need the complete collection.
 There are no gold answers: systems are compared by `modegraph eval judge`."""
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def generate_questions(
 ) -> tuple[list[Question], int]:
     """Up to users × tasks × questions distinct abstract questions, and how many of those requested the model did not write.
 
-    `description` are texts on what the collection is about. UserError when the model names no users.
+    `description` is a list of texts that describe the collection. UserError when the model names no users.
     """
     description_text = "\n".join(f"- {quote(text)}" for text in description)
     first = _request(

@@ -8,7 +8,7 @@ OPTIONS = ("opa", "opb", "opc", "opd")
 
 
 def read(row: Row) -> Item:
-    """One row of dev.json, whose `cop` counts from 1, or with "options" by letter."""
+    """One row of dev.json, whose `cop` counts from 1, or a row with "options" by letter."""
     if "options" in row:
         options, reasoning = row["options"], row.get("reasoning", "")
         return Item(

@@ -12,7 +12,7 @@ LABELS = ("yes", "no", "maybe")
 
 
 def read(row: Row) -> Item:
-    """One item of ori_pqal.json, which is keyed by PubMed id, or with "context", "label" and "split"."""
+    """One item of ori_pqal.json, which is keyed by PubMed id, or an item with "context", "label" and "split"."""
     if "QUESTION" in row:
         return _item(str(row["id"]), row["QUESTION"], row["CONTEXTS"], row["final_decision"], row["LONG_ANSWER"])
     return _item(row["id"], row["question"], row["context"], row["label"], row["reasoning"], row["split"])

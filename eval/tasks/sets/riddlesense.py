@@ -6,7 +6,7 @@ from eval.tasks.sets.base import HubSet, Item, Row, Task, choice_question
 
 
 def read(row: Row) -> Item:
-    """One riddle: as published (stem and choices nested), as on the hub (lists), or with "options" by letter."""
+    """One riddle: as published (stem and choices nested), as on the hub (lists), or a row with "options" by letter."""
     if "options" in row:
         return Item((choice_question(row["id"], row["question"], row["options"], row["label"], row["split"]),))
     if isinstance(row["question"], str):

@@ -1,1 +1,1 @@
-"""From files of every format to text, in a child process with limits on time, memory, size and depth."""
+"""From files to text: plain text directly, other formats in a child process with limits on time, memory, size and depth."""

@@ -17,7 +17,7 @@ _ENCRYPTED = 1
 
 
 def open_archive(data: bytes, file: str) -> ZipFile:
-    """The archive; UserError naming `file` if it is not an archive, is encrypted, or would unpack to too many bytes."""
+    """The archive; UserError naming `file` if it is not a readable archive, is encrypted, or has too many parts or unpacked bytes."""
     if data.startswith(OLE):
         raise UserError(f"{file}: encrypted, or from before Office 2007", "an unencrypted file", "save it again")
     try:
@@ -51,7 +51,7 @@ def check_office(data: bytes, file: str) -> None:
 
 
 def part_of(archive: ZipFile, name: str) -> bytes:
-    """The bytes of a part; BadZipFile if they are damaged or not as long as the directory says.
+    """The bytes of a part; BadZipFile if they are damaged or their length differs from that in the directory.
 
     `ZipFile.read` would unpack everything before it compares the length.
     """

@@ -1,9 +1,10 @@
 """The child process that reads untrusted files. Requests come one by one on standard input; each is handled in a fork with limits.
 
 A request is a line of JSON ({"file", "suffix", "bytes", "seconds", "memory", "whole"}) and the bytes of the file; the reply is a line of JSON (a
-ChildReport) and JSON of either a ParsedFile or an error message ({"refused"}). A format's reader is loaded before the fork: in the fork, the
+ChildReport) and the JSON of a ParsedFile or an error message ({"refused"}). A format's reader is loaded before the fork: in the fork, the
 kernel refuses to open any file or connection. Nothing is unpickled or executed. The kernel ends a fork at its time limit; this process ends
-when its parent does. The reply to a request with a "page" and "languages" is the text on that page by OCR (ocr.py).
+when its parent does. A request with a "page" and "languages" starts no fork: the reply is the text on that page by OCR (ocr.py),
+whose programs have their own limits.
 """
 
 import codecs
@@ -28,7 +29,7 @@ from graph.errors import UserError
 
 MAX_TEXT_CHARS, MAX_METADATA_CHARS, MAX_TITLE_CHARS, MAX_REASON_CHARS = 32 * MIB, MIB, 1000, 200
 LATE_PACKAGES = {"email", "fontTools.ttLib", "pypdf"}
-"""Packages that import modules of their own while they read a file, which a fork cannot do."""
+"""Packages that import their own modules while they read a file, which a fork cannot do."""
 PATIENCE = 6
 """The limit on wall-clock time, as a multiple of the limit on processor time: the machine may be busy."""
 NO_MEMORY = 3
@@ -118,7 +119,7 @@ def _prepare() -> None:
 
 @cache
 def _reader(suffix: str, whole: bool) -> Read:
-    """The function that reads a format, with all of its imports loaded; one that refuses every file if a library is missing.
+    """The function that reads a format, with all of its imports loaded; if a library is missing, a function that refuses every file.
 
     `whole` selects `read_whole`, if the format has it, which reads more than the main text.
     """
@@ -159,7 +160,7 @@ def _answer(request: dict[str, Any], read: Read, data: bytes) -> dict[str, Any]:
 
 
 def _checked(parsed: ParsedFile, file: str) -> ParsedFile:
-    """The file with its title cut; UserError for more text or metadata than an index takes."""
+    """The file with its title truncated; UserError for more text or metadata than an index accepts."""
     metadata_chars = len(json.dumps(dict(parsed.metadata)))
     for size, what, limit in (
         (len(parsed.text), "text", MAX_TEXT_CHARS),

@@ -1,4 +1,4 @@
-"""The text of a Word document: paragraphs, headings, lists and tables in order, then its footnotes.
+"""The text of a Word document: paragraphs, headings, lists and tables in order, then its footnotes and endnotes.
 
 python-docx opens the package; its paragraphs lack content controls, text boxes and tracked insertions, so the elements themselves are
 walked (ECMA-376-1 §17). Deleted text, comments, headers and footers are omitted.
@@ -52,7 +52,7 @@ def _blocks(parent: Any, marks: dict[str, str]) -> Iterator[str]:
 
 
 def _cells(row: Any) -> Iterator[str]:
-    """The text of each cell, including those of nested tables."""
+    """The text of each cell, including the text of nested tables."""
     for cell in _inner(row, W + "tc"):
         yield " ".join("".join(_pieces(paragraph)) for paragraph in _inner(cell, W + "p"))
 
@@ -76,7 +76,7 @@ def _paragraph_text(paragraph: Any, marks: dict[str, str]) -> str:
 
 
 def _pieces(element: Any) -> Iterator[str]:
-    """The text below an element; text boxes are on lines of their own."""
+    """The text below an element; line breaks set off text boxes."""
     for child in element:
         if child.tag in (W + "t", M + "t"):
             yield child.text or ""
@@ -89,7 +89,7 @@ def _pieces(element: Any) -> Iterator[str]:
 
 
 def _style_marks(styles: Any) -> dict[str, str]:
-    """The Markdown prefix by style id, from the styles' names: Word writes "heading 1" in every language."""
+    """The Markdown prefix by style id, from the styles' names (Word writes "heading 1" in every language) and numbering."""
     marks: dict[str, str] = {}
     for style in styles:
         name = style.find(W + "name")
@@ -104,7 +104,7 @@ def _style_marks(styles: Any) -> dict[str, str]:
 
 
 def _related(part: Any, kind: str) -> Any:
-    """The root element of a part's first internal relation of a kind; () if there is none."""
+    """The root element of the first part of a kind to which `part` has an internal relation; () if there is none."""
     parts = [each.target_part for each in part.rels.values() if each.reltype == kind and not each.is_external]
     return _element(parts[0]) if parts else ()
 

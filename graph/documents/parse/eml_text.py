@@ -15,7 +15,7 @@ HEADERS = ("From", "To", "Cc", "Date", "Subject")
 
 
 def read(data: bytes, file: str) -> ParsedFile:
-    """The subject as title, headers and body as text; `from`, `to` and `date` (ISO 8601) as metadata. Attachments are named, not read."""
+    """The subject as title, headers and body as text; `from`, `to` and `date` (ISO 8601) as metadata. Attachments other than messages are named, not read."""
     message = message_from_bytes(data, policy=default)
     check_count(sum(1 for _ in message.walk()), "parts", file)
     addresses = {key: _header(message, key) for key in ("From", "To")}
@@ -39,7 +39,7 @@ def _blocks(message: EmailMessage) -> Iterator[str]:
 
 
 def _body(message: EmailMessage) -> str:
-    """The plain text of a message; if the mailer left that empty, the text of its HTML."""
+    """The plain text of a message; if that is empty, the text of its HTML."""
     for kind in ("plain", "html"):
         part = message.get_body((kind,))
         text = _content(part) if isinstance(part, EmailMessage) else ""

@@ -18,7 +18,7 @@ PAGES = ("application/xhtml+xml", "text/html")
 
 
 def read(data: bytes, file: str) -> ParsedFile:
-    """Title and text; UserError naming `file` if a chapter is encrypted or missing. URLs are not followed."""
+    """Title and text; UserError naming `file` if a chapter is encrypted or a part is missing. URLs are not followed."""
     with open_archive(data, file) as archive:
         names = set(archive.namelist())
         container = _root_of(archive, file, names, CONTAINER)

@@ -1,4 +1,4 @@
-"""File endings, the modules that read them, their limits, and what a reader returns.
+"""File endings, the modules that read them, their limits, and the result of a reader.
 
 To add a format, add a line to READERS and a module of that name to this folder. Nothing heavy is imported here, because the child process
 imports this file when it starts."""
@@ -63,7 +63,7 @@ READERS = {
 }
 """Files that the child process reads, and the module in this folder whose `read` does so."""
 FRONT_MATTER = "front_matter"
-"""The module that reads a Markdown file that begins with metadata, also in the child process."""
+"""The module that reads Markdown files that begin with metadata, also in the child process."""
 SUFFIXES = (*PLAIN, *TABLES, *READERS, *LANGUAGES)
 ENDINGS_SHOWN = ".txt, .md, .html, .pdf, .docx, .pptx, .xlsx, .csv, .epub, .eml, .ipynb, source code"
 """A short list of endings for messages; docs/guide.md lists all."""
@@ -84,7 +84,7 @@ MAX_PARTS = 20_000
 class ParsedFile:
     """A file's contents: its own title ("" if it has none), its text, and metadata for filters.
 
-    For a file with pages, `page_starts` in the metadata has the offset in the text of page 1, 2, ….
+    For a file with pages, `page_starts` in the metadata has the offsets of pages 1, 2, … in the text.
     """
 
     title: str
@@ -96,7 +96,7 @@ class ParsedFile:
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits for reading a file that is not plain text: processor seconds and memory, for files of up to 1 MiB; and how scans and web pages are read.
+    """Limits for reading a file that is not plain text: processor seconds and memory, for files of up to 1 MiB; and settings for scans and web pages.
 
     >>> Limits().seconds_for(700), Limits().seconds_for(10 * MIB), Limits().memory_for(2 * MIB) // MIB
     (4.5, 45.0, 513)

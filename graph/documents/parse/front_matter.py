@@ -35,7 +35,7 @@ def read(data: bytes, file: str) -> ParsedFile:
 
 
 def _fields(fence: str, block: str) -> dict[str, Any]:
-    """The keys of a block that have a value; {} if it is not valid YAML or TOML, as its fence says."""
+    """The keys of a block that have a value; {} if it is not valid YAML or TOML, whichever its fence announces."""
     try:
         fields = tomllib.loads(block) if fence == "+++" else yaml.safe_load(block)
     except (yaml.YAMLError, tomllib.TOMLDecodeError, ValueError):

@@ -1,7 +1,7 @@
 """HTML to text: tokens in time linear in the page's length, then the main part of the page, without navigation.
 
 A failed search is not repeated: the standard library's parser and libxml2 search for missing ends again and again (1 MB of `<!--`
-or of `<b></i>` takes them minutes). Attributes are not parsed; markup without an end is text."""
+or of `<b></i>` takes them minutes). Attributes are searched, not parsed; a tag without an end is text."""
 
 import re
 from collections import Counter
@@ -98,7 +98,7 @@ BLOCKS = (
     *("blockquote", "pre", "dl", "dt", "dd", "figure", "figcaption", "caption", "address", "form", "fieldset", "hr"),
 )
 MAIN = ("main", "article")
-"""Elements that may have a footer of their own."""
+"""Elements that may have their own footer."""
 FURNITURE = ("nav", "dialog")
 """Elements outside the main text, besides the page's footer."""
 _ROLES = re.compile(r"""\srole\s*=\s*["']?(?:navigation|contentinfo|dialog|alertdialog|search)\b""", re.IGNORECASE)
@@ -109,7 +109,7 @@ _FURNITURE_NAME = re.compile(
 )
 """Words in classes and ids of elements outside the main text."""
 _MIN_MAIN_SHARE = 0.5
-"""The least share of the words that must remain after furniture is removed by name."""
+"""Removal by roles and names counts only if it leaves at least this share of the words that removal by elements leaves."""
 GAPS = {**dict.fromkeys(BLOCKS, "\n\n"), "li": "\n", "br": "\n"}
 """The text that replaces the start and the end of an element; inline elements have none."""
 
@@ -137,7 +137,7 @@ def main_text(markup: str) -> ParsedFile:
     """As `html_text`, without furniture (navigation, dialogs, the page's footer, cookie notices), recognised by elements, roles and names.
 
     Elements alone count if roles and names would remove more than half of the remaining words; all text stays if elements would remove
-    everything. Furniture without an end tag is not removed.
+    everything. If furniture recognised in one of these ways has no end tag, nothing is removed in that way.
     """
     pages = _collect(markup, [_Page(), _Page(_by_element), _Page(_by_name)])
     whole, by_element, by_name = (page.parsed() for page in pages)
@@ -186,7 +186,7 @@ class _Page:
     def __init__(self, omits: Callable[[Token, bool], bool] = _never) -> None:
         self._omits = omits
         self._omitted, self._depth = "", 0
-        """The name of the omitted element that is open, and how many elements of that name are open, itself included."""
+        """The name of the omitted element that is open, and the number of open elements of that name, including itself."""
         self._main = 0
         self.pieces: list[str] = []
         self.title, self.heading = _First(), _First()
@@ -289,7 +289,7 @@ class _Page:
 
 
 class _First:
-    """The text of the first element with a tag."""
+    """The text of the first element with a given tag."""
 
     def __init__(self) -> None:
         self.pieces: list[str] = []

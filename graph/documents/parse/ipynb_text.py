@@ -10,7 +10,7 @@ from graph.errors import UserError
 
 
 def read(data: bytes, file: str) -> ParsedFile:
-    """Title (from the notebook's metadata, else its first heading) and text, of format 4 or 3, without images."""
+    """Title (from the notebook's metadata, else its first heading) and text of a notebook in format 4 or 3, without images."""
     notebook = json.loads(decode_text(data, file))
     cells = _cells(notebook) if isinstance(notebook, dict) else None
     if cells is None:
@@ -47,7 +47,7 @@ def _blocks(cell: dict[str, Any], language: str) -> Iterator[str]:
 
 
 def code_block(code: str, language: str) -> str:
-    """Code between fences longer than any in it; "" for empty code.
+    """Code between fences that are longer than any fence in it; "" for empty code.
 
     >>> code_block("print(1)\\n", "python")
     '```python\\nprint(1)\\n```'

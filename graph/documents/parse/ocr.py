@@ -1,7 +1,7 @@
 """OCR of scanned pages: Poppler's pdftoppm renders a page of a PDF, tesseract reads the image.
 
-Both programs read standard input and write to standard output: none of their arguments comes from a document, and the kernel lets them
-write no file. Nothing heavy is imported here, because the child process imports this file when it starts."""
+Both programs read standard input and write to standard output: none of their arguments comes from a document, and the kernel stops
+them from writing files. Nothing heavy is imported here, because the child process imports this file when it starts."""
 
 import math
 import resource
@@ -29,7 +29,7 @@ class Ocr:
 
 
 def ocr_by(program: str | None, languages: str, pages: int, page_seconds: float) -> Ocr | None:
-    """The settings of an OCR program by its name; None without one, UserError for any but tesseract.
+    """The settings of an OCR program by its name; None without one, UserError for any other than tesseract.
 
     >>> ocr_by("tesseract", "eng+deu", 20, 30.0), ocr_by(None, "eng", 20, 30.0)
     (Ocr(languages='eng+deu', pages=20, page_seconds=30.0), None)
@@ -82,7 +82,7 @@ def check_programs(ocr: Ocr) -> None:
 
 
 def page_text(data: bytes, page: int, languages: str, file: str, limits: PageLimits) -> str:
-    """The text on a page of a PDF, counted from 1; "" for an empty page.
+    """The text on a page, counted from 1, of a PDF; "" for an empty page.
 
     UserError naming `file` and the page if a program fails or exceeds a limit. Call it in a single-threaded process.
     """

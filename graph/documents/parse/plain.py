@@ -20,9 +20,9 @@ DELIMITERS = ",;\t|"
 """The cell separators of CSV files."""
 _SAMPLE_CHARS = 1 << 16
 _DELIMITER_LINE = re.compile(r"sep=([^\"\r\n])\r?\n")
-"""How spreadsheet programs declare the delimiter, on the first line."""
+"""The first line by which spreadsheet programs declare the delimiter."""
 _TIGHT = ("| ", "- ")
-"""How table rows and list items begin: no empty line separates two of a kind."""
+"""The first characters of table rows and of list items: no empty line separates two rows or two items."""
 
 
 def decode_text(data: bytes, file: str) -> str:

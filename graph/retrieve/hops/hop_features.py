@@ -5,8 +5,8 @@ entity in place of the bridge, as vectors: question − bridge's title + entity 
 named like the entity, to passages that share the entity, and to the passages nearest to that composed question. Every candidate passage also
 has a row of its own, without a way.
 
-Legend: P passages, N propositions, E entities, D dimensions, W words of a question, B bridges, K ways, C candidates, Y occurrences in
-candidates, R some passages, X rows (a way and a candidate, or a candidate alone), F features."""
+Legend: P passages, N propositions, E entities, U documents, D dimensions, W words of a question, B bridges, K ways, C candidates,
+Y occurrences in candidates, Z their entities, R some passages, X rows (a way and a candidate, or a candidate alone), F features."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
@@ -34,7 +34,7 @@ PREFIX = 3
 
 
 class QuestionWords:
-    """The content words of a question and their idf `weight_W`. `named_W` marks words of document names; `unnamed_W` weighs the others."""
+    """The content words of a question and their idf `weight_W`. `named_W` marks words of document names; `unnamed_W` are the weights, 0 for those words."""
 
     def __init__(self, index: Index, question: str, names: Sequence[str]) -> None:
         data = index.data
@@ -50,21 +50,21 @@ class QuestionWords:
         self.unnamed_W = np.where(self.named_W, 0, self.weight_W)
 
     def in_passages(self, rows_C: Ints) -> Floats:
-        """1 where a passage has a word: [W, C]."""
+        """1 where a passage contains a word: [W, C]."""
         has_WC = np.zeros((len(self._rows_of), len(rows_C)), np.float32)
         for row, term_rows in enumerate(self._rows_of.values()):
             has_WC[row] = (cells(self._count_WP, np.array(term_rows, np.int64), rows_C) > 0).any(axis=0)
         return has_WC
 
     def in_texts(self, texts: Sequence[str]) -> Floats:
-        """1 where a text has a word: [texts, W]."""
+        """1 where a text contains a word: [texts, W]."""
         has_XW = np.zeros((len(texts), len(self._column_of)), np.float32)
         for row, text in enumerate(texts):
             has_XW[row, [self._column_of[form] for form in forms_of(text) if form in self._column_of]] = 1
         return has_XW
 
     def share_in_question(self, texts: Sequence[str]) -> Floats:
-        """The share of each text's words that occur in the question: [texts]."""
+        """The share of each text's words that are content words of the question: [texts]."""
         forms = map(forms_of, texts)
         shares = [sum(f in self._column_of for f in each) / len(each) if each else 0 for each in forms]
         return np.array(shares, np.float32)
@@ -115,7 +115,7 @@ class Ways:
 
 
 def find_ways(index: Index, bridges_B: Ints, alone: OwnScores, reached_P: Floats) -> Ways:
-    """The ways from the bridges with the best sum of proposition score and bridge score; each entity once per bridge."""
+    """The ways with the highest sums of proposition score and bridge score; each entity once per bridge."""
     data = index.data
     bridge_Y, proposition_Y = expand_rows(data.passage_proposition_PN, bridges_B)
     alone.add_propositions(proposition_Y)
@@ -211,7 +211,7 @@ class HopRows:
 
 
 def hop_rows(index: Index, query: Query, alone: OwnScores, reached_P: Floats) -> HopRows:
-    """All rows of a question, given its own scores and the scores of `hops`. Adds the missing scores of candidates to `alone`."""
+    """All rows of a question, given the scores of passages before and after links. Adds the missing scores of candidates to `alone`."""
     pool = top_rows(reached_P, POOL)
     ways = find_ways(index, pool[:BRIDGES], alone, reached_P)
     composed_KD = compose(index, query.vector_D, pool[:BRIDGES], ways)
@@ -363,13 +363,13 @@ class _Features:
         return np.stack(columns, axis=1).astype(np.float32)
 
     def _near(self, queries_KD: Floats) -> tuple[Floats, Floats]:
-        """The cosines of candidates with queries, and those of the best proposition in each candidate: [C, K] both."""
+        """The cosines of candidates with queries, and those of the best proposition in each candidate (without propositions, its own): [C, K] both."""
         passages_CK = self.vectors_CD @ queries_KD.T
         best_CK = self._best_in(self.vectors_YD @ queries_KD.T)
         return passages_CK, np.where(np.isfinite(best_CK), best_CK, passages_CK)
 
     def _best_in(self, values_Y: Floats) -> Floats:
-        """The highest value among each candidate's propositions; −∞ without one: [C, …]."""
+        """The highest value among each candidate's propositions; −∞ if there are none: [C, …]."""
         best_C = np.full((len(self.rows_C), *values_Y.shape[1:]), -np.inf, np.float32)
         starts = np.flatnonzero(np.diff(self.candidate_Y, prepend=-1))
         if len(starts):
@@ -381,7 +381,7 @@ class _Features:
         return np.asarray(self.document_C[:, None] != self.document_C[self.ways.bridge_K])
 
     def _links(self) -> tuple[Flags, Flags]:
-        """Whether a way's entity names a candidate's document, and whether the candidate mentions it; False in the bridge's document: [K, C] both."""
+        """Whether a way's entity names a candidate's document, and whether the candidate mentions the entity; False in the bridge's document: [K, C] both."""
         data, entities = self.index.data, self.ways.entity_K
         called_KU, elsewhere_KC = data.entity_document_EU[entities, :], self._elsewhere_CK().T
         called_KC = called_KU[:, self.document_C].toarray() > 0

@@ -1,9 +1,10 @@
-"""`hops`: multi-hop retrieval without a model, a method of our own for small encoders.
+"""`hops`: multi-hop retrieval without a model, our own method for small encoders.
 
 A question about the builder of Port Ellery's ferry names the ferry; only the ferry's passage names the builder. So:
 1. Every passage gets its own score (parts/passage_scores.py) from its similarity, its best proposition's, the question's words and its document's name.
 2. Links lead from the best passages, the seeds, to documents named like an entity in them and to propositions that share a rare entity.
-3. A link gains if its document's title contains the entity and words of the question.
+3. A link by a shared entity gains from the question's words in its passage, and more if the document's title combines the entity with
+   words of the question.
 4. A passage ranks by its own score or by its best link's, whichever is higher. A trained hop then reranks by log odds.
 
 Legend: P passages, N propositions, E entities, U documents, S seeds, X links, Y links that may gain, R distinct rows."""
@@ -31,7 +32,7 @@ STEP = 0.9
 TARGET_WEIGHT, TARGET_LEVEL = 0.6, 0.3
 """A link by title gains if its passage scores above TARGET_LEVEL, and loses if it scores below."""
 CROWD_LOSS = 0.1
-"""A seed that names many documents is not specific: a link loses this much times the logarithm of their number."""
+"""A seed that names many documents is not specific: its links by title lose this much times the logarithm of the number of documents."""
 MENTION_LOSS = 0.15
 RARITY_LOSS = 0.05
 """A link through a shared entity loses this much times the logarithm of the number of propositions with that entity."""
@@ -85,7 +86,7 @@ def raise_by_words(links: Links, lift_P: Floats) -> Links:
 
 
 def mention_loss(mentions_X: Ints) -> Floats:
-    """What a link through an entity loses, given the number of propositions that mention it."""
+    """The loss of a link through an entity, given the number of propositions that mention it."""
     return np.asarray(MENTION_LOSS + RARITY_LOSS * np.log(mentions_X))
 
 
@@ -118,11 +119,11 @@ def describe_path(
     document = int(data.passage_document_P[row])
     if document in name_of:
         return (f"the question names “{name_of[document]}”",)
-    return ("near to the question by itself",)
+    return ("similar to the question",)
 
 
 def _title_links(scores: Scores, seed_X: Ints, proposition_X: Ints, entity_X: Ints) -> Links:
-    """Links to the best passage of each document named like an entity of a seed."""
+    """Links to the best passage of each other document named like an entity of a seed."""
     data, own_P, scores_N = scores.index.data, scores.own_P, scores.scores_N
     from_X, document_X = expand_rows(data.entity_document_EU, entity_X)
     to_X = np.array([_best_passage(data.passage_document_P, own_P, int(u)) for u in document_X], np.int64)
@@ -135,7 +136,7 @@ def _title_links(scores: Scores, seed_X: Ints, proposition_X: Ints, entity_X: In
 
 
 def _mention_links(scores: Scores, seed_X: Ints, proposition_X: Ints, entity_X: Ints) -> Links:
-    """Links to passages with a proposition that shares a rare entity with a seed's proposition."""
+    """Links to passages of other documents with a proposition that shares a rare entity with a seed's proposition."""
     index, own_P, scores_N = scores.index, scores.own_P, scores.scores_N
     data, block_EN = index.data, index.entity_proposition_EN
     mentions_X = entries_in(block_EN, entity_X)
@@ -165,9 +166,9 @@ def _best_passage(passage_document_P: Ints, own_P: Floats, document: int) -> int
 
 
 TITLE_GAIN = 0.05
-"""What a link gains by the title, besides getting `mention_loss` back."""
+"""A link that the title raises regains its `mention_loss`, and gains this much more."""
 QUESTION_SHARE = 0.5
-"""The least share of the title's words, apart from the entity's, that the question must contain."""
+"""The minimum share of the title's words, apart from the entity's, that the question must contain."""
 RAISE_DEPTH = 50
 """Only links that could raise their passage to this rank are checked."""
 
@@ -193,7 +194,7 @@ def raise_by_titles(index: Index, links: Links, question: str, own_P: Floats) ->
 
 
 def title_adds_question_words(name: frozenset[str], title: frozenset[str], question: frozenset[str]) -> bool:
-    """Whether a title contains the name of an entity that the question lacks, and otherwise mostly words of the question.
+    """Whether a title contains the name of an entity that the question lacks, and at least QUESTION_SHARE of its other words are in the question.
 
     >>> question = content_forms("What time does the state where Corran High is stop selling alcohol?")
     >>> [title_adds_question_words(content_forms("Indiana"), content_forms(title), question) for title in ("Alcohol laws of Indiana", "Indiana", "History of Indiana")]
@@ -212,7 +213,7 @@ def content_forms(text: str) -> frozenset[str]:
 
 @dataclass(frozen=True)
 class HopSearch:
-    """A question's own scores, the links, the scores after links, and by passage the link that raised its score (`link_to`)."""
+    """The scores before links, the links, the scores after links, and by passage the link that raised its score (`link_to`)."""
 
     alone: OwnScores
     links: Links
@@ -221,7 +222,7 @@ class HopSearch:
 
 
 def search_hops(index: Index, query: Query) -> HopSearch:
-    """Steps 1 to 3 of this module's description."""
+    """Steps 1 to 4 of this module's description, without the trained hop."""
     alone = score_alone(index, query)
     links = raise_by_titles(index, raise_by_words(find_links(alone), alone.lift_P), query.text, alone.own_P)
     return HopSearch(alone, links, *reach(alone.own_P, links))
@@ -241,9 +242,9 @@ def retrieve_hops(index: Index, query: Query, settings: RetrieveSettings) -> Evi
     name_of = {document: name for name, document in alone.named}
     steps = (
         f"{len(alone.named)} documents named by the question",
-        f"{len(alone.terms)} of its words are in the index and in no such name",
+        f"{len(alone.terms)} of its other words are in the index",
         f"{len(links.worth_X):,} links from {SEEDS} passages",
-        *([f"{ranking.rows:,} ways to passages judged by a trained hop"] if hop is not None else []),
+        *([f"{ranking.rows:,} paths to passages scored by a trained hop"] if hop is not None else []),
     )
     paths = []
     for row, words in zip(rows.tolist(), best_terms(index, alone.terms, rows), strict=True):
@@ -262,10 +263,10 @@ def retrieve_hops(index: Index, query: Query, settings: RetrieveSettings) -> Evi
 
 def describe_way(index: Index, proposition: int, entity: int) -> tuple[str, ...]:
     """How a trained hop reached a passage, in words, given the rows of the proposition and of the entity."""
-    return (*describe_mention(index, proposition, entity), "and with it the question leads here")
+    return (*describe_mention(index, proposition, entity), "which links the question to this passage")
 
 
 def describe_mention(index: Index, proposition: int, entity: int) -> tuple[str, str]:
-    """A proposition, and that it mentions an entity, in words."""
+    """A proposition and its mention of an entity, in words."""
     text = index.data.proposition_texts[proposition]
     return f"“{text}”", f"mentions “{index.entity_name(entity, [proposition])}”"

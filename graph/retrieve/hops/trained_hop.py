@@ -1,7 +1,7 @@
 """The trained hop at query time: boosted trees rerank the results of `hops` and the passages that these lead to. No model is called.
 
 `modegraph train selector` with `size: hop` writes the file with `save_hop`; the trees read HOP_FEATURES (hop_features.py). A passage's score
-is the highest log odds of its rows: alone, or by the best way to it. Passages without a row follow in the order of `hops`. The package
+is the highest log odds of its rows: of its own row, or of the best way to it. Passages without a row follow in the order of `hops`. The package
 includes a hop for MiniLM (see README.md in this folder); indexes of that encoder use it by default.
 
 Legend: P passages, C candidates, X rows, F features."""
@@ -66,7 +66,7 @@ def rank_by_hop(hop: Hop, index: Index, query: Query, alone: OwnScores, reached_
 
 
 def best_rows(logits_X: NDArray[np.float64], candidate_X: Ints, candidates: int) -> Ints:
-    """The row with the highest logit of each candidate (each has at least one row); ties by place: [C].
+    """For each candidate (all have at least one row), the row with the highest logit, the first of equals: [C].
 
     >>> best_rows(np.array([0.5, 2.0, 1.0, 2.0]), np.array([0, 1, 0, 1]), 2).tolist()
     [2, 1]
@@ -76,7 +76,7 @@ def best_rows(logits_X: NDArray[np.float64], candidate_X: Ints, candidates: int)
 
 
 def with_others(reached_P: Floats, candidates_C: Ints, logits_C: NDArray[np.float64]) -> Floats:
-    """The candidates' log odds, and below them all others, with their differences unchanged: float32[P].
+    """The candidates' log odds, and the other passages' scores, shifted so that the highest of them equals the lowest log odds: float32[P].
 
     >>> with_others(np.array([1, 0.5, 0.75], np.float32), np.array([1]), np.array([-2.0])).tolist()
     [-2.0, -2.0, -2.25]
@@ -91,8 +91,8 @@ def with_others(reached_P: Floats, candidates_C: Ints, logits_C: NDArray[np.floa
 
 def save_hop(folder: Path, hop: Hop) -> None:
     """Write HOP_FILE into `folder`."""
-    facts = {"format": FORMAT, "features": HOP_FEATURES, "encoder": hop.encoder}
-    save_forest(folder / HOP_FILE, HEADER, facts, hop.forest)
+    metadata = {"format": FORMAT, "features": HOP_FEATURES, "encoder": hop.encoder}
+    save_forest(folder / HOP_FILE, HEADER, metadata, hop.forest)
 
 
 def find_hop(spec: str, encoder: str) -> Hop | None:

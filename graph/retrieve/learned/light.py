@@ -1,6 +1,6 @@
 """The light selector: the features of a proposition and a question, and the boosted trees that score them. No model is called.
 
-Features are computed at query time from the index alone: `data_synth` writes them into training rows, a trained selector reads the same columns.
+Features are computed at query time from the index alone: `data_synth` writes them into training rows, and a trained selector reads the same columns.
 They compare a proposition with the question's best propositions, the seeds: a relevant proposition of a multi-hop question often continues
 one of them. `modegraph train selector` writes the file with `save_selector`.
 
@@ -75,7 +75,7 @@ def entity_counts(index: Index, rows_n: Ints, entities_W: Ints) -> Floats:
 
 
 def shared_entities(index: Index, rows_n: Ints, seeds_S: Ints) -> Floats:
-    """Σ 1 / (1 + ln m) over the entities that each candidate shares with another seed; m propositions have the entity: [n]."""
+    """Σ 1 / (1 + ln m) over the entities that each candidate shares with another seed; m propositions mention the entity: [n]."""
     data = index.data
     _, seed_entity_X = expand_rows(data.proposition_entity_NE, seeds_S)
     seeds_E = np.bincount(seed_entity_X, minlength=len(data.entity_ids))
@@ -121,16 +121,16 @@ FEATURES = (
 )
 """The columns, in order. `passage_score` and `hops_score` belong to the best passage with the proposition, before and after links are
 followed; `seed_…`, `title_in_seeds`, `shared_entities`, `walk_mass` and `hops` measure the connection with the seeds;
-`document_named` and `question_entities` count what the question names; `log_…` are ln(1 + value).
+`document_named` and `question_entities` measure the overlap with the documents and entities that the question names; `log_…` are ln(1 + value).
 """
 SEEDS = 5
 WALK = SuggestSettings(damping=0.85, structure_weight=0.5)
-"""The walk of the training data: trained selectors use it whatever a query's settings."""
+"""The walk of the training data: trained selectors use it whatever the query's settings are."""
 
 
 @dataclass(frozen=True)
 class QuestionView:
-    """What all candidates of a question share. `own_P` and `reached_P` are the scores of `hops` without the question's words, as in the
+    """The data that all candidates of a question share. `own_P` and `reached_P` are the scores of `hops` without the question's words, as in the
     training data."""
 
     near_N: Floats
@@ -216,7 +216,7 @@ def log_ranks(near_N: Floats, near_n: Floats) -> Floats:
 
 
 def lead_in_passage(index: Index, near_N: Floats, near_n: Floats, rows_n: Ints) -> Floats:
-    """The candidate's similarity minus the highest among the other propositions of its passages; 0 without others: [n]."""
+    """The candidate's similarity minus the highest similarity among the other propositions of its passages; 0 without others: [n]."""
     from_X, passage_X = expand_rows(index.proposition_passage_NP, rows_n)
     pair_Y, other_Y = expand_rows(index.data.passage_proposition_PN, passage_X)
     from_Y = from_X[pair_Y]
@@ -250,7 +250,7 @@ HEADER = "selector"
 
 @dataclass(frozen=True)
 class Classifier:
-    """A forest of logits, the temperature of their probabilities, and the encoder that the training data came from.
+    """A forest of logits, the temperature of their probabilities, and the fingerprint of the encoder of the training data.
 
     A proposition is relevant if its probability reaches `threshold`.
     """

@@ -40,7 +40,7 @@ def rerank(evidence: Evidence, score: ScoreTexts, top_k: int) -> Evidence:
     passages = [int(row) for row in best if row < len(evidence.passages)]
     summaries = [int(row) - len(evidence.passages) for row in best if row >= len(evidence.passages)]
     propositions = [int(row) for row in np.argsort(-scores[nodes:], kind="stable")[:top_k]]
-    step = f"{len(texts)} found and reranked"
+    step = f"{len(texts)} results reranked"
     return replace(
         evidence,
         passages=_pick(evidence.passages, passages, scores),

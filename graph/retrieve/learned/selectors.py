@@ -49,9 +49,9 @@ def select_by_threshold(index: Index, query: Query, candidates: Ints) -> Ints:
 
 
 def select_by_model(index: Index, query: Query, candidates: Ints) -> Ints:
-    """Keep what the query's model chooses, in its order; numbers that are not in the list are ignored.
+    """Keep the propositions that the query's model chooses, in the model's order; numbers that are not in the list are ignored.
 
-    If its reply is unusable, the threshold chooses. Raises ModelUnavailable if the model does not answer.
+    If the reply is unusable, the threshold decides. Raises ModelUnavailable if the model does not answer.
     """
     if query.model is None or len(candidates) == 0:
         return select_by_threshold(index, query, candidates)

@@ -1,1 +1,1 @@
-"""The retrieval modes, one per file."""
+"""The retrieval modes except `hops`: one per file, the baselines together."""

@@ -1,4 +1,4 @@
-"""The baselines of every comparison: one search each, without following links.
+"""The baselines of every comparison: searches that follow no links.
 
 `dense`: passages nearest by cosine. `naive` (ToPG §2.3.1): propositions nearest by cosine. `lexical`: passages that share the question's words,
 by BM25. `hybrid`: the rankings of `dense` and `lexical` fused by rank (Cormack, Clarke & Büttcher 2009).
@@ -43,7 +43,7 @@ def retrieve_naive(index: Index, query: Query, settings: RetrieveSettings) -> Ev
 
 
 def retrieve_lexical(index: Index, query: Query, settings: RetrieveSettings) -> Evidence:
-    """Top k passages among those with a term of the question; fewer, or none, if fewer have one."""
+    """Top k passages among those that contain a term of the question; fewer than k if fewer do."""
     terms = known_terms(index, query.text)
     scores_P = word_scores(index, terms)
     rows = matching_rows(scores_P, settings.top_k)
@@ -64,7 +64,7 @@ def matching_rows(scores_P: Floats, count: int) -> Ints:
 
 RANK_CONSTANT = 60
 DEPTH = 1000
-"""The ranks that count in each ranking: a deeper one adds less than 1/1060."""
+"""The ranks that count in each ranking: a deeper rank would add less than 1/1060."""
 
 
 def retrieve_hybrid(index: Index, query: Query, settings: RetrieveSettings) -> Evidence:
@@ -86,7 +86,7 @@ def retrieve_hybrid(index: Index, query: Query, settings: RetrieveSettings) -> E
 
 
 def fuse_ranks(rankings: Sequence[Ints], count: int, constant: int = RANK_CONSTANT) -> Floats:
-    """RRF(d) = Σ_r 1 / (k + rank_r(d)) over `rankings` (rows, best first) of `count` items; 0 for items that none ranks: float32.
+    """RRF(d) = Σ_r 1 / (k + rank_r(d)) over `rankings` (rows, best first) of `count` items; 0 for items in no ranking: float32.
 
     >>> fuse_ranks([np.array([2, 0]), np.array([2])], 3, constant=1).tolist()
     [0.3333333432674408, 0.0, 1.0]
@@ -98,4 +98,4 @@ def fuse_ranks(rankings: Sequence[Ints], count: int, constant: int = RANK_CONSTA
 
 
 def _rank_in_words(ranking: str, rank: int | None) -> str:
-    return f"{ranking} no. {rank:,}" if rank is not None else f"{ranking} not found"
+    return f"{ranking} no. {rank:,}" if rank is not None else f"not found {ranking}"

@@ -1,8 +1,8 @@
 """`global` (ToPG §2.3.3): a broad question, answered community by community.
 
 Anchors (B.3–B.4, Algorithm 2): every selected proposition explores the graph with a query of its own (Rocchio); the selector prunes the results.
-→ communities that cover the anchors within a token budget (B.5, Algorithm 3) → a model writes each one's contribution → the best contributions.
-Without a model the communities' own passages are the evidence, taken in turn so that every community is represented.
+Communities that cover the anchors are chosen within a token budget (B.5, Algorithm 3). A model writes the contribution of each; contributions
+become findings, best first. The passages come from the communities that contribute (from all without a model), in turn so that each is represented.
 
 Legend: P passages, N propositions, C communities, n propositions of the pool or of a part of it, l of a subgraph,
 D dimensions."""
@@ -39,7 +39,7 @@ ORIGIN, POSITIVE, NEGATIVE = 1.0, 0.7, 0.15
 
 @dataclass(frozen=True)
 class Visit:
-    """The result of one exploration: selected rows, the query [D] that led to each, and the mean vector [D] of the pruned propositions."""
+    """The result of one exploration: selected rows, the query [D] that led to each, and the mean vector [D] of the rows that the selector dropped."""
 
     rows: Ints
     queries_nD: Floats
@@ -57,9 +57,10 @@ class Anchors:
 def collect_anchors(
     index: Index, start: Query, questions: Sequence[Query], select: Select, anchors: Anchors, settings: SuggestSettings
 ) -> None:
-    """Fill `anchors`: first with the propositions nearest to each of `questions`, then round by round, up to MIN_ANCHORS.
+    """Fill `anchors`: first with the propositions nearest to each of `questions`, then round by round,
+    until there are MIN_ANCHORS, a round adds none, or MAX_ROUNDS are over.
 
-    After ModelUnavailable, `anchors` holds those of the finished rounds.
+    After ModelUnavailable, `anchors` contains the anchors of the finished rounds.
     """
     with ThreadPoolExecutor(max_workers=BREADTH) as threads:
         with queries_of_threads(questions) as thread_queries:
@@ -127,7 +128,7 @@ def _visit_by_walk(
     seeds_n: Ints,
     queries_nD: Floats,
 ) -> Visit:
-    """SuggestGlobal (Eq. 10): one walk from each seed with its own query; what the walks visit most, pruned by the selector."""
+    """SuggestGlobal (Eq. 10): one walk from each seed with its own query; the propositions that the walks visit most, pruned by the selector."""
     rows_l = extract_subgraph(index, seeds_n, SUBGRAPH_PROPOSITIONS)
     structure_ll = structural_transition(used_columns(index.incidence_NB[rows_l, :]))
     near_ln = normalised_similarity_to(index, queries_nD, index.data.proposition_vectors_ND[rows_l] @ queries_nD.T)
@@ -228,7 +229,7 @@ def enclosing_communities(parents: Ints, row: int) -> frozenset[int]:
 
 MAX_QUESTIONS = 10
 MAX_COMMUNITY_TOKENS, MAX_TOKENS_IN_ALL = 2_000, 16_000
-"""The maximum tokens of statements for one community, and for all communities of a question together."""
+"""The maximum numbers of tokens in the statements of one community, and of all communities of a question together."""
 MAX_REPLY_TOKENS = 600
 
 
@@ -250,7 +251,7 @@ class CommunityView:
 
 
 def retrieve_global(index: Index, query: Query, settings: RetrieveSettings) -> Evidence:
-    """Top k passages of the communities around the question's anchors; with a model, also a finding for each contribution."""
+    """Top k passages: of the communities around the question's anchors, then the nearest; with a model, also a finding for each contribution."""
     select = find_selector(settings.selector, query)
     anchors, findings, stopped = Anchors(), [], ""
     communities: list[CommunityView] = []
@@ -317,7 +318,7 @@ def choose_communities(index: Index, query: Query, anchors: Sequence[int]) -> li
 def view_community(
     index: Index, members: Ints, cosines_N: Floats, count_tokens: Callable[[str], int]
 ) -> tuple[CommunityView, int]:
-    """The members nearest to the question, up to MAX_COMMUNITY_TOKENS, and their tokens; a member that does not fit is skipped."""
+    """The members nearest to the question, up to MAX_COMMUNITY_TOKENS, and the number of their tokens; a member that does not fit is skipped."""
     selected, tokens = [], 0
     for row in members[np.argsort(-cosines_N[members], kind="stable")].tolist():
         length = count_tokens(index.data.proposition_texts[row])
@@ -364,4 +365,4 @@ def _path_of(row: int, communities: Sequence[CommunityView]) -> tuple[str, ...]:
     for number, community in enumerate(communities, start=1):
         if row in community.passages:
             return (f"community {number} of {len(communities)} around the question's anchors",)
-    return ("near to the question by itself",)
+    return ("similar to the question",)

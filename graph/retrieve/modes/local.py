@@ -1,7 +1,7 @@
 """`local` (ToPG §2.3.2, Algorithm 1): from the best propositions, a walk attracted by the question suggests others.
 
 Three variants: with a model, rounds in which the selector prunes the walk's suggestions and the model answers or asks further questions; with
-a trained selector and no model, the selector scores candidates and links lead on from the relevant ones; with neither, one round of
+a trained selector and no model, the selector's scores raise passages, and links lead on from the best of these; with neither, one round of
 suggestions. A second round without a model lowered Recall@5 by .02 on two public sets (docs/log.md): the walk drifts.
 
 Legend: P passages, N propositions, n candidates."""
@@ -32,7 +32,7 @@ MAX_ROUNDS = 3
 MAX_NEXT_QUESTIONS = 3
 MAX_STATEMENTS_SHOWN = 60
 NEAREST_OFFERED = 5
-"""Propositions nearest to an open question, offered besides those of the walk, which may miss the answer."""
+"""How many propositions nearest to an open question are offered in addition to the walk's, which may miss the answer."""
 MAX_VERDICT_TOKENS = 500
 
 
@@ -131,15 +131,15 @@ def _next_queries(index: Index, query: Query, questions: Sequence[str]) -> list[
 
 
 JUDGED_PASSAGES, JUDGED_SUGGESTED = 25, 30
-"""Passages whose propositions the selector scores, and further propositions that the walk suggests."""
+"""The selector scores the propositions of this many passages, and this many that the walk suggests."""
 STEER, JUDGED_GAIN = 0.15, 0.5
 """The weight of a passage's highest relevance in the score from which links start, and in the final score. Of the values tried, these had the
-largest minimum gain on two public sets (775 questions, selectors trained on others): 13 gold documents instead of 16, and 63 instead of 72,
+largest minimum gain on two public sets (775 questions, selectors trained on other sets): 13 gold documents instead of 16, and 63 instead of 72,
 are missing from the first five."""
 
 
 def retrieve_by_selector(index: Index, query: Query, selector: Classifier, top_k: int) -> Evidence:
-    """Top k passages by a trained selector, each with the path to it; UserError for an index of another encoder."""
+    """Top k passages by a trained selector, each with the path to it; UserError if the index was made with another encoder."""
     view = view_of(index, query)
     rows_n = propositions_to_judge(index, view)
     relevance_n = judge(selector, index, query, view, rows_n)
@@ -180,7 +180,7 @@ def propositions_to_judge(index: Index, view: QuestionView) -> Ints:
 
 SEEDS, SUGGESTED = 3, 20
 WALK_GAIN = 0.6
-"""What a selected proposition adds to its passage's score; a merely suggested one adds this times √(mass ÷ largest mass)."""
+"""A selected proposition adds this to its passage's score; a merely suggested one adds this times √(mass ÷ largest mass)."""
 
 
 def retrieve_local(index: Index, query: Query, settings: RetrieveSettings) -> Evidence:

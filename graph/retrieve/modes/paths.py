@@ -22,7 +22,7 @@ from graph.types import Evidence, Floats, Ints, Scored, Trace
 EXPLORE_PROPOSITIONS, EXPLORE_ENTITIES, EXPLORE_PASSAGES = 20, 40, 50
 EXPLORE_DAMPING, EXPLOIT_DAMPING = 0.75, 0.45
 EXPLORE_TOLERANCE = 0.03
-"""The first walk only chooses passages to explore; a rough result chooses the same ones."""
+"""The first walk only chooses passages to explore; a rough result chooses the same passages."""
 PRIOR_WEIGHT = 0.05
 BEAM_WIDTH, MAX_PATH, RESTARTS = 4, 3, 3
 BEST_PATHS, BEST_SINGLES = 5, 4
@@ -99,7 +99,7 @@ def beam_search(index: Index, propositions_k: Ints, scores_N: Floats) -> list[Pa
 
 
 def describe_path(index: Index, passage: int, paths: list[Path]) -> tuple[str, ...]:
-    """How a passage was reached, in words: the first of `paths` with one of its propositions, up to that proposition."""
+    """How a passage was reached, in words: the first of `paths` that contains one of the passage's propositions, up to that proposition."""
     _, in_passage = expand_rows(index.data.passage_proposition_PN, np.array([passage]))
     for path in paths:
         ranks = [rank for rank, row in enumerate(path.propositions, start=1) if row in in_passage]
@@ -146,7 +146,7 @@ def exploit(
 
 
 def entity_weights(index: Index, scored: list[tuple[int, float]]) -> Floats:
-    """Each entity's best score among the propositions that mention it, min-max scaled over those entities: float32[E]."""
+    """Each entity's best score among the propositions that mention it, min-max scaled over those entities, at least PRIOR_WEIGHT; 0 for others: float32[E]."""
     weights_E = np.full(len(index.data.entity_ids), -np.inf, np.float32)
     if scored:
         from_R, entity_R = expand_rows(index.data.proposition_entity_NE, np.array([row for row, _ in scored], np.int64))

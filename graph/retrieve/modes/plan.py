@@ -2,7 +2,7 @@
 
 One call makes the plan (§3.2), which is validated before any other call; sub-questions are answered level by level, and their results reranked
 by the answers that they depend on (§3.3). A missing answer is a NoAnswer, never text. Without a model, or with an invalid plan, `hops`
-answers the whole question.
+searches for the whole question.
 
 Legend: P passages, S summaries, X nodes (passages, then summaries), k nodes found, D dimensions."""
 
@@ -51,7 +51,7 @@ class Plan(ReplyModel):
     """A model's plan. `final_question` is the whole question, with placeholders for answers.
 
     Only texts and kinds are requested; the other fields are read from replies that have them. Otherwise a step's id is its place, it depends
-    on the steps in its placeholders, and the last step serves as the final question.
+    on the steps that its placeholders name, and the last step serves as the final question.
     """
 
     sub_questions: Annotated[list[SubQuestion], at_most("maxItems", MAX_SUB_QUESTIONS)]
@@ -208,7 +208,7 @@ def find_nodes(index: Index, query: Query, kind: QuestionKind, settings: Retriev
     if kind == "abstract":
         scores_X = node_scores(index, query.vector_D)
         rows_k = top_rows(scores_X, settings.top_k)
-        return FoundNodes(query.text, rows_k, scores_X[rows_k], (("near to it by itself",),) * len(rows_k))
+        return FoundNodes(query.text, rows_k, scores_X[rows_k], (("similar to it",),) * len(rows_k))
     evidence = retrieve_hops(index, query, settings)
     rows = [passage_row(index, each.item) for each in evidence.passages]
     scores = [each.score for each in evidence.passages]
@@ -356,9 +356,9 @@ def _unanswered(needed: Sequence[int], run: PlanRun) -> str:
 
 
 DEPTH = 20
-"""The least number of nodes in each list of a plan."""
+"""The minimum number of nodes to retrieve for each list of a plan."""
 RANK_CONSTANT = 5
-"""The constant of the fusion, below the usual 60: lists are short and each covers another part of the question, so their first ranks count most."""
+"""The constant of the fusion, below the usual 60: lists are short and each covers a different part of the question, so their first ranks count most."""
 MAX_PLAN_TOKENS = 800
 
 

@@ -37,7 +37,7 @@ PathScore = Callable[[Ints, Ints, Ints], Floats]
 
 @dataclass(frozen=True)
 class Frontier:
-    """Paths of one length, best first: their propositions, the losses of their steps, and their scores after losses."""
+    """Paths of one length, best first: their propositions, the sum of the losses of their steps, and their scores after losses."""
 
     steps_FL: Ints
     loss_F: Floats
@@ -66,7 +66,7 @@ def search_paths(
 
 
 def best_paths(frontiers: list[Frontier]) -> dict[int, tuple[float, tuple[int, ...]]]:
-    """The best path to each proposition at the end of one: its score and steps; the shorter one wins a tie."""
+    """The best path to each proposition that ends one: its score and steps; the shorter path wins a tie."""
     best: dict[int, tuple[float, tuple[int, ...]]] = {}
     for frontier in frontiers:
         for steps, worth in zip(frontier.steps_FL.tolist(), frontier.worth_F.tolist(), strict=True):
@@ -93,7 +93,7 @@ def next_steps(index: Index, rows_F: Ints) -> Steps:
 def step_losses(index: Index, entities_E: Ints) -> sp.csr_array:
     """The loss of a step through each of the given entities to each of its propositions: CSR[E, N] with explicit zeros.
 
-    RARITY_LOSS · ln(documents that mention the entity), 0 into a document named like it; entities with more than
+    RARITY_LOSS · ln(documents that mention the entity), 0 for a step into a document of that name; entities with more than
     MAX_MENTIONS propositions have no entries.
     """
     data = index.data
@@ -135,7 +135,7 @@ def _number_entries(block: sp.csr_array) -> sp.csr_array:
 INITIAL = 100
 """Paths start from this many propositions by keywords, and as many by similarity."""
 STEP_LOSS = 0.1
-"""The loss of a path per step: the similarity of a sum of vectors is higher than that of each."""
+"""The loss of a path per step: the similarity of a sum of vectors is higher than that of each vector."""
 
 
 def retrieve_statements(index: Index, query: Query, settings: RetrieveSettings) -> Evidence:
@@ -160,7 +160,7 @@ def worth_of_statements(index: Index, query: Query, near_N: Floats) -> Floats:
 def judge_by_meaning(
     vectors_ND: Matrix, near_N: Floats, worth_N: Floats, usual: float, steps_FL: Ints, path_X: Ints, next_X: Ints
 ) -> Floats:
-    """A PathScore: the mean of the longer path's score (Eq. 7) and its first proposition's own, minus STEP_LOSS per step: [X]."""
+    """A PathScore: the mean of the extended path's score (Eq. 7) and its first proposition's own score, minus STEP_LOSS per step: [X]."""
     scores_X = longer_path_scores(vectors_ND, near_N, usual, steps_FL, path_X, next_X)
     worth_X = (scores_X + worth_N[steps_FL[path_X, 0]]) / 2 - STEP_LOSS * steps_FL.shape[1]
     return np.asarray(worth_X, np.float32)
@@ -195,7 +195,7 @@ def rank_statements(
     mode: str,
     first_step: str,
 ) -> Evidence:
-    """Search paths from `starts` and rank what they visit; the trace has `mode`, and `first_step` before the steps of the search."""
+    """Search paths from `starts` and rank the propositions that the search visits; the trace contains `mode`, and `first_step` before the steps of the search."""
     data = index.data
     frontiers = search_paths(index, starts, worth_N, judge)
     path_to = best_paths(frontiers)
@@ -216,12 +216,12 @@ def rank_statements(
         passages=tuple(Scored(index.passage(passage), float(best_N[row])) for passage, row in passages),
         propositions=tuple(Scored(index.proposition(int(row)), float(best_N[row])) for row in listed),
         paths=tuple(describe_path(index, row, best_N[row], path_to) for _, row in passages),
-        trace=Trace(mode, (first_step, f"{len(visited)} visited, {len(order) - len(distinct)} twins dropped")),
+        trace=Trace(mode, (first_step, f"{len(visited)} visited, {len(order) - len(distinct)} duplicates dropped")),
     )
 
 
 def first_passages(index: Index, rows: Ints) -> list[tuple[int, int]]:
-    """(passage, the first of the given propositions in it) for every passage that has one, in the order of the propositions."""
+    """(passage, the first of the given propositions in it) for every passage that contains any, in the order of the propositions."""
     position_X, passage_X = expand_rows(index.proposition_passage_NP, rows)
     first: dict[int, int] = {}
     for position, passage in zip(position_X.tolist(), passage_X.tolist(), strict=True):

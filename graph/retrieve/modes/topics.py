@@ -1,8 +1,8 @@
 """`topics` (HLG §4.2, TopicGraphRAG): a beam that starts from topics near to the question (top down) and from its keywords (bottom up).
 
 A topic is named by the extracting model; its vector is the mean of its propositions'. Extraction by rules names no topics, so there each
-document counts as one: in the paper, too, a topic mostly belongs to one document. The beam is guided by its statements' own scores, as the
-published one is by its reranker.
+document counts as one: in the paper, too, a topic mostly belongs to one document. The statements' own scores guide the beam, as a
+reranker guides the published one.
 
 Legend: K topics, N propositions.
 """
@@ -45,7 +45,7 @@ def retrieve_topics(index: Index, query: Query, settings: RetrieveSettings) -> E
 
 
 def judge_by_worth(worth_N: Floats, steps_FL: Ints, path_X: Ints, next_X: Ints) -> Floats:
-    """A PathScore: the mean of the own scores of the longer path's propositions: [X]."""
+    """A PathScore: the mean own score of the propositions on each extended path: [X]."""
     sum_F = worth_N[steps_FL].sum(axis=1)
     return np.asarray((sum_F[path_X] + worth_N[next_X]) / (steps_FL.shape[1] + 1), np.float32)
 

@@ -1,1 +1,1 @@
-"""The building blocks of modes: queries, settings, ranks, links, suggestions."""
+"""The building blocks of modes: queries, settings, mentions, scores, ranks, suggestions."""

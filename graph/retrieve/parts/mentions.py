@@ -18,7 +18,7 @@ from graph.types import Floats, Ints
 
 MAX_TITLE_WORDS, MAX_TITLE_CHARACTERS = 10, 12
 EDGES = "?!.,;:\"“”'()[]؟،؛।"
-"""Punctuation to strip from a word."""
+"""Punctuation to strip from both ends of a phrase."""
 
 
 class Titles:

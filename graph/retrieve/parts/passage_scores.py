@@ -1,4 +1,4 @@
-"""The own score of a passage: its similarity and its best proposition's, raised if it has words of the question (words.py) or if
+"""A passage's own score: its similarity and its best proposition's, raised if it contains words of the question (words.py) or if
 the question names its document.
 
 Legend: P passages, N propositions, D dimensions.
@@ -19,18 +19,19 @@ from graph.types import Floats, Ints
 
 NAMED_BONUS = 0.5
 OTHER_PASSAGES_SHARE = 0.25
-"""A named document's best passage gets the whole bonus, its others this share of it."""
+"""A named document's best passage gets the whole bonus, its other passages this share of the bonus."""
 SCAN_ALL, SCANNED_PASSAGES = 150_000, 5_000
 """Up to SCAN_ALL propositions are all scored; in larger indexes only those of the SCANNED_PASSAGES nearest passages."""
 NEAREST_CANDIDATES, WORDED_CANDIDATES, SAMPLE_SIZE = 2_000, 1_000, 1_000
-"""Passages of an index with ANN indexes that are scored: the nearest, those with most of the question's words, and a sample of all."""
+"""How many passages are scored in an index with ANN indexes: the nearest, and those with most of the question's words; and the size of the sample that
+gives the scale."""
 NOT_SCORED = np.float32(-np.inf)
 """The score of a proposition or a passage that has none yet, so that it is never among the best."""
 
 
 @dataclass
 class Scores:
-    """How a question scores propositions and passages; propositions get their score when they are first needed."""
+    """A question's scores of propositions and passages; a proposition is scored when its score is first needed."""
 
     index: Index
     query_D: Floats
@@ -38,7 +39,7 @@ class Scores:
     own_P: Floats
 
     def add_propositions(self, rows: Ints) -> None:
-        """Score those of the propositions that have no score yet."""
+        """Score the propositions in `rows` that have no score yet."""
         missing = np.unique(rows[self.scores_N[rows] == NOT_SCORED])
         if len(missing):
             cosines = self.index.data.proposition_vectors_ND[missing] @ self.query_D
@@ -50,7 +51,7 @@ class Scores:
 
 @dataclass
 class OwnScores(Scores):
-    """How a question scores propositions and passages before any link is followed.
+    """A question's scores of propositions and passages before any link is followed.
 
     `lift_P` is the part of `own_P` that the question's words add, `terms` (rows) those words, without the words of names. `named` are
     (name, document) of the documents that the question names. `words_P` and `scale` score the words in further passages.
@@ -63,7 +64,7 @@ class OwnScores(Scores):
     scale: Scale
 
     def add_passages(self, rows: Ints) -> None:
-        """Score those of the passages that have no score yet, and their propositions."""
+        """Score the passages in `rows` that have no score yet, and their propositions."""
         missing = np.unique(rows[self.own_P[rows] == NOT_SCORED])
         if len(missing):
             near = near_of(self, missing)

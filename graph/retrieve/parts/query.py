@@ -35,14 +35,12 @@ class ModelUnavailable(UserError):
 class ModelUsage:
     """The cost of a model: calls (`unusable` of them without a usable reply), tokens and seconds.
 
-    `replayed` calls were answered from a ledger; `replayed_seconds` of the seconds are their original duration, except for the
-    `untimed` calls, whose duration is unknown.
+    `replayed` calls were answered from a ledger; `replayed_seconds` of the seconds are their original duration.
     """
 
     calls: int = 0
     unusable: int = 0
     replayed: int = 0
-    untimed: int = 0
     prompt_tokens: int = 0
     completion_tokens: int = 0
     seconds: float = 0.0
@@ -52,12 +50,11 @@ class ModelUsage:
 def usage_of(completions: Sequence[Completion], waited_seconds: float, unusable: int = 0) -> ModelUsage:
     """The cost of completions of one batch, which took `waited_seconds`."""
     replays = [completion.replay for completion in completions if completion.replay is not None]
-    replayed_seconds = sum(replay.seconds or 0.0 for replay in replays)
+    replayed_seconds = sum(replay.seconds for replay in replays)
     return ModelUsage(
         calls=len(completions),
         unusable=unusable,
         replayed=len(replays),
-        untimed=sum(replay.seconds is None for replay in replays),
         prompt_tokens=sum(completion.prompt_tokens for completion in completions),
         completion_tokens=sum(completion.completion_tokens for completion in completions),
         seconds=waited_seconds + replayed_seconds,
@@ -120,7 +117,7 @@ class Caller:
         `narrower` are further keywords of fields in the schema of `kind`, as in strict_schema. An unusable reply (not of `kind`, cut at
         `max_tokens`, or about the prompt's example) is requested once more, with the reason; None if that fails too,
         or if the server refuses the request. Raises ModelUnavailable if the model does not answer; if that happens only at the
-        retry, the usable replies are returned.
+        retry, and a first reply was usable, the usable replies are returned.
         """
         requests = [
             CompletionRequest(
@@ -208,7 +205,10 @@ class SuggestSettings(Settings):
     """The walk by which `local` and `global` suggest propositions (ToPG Eq. 3–8). The mode `hops` does not use it."""
 
     damping: float = Field(
-        default=0.85, ge=0, le=MOST_DAMPING, description="probability of walking on; else it starts from a seed again"
+        default=0.85,
+        ge=0,
+        le=MOST_DAMPING,
+        description="probability that the walk goes on; otherwise it starts again from a seed",
     )
     structure_weight: float = Field(
         default=0.5, ge=0, le=1, description="λ: weight of the graph's structure; nearness to the question weighs 1 − λ"
@@ -230,7 +230,7 @@ class RetrieveSettings(Settings):
         "threshold",
         description="what selects propositions in local and global: threshold, llm, or the folder of a trained selector; a selector of size hop reranks in hops, in place of the shipped one; none: threshold, and hops without a trained hop",
     )
-    reranker: str = Field("", description="cross-encoder that orders what the mode found: a folder or a hub name")
+    reranker: str = Field("", description="cross-encoder that reranks the mode's results: a folder or a hub name")
     layers: tuple[Annotated[int, Field(ge=0)], ...] = Field(
         (), description="layers whose nodes hierarchy returns: 0 is passages and summaries of chunks; empty: all"
     )

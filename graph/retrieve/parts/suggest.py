@@ -23,7 +23,7 @@ from graph.types import Floats, Ints
 SUBGRAPH_PROPOSITIONS = 500
 SUBGRAPH_RESTART = 0.15
 SUBGRAPH_TOLERANCE = 0.2833
-"""The first walk only chooses the subgraph: at this tolerance .99 of the exact one is in it (minimum .94; 200 questions, two sets)."""
+"""The first walk only chooses the subgraph: at this tolerance it contains .99 of the exact subgraph (minimum .94; 200 questions, two sets)."""
 TEMPERATURE, THRESHOLD = 0.1, 0.4
 """τ and θ of the attraction (Eq. 6), with normalised similarity instead of the cosine."""
 

@@ -27,7 +27,7 @@ def known_terms(index: Index, text: str) -> list[int]:
 
 
 def unnamed_terms(index: Index, text: str, names: Iterable[str]) -> list[int]:
-    """`known_terms` without the terms of `names`, which count by the documents that they name."""
+    """`known_terms` without the terms of `names`, which raise the documents that they name instead."""
     named = {term for name in names for term in terms_of(name)}
     return [row for row in known_terms(index, text) if index.data.term_texts[row] not in named]
 
@@ -78,7 +78,7 @@ def with_words(near_P: Floats, words_P: Floats, scale: Scale | None = None) -> F
 
 
 def best_terms(index: Index, terms: list[int], passages: Ints) -> list[tuple[str, ...]]:
-    """For each passage, those of the given terms that it contains, by BM25, at most TERMS_SHOWN; without function words, which explain nothing."""
+    """For each passage, the given terms that it contains, the highest BM25 first, at most TERMS_SHOWN; without function words, which explain nothing."""
     data = index.data
     distinct = [row for row in dict.fromkeys(terms) if data.term_texts[row] not in FUNCTION_WORDS]
     count_WP = cells(data.term_count_WP, np.array(distinct, np.int64), np.asarray(passages, np.int64))

@@ -1,6 +1,6 @@
 """Edits of sparse blocks: remaining entries move with their rows and columns, in order, and new entries are inserted between them.
 
-Nothing is sorted again, so an edit costs one copy. Legend: L previous rows, C previous columns, N current rows, R requested rows, X entries.
+Unless many entries are new, nothing is sorted again: an edit costs one copy. Legend: L previous rows, C previous columns, N current rows, R requested rows, X entries.
 """
 
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from graph.store.columns.row_map import put_between
 from graph.types import Floats, Ints
 
 MANY = 8
-"""If more than one in this many entries is new, all entries are sorted together."""
+"""With at least one new entry for this many remaining ones, all entries are sorted together."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ def cells_of(block: sp.csr_array, rows_R: Ints, columns_C: Ints) -> Floats:
 
 
 def entries_by_row(block: sp.csr_array, chosen_X: NDArray[np.bool_]) -> Ints:
-    """How many of the chosen entries each row has; efficient if they are few."""
+    """The number of chosen entries in each row; efficient if few are chosen."""
     rows = np.searchsorted(block.indptr, np.flatnonzero(chosen_X), "right") - 1
     return np.bincount(rows, minlength=block.shape[0])
 
@@ -126,7 +126,7 @@ def first_not_below(sorted_X: Any, first_K: Ints, end_K: Ints, value_K: Ints) ->
 
 
 def _moved(index_X: NDArray[Any], column_C: Ints) -> tuple[NDArray[Any], NDArray[np.bool_] | None]:
-    """The current columns of entries, and which entries are in deleted columns (None: none are)."""
+    """The current columns of entries, and a mask of the entries in deleted columns (None: there are none)."""
     if np.array_equal(column_C, np.arange(len(column_C))):
         return index_X, None
     moved_X = column_C.astype(index_X.dtype)[index_X]

@@ -1,6 +1,6 @@
 """Writes columns to files and reads them: an array in one file, Strings in two, a sparse block in four; of a moved column, only its changes.
 
-A file of changes (.moved.npz) holds the deleted and inserted rows and their values: an edit of a large index writes only that, and leaves
+A file of changes (.moved.npz) contains the deleted and inserted rows and their values: an edit of a large index writes only these, and leaves
 the files of the full column unchanged (graph/store/columns/moved.py)."""
 
 from pathlib import Path

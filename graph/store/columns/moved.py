@@ -1,6 +1,6 @@
 """Columns of the previous generation with a small change stored next to them, which is applied only where a caller needs the full column.
 
-So an edit neither copies nor writes what it leaves unchanged. In this order: columns of numbers, which may themselves be rows that have moved
+An edit therefore neither copies nor writes unchanged columns. The file defines, in this order: columns of numbers, which may themselves be rows that have moved
 (the documents of passages); texts, including ids; sparse blocks; and the functions that read them.
 Legend: L previous rows, N current rows, K inserted rows, G deleted or replaced rows, V values, C and D columns before and after,
 R requested rows, X entries."""
@@ -29,7 +29,7 @@ class MovedNumbers:
     new_K: Ints
     """The numbers of the inserted rows."""
     of: RowMap | None = None
-    """If the numbers are rows, how those rows have moved (none is deleted); None if they are not rows."""
+    """If the numbers are rows, the map of those rows, none of which is deleted; else None."""
 
     @cached_property
     def assembled(self) -> Ints:
@@ -58,7 +58,7 @@ class MovedNumbers:
         return np.array(self.assembled, dtype, copy=copy)
 
     def below(self, values_V: Ints) -> Ints:
-        """How many numbers of a sorted column are less than each value."""
+        """For each value, the number of smaller numbers in a sorted column."""
         before_V = values_V if self.of is None else self.of.previous_or_next(values_V)
         in_base = np.searchsorted(self.base, before_V)
         return in_base - np.searchsorted(self.merge.deleted_G, in_base) + np.searchsorted(self.new_K, values_V)
@@ -92,7 +92,7 @@ def assembled_numbers(column: Numbers) -> Ints:
 
 
 def numbers_from(column: Numbers, least: int) -> int:
-    """How many numbers are at least `least`, in a column of numbers that are not rows."""
+    """The count of numbers that are at least `least`, in a column of numbers that are not rows."""
     if isinstance(column, MovedNumbers):
         gone = int(np.count_nonzero(column.base[column.merge.deleted_G] >= least))
         return numbers_from(column.base, least) - gone + numbers_from(column.new_K, least)
@@ -122,7 +122,7 @@ def changed_numbers(column: Numbers, current_N: Ints) -> Numbers:
 
 
 def numbers_below(column: Numbers, values_V: Ints) -> Ints:
-    """How many numbers of a sorted column are less than each value."""
+    """For each value, the number of smaller numbers in a sorted column."""
     return column.below(values_V) if isinstance(column, MovedNumbers) else np.searchsorted(column, values_V)
 
 
@@ -213,7 +213,7 @@ def moved_strings(column: Strings, merge: RowMap, new: Strings) -> Strings:
 
 
 def ids_below(column: Strings, ids: IdBytes) -> Ints:
-    """How many ids of a sorted column are less than each of `ids`."""
+    """For each of `ids`, the number of smaller ids in a sorted column."""
     if not isinstance(column, MovedStrings):
         return np.searchsorted(id_bytes(column), ids)
     in_base = ids_below(column.base, ids)

@@ -1,4 +1,4 @@
-"""How the rows of the previous generation become the current ones: some are deleted, others inserted between those that stay.
+"""The map from the rows of the previous generation to the current rows: some are deleted, others inserted between the remaining rows.
 
 A map stores only the changes, so a small change to many rows costs little.
 Legend: L previous rows, N current rows, K inserted rows, G deleted rows, X requested rows.
@@ -27,15 +27,15 @@ class RowMap:
     """Maps the rows of the previous generation to the current rows and back; rows that stay keep their order."""
 
     previous_count: int
-    """Rows of the previous generation."""
+    """The number of rows of the previous generation."""
     deleted_G: Ints
     """The previous rows that are deleted, ascending."""
     insert_at_K: Ints
-    """How many remaining rows precede each inserted row, ascending: the positions that `numpy.insert` takes."""
+    """The number of remaining rows before each inserted row, ascending: the positions that `numpy.insert` takes."""
 
     @classmethod
     def of(cls, previous_count: int, deleted_G: Ints, before_K: Ints) -> "RowMap":
-        """From the deleted rows, and for each inserted row the previous row that it precedes (ascending), which may be deleted.
+        """The map, given the deleted rows and, for each inserted row, the previous row that it precedes (ascending), which may be deleted.
 
         >>> RowMap.of(3, np.array([1]), np.array([1, 3])).previous_N.tolist()
         [0, -1, 2, -1]
@@ -46,7 +46,7 @@ class RowMap:
     def of_matches(
         cls, previous_count: int, deleted_G: Ints, at_F: Ints, known_F: NDArray[np.bool_]
     ) -> tuple["RowMap", Ints]:
-        """From rows F that were looked up; also returns the current row of each. A known row is the previous row `at_F` and stays; an unknown row
+        """The map, given rows F that were looked up; also the current row of each. A known row is the previous row `at_F` and stays; an unknown row
         is inserted before that row.
         """
         merge = cls.of(previous_count, np.setdiff1d(deleted_G, at_F[known_F]), at_F[~known_F])
@@ -56,7 +56,7 @@ class RowMap:
 
     @classmethod
     def of_previous(cls, previous_N: Ints, previous_count: int) -> "RowMap":
-        """From the previous row of each current row, ascending (`in_order`); −1 for an inserted row."""
+        """The map, given the previous row of each current row, ascending (`in_order`); −1 for an inserted row."""
         stays_L = np.zeros(previous_count, bool)
         stays_L[previous_N[previous_N >= 0]] = True
         inserted_K = np.flatnonzero(previous_N < 0)
@@ -140,7 +140,7 @@ class RowMap:
         return put_between(_without(column_L, self.deleted_G), self.insert_at_K, inserted_K)
 
     def _deleted_before(self, rank_X: Ints) -> Ints:
-        """How many deleted rows precede remaining rows, which are given by their index among the remaining rows."""
+        """The number of deleted rows before each of these remaining rows, which are given by their index among the remaining rows."""
         return np.searchsorted(self.deleted_G - np.arange(len(self.deleted_G)), rank_X, "right")
 
 
@@ -150,7 +150,7 @@ def existing(row_X: Ints) -> Ints:
 
 
 def in_order(previous_N: Ints) -> Ints:
-    """The previous rows, of which as few as possible become −1 (new) so that the others ascend.
+    """The previous rows, with as few as possible replaced by −1 (new) so that the others ascend.
 
     >>> in_order(np.array([1, -1, 2, 0, 3])).tolist()
     [1, -1, 2, -1, 3]
@@ -158,7 +158,7 @@ def in_order(previous_N: Ints) -> Ints:
     known = np.flatnonzero(previous_N >= 0)
     if (np.diff(previous_N[known]) > 0).all():
         return previous_N
-    # The longest ascending subsequence: `ends` holds, for each length, the lowest last value.
+    # The longest ascending subsequence: `ends` contains, for each length, the lowest last value.
     ends: list[int] = []
     length_X = np.zeros(len(known), np.int64)
     for position, previous in enumerate(previous_N[known].tolist()):

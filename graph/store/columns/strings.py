@@ -19,12 +19,12 @@ FEW = 8
 ONE_BY_ONE = 256
 """Up to this many ids are read one by one."""
 DECODED_ROWS = 4_096
-"""Texts of a column that iteration copies at a time."""
+"""The number of texts that iteration copies at a time."""
 
 
 @dataclass(frozen=True)
 class Strings:
-    """A column of texts: concatenated UTF-8 bytes, and where each text begins. `strings[3]` decodes one.
+    """A column of texts: concatenated UTF-8 bytes, and the start of each text. `strings[3]` decodes one text.
 
     >>> Strings.of(["a", "né", ""])[1]
     'né'
@@ -120,7 +120,7 @@ def ids_at(ids: Ids, rows: NDArray[np.int64]) -> IdBytes:
 
 @dataclass(frozen=True)
 class KnownIds:
-    """Ids in which others are looked up, and their sort order."""
+    """Known ids, in which other ids are looked up, and their sort order."""
 
     id_K: IdBytes
     order_K: NDArray[np.int64] | None

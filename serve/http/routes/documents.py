@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 from unicodedata import category
@@ -39,7 +40,7 @@ PARALLEL_UPLOADS = 2
 
 
 def source_problem(source: str) -> str:
-    """Why a name cannot be a document's source, or "".
+    """The reason why a name cannot be a document's source; "" if it can.
 
     >>> source_problem("reports/2024.md"), source_problem("shot 9.41\u202fAM.png"), source_problem("%2e%2e/passwd")
     ('', '', 'source: a name must not lead out of its folder')
@@ -66,7 +67,7 @@ class Uploads:
         self._threads = ThreadPoolExecutor(PARALLEL_UPLOADS, "uploads")
 
     async def read(self, files: Sequence[UploadFile]) -> list[Document]:
-        """The files as documents; ApiError 400 for a name that leaves its folder, an unknown ending or unreadable bytes.
+        """The files as documents; ApiError 400 for a name that leaves its folder, an unknown ending, unreadable bytes or a file without text.
 
         Cancellation kills the reading process.
         """
@@ -112,7 +113,7 @@ class DocumentInfo(BaseModel):
 
 
 class ListedDocument(DocumentInfo):
-    """A document in a list: `date` is the one in its metadata, `preview` the beginning of its first passage.
+    """A document in a list: `date` comes from its metadata, `preview` is the beginning of its first passage.
 
     `unread` counts passages without a proposition: a model failed to read them, or they have no sentence.
     """
@@ -181,6 +182,13 @@ class NewDocuments(BaseModel):
 
     documents: list[NewDocument] = Field(min_length=1, max_length=10_000)
 
+    async def read(self) -> list[Document]:
+        """The documents; ApiError 400 for one without text."""
+        for item in self.documents:
+            if not item.text.strip():
+                raise ApiError(400, "empty_document", f"document {item.source[:80]!r} has no text", "documents")
+        return [Document(item.source, item.title, item.text, item.metadata) for item in self.documents]
+
 
 class WriteResult(BaseModel):
     """The result of a change; `index` and `generation` are those in use afterwards."""
@@ -190,13 +198,14 @@ class WriteResult(BaseModel):
     report: dict[str, Any]
 
 
-async def add_documents(services: Services, view: CollectionView, documents: Sequence[Document]) -> WriteResult:
-    """Add documents, or replace those with the same source; ApiError 403 where they may not be written."""
-    sources = [document.source for document in documents]
+async def add_documents(
+    services: Services, view: CollectionView, sources: Sequence[str], read: Callable[[], Awaitable[Sequence[Document]]]
+) -> WriteResult:
+    """Add the documents that `read` gives, or replace those with the same `sources`; ApiError 403 where they may not be written, and any ApiError of `read`."""
     with _audit(services, view, "add", sources):
         check_writable(services, view)
         _check_sources(view, sources)
-        edited = await services.collections.writing[view.name].write(Edit(add=documents))
+        edited = await services.collections.writing[view.name].write(Edit(add=await read()))
     return await _write_result(services, view, vars(edited.report), ("written", "unchanged"))
 
 
@@ -319,17 +328,14 @@ def _add_write_routes(router: APIRouter, services: Services) -> None:
     @router.post("")
     async def add(request: NewDocuments, view: RequestedCollection) -> WriteResult:
         """Add documents, or replace those with the same source, and switch to the new index."""
-        documents = [Document(item.source, item.title, item.text, item.metadata) for item in request.documents]
-        for document in documents:
-            if not document.text.strip():
-                raise ApiError(400, "empty_document", f"document {document.source[:80]!r} has no text", "documents")
-        return await add_documents(services, view, documents)
+        return await add_documents(services, view, [item.source for item in request.documents], request.read)
 
     @router.post("/files")
     async def upload(files: list[UploadFile], view: RequestedCollection) -> WriteResult:
         """Add files (text, source code, HTML, PDF, Office, CSV, EPUB, e-mail, notebooks); a file's name becomes the document's source."""
-        check_writable(services, view)
-        return await add_documents(services, view, await uploads.read(files))
+        return await add_documents(
+            services, view, [file.filename or "" for file in files], partial(uploads.read, files)
+        )
 
     @router.delete("/{source:path}")
     async def delete(source: str, view: RequestedCollection) -> WriteResult:

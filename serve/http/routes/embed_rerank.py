@@ -1,6 +1,7 @@
 """/v1/embeddings in OpenAI's form and /v1/rerank in Cohere's and Jina's, for texts that the client sends.
 
-Vectors come from the index's encoder. Documents are ranked by the server's cross-encoder, or, without one, by cosines of the encoder."""
+Vectors come from the index's encoder. Documents are ranked by the server's cross-encoder, or, without one or where `model` names the encoder, by
+the encoder's cosines."""
 
 from __future__ import annotations
 

@@ -198,7 +198,7 @@ def feedback_router(services: Services) -> APIRouter:
 
 
 def owner_of(access: Access, user: str) -> str:
-    """The name under which entries are stored: the user's, prefixed with the key's where the key can read only a part of the documents.
+    """The name under which entries are stored: the user's name, after the name of the key if the key can read only a part of the documents.
 
     Such entries can quote documents that another key may not read, so a user's name must not be enough to read them.
 

@@ -73,7 +73,7 @@ class Metadata(BaseModel):
 
 
 class MessagesRequest(BaseModel):
-    """A request to /v1/messages; `retrieval` is ours, as in chat completions."""
+    """A request to /v1/messages; `retrieval` is modegraph's own field, as in chat completions."""
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
@@ -141,7 +141,7 @@ def _turn_text(content: str | list[Block]) -> str:
 
 Event = dict[str, Any]
 STOP_REASONS = {"length": "max_tokens", "content_filter": "refusal"}
-"""OpenAI's finish reasons to Anthropic's stop reasons; all others are end_turn."""
+"""Maps OpenAI's finish reasons to Anthropic's stop reasons; all others become end_turn."""
 
 
 class MessageWriter:
@@ -171,7 +171,7 @@ class MessageWriter:
         }
 
     def begin(self) -> list[Event]:
-        """The event of the empty message."""
+        """The event that starts the message, which is still empty."""
         return [{"type": "message_start", "message": {**self.message, "content": []}}]
 
     def show(self, delta: MessageDelta) -> list[Event]:

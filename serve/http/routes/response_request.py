@@ -91,14 +91,14 @@ SEARCH_FIELDS = {"k": "max_num_results", "where": "filters"}
 
 
 class FileSearch(SearchOptions):
-    """The tool by which the answer comes from the index."""
+    """The tool that requests an answer from the index."""
 
     type: Literal["file_search"]
     vector_store_ids: list[Text] = Field(min_length=1, max_length=16)
 
 
 class ResponsesRequest(EngineFields):
-    """A request to /v1/responses. Nothing is stored: the input contains the whole conversation. `retrieval` is ours, as in chat completions."""
+    """A request to /v1/responses. Nothing is stored: the input contains the whole conversation. `retrieval` is modegraph's own field, as in chat completions."""
 
     input: Text | Annotated[list[dict[str, Any]], Field(max_length=1000)]
     instructions: Text | None = None
@@ -167,7 +167,7 @@ class ResponsesRequest(EngineFields):
         return options
 
     def _file_search(self) -> FileSearch:
-        """The tool file_search; ApiError 400 if the request has other tools too, or does not let this one be used."""
+        """The tool file_search; ApiError 400 if the request has other tools too, or does not allow the use of this one."""
         search = next(tool for tool in self.tools or () if isinstance(tool, FileSearch))
         if len(self.tools or ()) > 1:
             raise not_supported("tools", "file_search with other tools; the server calls no functions")

@@ -27,7 +27,7 @@ from serve.stream import MessageDelta
 
 Event = dict[str, Any]
 INCOMPLETE_REASONS = {"length": "max_output_tokens", "content_filter": "content_filter"}
-"""Finish reasons of chat completions to incomplete reasons of responses."""
+"""Maps finish reasons of chat completions to the reasons why a response is incomplete."""
 
 
 class ResponseWriter:

@@ -49,11 +49,11 @@ def neighbourhood(index: Index, kind: NodeKind, row: int, limit: int) -> Neighbo
     center = node(index, kind, row)
     links = list(links_of(index, kind, row))
     chosen = _round_robin(links, limit)
-    nodes = {node(index, link.kind, link.row).key: node(index, link.kind, link.row) for link in chosen}
+    others = [node(index, link.kind, link.row) for link in chosen]
+    nodes = {other.key: other for other in others}
     edges = []
-    for link in chosen:
-        other_key = f"{link.kind}:{_id(index, link.kind, link.row)}"
-        ends = (center.key, other_key) if link.outward else (other_key, center.key)
+    for link, other in zip(chosen, others, strict=True):
+        ends = (center.key, other.key) if link.outward else (other.key, center.key)
         edges.append(GraphEdge(kind=link.edge, source=ends[0], target=ends[1], weight=link.weight))
     return Neighbourhood(center=center, nodes=list(nodes.values()), edges=edges, left_out=len(links) - len(chosen))
 
@@ -62,7 +62,7 @@ EDGES_PER_NODE = 8
 
 
 def overview(index: Index, limit: int) -> Overview:
-    """At most `limit` nodes: the most mentioned entities, and the documents that mention most of them; at least half are documents if there are so many.
+    """At most `limit` nodes: the most mentioned entities, and the documents that mention most of them; at least half are documents if there are enough.
 
     At most EDGES_PER_NODE times `limit` edges, for each document the strongest first. Reads only the mentions of these entities.
     """

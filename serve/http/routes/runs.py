@@ -19,7 +19,7 @@ MOST_RUNS = 1000
 
 
 class RunInfo(BaseModel):
-    """A run: its name (the path below the folder), what made it, its state, when its last file was written (seconds since 1970), and its last figures.
+    """A run: its name (the path below the folder), the command that made it, its state, the time when its record or its progress was last written (seconds since 1970), and its last figures.
 
     `step` of `steps` is the progress of an unfinished run, `seconds` the duration of a finished one.
     """
@@ -36,14 +36,14 @@ class RunInfo(BaseModel):
 
 
 class Runs(BaseModel):
-    """The runs last written to first; `total` counts those below the folder."""
+    """The runs, the latest first; `total` counts all runs below the folder."""
 
     total: int
     runs: list[RunInfo]
 
 
 class Change(BaseModel):
-    """A figure of a set of questions, of the untuned and of the tuned model."""
+    """A figure of the untuned and of the tuned model on a set of questions, `of`."""
 
     of: str
     figure: str
@@ -52,7 +52,7 @@ class Change(BaseModel):
 
 
 class Course(BaseModel):
-    """How a run went: its settings, (step, value) of its losses and dev figures, the step of the best checkpoint, and the figures before and after `tune`."""
+    """The course of a run: its settings, (step, value) of its losses and dev figures, the step of the best checkpoint, and the figures before and after `tune`."""
 
     run: RunInfo
     settings: dict[str, Any]

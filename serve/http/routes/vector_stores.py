@@ -93,7 +93,7 @@ MAX_RESULTS = 50
 
 
 class RankingOptions(BaseModel):
-    """How to rank results; the server's mode does that, so only defaults are accepted."""
+    """How to rank results: the server's mode decides, so only defaults are accepted."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -182,7 +182,7 @@ class TextContent(BaseModel):
 
 
 class FoundFile(BaseModel):
-    """A passage. `file_id` is its document's source; besides OpenAI's fields it has the passage's position there and the URL that opens it."""
+    """A passage. `file_id` is its document's source; besides OpenAI's fields, `start`, `end` and `page` are its position there, and `url` opens it."""
 
     file_id: str
     filename: str

@@ -12,7 +12,7 @@ export function actionsOf(turn) {
     status.textContent = line;
   };
   const button = (name, onclick, more = {}) => el("button", { type: "button", class: "quiet", onclick, ...more }, name);
-  const copyButton = button("Copy", async () => showStatus((await copy(asText(turn))) ? "Copied with its sources." : "This browser does not let the page copy."));
+  const copyButton = button("Copy", async () => showStatus((await copy(asText(turn))) ? "Copied with its sources." : "This browser does not allow the page to copy text."));
   const shareButton = button("Share", async () => showStatus(await share(turn)));
   const feedbackButtons = acceptsFeedback() && turn.feedbackAnswer ? votes(turn, showStatus) : [];
   return el("div", {}, el("div", { class: "actions", role: "group", "aria-label": "This answer" }, copyButton, shareButton, ...feedbackButtons), status);

@@ -1,4 +1,4 @@
-// An answer, in progress or finished: the text, the reasoning, which can be folded away, and notes on what was removed or cut off.
+// An answer, in progress or finished: the text, the verdict of the check, the reasoning, which can be folded away, and notes.
 
 import { count, el } from "../shared/dom.js";
 import { openCitation } from "./evidence.js";
@@ -77,7 +77,7 @@ export class AnswerView {
   }
 }
 
-/** Whether the sentences of a reply were checked, as {kind, name, why}; null for a reply that the server does not check, such as to a remark. */
+/** Whether the sentences of a reply were checked, as {kind, name, why}; null for a reply that the server does not check, such as a reply to a remark, or that has no sentence to check. */
 export function verdictOf({ answer, reason, retrieval, checked, unsupported, not_checked: unchecked }) {
   const marked = unsupported.filter(({ start, end }) => start < end).length;
   const sentences = (number) => count(number, "sentence");
@@ -94,7 +94,7 @@ function notes({ answer, reason, length, removed, unsupported, not_checked: unch
   const lines = [];
   if (retrieval?.absence?.abstained) {
     const probability = Math.round(100 * retrieval.absence.probability);
-    lines.push(`The documents hold nothing on this, with a probability of ${probability} %; the model was not called.`);
+    lines.push(`The documents probably do not cover this question (probability ${probability} %); the model was not called.`);
   }
   if (retrieval?.left_out) {
     lines.push(`Left out: ${count(retrieval.left_out, "passage")} found, which do not fit the model’s window.`);

@@ -11,7 +11,7 @@ import { saveTalk, talkOf } from "../talks/talks.js";
 
 const MOST_COLUMNS = 3;
 const WORDS = {
-  ask: { label: "Ask your documents", verb: "Ask", welcome: "Answers come with the passages they rest on. Press Enter to ask." },
+  ask: { label: "Ask your documents", verb: "Ask", welcome: "Answers come with the passages they are based on. Press Enter to ask." },
   search: { label: "Search your documents", verb: "Search",
     welcome: "This server has no model: it shows the passages it finds and writes no answer. Press Enter to search." },
 };

@@ -1,4 +1,4 @@
-// One column: a mode, a model, how it answers, and the conversation with them.
+// One column: a mode, a model, its settings, and the conversation with it.
 
 import { el } from "../shared/dom.js";
 import { Settings, select } from "./settings.js";
@@ -55,7 +55,7 @@ export class Column {
     }
   }
 
-  /** Search, show the evidence, then let the model answer. Errors are shown in the turn. */
+  /** Ask a question in a new turn: search, and let the model answer if there is one. Errors are shown in the turn. */
   async ask(question, options) {
     const retrieval = { ...options, ...(this.mode.value ? { mode: this.mode.value } : {}), ...this.settings?.retrieval };
     this.stop();

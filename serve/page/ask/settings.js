@@ -1,8 +1,8 @@
-// How a column's model answers: temperature, longest answer, and whether it declines. Fields that are empty are not sent.
+// Settings of a column's model: temperature, longest answer, and when it declines to answer. Empty fields are not sent.
 
 import { el } from "../shared/dom.js";
 
-const DECLINES = [["", "server’s default"], ["0.9", "decline if nearly certain"], ["0.5", "decline if likely"], ["1", "answer all the same"]];
+const DECLINES = [["", "server’s default"], ["0.9", "decline if nearly certain"], ["0.5", "decline if likely"], ["1", "always answer"]];
 
 /** The settings of one column, folded away; their names and values are those of the API. */
 export class Settings {
@@ -10,7 +10,7 @@ export class Settings {
     this.fields = {
       temperature: numeric(`temperature-${number}`, "Temperature", { min: 0, max: 2, step: 0.1, placeholder: "0" }),
       max_tokens: numeric(`max-tokens-${number}`, "Longest answer, in tokens", { min: 1, max: 1_000_000, placeholder: "auto" }),
-      abstain: select(`abstain-${number}`, "If it is not in the documents", DECLINES),
+      abstain: select(`abstain-${number}`, "If the documents lack an answer", DECLINES),
     };
     this.line = el("summary", {});
     this.element = el("details", { class: "settings", onchange: () => this.show() }, this.line,
@@ -32,12 +32,12 @@ export class Settings {
     this.element.open = false;
   }
 
-  /** What goes into a request to the model. */
+  /** The fields of a request that are for the model. */
   get generation() {
     return this.numbers("temperature", "max_tokens");
   }
 
-  /** What goes into the search of a request. */
+  /** The fields of a request that are for the search. */
   get retrieval() {
     return this.numbers("abstain");
   }
@@ -46,7 +46,7 @@ export class Settings {
     return Object.fromEntries(names.filter((name) => this.fields[name].value !== "").map((name) => [name, Number(this.fields[name].value)]));
   }
 
-  /** Name what differs from the server's defaults, also while folded. */
+  /** List the settings that differ from the server's defaults; the list stays visible while the settings are folded. */
   show() {
     const { temperature, max_tokens: longest, abstain } = this.state;
     const changed = [temperature && `temperature ${temperature}`, longest && `at most ${longest} tokens`, abstain && DECLINES.find(([value]) => value === abstain)[1]];
@@ -54,7 +54,7 @@ export class Settings {
   }
 }
 
-/** A labelled choice among [value, text]; `choose(value)` selects one, if it exists. */
+/** A labelled choice among pairs [value, text]; `choose(value)` selects one, if it exists. */
 export function select(id, label, options) {
   const field = el("select", { id }, ...options.map(([value, text]) => el("option", { value }, text)));
   return { label: el("label", { for: id }, el("span", {}, label), field), field, get value() { return field.value; },

@@ -1,4 +1,4 @@
-// What the page shows before the first question: questions that the collection answers, and what is in it.
+// The start page, before the first question: questions that the collection answers, and some of its documents.
 
 import { get, sentence } from "../shared/api.js";
 import { byId, count, el } from "../shared/dom.js";
@@ -7,7 +7,7 @@ import { acceptsDocuments, CHANGED, emptyNote } from "../look/upload.js";
 
 const SHOWN = 3;
 
-/** Fill the start page, now and after each change of the collection; `ask(question)` is called for a question that is chosen. */
+/** Fill the start page, now and after each change of the collection; `ask(question)` is called when a question is chosen. */
 export function startWith(welcome, ask) {
   const fill = async () => {
     const first = el("p", { class: "hint welcome" }, welcome);

@@ -30,7 +30,7 @@ export class Turn {
     return this.answer.reply.retrieval?.question ?? "";
   }
 
-  /** The answer in the form of feedback; null if the turn did not ask the documents or has no answer. */
+  /** The answer in the form of feedback; null if the turn is not a question about the documents or has no answer. */
   get feedbackAnswer() {
     const { answer, reason, retrieval } = this.answer.reply;
     if (!answer || !retrieval?.question || retrieval.intent !== "question") return null;

@@ -36,7 +36,7 @@ function routeDetails(route, openapi) {
       ...(operation.description ?? "").split(/\n\s*\n/).filter(Boolean).map((part) => el("p", {}, ...withCode(part))),
       ...parameters(operation, openapi),
       ...body(operation, openapi),
-      ...answers(operation, openapi),
+      ...responses(operation, openapi),
       tryForm(route, openapi)));
   details.addEventListener("toggle", () => {
     if (details.open) history.replaceState(null, "", `#${address}`);
@@ -60,18 +60,18 @@ function body(operation, openapi) {
   ]);
 }
 
-function answers(operation, openapi) {
-  return Object.entries(operation.responses ?? {}).flatMap(([status, answer]) => {
-    const [[type, content] = []] = Object.entries(answer.content ?? {});
+function responses(operation, openapi) {
+  return Object.entries(operation.responses ?? {}).flatMap(([status, response]) => {
+    const [[type, content] = []] = Object.entries(response.content ?? {});
     const typeName = type === JSON_TYPE ? "JSON" : (type ?? "");
     return [
-      el("h3", {}, "Answer ", el("span", { class: "type" }, [status, answer.description, typeName].filter(Boolean).join(" · "))),
+      el("h3", {}, "Response ", el("span", { class: "type" }, [status, response.description, typeName].filter(Boolean).join(" · "))),
       ...(content?.schema ? fieldsOrKind(content.schema, openapi) : []),
     ];
   });
 }
 
-/** A schema's fields, or its kind where it has none. */
+/** A schema's fields, after its kind if it is a list or has no fields. */
 function fieldsOrKind(schema, openapi) {
   const lists = fields(schema, openapi);
   const head = schema.type === "array" || !lists.length ? [el("p", { class: "kind" }, kind(schema, openapi))] : [];

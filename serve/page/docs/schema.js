@@ -71,7 +71,7 @@ export function fields(schema, openapi, above = []) {
   return [el("ul", { class: "fields" }, ...lines)];
 }
 
-/** An initial body: the schema's example, or its required fields with the first of all alternatives. */
+/** An initial body: the schema's example or default, or else its required fields, each with its first alternative. */
 export function example(schema, openapi) {
   const found = resolve(schema, openapi);
   if (found.examples ?? found.default) return found.examples?.[0] ?? found.default;

@@ -1,4 +1,4 @@
-// The form to try a route: a field for each parameter, and a box of JSON for POST. Routes that delete or take files have none.
+// The form for trying a route: a field for each parameter, and a box of JSON for POST. Routes that delete or take files have none.
 
 import { getResponse, postResponse, sentence } from "../shared/api.js";
 import { el } from "../shared/dom.js";
@@ -13,14 +13,14 @@ export function tryForm({ method, path, operation }, openapi) {
   const box = method === "post" ? jsonBox(path, schema, openapi) : null;
   const inputs = (operation.parameters ?? []).map((each) => [each, input(each, openapi)]);
   const status = el("p", { class: "place", role: "status" });
-  const output = el("pre", { class: "answered", tabindex: "0", "aria-label": "Answer", hidden: true });
+  const output = el("pre", { class: "answered", tabindex: "0", "aria-label": "Response", hidden: true });
   const button = el("button", { class: "primary", type: "submit" }, "Try");
   const form = el("form", { class: "try", autocomplete: "off" },
     ...inputs.map(([each, field]) => el("label", {}, each.name, field)), box && el("label", {}, "Body", box), button);
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
     button.disabled = true;
-    status.textContent = "Waiting for the answer…";
+    status.textContent = "Waiting for the response…";
     const started = performance.now();
     try {
       const response = await ask(path, inputs, box);

@@ -1,4 +1,4 @@
-// The view of all documents: what each is and how it begins, sorted as the reader likes; opens and deletes them.
+// The list of all documents, each with its beginning and some facts, in an order that the reader chooses; opens and deletes documents.
 
 import { documentPath, get, remove, sentence } from "../shared/api.js";
 import { byId, count, el, nodeAddress, snippet } from "../shared/dom.js";
@@ -18,12 +18,12 @@ let order = "title";
 let descending = false;
 let shown = 0;
 
-/** List again after each change of the collection. */
+/** Reload the list after each change of the collection. */
 export const startDocuments = () => addEventListener(CHANGED, (event) => {
   if (!byId("view-documents").hidden && event.detail !== HERE) openDocuments(shown);
 });
 
-/** Show the view, with at least `rows` documents; `note`, if given, replaces the counts in its head. */
+/** Show the view with the first `rows` documents, or a full page if that is more; `note`, if given, replaces the counts in its head. */
 export async function openDocuments(rows = PAGE, note = "") {
   const view = byId("view-documents");
   if (!view.hasChildNodes()) view.replaceChildren(el("p", { class: "hint" }, "Loading…"));

@@ -1,4 +1,4 @@
-// The view of the whole collection as a graph: its best-connected documents and entities, with zoom, a search, and what belongs to a node.
+// The view of the whole collection as a graph: its best-connected documents and entities, with zoom, a search, and the details of a node.
 
 import { get, sentence } from "../shared/api.js";
 import { byId, count, el, nodeAddress } from "../shared/dom.js";
@@ -12,7 +12,7 @@ const LISTED = 50;
 let graph = null;
 let map = null;
 
-/** Wire the view: it is loaded again after a change of the collection, and drawn again for other colours. */
+/** Wire the view: it is reloaded after a change of the collection, and redrawn after a change of colours or width. */
 export function startGraph() {
   addEventListener(CHANGED, () => {
     graph = null;
@@ -57,7 +57,7 @@ function parts() {
       el("article", { id: "graph-node", class: "node", tabindex: "-1", "aria-label": "Nodes" }))];
 }
 
-/** Which part of the collection is drawn, in words. */
+/** The part of the collection that is drawn, in words. */
 function extent() {
   const shareOf = (kind, all, things) => {
     const some = graph.nodes.filter((each) => each.kind === kind).length;
@@ -115,7 +115,7 @@ async function choose(node, open = false) {
     const { documents, total } = await get("v1/documents", { entity: node.id, limit: LISTED });
     const lines = documents.map((each) => el("li", {}, el("button", { type: "button", class: "link",
       onclick: () => openReader({ source: each.source, title: each.title, start: 0, end: 0 }) }, each.title || each.source)));
-    listing.replaceChildren(el("h3", {}, `${count(total, "document")} with it`), el("ul", { class: "names" }, ...lines),
+    listing.replaceChildren(el("h3", {}, count(total, "document mentions it", "documents mention it")), el("ul", { class: "names" }, ...lines),
       total > lines.length ? el("p", { class: "hint" }, `${count(total - lines.length, "more document")} not shown.`) : "");
   } catch (problem) {
     listing.replaceChildren(el("p", { class: "problem", role: "alert" }, sentence(problem)));

@@ -33,7 +33,7 @@ export async function openReader({ source, title, start, end, page, statement = 
 const locationOf = ({ source, page, start, end }) =>
   end ? `${source},${page ? ` p. ${page},` : ""} characters ${start.toLocaleString("en")}–${end.toLocaleString("en")}` : source;
 
-/** A note on the marks; that a sentence shares words with a statement does not mean that it supports it. */
+/** A note on the marks. A sentence that shares words with a statement does not necessarily support it. */
 function marksNote(statement, marks) {
   const quotation = `“${cut(statement, 160)}”`;
   if (!marks.length) return `The whole passage is marked: none of its sentences shares words with ${quotation}`;
@@ -41,8 +41,8 @@ function marksNote(statement, marks) {
 }
 
 /**
- * The document's text from its passages, in order: plain text, with a <mark> over what lies between start and end; given `marks`,
- * <mark> covers these, and <span class="read"> the rest between start and end. Each page's number is shown where the page begins, at one of `pages`.
+ * The document's text from its passages, in order: plain text, with a <mark> over the characters from start to end; given `marks`,
+ * <mark> covers these spans, and <span class="read"> the rest between start and end. Each page's number is shown where the page begins, at one of `pages`.
  */
 export function marked(passages, start, end, marks = [], pages = []) {
   const nodes = [];

@@ -1,10 +1,10 @@
-// The view of training runs, for the operator of a server with --show-runs: a list, and one run with its curves and its figures before and after.
+// The view of training runs, for the operator of a server with --show-runs: a list, and one run with its curves and its figures before and after tuning.
 
 import { get, sentence } from "../shared/api.js";
 import { byId, count, cut, el } from "../shared/dom.js";
 
-const WIDE = 420;
-const HIGH = 150;
+const WIDTH = 420;
+const HEIGHT = 150;
 const LEFT = 52;
 const EDGE = 12;
 const LISTED_FIGURES = 3;
@@ -84,18 +84,18 @@ function chart(names, curves, best) {
   const points = names.flatMap((name) => curves[name]);
   const [steps, values] = [points.map(([step]) => step), points.map(([, value]) => value)];
   const [first, last, low, high] = [Math.min(...steps), Math.max(...steps), Math.min(...values), Math.max(...values)];
-  const x = (step) => LEFT + ((step - first) / (last - first || 1)) * (WIDE - LEFT - EDGE);
-  const y = (value) => EDGE + (1 - (value - low) / (high - low || 1)) * (HIGH - 3 * EDGE);
+  const x = (step) => LEFT + ((step - first) / (last - first || 1)) * (WIDTH - LEFT - EDGE);
+  const y = (value) => EDGE + (1 - (value - low) / (high - low || 1)) * (HEIGHT - 3 * EDGE);
   const line = (name, place) => {
     const at = curves[name].map(([step, value]) => `${x(step).toFixed(1)},${y(value).toFixed(1)}`);
     if (at.length > 1) return shape("polyline", { points: at.join(" "), class: `curve curve-${place}` });
     return shape("circle", { cx: x(curves[name][0][0]), cy: y(curves[name][0][1]), r: 3, class: `dot curve-${place}` });
   };
   const words = (at, text, end) => Object.assign(shape("text", { ...at, "text-anchor": end ? "end" : "start" }), { textContent: text });
-  const picture = shape("svg", { viewBox: `0 0 ${WIDE} ${HIGH}`, "aria-hidden": "true" },
+  const picture = shape("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, "aria-hidden": "true" },
     ...[low, high].map((value) => words({ x: LEFT - 8, y: y(value) + 4 }, number(value), true)),
-    words({ x: LEFT, y: HIGH - 2 }, `step ${first}`), words({ x: WIDE - EDGE, y: HIGH - 2 }, `step ${last}`, true),
-    best === null ? "" : shape("line", { x1: x(best), x2: x(best), y1: 0, y2: HIGH - 2 * EDGE, class: "best" }),
+    words({ x: LEFT, y: HEIGHT - 2 }, `step ${first}`), words({ x: WIDTH - EDGE, y: HEIGHT - 2 }, `step ${last}`, true),
+    best === null ? "" : shape("line", { x1: x(best), x2: x(best), y1: 0, y2: HEIGHT - 2 * EDGE, class: "best" }),
     ...names.map(line));
   const legend = names.map((name, place) => el("li", { class: `key-${place}` }, inWords(name, curves[name])));
   return el("figure", {}, picture, el("figcaption", {}, el("ul", {}, ...legend)));

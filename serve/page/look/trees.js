@@ -11,7 +11,7 @@ const STEP = 26;
 const EDGE = 14;
 
 /**
- * The paths of a retrieval as a tree, one row a node, deeper nodes further right.
+ * The paths of a retrieval as a tree, one row per node, deeper nodes further right.
  * Paths that begin alike share their beginning. Returns {rows: [{key, kind, label, x, row, parent, passage}]}.
  */
 export function pathTree(question, passages, citedIds) {
@@ -42,7 +42,7 @@ function node(kind, text, parent) {
 }
 
 /**
- * A node between its neighbours: half of them right, half left, or all right where it is narrow.
+ * A node between its neighbours: half of them on the right, half on the left, or all on the right if `width` is small.
  * Returns {height, nodes: [{key, kind, label, x, y, side, id}], edges: [{source, target, weight}]}.
  */
 export function starOf({ center, nodes, edges }, width) {
@@ -67,8 +67,8 @@ export function starOf({ center, nodes, edges }, width) {
 const drawingNode = (each) => ({ key: each.key, kind: each.kind, id: each.id, label: cut(each.label, 160) });
 
 /**
- * Places for the nodes of a graph, as [x, y]: nodes push one another away, edges pull (Fruchterman and Reingold 1991), and all are drawn to the
- * middle. The same graph always gets the same places.
+ * Positions for the nodes of a graph, as [x, y]: nodes repel one another, edges attract (Fruchterman and Reingold 1991), and all nodes are pulled to
+ * the centre. The same graph always gets the same positions.
  */
 export function spread(nodes, edges) {
   const row = new Map(nodes.map((each, place) => [each.key, place]));

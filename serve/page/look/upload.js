@@ -4,7 +4,7 @@
 import { Refused, sentence, upload } from "../shared/api.js";
 import { byId, count, el, withCode } from "../shared/dom.js";
 
-/** The event that the window gets after the collection has changed. */
+/** The event that is dispatched to the window after the collection has changed. */
 export const CHANGED = "collection-changed";
 const AT_ONCE = 4;
 const REASONS = {
@@ -12,7 +12,7 @@ const REASONS = {
   being_written: "the index is busy with other changes; try again in a minute",
   empty_document: "it has no text",
   not_allowed: "your key may not add documents",
-  not_yours: "your key may not add documents of this name",
+  not_yours: "your key may not add documents with this name",
   read_only: "this server does not take documents",
   too_long_body: "it is too large for this server",
 };
@@ -28,7 +28,7 @@ export const setAcceptsDocuments = (accepts) => {
 /** Whether the server accepts documents, and lets this reader delete them. */
 export const acceptsDocuments = () => accepted;
 
-/** A button that opens the browser's choice of files; empty if the server accepts none. */
+/** A button that opens the browser's file picker; empty if the server accepts no documents. */
 export function uploadButton() {
   if (!accepted) return "";
   const field = el("input", { type: "file", multiple: true, hidden: true, onchange: () => {
@@ -38,14 +38,14 @@ export function uploadButton() {
   return el("span", {}, field, el("button", { type: "button", class: "primary", onclick: () => field.click() }, "Add documents"));
 }
 
-/** What to do about a collection without documents. */
+/** A note on how to add documents to an empty collection. */
 export function emptyNote() {
   const say = (text) => el("p", {}, ...withCode(text));
   if (accepted) return el("div", { class: "empty" }, say("This collection is empty. Drop files or folders anywhere on this page, or choose some."), uploadButton());
   return el("div", { class: "empty" }, say("This collection is empty. Documents are added on the server, with `modegraph index FOLDER --out INDEX`, or here if it is started with `--writable`."));
 }
 
-/** Take what is dropped anywhere on the page. A dropped file never replaces the page. */
+/** Accept files dropped anywhere on the page. A dropped file never replaces the page. */
 export function startUploads() {
   const overlay = byId("drop");
   const withFiles = (listener) => (event) => {

@@ -1,4 +1,4 @@
-// One question: its words, its answers, the sentence that contains them, and what the reader may do with it. What is typed is stored at once.
+// The card of one question: its text, its answers, the sentence that contains them, and buttons for the reader. Each edit is stored at once.
 
 import { cut, el } from "../shared/dom.js";
 import { choosePassage, hasAnswer, openQuote, withAnswer } from "./passage.js";

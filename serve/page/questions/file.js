@@ -1,4 +1,4 @@
-// Questions files: one JSON object a line, as `modegraph tune --questions` and `eval` read them.
+// Questions files: one JSON object per line, as `modegraph tune --questions` and `eval` read them.
 
 const isTexts = (value) => Array.isArray(value) && value.every((each) => typeof each === "string");
 const isQuote = (value) => typeof value?.id === "string" && typeof value?.quote === "string";
@@ -27,7 +27,7 @@ function parseRow(line, number) {
   try {
     row = JSON.parse(line);
   } catch {
-    throw new Error(`Line ${number}: not JSON. A questions file has one JSON object a line.`);
+    throw new Error(`Line ${number}: not JSON. A questions file has one JSON object per line.`);
   }
   const { answer, ...rest } = row ?? {};
   const answers = rest.answers ?? (answer === undefined ? [] : [answer]);

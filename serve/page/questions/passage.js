@@ -1,4 +1,4 @@
-// The dialog in which a reader searches for the sentence that answers a question, and opening a sentence at its place in the document.
+// The dialog in which a reader searches for the sentence that answers a question; also opens a sentence in its document.
 
 import { documentPath, get, post, sentence } from "../shared/api.js";
 import { el } from "../shared/dom.js";

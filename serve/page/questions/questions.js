@@ -122,7 +122,7 @@ function counts() {
   parts.download.disabled = !ready;
 }
 
-/** Show what was done; `undo`, if given, undoes it. */
+/** Show a message about an action; `undo`, if given, undoes the action. */
 function say(text, undo = null) {
   parts.status.textContent = text;
   parts.undo.hidden = undo === null;
@@ -140,7 +140,7 @@ function finish(text, undo = null) {
   say(stored ? text : FULL, undo);
 }
 
-/** After a change within a card. */
+/** Store and count again after a change within a card. */
 function changed() {
   if (!save()) say(FULL);
   counts();
@@ -182,7 +182,7 @@ async function propose() {
   proposing = false;
 }
 
-/** Add proposals that are new here, up to PROPOSED; returns how many. If the index has changed, it starts again from the first. */
+/** Add proposals that are new here, up to PROPOSED; returns how many. If the index has changed, starts again from the first proposal. */
 async function proposals() {
   const before = work();
   const known = new Set([...before.discarded, ...before.items.map(({ row }) => row.id)]);

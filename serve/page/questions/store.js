@@ -1,18 +1,19 @@
 // The questions being edited, stored in this browser for each collection: [{row, approved, own}], where row is a line of a questions file.
-// `index` and `offset` say what was proposed last, `discarded` holds the ids of proposals that must not come again.
+// `index` identifies the index of the last proposals, `offset` is the position of the next one, `discarded` has the ids of questions not to be proposed
+// again.
 
 import { collection, get } from "../shared/api.js";
 
-const PLACE = "modegraph-questions";
+const KEY_PREFIX = "modegraph-questions";
 const EMPTY = { items: [], index: "", offset: 0, discarded: [] };
-/** Fields that state how rules or a model made a question: they no longer hold for a corrected one. */
+/** Fields that describe how rules or a model made a question: they are wrong once it is corrected. */
 const MAKER_FIELDS = ["hops", "passage_ids", "chains", "bridges", "near", "writer"];
-let place = null;
+let storageKey = null;
 let state = structuredClone(EMPTY);
 
-/** Read what is stored for the collection of the page. */
+/** Read the questions stored for the collection of the page. */
 export async function openStore() {
-  place ??= `${PLACE}-${collection() ?? (await get("v1/vector_stores")).data[0].id}`;
+  storageKey ??= `${KEY_PREFIX}-${collection() ?? (await get("v1/vector_stores")).data[0].id}`;
   state = readState();
 }
 
@@ -20,12 +21,12 @@ export async function openStore() {
 export const work = () => state;
 
 /** Whether a change that another tab made to the browser's storage concerns these questions. */
-export const isChanged = (key) => key === place;
+export const isChanged = (key) => key === storageKey;
 
-/** Store the state; false if the browser stores no more. */
+/** Store the state; false if the browser's storage is full. */
 export function save() {
   try {
-    localStorage.setItem(place, JSON.stringify(state));
+    localStorage.setItem(storageKey, JSON.stringify(state));
     return true;
   } catch {
     return false;
@@ -54,7 +55,7 @@ export function change(item, fields) {
 /** Whether a question goes into the file. */
 export const isReady = (item) => item.approved && !missing(item);
 
-/** What a question lacks, as a sentence; "" if it can be approved. */
+/** A sentence that asks for the missing part of a question; "" if it can be approved. */
 export function missing({ row }) {
   if (!row.question.trim()) return "Write the question.";
   if (isUnanswerable(row)) return "";
@@ -67,7 +68,7 @@ export const isUnanswerable = (row) => row.type === "unanswerable" && !row.answe
 
 function readState() {
   try {
-    const saved = { ...structuredClone(EMPTY), ...JSON.parse(localStorage.getItem(place) ?? "{}") };
+    const saved = { ...structuredClone(EMPTY), ...JSON.parse(localStorage.getItem(storageKey) ?? "{}") };
     return Array.isArray(saved.items) && Array.isArray(saved.discarded) ? saved : structuredClone(EMPTY);
   } catch {
     return structuredClone(EMPTY);

@@ -2,7 +2,7 @@
 
 import { askForKey, key } from "./key.js";
 
-/** An answer other than 2xx. */
+/** A response with a status other than 2xx, or an error within a stream (status 200). */
 export class Refused extends Error {
   constructor(status, code, message) {
     super(message);

@@ -36,7 +36,7 @@ export function snippet({ title, text }, length) {
 /** The address, inside this page, of a node of the graph. */
 export const nodeAddress = (kind, id) => `#browse/${kind}/${encodeURIComponent(id)}`;
 
-/** A part of an address without its percent escapes; as it is, if they are malformed. */
+/** A part of a URL with its percent escapes decoded; unchanged if they are malformed. */
 export function decoded(part) {
   try {
     return decodeURIComponent(part);

@@ -1,11 +1,11 @@
 // Sends feedback on answers to /v1/feedback, if the server accepts it: under a random name stored in this browser, and with the reader's
-// consent to its use as training data, or refusal of it.
+// decision whether it may become training data.
 
 import { get, post, remove, sentence } from "./api.js";
 import { count, el } from "./dom.js";
 import { randomName } from "./random.js";
 
-const PLACE = "modegraph-reader";
+const STORAGE_KEY = "modegraph-reader";
 let accepted = false;
 
 /** Set whether the server accepts feedback. */
@@ -16,7 +16,7 @@ export const setAcceptsFeedback = (accepts) => {
 /** Whether the server accepts feedback. */
 export const acceptsFeedback = () => accepted;
 
-/** Send an entry; returns whether it was sent. Requests consent first, unless the reader has already answered that. */
+/** Send an entry; returns whether it was sent. Asks for consent first, unless the reader has already decided. */
 export async function sendFeedback(entry) {
   const reader = readerOf() ?? (await askConsent());
   if (!reader) return false;
@@ -32,7 +32,7 @@ export function feedbackNote() {
   const button = el("button", { type: "button", class: "quiet", onclick: async () => {
     try {
       const { deleted } = await remove(`v1/feedback/${reader.user}`);
-      localStorage.removeItem(PLACE);
+      localStorage.removeItem(STORAGE_KEY);
       status.textContent = `${count(deleted, "entry", "entries")} deleted from the server.`;
       button.hidden = true;
     } catch (problem) {
@@ -50,7 +50,7 @@ export function feedbackNote() {
 
 function readerOf() {
   try {
-    const { user, consent } = JSON.parse(localStorage.getItem(PLACE));
+    const { user, consent } = JSON.parse(localStorage.getItem(STORAGE_KEY));
     return typeof user === "string" && typeof consent === "boolean" ? { user, consent } : null;
   } catch {
     return null;
@@ -63,7 +63,7 @@ function askConsent() {
     let reader = null;
     const decide = (consent) => {
       reader = { user: randomName(), consent };
-      localStorage.setItem(PLACE, JSON.stringify(reader));
+      localStorage.setItem(STORAGE_KEY, JSON.stringify(reader));
       dialog.close();
     };
     const dialog = el("dialog", { class: "small-dialog", id: "consent", "aria-labelledby": "consent-title" },

@@ -2,12 +2,12 @@
 
 import { byId, el } from "./dom.js";
 
-const PLACE = "modegraph-key";
+const STORAGE_KEY = "modegraph-key";
 const STORAGE_NOTE = "It is stored in this tab until you close it, and sent only to this server.";
 let asking = null;
 
 /** The key in use, "" when there is none. */
-export const key = () => sessionStorage.getItem(PLACE) ?? "";
+export const key = () => sessionStorage.getItem(STORAGE_KEY) ?? "";
 
 /** Ask for a key, once for all callers; returns whether one was entered. `refused`: the current key was rejected. */
 export function askForKey(refused) {
@@ -35,7 +35,7 @@ function open(refused, resolve) {
   let entered = false;
   byId("key-form").onsubmit = (event) => {
     event.preventDefault();
-    sessionStorage.setItem(PLACE, field.value.trim());
+    sessionStorage.setItem(STORAGE_KEY, field.value.trim());
     entered = true;
     dialog.close();
   };

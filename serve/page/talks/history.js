@@ -24,7 +24,7 @@ export function startHistory(onDelete) {
 function fill(onDelete) {
   const saved = talks();
   const lines = saved.map((each) => line(each, onDelete));
-  const none = el("p", { class: "hint" }, "No conversation yet. They are stored only in this browser.");
+  const none = el("p", { class: "hint" }, "No conversation yet. Conversations are stored only in this browser.");
   const all = () => {
     forgetAll();
     for (const each of saved) onDelete(each.id);

@@ -1,12 +1,12 @@
-// Conversations in this browser's local storage, latest first; the oldest are dropped when it is full.
+// Conversations in this browser's local storage, latest first; the oldest are dropped when there are more than MOST, or when the storage is full.
 
-const PLACE = "modegraph-talks";
+const STORAGE_KEY = "modegraph-talks";
 const MOST = 100;
 
 /** All saved conversations: [{id, at, title, columns: [{mode, model, settings, turns}]}]. */
 export function talks() {
   try {
-    const saved = JSON.parse(localStorage.getItem(PLACE) ?? "[]");
+    const saved = JSON.parse(localStorage.getItem(STORAGE_KEY) ?? "[]");
     return Array.isArray(saved) ? saved.filter((each) => each?.id && Array.isArray(each.columns)) : [];
   } catch {
     return [];
@@ -25,13 +25,13 @@ export function saveTalk(talk) {
 export const forgetTalk = (id) => write(talks().filter((each) => each.id !== id));
 
 /** Delete all saved conversations. */
-export const forgetAll = () => localStorage.removeItem(PLACE);
+export const forgetAll = () => localStorage.removeItem(STORAGE_KEY);
 
 function write(saved) {
   const left = [...saved];
   for (;;) {
     try {
-      if (left.length) localStorage.setItem(PLACE, JSON.stringify(left));
+      if (left.length) localStorage.setItem(STORAGE_KEY, JSON.stringify(left));
       else forgetAll();
       return;
     } catch {

@@ -1,5 +1,5 @@
 // A model's text with the Markdown that models commonly write: paragraphs, headings, lists, code, emphasis. Text becomes text nodes, whatever
-// is in it: no link is live, no image is loaded, and other Markdown stays as text.
+// it contains: no link is live, no image is loaded, and other Markdown stays as text.
 
 import { el } from "../shared/dom.js";
 
@@ -10,7 +10,7 @@ const ITEM = /^( *)(?:[-*+]|(\d{1,9})[.)])\s+(.*)$/;
 const INLINE = /(`[^`\n]+`|\*\*[^\s*](?:[^*\n]|\*(?!\*))*\*\*|(?<![\w*])\*[^\s*][^*\n]*\*(?!\w)|(?<!\w)_[^\s_][^_\n]*_(?!\w))/;
 const DEEPEST = 6;
 
-/** The nodes for a text; `plain` makes nodes of what is neither code nor emphasis. Elements with a line of text have the class "prose-line". */
+/** The nodes for a text; `plain` makes the nodes for all text but code. Elements with a line of text have the class "prose-line". */
 export function markdown(text, plain) {
   const proseLine = (name, words, options = {}) => el(name, { ...options, class: "prose-line" }, ...inline(words, plain));
   const nodes = [];
@@ -52,7 +52,7 @@ function endOfFence(lines, from, mark) {
   return found < 0 ? lines.length : found;
 }
 
-/** The end of a list: of its items, the indented lines that continue them, and items after one empty line. */
+/** The end of a list, which has items, indented lines that continue them, and items after one empty line. */
 function endOfList(lines, from) {
   let at = from;
   while (at < lines.length) {

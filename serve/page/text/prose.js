@@ -1,4 +1,4 @@
-// A model's text for a reader: each citation that the server has verified is a button that knows its sentence.
+// A model's text for a reader: each citation that the server has verified is a button that opens its passage.
 
 import { closest, sentences } from "./closest.js";
 import { cut, el } from "../shared/dom.js";
@@ -18,7 +18,7 @@ export function withCitations(text, citations, open) {
   });
 }
 
-/** Name the citations in a finished text: title, page, and the sentence of the passage that they point at, which hover and focus show. */
+/** Name the citations in a finished text: title, page, and the closest sentence of the passage. Hover and focus show all three. */
 export function describe(container, citations) {
   for (const button of container.querySelectorAll(".cite")) {
     const citation = citations.find(({ number }) => String(number) === button.textContent);
@@ -37,7 +37,7 @@ export function spansFor({ text, quotes = [] }, statement) {
   return mine.length ? mine : closest(statement, text);
 }
 
-/** The sentence that a citation's button stands in or follows, without the citations. */
+/** The sentence that contains a citation's button or precedes it, without the citations. */
 export function statementOf(button) {
   let text = "";
   let at = 0;

@@ -73,7 +73,7 @@ def test_two_sentences_about_one_thing_are_fused() -> None:
         ["She was proud.", "Lantern sank."],
     ],
 )
-def test_what_cannot_be_fused_is_joined_or_stays(sentences: list[str]) -> None:
+def test_sentences_that_cannot_be_fused_are_joined_or_stay(sentences: list[str]) -> None:
     assert fused(PassageSentence(sentences, 1, "Lantern"), random.Random(0)) == sentences[1]
     assert fused(PassageSentence(sentences, 0, "Lantern"), random.Random(0)).endswith(sentences[1])
     assert fused(PassageSentence(sentences, 1, ""), random.Random(0)) == sentences[1]

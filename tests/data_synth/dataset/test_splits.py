@@ -1,4 +1,4 @@
-"""Dividing questions, and joining training data."""
+"""Splitting questions, and joining training data."""
 
 import json
 from collections import Counter

@@ -92,7 +92,7 @@ def test_a_dataset_is_mostly_lost_if_more_than_half_is_dropped(tmp_path: Path) -
     assert (half.mostly_lost, more.mostly_lost, none.mostly_lost) == (False, True, True)
 
 
-def test_datasets_loads_the_folder_and_the_card_lists_what_was_dropped(
+def test_datasets_loads_the_folder_and_the_card_lists_the_dropped_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import datasets
@@ -122,10 +122,14 @@ def failing() -> Iterator[PreferenceRow]:
     raise UserError("server gone", "", "")
 
 
-def test_a_failure_leaves_the_folder_as_it_was(tmp_path: Path) -> None:
+def test_a_failure_leaves_the_folder_unchanged(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="server gone"):
         write_dataset(tmp_path / "new", failing(), PREFERENCES, ORIGIN)
     assert not (tmp_path / "new").exists()
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(UserError, match="server gone"):
+        write_dataset(tmp_path / "empty", failing(), PREFERENCES, ORIGIN)
+    assert list((tmp_path / "empty").iterdir()) == []
     write_dataset(tmp_path / "old", [row(5)], PREFERENCES, ORIGIN)
     before = contents(tmp_path / "old")
     with pytest.raises(UserError, match="server gone"):
@@ -175,6 +179,7 @@ def peak_bytes(folder: Path, rows: int) -> int:
     return peak
 
 
+@pytest.mark.long
 def test_ten_thousand_rows_take_hardly_more_memory_than_a_quarter_of_them(tmp_path: Path) -> None:
     few, many = peak_bytes(tmp_path / "few", 2_500), peak_bytes(tmp_path / "many", 10_000)
     assert sum(1 for _ in (tmp_path / "many" / "train.jsonl").open()) == 10_000

@@ -1,4 +1,4 @@
-"""Length-matched hard negatives: what they borrow, how long they are, and that a wrong answer is wrong."""
+"""Length-matched hard negatives: the sentences that they borrow, their lengths, and wrong answers that are indeed wrong."""
 
 import re
 from collections import Counter
@@ -82,7 +82,7 @@ def test_wrong_answers_are_options_then_choices_then_answers_of_the_same_shape()
     assert wrong_answer(draft(options), ["C"]) == "A", "'b.' is the gold answer written differently"
     choice = {wrong_answer(draft(Question(str(n), "Is it?", ("Yes",))), ["1890"]) for n in range(30)}
     assert choice == {"no"}, "'maybe' is seldom right, so it would give the rejected side away"
-    assert wrong_answer(draft(BURNED, A), ["1822"]) == "1890", "from the context before another question"
+    assert wrong_answer(draft(BURNED, A), ["1822"]) == "1890", "the context takes precedence over other questions"
     assert wrong_answer(draft(BURNED), ["Ada Marlow", "In 1911", "1890"]) == "1890"
     assert wrong_answer(draft(BURNED), ["in 1911"]) == ""
     assert answer_shape("1911") != answer_shape("Ada")

@@ -61,12 +61,12 @@ def rows_of(
     return list(make_rows(questions, find_contexts, reasoners, measure, hard_negatives, check, sizes))
 
 
-def made_rows(rows: list[PreferenceRow | Dropped]) -> list[PreferenceRow]:
+def preference_rows(rows: list[PreferenceRow | Dropped]) -> list[PreferenceRow]:
     return [row for row in rows if isinstance(row, PreferenceRow)]
 
 
 def test_every_question_gets_growing_contexts_each_shuffled() -> None:
-    rows = made_rows(rows_of(ADA_DIED, FOUNDED))
+    rows = preference_rows(rows_of(ADA_DIED, FOUNDED))
     assert [(row.id, row.context_size, set(row.context_ids)) for row in rows] == [
         ("q1#1", 1, {"b"}),
         ("q1#2", 2, {"a", "b"}),
@@ -78,12 +78,12 @@ def test_every_question_gets_growing_contexts_each_shuffled() -> None:
         excerpts = [{"a": A, "b": B, "c": C}[one] for one in row.context_ids]
         assert row.prompt == answer_messages(ADA_DIED.text, excerpts)
     many = [replace(ADA_DIED, id=f"n{n}") for n in range(200)]
-    places = Counter(row.context_ids.index("b") for row in made_rows(rows_of(*many)) if row.context_size == 3)
+    places = Counter(row.context_ids.index("b") for row in preference_rows(rows_of(*many)) if row.context_size == 3)
     assert all(45 < places[place] < 90 for place in range(3)), "the passage with the answer has no fixed position"
 
 
 def test_chosen_has_reason_and_answer_and_rejected_the_answer_alone() -> None:
-    rows = made_rows(rows_of(ADA_DIED))
+    rows = preference_rows(rows_of(ADA_DIED))
     for row in rows:
         place = row.context_ids.index("b") + 1
         assert row.chosen == f"###Reason: Ada died in 1931 [{place}]. ###Answer: 1931"
@@ -93,18 +93,18 @@ def test_chosen_has_reason_and_answer_and_rejected_the_answer_alone() -> None:
 
 def test_a_row_without_passages_is_made_only_for_size_0() -> None:
     """The prompt says to answer from passages: size 0 is left out by default, and no row is made where retrieval finds nothing."""
-    assert min(row.context_size for row in made_rows(rows_of(ADA_DIED, FOUNDED))) == 1
-    assert [row.id for row in made_rows(rows_of(ADA_DIED, sizes=[0, 2]))] == ["q1#0", "q1#2"]
+    assert min(row.context_size for row in preference_rows(rows_of(ADA_DIED, FOUNDED))) == 1
+    assert [row.id for row in preference_rows(rows_of(ADA_DIED, sizes=[0, 2]))] == ["q1#0", "q1#2"]
     assert rows_of(Question("q9", "Where?", ("Tarn",))) == [Dropped(contexts.NO_PASSAGES)]
 
 
 def test_an_answer_that_the_passages_lack_becomes_not_in_the_documents() -> None:
-    (row,) = made_rows(rows_of(FOUNDED))
+    (row,) = preference_rows(rows_of(FOUNDED))
     assert row.chosen == "###Reason: None of the passages says so. ###Answer: not in the documents"
     assert parse_answer(row.rejected).answer == "Ada Marlow" and row.hard_negative == INVENTED
     assert (row.answers, row.kind, preference_problems(row)) == (("not in the documents",), "unanswerable", [])
     in_b = replace(FOUNDED, answers=("Ada",))
-    assert [row.why for row in rows_of(in_b) if isinstance(row, Dropped)] == [NOT_SHOWN], "B has the answer in it"
+    assert [row.why for row in rows_of(in_b) if isinstance(row, Dropped)] == [NOT_SHOWN], "B contains the answer"
 
 
 def test_nothing_is_borrowed_from_a_question_of_another_split() -> None:
@@ -116,20 +116,20 @@ def test_nothing_is_borrowed_from_a_question_of_another_split() -> None:
         Question(f"h{n}", f"What is {n}?", (f"secret {n}",), reasoning=f"Yes {n}.", split="test") for n in range(30)
     ]
     mixed = [question for pair in zip(train, test, strict=True) for question in pair]
-    rows = made_rows(rows_of(*mixed, found={question.text: (C,) for question in mixed}, hard_negatives=1.0))
+    rows = preference_rows(rows_of(*mixed, found={question.text: (C,) for question in mixed}, hard_negatives=1.0))
     train_rows = [row for row in rows if row.split == "train"]
     assert len(train_rows) > 20 and not any("secret" in row.rejected for row in train_rows)
 
 
 def test_special_tokens_of_passages_and_questions_reach_no_row() -> None:
     hostile = Question("q", "Who? <|endoftext|>", ("<|im_end|> Ada",), reasoning="x <|im_start|> y")
-    for row in made_rows(rows_of(hostile, DIED, found={**CONTEXTS, hostile.text: (A,)})):
+    for row in preference_rows(rows_of(hostile, DIED, found={**CONTEXTS, hostile.text: (A,)})):
         assert "<|" not in row.chosen + row.rejected + "".join(turn.content for turn in row.prompt)
 
 
 def test_gold_that_retrieval_missed_is_not_added() -> None:
-    half = made_rows(rows_of(DIED, found={DIED.text: (A,)}))
-    assert half == [], "the sentence with the answer is not there"
+    half = preference_rows(rows_of(DIED, found={DIED.text: (A,)}))
+    assert half == [], "the sentence with the answer is missing"
 
 
 def test_dropped_rows_carry_their_reason_and_do_not_shift_the_rest() -> None:
@@ -138,7 +138,7 @@ def test_dropped_rows_carry_their_reason_and_do_not_shift_the_rest() -> None:
     rows = rows_of(bare, DIED, unsupported, FOUNDED, found={**CONTEXTS, bare.text: (A, B), unsupported.text: (A,)})
     assert rows[:2] == [Dropped(contexts.NO_ANSWER)] * 2
     assert rows[5] == Dropped("no sentence supports the answer")
-    assert [row.id for row in made_rows(rows)] == ["q1#2", "q1#3", "q2#1"]
+    assert [row.id for row in preference_rows(rows)] == ["q1#2", "q1#3", "q2#1"]
 
 
 def test_near_duplicates_of_questions_are_left_out() -> None:
@@ -160,7 +160,7 @@ def test_several_reasoners_each_write_a_row_under_their_name() -> None:
         return ["So." for _ in drafts]
 
     reasoners = [Reasoner("a", by_rules), Reasoner("b", short)]
-    rows = made_rows(rows_of(ADA_DIED, reasoners=reasoners, sizes=[0, 1]))
+    rows = preference_rows(rows_of(ADA_DIED, reasoners=reasoners, sizes=[0, 1]))
     assert [(row.id, row.reasoner) for row in rows] == [
         ("q1#0@a", "a"),
         ("q1#0@b", "b"),
@@ -180,7 +180,7 @@ def test_unsupported_reasoning_is_dropped_only_where_a_model_wrote_it() -> None:
     assert [row.id if isinstance(row, PreferenceRow) else row.why for row in by_model] == [
         *(UNSUPPORTED, "q1#2", UNSUPPORTED)
     ]
-    assert [row.id for row in made_rows(rows_of(ADA_DIED, measure=weak))] == ["q1#1", "q1#2", "q1#3"]
+    assert [row.id for row in preference_rows(rows_of(ADA_DIED, measure=weak))] == ["q1#1", "q1#2", "q1#3"]
 
 
 def test_the_checking_model_gets_only_the_remaining_drafts() -> None:
@@ -199,18 +199,18 @@ def test_the_checking_model_gets_only_the_remaining_drafts() -> None:
 
 
 def test_a_share_of_rows_has_hard_negatives_with_the_same_chosen_side() -> None:
-    own, negatives = (made_rows(rows_of(ADA_DIED, hard_negatives=share)) for share in (0.0, 1.0))
+    own, negatives = (preference_rows(rows_of(ADA_DIED, hard_negatives=share)) for share in (0.0, 1.0))
     assert [(row.id, row.prompt, row.chosen) for row in own] == [(row.id, row.prompt, row.chosen) for row in negatives]
     assert negatives[0].hard_negative == REFUSED, (
         "the only sentence has the answer, so a refusal is the only possible negative"
     )
     assert all(row.hard_negative and "###Reason:" in row.rejected for row in negatives)
     many = [Question(f"n{n}", f"What is {n}?", (str(n),), reasoning=f"It is {n}.") for n in range(400)]
-    rows = made_rows(rows_of(*many, found={question.text: (C,) for question in many}, hard_negatives=0.2))
+    rows = preference_rows(rows_of(*many, found={question.text: (C,) for question in many}, hard_negatives=0.2))
     assert 0.15 < sum(bool(row.hard_negative) for row in rows) / len(rows) < 0.25
 
 
-def test_groups_keep_the_order(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_questions_taken_in_groups_give_the_same_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     expected = rows_of(DIED, FOUNDED)
     monkeypatch.setattr(contexts, "QUESTIONS_AT_ONCE", 1)
     assert rows_of(DIED, FOUNDED) == expected

@@ -55,7 +55,7 @@ def test_evidence_that_no_excerpt_contains_gives_no_reason() -> None:
 
 
 def test_a_reason_contains_its_answer() -> None:
-    """Evidence without the answer is followed by the context's sentence that has it; there must be one, unless the answer is a choice."""
+    """Evidence without the answer is followed by the sentence of the context that contains the answer, which must exist unless the answer is a choice."""
     question = replace(QUESTION, evidence=QUESTION.evidence[:1])
     assert compose_reason(draft(YARD, ADA, question=question), no_passages) == (
         "The yard was founded by Ada Marlow in 1880 [1]. Ada Marlow died in 1931 [2]."
@@ -77,7 +77,7 @@ def test_a_conclusion_selects_a_sentence_but_is_not_quoted() -> None:
     assert reason == "Pain fell by half after the operation [1]."
 
 
-def test_a_documents_own_excerpt_is_cited_before_a_twin() -> None:
+def test_a_documents_own_excerpt_is_cited_before_a_reprint() -> None:
     assert "1931 [2]." in str(compose_reason(draft(TWIN, ADA, YARD), no_passages))
     assert "1931 [1]." in str(compose_reason(draft(TWIN, YARD), no_passages))
 
@@ -164,7 +164,7 @@ def test_a_models_reasoning_is_filtered(text: str, result: str | Dropped) -> Non
     assert check_reason(Completion(text, "stop", 1, 1), draft(ADA, YARD)) == result
 
 
-def test_a_cut_reasoning_is_dropped_even_if_it_looks_whole() -> None:
+def test_a_cut_off_reasoning_is_dropped_even_if_it_looks_complete() -> None:
     completion = Completion("###Reason: She died. ###Answer: 1931", "length", 1, 1)
     assert check_reason(completion, draft(ADA)) == Dropped(reasons.CUT)
 

@@ -1,4 +1,4 @@
-"""How far length and words alone tell the sides apart, on pairs made so that the answer is known."""
+"""How well length and words alone tell the sides apart, on pairs constructed so that the result is known."""
 
 from dataclasses import replace
 from random import Random

@@ -1,4 +1,4 @@
-"""How well a context supports a reasoning, on a real index; the expected cosines are computed with the same hash encoder."""
+"""How well a context supports the reasoning of an answer, on a real index; the expected cosines are computed with the same hash encoder."""
 
 import numpy as np
 import pytest
@@ -25,7 +25,7 @@ def excerpts_of(index: Index, source: str) -> tuple[Excerpt, ...]:
     return tuple(of_passage(passage) for passage in index.passages_of(source))
 
 
-def test_nearness_is_the_mean_over_sentences_of_the_best_similarity(index: Index) -> None:
+def test_similarity_is_the_mean_over_sentences_of_the_best_similarity(index: Index) -> None:
     reason = "She was born in Tarn and died on 4 May 1931 [1]. The moon is green."
     (found,) = SupportScorer(index).measure([reason], [excerpts_of(index, "ada")], [""])
     texts = [
@@ -40,8 +40,8 @@ def test_nearness_is_the_mean_over_sentences_of_the_best_similarity(index: Index
 
 
 def test_another_documents_context_supports_less(index: Index) -> None:
-    meter, reason = SupportScorer(index), "Ada Marlow was born in Tarn and died on 4 May 1931."
-    own, other, none = meter.measure(
+    scorer, reason = SupportScorer(index), "Ada Marlow was born in Tarn and died on 4 May 1931."
+    own, other, none = scorer.measure(
         [reason] * 3, [excerpts_of(index, "ada"), excerpts_of(index, "bread"), ()], ["Where was Ada Marlow born?"] * 3
     )
     assert own.normalised_similarity > other.normalised_similarity > none.normalised_similarity == 0.0
@@ -51,12 +51,12 @@ def test_another_documents_context_supports_less(index: Index) -> None:
 
 
 def test_a_summary_stands_for_its_passages_and_a_proposition_for_itself(index: Index) -> None:
-    meter, reason = SupportScorer(index), "She was born in Tarn."
+    scorer, reason = SupportScorer(index), "She was born in Tarn."
     quoted = excerpts_of(index, "ada")
     summed = Excerpt("s", "Summary", "About Ada.", members=tuple(excerpt.id for excerpt in quoted))
     row = next(n for n, text in enumerate(index.data.proposition_texts) if "born in Tarn" in text)
     stated = Excerpt(index.data.proposition_ids[row], "Ada", index.data.proposition_texts[row])
-    by_passage, by_summary, by_proposition = meter.measure([reason] * 3, [quoted, (summed,), (stated,)], [""] * 3)
+    by_passage, by_summary, by_proposition = scorer.measure([reason] * 3, [quoted, (summed,), (stated,)], [""] * 3)
     assert by_passage.normalised_similarity > 0.5
     assert (
         by_passage.normalised_similarity

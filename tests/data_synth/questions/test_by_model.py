@@ -105,13 +105,13 @@ def test_a_faulty_question_is_dropped_with_its_reason(reply: object, critique: o
     assert ask(always(reply), always(critique)) == [Dropped(why)]
 
 
-def test_a_dropped_question_carries_what_the_writer_wrote() -> None:
+def test_a_dropped_question_carries_the_reply_of_the_writer() -> None:
     (unusable,), (no_question,) = ask(always("I cannot do that.")), ask(always(question_reply(question="The town")))
     assert isinstance(unusable, Dropped) and unusable.reply == "I cannot do that."
     assert isinstance(no_question, Dropped) and no_question.reply == "The town (answer: Tarn)"
 
 
-def test_a_writer_that_always_fails_is_given_up() -> None:
+def test_a_writer_that_always_fails_is_abandoned() -> None:
     lost = ask(always("no"), groups=10 * MAX_FAILURES_IN_A_ROW)
     assert MAX_FAILURES_IN_A_ROW <= len(lost) < 2 * MAX_FAILURES_IN_A_ROW
 
@@ -163,6 +163,7 @@ def examples(tmp_path_factory: pytest.TempPathFactory) -> Index:
     return build(tmp_path_factory.mktemp("examples") / "index", documents)
 
 
+@pytest.mark.long
 def test_groups_are_passages_of_related_articles(examples: Index) -> None:
     one = dict.fromkeys(examples.sources(), "train")
     groups = list(article_groups(examples, 0, one))

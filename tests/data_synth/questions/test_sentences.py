@@ -102,9 +102,9 @@ def test_verbs_have_their_forms() -> None:
     [
         "Layers of the wall The wall has four layers.",  # a heading without a full stop
         "Stage III Stage III cancer is divided into 3 substages.",
-        "Cowden syndrome is also known as PTEN hamartoma syndrome.",  # the name goes on
-        "The protein is produced by a gene located on the chromosome.",  # and so does the agent
-        "Six cycles are given for stage 2, 3 and 4 cancers.",  # and the list
+        "Cowden syndrome is also known as PTEN hamartoma syndrome.",  # the name continues
+        "The protein is produced by a gene located on the chromosome.",  # the agent continues
+        "Six cycles are given for stage 2, 3 and 4 cancers.",  # the list continues
     ],
 )
 def test_a_sentence_with_an_incomplete_part_answers_nothing(sentence: str) -> None:

@@ -1,4 +1,4 @@
-"""Reading rows: what a context contains, what is answered or refused, nothing from another split, the same rows for the same seed."""
+"""Reading rows: the passages of a context, answers and refusals, nothing from another split, the same rows for the same seed."""
 
 import json
 import math
@@ -100,8 +100,8 @@ def test_answers_are_in_the_context_unless_the_question_is_refused(seed: int, di
             )
 
 
-def test_a_changed_question_names_what_its_gold_passage_does_not() -> None:
-    """Names and numbers of the gold passage are never inserted; others from the context are."""
+def test_a_changed_question_names_things_that_its_gold_passage_does_not() -> None:
+    """Names and numbers of the gold passage are never inserted; other names of the context and other numbers are."""
     gold = "Later Bram Oakes met Adam Finch in 1901, 11 years before."
     passages = [gold, "Later Cora Swift met Dora Reed."]
     questions = {
@@ -114,8 +114,9 @@ def test_a_changed_question_names_what_its_gold_passage_does_not() -> None:
     assert changed_question("Is it Bram Oakes or 12?", gold, passages, random.Random(0)) is None
 
 
+@pytest.mark.long
 def test_the_share_of_refusals_and_the_positions_of_gold() -> None:
-    """About a fifth of the rows are refused; gold is equally often at each position; at a share of 0, only what has no answer is refused."""
+    """About a fifth of the rows are refused; gold is equally often at each position; at a share of 0, only the question without an answer is refused."""
     rows = [row for seed in range(150) for row in make_rows(seed)]
     refused = sum(row.completion == NOT_FOUND for row in rows) / len(rows)
     assert 0.13 < refused < 0.27
@@ -213,13 +214,13 @@ def test_a_multi_passage_question_is_refused_without_the_passage_with_the_answer
     rows = [row for seed in range(40) for row in make_rows(seed, without_gold=0.5, changed=0)]
     refused = [row for row in rows if row.question_id == "q4" and row.kind == "unanswerable"]
     assert refused and not any("saltmere" in row.context_ids for row in refused)
-    assert any("tarn" in row.context_ids for row in refused), "half of the evidence is there"
+    assert any("tarn" in row.context_ids for row in refused), "half of the evidence is in the context"
 
 
 def test_a_paired_question_is_answered_and_refused() -> None:
     """The same question over passages with and without the answer; the other rows are unchanged."""
     assert make_rows(without_gold=0, paired=1.0, distractors=0) == make_rows(without_gold=0, distractors=0), (
-        "no passages to refuse over"
+        "without distractors there are no passages for a refusal"
     )
     for seed in range(10):
         plain, paired = make_rows(seed, without_gold=0), make_rows(seed, without_gold=0, paired=1.0)
@@ -242,8 +243,8 @@ def test_the_passage_for_yes_or_no_is_found_by_the_question() -> None:
         assert passage_with_answer([first, second], question) is second and passage_with_answer([], question) is None
 
 
-def test_bm25_ranks_as_the_formula_does() -> None:
-    """A slow twin: idf · f/(f + k1(1 − b + b·|d|/mean)) summed over the question's terms, passage by passage."""
+def test_bm25_ranks_by_its_formula() -> None:
+    """The slow reference: idf · f/(f + k1(1 − b + b·|d|/mean)) summed over the question's terms, passage by passage."""
     finder, source = Distractors(isles()), isles()
     texts = {one: words_of(f"{one} {text}").split() for one, text in TEXTS.items()}
     mean = sum(map(len, texts.values())) / len(texts)

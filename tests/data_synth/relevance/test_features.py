@@ -1,4 +1,4 @@
-"""The features of candidates: by hand on a small index, and against slow twins that use sets instead of arrays."""
+"""The features of candidates: worked out by hand on a small index, and compared with slow references that use sets instead of arrays."""
 
 import math
 from collections.abc import Callable
@@ -51,7 +51,7 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Index:
 
 
 def row_of(index: Index, words: str) -> int:
-    """The proposition that contains these words."""
+    """The row of the proposition that contains these words."""
     rows = [row for row, text in enumerate(index.data.proposition_texts) if words in text]
     assert len(rows) == 1, (words, list(index.data.proposition_texts))
     return rows[0]
@@ -217,7 +217,9 @@ def test_walk_mass_is_the_root_of_the_ratio_to_the_largest(index: Index) -> None
         assert float(view.mass_N[row]) == pytest.approx(expected.get(row, 0.0), abs=1e-6)
 
 
-def test_the_hops_score_is_what_the_mode_ranks_by_without_words(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_hops_score_equals_the_score_of_the_mode_without_words(
+    index: Index, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """So a selector that was trained before `hops` used the question's words still gets the same features."""
     with_words = selector_features(index, query_of(index), everything(index))
     leave_words_out(monkeypatch)

@@ -110,7 +110,7 @@ def query_with_model(index: Index, model: ScriptedModel) -> Query:
     )
 
 
-def test_a_model_labels_what_it_selects_from_every_list(index: Index) -> None:
+def test_the_propositions_that_a_model_selects_from_any_list_are_labelled_relevant(index: Index) -> None:
     def select(request: CompletionRequest) -> str:
         lines = [line for line in request.messages[1].content.splitlines() if line.startswith("[")]
         return json.dumps(

@@ -120,6 +120,21 @@ def test_a_question_that_another_dataset_has_keeps_its_split(index: Path, questi
     assert {row["split"] for row in lines(apart)} == {"test"}
 
 
+def test_beside_keeps_shared_propositions_of_the_same_split_if_questions_are_split(
+    index: Path, questions: Path, tmp_path: Path
+) -> None:
+    one, same, other = tmp_path / "one", tmp_path / "same", tmp_path / "other"
+    first = write(tmp_path / "first.jsonl", [{**QUESTIONS[0], "split": "train"}])
+    assert run(index, first, "--out", one, "--negatives", 1).exit_code == 0
+    again = {**QUESTIONS[0], "id": "again", "question": "In which place was Ada Marlow born?"}
+    by_questions = ("--split-by", "questions", "--beside", one)
+    for split, out in (("train", same), ("test", other)):
+        second = write(tmp_path / "second.jsonl", [{**again, "split": split}, {**QUESTIONS[1], "split": split}])
+        assert run(index, second, "--out", out, *by_questions).exit_code == 0
+    in_one, in_same, in_other = ({row["proposition_id"] for row in lines(folder)} for folder in (one, same, other))
+    assert in_one & in_same and in_other and not in_one & in_other
+
+
 def test_beside_needs_a_folder_with_a_dataset(index: Path, questions: Path, tmp_path: Path) -> None:
     result = run(index, questions, "--out", tmp_path / "out", "--beside", tmp_path / "nowhere")
     assert isinstance(result.exception, UserError) and "nowhere: no dataset" in str(result.exception)
@@ -157,7 +172,7 @@ def test_a_gold_document_that_is_not_in_the_index_is_reported(index: Path, tmp_p
 
 
 @pytest.mark.parametrize("split_by", ["passages", "questions"])
-def test_the_summary_records_what_the_rows_were_split_by(
+def test_the_summary_records_whether_passages_or_questions_were_split(
     index: Path, questions: Path, tmp_path: Path, split_by: str
 ) -> None:
     result = run(index, questions, "--out", tmp_path / "out", "--split-by", split_by)

@@ -1,4 +1,4 @@
-"""Relevance rows: candidates, what is left out, and the form that writes and checks them."""
+"""Relevance rows: candidates, propositions that are left out, and the form that writes and checks rows."""
 
 import json
 from dataclasses import replace
@@ -85,9 +85,9 @@ def test_without_sentences_the_gold_passage_is_relevant_as_a_whole(index: Index)
     assert [(row.label, row.labelled_by, row.found_by) for row in rows] == [(1, "passage", "gold")] * 2
 
 
-def test_what_another_split_owns_is_dropped_and_counted(index: Index) -> None:
+def test_propositions_of_another_split_are_dropped_and_counted(index: Index) -> None:
     split = all_in(index, "train", BORN)
-    tarn = {proposition for proposition in range(len(split.propositions_N)) if stands_in(index, proposition, "tarn")}
+    tarn = {proposition for proposition in range(len(split.propositions_N)) if occurs_in(index, proposition, "tarn")}
     split.propositions_N[list(tarn)] = SPLITS.index("test")
     rows, dropped = split_rows(relevance_rows(index, [BORN], split, 100))
     assert dropped == [OTHER_SPLIT] * 2
@@ -101,7 +101,7 @@ def test_a_question_that_lost_all_its_gold_has_no_rows(index: Index) -> None:
     assert rows == [] and sorted(set(dropped)) == sorted({LOST_GOLD, OTHER_SPLIT})
 
 
-def stands_in(index: Index, row: int, source: str) -> bool:
+def occurs_in(index: Index, row: int, source: str) -> bool:
     return source in {span.source for span in index.proposition(row).spans}
 
 
@@ -148,7 +148,7 @@ def test_a_model_labels_instead_of_gold_and_needs_no_gold(index: Index) -> None:
     assert relevant.features[FEATURES.index("nearness")] == max(row.features[0] for row in rows)
 
 
-def test_a_model_that_goes_away_ends_the_run(index: Index) -> None:
+def test_a_model_that_stops_answering_ends_the_run(index: Index) -> None:
     class Gone(ScriptedModel):
         def complete(self, requests: Any) -> list[Completion]:
             raise UserError("the server does not answer", "a server", "start it")

@@ -46,12 +46,12 @@ def gold_question(number: int, gold: Iterable[int], own: Iterable[int] = (), sta
 
 
 def overlapping() -> list[GoldQuestion]:
-    """Each question has its own gold page and was published together with the pages of its neighbours."""
+    """Each question has its own gold page and was published together with the next two pages."""
     return [gold_question(n, [n], [n, (n + 1) % HARBOURS, (n + 2) % HARBOURS]) for n in range(HARBOURS)]
 
 
 def leaks(rows: Iterable[RelevanceRow]) -> dict[str, set[str]]:
-    """What is in more than one split, by kind; a slow check that uses only the rows."""
+    """The names that occur in more than one split, by kind; a slow check that uses only the rows."""
     by_part: dict[tuple[str, str], set[str]] = defaultdict(set)
     for row in rows:
         parts = [("question", row.question_id), ("question text", row.question), ("proposition", row.proposition_id)]

@@ -1,4 +1,4 @@
-"""K responses to a prompt: which are used, their rewards, and that a ledger resumes in the middle of a prompt."""
+"""K responses to a prompt: which ones are used, their rewards, and a run that resumes from its ledger in the middle of a prompt."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -92,7 +92,7 @@ def test_every_prompt_has_a_row_of_distinct_responses_with_all_rewards() -> None
         "variety": (1.0, 1.0, 1.0),
         "supported": (1.0, 1.0, 1.0),
     }
-    assert rows[0].rewards["supported"] == (0.0, 0.0, 0.0), "nothing is quoted"
+    assert rows[0].rewards["supported"] == (0.0, 0.0, 0.0), "without passages, nothing is supported"
     assert rows[0].rewards["grounded"] == (0.0, 0.0, 0.0) and rows[0].rewards["citations"] == (0.0, 1.0, 0.0)
     assert all(not response_problems(row) for row in rows)
 
@@ -105,7 +105,7 @@ def test_seeds_differ_by_prompt_and_number_and_not_by_run() -> None:
 
 
 def test_prompts_with_one_distinct_text_or_only_cut_texts_are_dropped() -> None:
-    assert rows_of(in_turn("Tarn")) == [Dropped(TOO_FEW)] * 5, "one for each context size"
+    assert rows_of(in_turn("Tarn")) == [Dropped(TOO_FEW)] * 5, "one for each question and context size"
     assert rows_of(ScriptedModel(lambda request: str(request.seed), finish_reason="length")) == [Dropped(TOO_FEW)] * 5
 
 
@@ -115,7 +115,7 @@ def test_context_sizes_can_be_chosen() -> None:
     assert [row.id for row in rows if isinstance(row, ResponseRow)] == ["q1#1", "q2#1"] and len(policy.requests) == 8
 
 
-def test_a_run_that_stops_in_the_middle_goes_on_without_repeating_a_call(tmp_path: Path) -> None:
+def test_a_run_that_stops_in_the_middle_continues_without_repeating_a_call(tmp_path: Path) -> None:
     whole = rows_of(ScriptedModel(lambda request: f"{GOOD} {request.seed}"))
 
     def dies(request: CompletionRequest) -> str:
@@ -131,7 +131,7 @@ def test_a_run_that_stops_in_the_middle_goes_on_without_repeating_a_call(tmp_pat
     assert 0 < finished <= 11
 
 
-def test_rows_are_read_back_from_both_files(tmp_path: Path) -> None:
+def test_rows_are_read_back_by_pyarrow_and_by_datasets(tmp_path: Path) -> None:
     import datasets
     import pyarrow.parquet
 
@@ -189,13 +189,13 @@ def test_the_other_components_by_hand() -> None:
     ],
 )
 def test_support_is_the_share_of_sentences_that_their_passages_support(response: str, worth: float) -> None:
-    """A sentence that cites is checked against that passage alone; a citation of a missing passage is ignored; a few words are no sentence."""
+    """A sentence that cites is checked against the cited passage alone; a citation of a missing passage is ignored; a few words are not a sentence."""
     assert supported_reward(response, SupportChecker((A, B), VERIFIER)) == worth
     assert supported_reward(response, SupportChecker((), VERIFIER)) == 0.0
 
 
 def test_a_policy_is_prompted_and_rewarded_in_its_own_form() -> None:
-    """A policy that was trained to answer in a few words and a citation; for any other policy, the same texts are malformed."""
+    """A policy that was trained to answer with a few words and a citation: for it such a text is well formed, for any other policy one in the reasoned form."""
     policy = in_turn("Tarn [1]", "###Reason: So [2]. ###Answer: Tarn")
     policy.form = "cited"
     rows = [row for row in rows_of(policy, sizes=(2,)) if isinstance(row, ResponseRow)]

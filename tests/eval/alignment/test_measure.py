@@ -60,7 +60,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_format_reward_follows_the_form_of_the_rows_prompt() -> None:
-    """What is well-formed for a row that asks for a few words and a citation is malformed for other rows, and vice versa."""
+    """A text that is well-formed for a row that asks for a few words and a citation is malformed for other rows, and vice versa."""
     plain = rows()[0]
     cited = replace(plain, prompt=answer_messages("Who?", [Excerpt("a", "A", "Ada did.", "a", 0, 8)], "cited"))
     texts = ("Ada [1]", "###Reason: So [1]. ###Answer: Ada")
@@ -147,7 +147,7 @@ def test_runs_that_cannot_be_compared_are_refused(world: Path, tmp_path: Path) -
 
 
 def test_a_component_that_cannot_be_measured_is_refused_by_name(world: Path, tmp_path: Path) -> None:
-    """Half of a reward is another reward, so it is not measured silently. A component with weight 0 is not needed."""
+    """Half of a reward is a different reward, so it is not measured silently. A component with weight 0 is not needed."""
     ms = read_run(world / "ms")
     unmeasurable = replace(ms, settings={"rewards": {"correct": 1.0, "grounded": 0.5}})
     with pytest.raises(UserError, match="'grounded' cannot be measured on new texts") as refused:
@@ -226,7 +226,7 @@ def test_an_unpaired_seed_is_refused_before_anything_is_measured(world: Path, tm
 
 
 def test_constant_answers_by_hand() -> None:
-    """Each is well-formed and cites where there are passages; yes is right for the yes/no row alone, no for neither row."""
+    """Each constant answer is well-formed and cites a passage if there is one; “yes” is right only for the yes/no row, “no” for neither row."""
     row = scored(0)
     yes_no = replace(
         row,
@@ -300,7 +300,8 @@ def test_similar_samples_are_measured(world: Path) -> None:
 
 def test_runs_on_pairs_use_the_reward_weights_of_the_other_runs(world: Path, tmp_path: Path) -> None:
     ms = read_run(world / "ms")
-    pairs = replace(ms, settings={"rewards": {}})
+    # A run on pairs records the default of `rewards`, which it did not use.
+    pairs = replace(ms, beta_reward=None, settings={"rewards": {"correct": 1.0, "grounded": 0.5}})
     assert common_weights([tmp_path, world / "ms"], [pairs, ms]) == WEIGHTS
     assert common_weights([tmp_path], [pairs]) == {"correct": 1.0}
 

@@ -47,7 +47,7 @@ def results() -> list[PolicyResult]:
     return found
 
 
-def test_score_answer_takes_an_answer_apart():
+def test_score_answer_parses_an_answer():
     scored = results()[0].answers[2]
     assert (scored.answer, scored.exact_match, scored.f1) == ("a mill", 0.0, pytest.approx(2 / 3))
     assert (scored.cited, scored.missing, scored.well_formed) == ((2,), (9,), 1.0)

@@ -1,4 +1,4 @@
-"""Log-probabilities of pairs against a slow twin."""
+"""Log-probabilities of pairs compared with a slow reference."""
 
 import pytest
 import torch
@@ -9,7 +9,7 @@ from train.model.load import load_policy
 
 
 def slow_logp(model, tokenizer, row, completion: str) -> tuple[float, int]:
-    """One sequence alone, one token at a time, through the full softmax."""
+    """(log π, tokens) of a completion: one sequence alone, its tokens' log-probabilities from the full softmax added one by one."""
     turns = [{"role": turn.role, "content": turn.content} for turn in row.prompt]
     prompt = tokenizer.apply_chat_template(turns, add_generation_prompt=True, tokenize=False)
     whole = tokenizer.apply_chat_template([*turns, {"role": "assistant", "content": completion}], tokenize=False)
@@ -21,7 +21,7 @@ def slow_logp(model, tokenizer, row, completion: str) -> tuple[float, int]:
     return total, len(ids) - len(prompt_ids)
 
 
-def test_scores_equal_the_slow_twin(world):
+def test_scores_equal_the_slow_reference(world):
     model, tokenizer = load_policy(str(world.sft))
     rows = read_rows(world.data, "test")[3:9]
     scores = score_pairs(model, tokenizer, rows)

@@ -1,4 +1,4 @@
-"""How answers to multiple choice are read: MIRAGE's patterns one by one, our additional ones, and texts that name no option."""
+"""How answers to multiple-choice questions are read: MIRAGE's patterns one by one, our additional ones, and texts that name no option."""
 
 import re
 

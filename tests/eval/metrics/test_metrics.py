@@ -1,4 +1,4 @@
-"""Measures against hand-worked numbers, slow twins and, where installed, the reference libraries."""
+"""Measures compared with hand-worked numbers, slow references and, where installed, the reference libraries."""
 
 import doctest
 import importlib.util
@@ -43,7 +43,7 @@ def test_exact_match_accepts_any_gold_answer():
 def test_token_f1_by_hand():
     # "ferry lantern" against "lantern": precision 1/2, recall 1 -> 2·½·1 / (3/2) = 2/3.
     assert token_f1("the ferry Lantern", ["Lantern"]) == pytest.approx(2 / 3)
-    # Repeated words count once each: shared 1, lengths 3 and 1 -> 2/4.
+    # Every repetition counts: one word is shared, the lengths are 3 and 1 -> 2·1 / (3 + 1).
     assert token_f1("no no no", ["no"]) == pytest.approx(0.5)
     assert token_f1("red", ["blue", "red boat"]) == pytest.approx(2 / 3)
     assert token_f1("", ["blue"]) == 0.0

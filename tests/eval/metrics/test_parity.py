@@ -1,4 +1,4 @@
-"""Our answer metrics against the definitions in the reference scripts, reimplemented here, on answer pairs from public sets and our own."""
+"""Our answer metrics compared with the definitions in the reference scripts, reimplemented here, on answers of public sets and of our examples."""
 
 import itertools
 import math
@@ -96,6 +96,7 @@ def slow_rouge_l(answer, reference):
     return f_measure(row[-1], len(left), len(right))
 
 
+@pytest.mark.long
 def test_rouge_equals_rouge_score_and_its_definition(pairs):
     from rouge_score.rouge_scorer import RougeScorer
 
@@ -106,8 +107,8 @@ def test_rouge_equals_rouge_score_and_its_definition(pairs):
         for kind, slow in kinds.items():
             score = rouge_f(answer, golds, kind)
             assert score == max(each[kind].fmeasure for each in library)
-            twin = max(slow_rouge_n(answer, g, slow) if slow else slow_rouge_l(answer, g) for g in golds)
-            assert score == pytest.approx(twin, abs=1e-12), (answer, golds)
+            by_definition = max(slow_rouge_n(answer, g, slow) if slow else slow_rouge_l(answer, g) for g in golds)
+            assert score == pytest.approx(by_definition, abs=1e-12), (answer, golds)
 
 
 def slow_bleu(answer, references):
@@ -135,6 +136,7 @@ def slow_bleu(answer, references):
     return brevity * math.exp(sum(logs) / len(logs))
 
 
+@pytest.mark.long
 def test_bleu_equals_sacrebleu_and_its_definition(pairs):
     import sacrebleu
 
@@ -166,6 +168,7 @@ def slow_meteor(answer, reference):
     return mean * (1 - 0.5 * (chunks / len(matched)) ** 3)
 
 
+@pytest.mark.long
 def test_meteor_equals_its_definition_without_synonyms(pairs):
     for answer, golds in pairs:
         assert meteor(answer, golds) == pytest.approx(max(slow_meteor(answer, gold) for gold in golds), abs=1e-9)

@@ -1,4 +1,4 @@
-"""A small corpus, a configuration over it, and whole runs of it in this process."""
+"""A small corpus, a configuration over it, and complete runs of it in this process."""
 
 from types import SimpleNamespace
 
@@ -37,7 +37,7 @@ def home(tmp_path):
 
 
 def run(home, out="out", model=None, overrides=(), open_encoder=None, open_ledger=None, **changes):
-    """A whole run. Returns its report, the specs of the models that it opened, and the encoder that every spec opens unless `open_encoder` is given.
+    """A complete run. Returns its report, the specs of the models that it opened, and the encoder that every spec opens unless `open_encoder` is given.
 
     `open_ledger(model, file)` wraps a model that is opened with a ledger (the helper); by default nothing wraps it.
     """

@@ -75,7 +75,7 @@ def test_changed_contents_under_the_same_name_give_another_cell(parts, config, c
     assert keys(parts, config) == before
 
 
-def test_an_encoder_trained_anew_has_a_new_index_and_new_cells(parts):
+def test_an_encoder_trained_anew_has_new_cells(parts):
     config = {"indexes": {"": {"encoder": "part"}}}
     run(parts, open_encoder=encoder_in, **config)
     assert run(parts, open_encoder=encoder_in, **config)[0].json["cells"] == {"found": 2, "filled": 0}

@@ -35,7 +35,7 @@ def test_layers_are_counted_from_0_with_the_passages():
 
 
 def test_shares_by_hand():
-    """Passages and summaries: 10 and 0, 8 and 2, 5 and 5, 4 and 6; a question that found nothing has no share."""
+    """Passages and summaries: 10 and 0, 8 and 2, 5 and 5, 4 and 6; a question without results has no share."""
     table = layers_table("b", {"s": results((10,), (8, 2), (5, 5), (4, 6), ())})
     assert mean_layer_shares(results((10,), (8, 2), (5, 5), (4, 6), ())) == pytest.approx((0.675, 0.325))
     assert table is not None and table.header[3:] == ("0–20 %", "20–50 %", "50–80 %", "80–100 %")
@@ -79,7 +79,7 @@ def test_a_run_reports_the_layers_that_retrieval_found(home):
     high = [len(retrieve(index, row["question"], settings).summaries) / 4 for row in QUESTIONS]
     assert 0 < sum(high) < 3 and layers["both"][1] == pytest.approx(sum(high) / 3)
     report = (home / "out/report.md").read_text()
-    assert "isles: layers of what was found" in report and "isles: layers of what was found" in ended.text
+    assert "isles: layers of the results" in report and "isles: layers of the results" in ended.text
     assert "| both | 1 |" in report and "| dense | 0 |" not in report
     again, _, _ = run(home, retrievers=retrievers, indexes={"": {"min_similarity": 0.1}})
     assert again.json["results"] == json.loads((home / "out/report.json").read_text())["results"]
@@ -90,7 +90,7 @@ def test_a_run_reports_the_layers_that_retrieval_found(home):
     ("walk", "filled"),
     [({}, 0), ({"damping": 0.85, "structure_weight": 0.5}, 0), ({"damping": 0.5}, 1), ({"structure_weight": 1}, 1)],
 )
-def test_another_walk_is_another_system(home, walk, filled):
+def test_another_walk_is_another_cell(home, walk, filled):
     local = {"mode": "local", "top_k": 2}
     run(home, retrievers={"local": local})
     assert run(home, retrievers={"local": {**local, "suggestions": walk}})[0].json["cells"]["filled"] == filled

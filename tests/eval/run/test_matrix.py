@@ -1,4 +1,4 @@
-"""A whole run on a small corpus: cells, figures, report, resuming after a stop, and mistakes in a configuration."""
+"""A complete run on a small corpus: cells, figures, report, resuming after a stop, and mistakes in a configuration."""
 
 import json
 
@@ -47,13 +47,13 @@ def test_a_second_run_fills_nothing(home):
         {"shown_questions": 0},
     ],
 )
-def test_a_change_fills_what_depends_on_it(home, change):
+def test_a_change_fills_the_cells_that_depend_on_it(home, change):
     run(home)
     filled = run(home, **change)[0].json["cells"]["filled"]
     assert filled == (1 if "retrievers" in change else 2)
 
 
-def test_a_change_that_a_cell_does_not_depend_on_leaves_it(home):
+def test_a_change_that_a_cell_does_not_depend_on_leaves_the_cell(home):
     run(home)
     assert run(home, metrics=["answer_in_context", "mrr"], seed=0)[0].json["cells"]["filled"] == 0
     write_jsonl(home / "corpus.jsonl", ({"id": d.source, "title": "", "text": d.text} for d in ISLES))
@@ -214,7 +214,7 @@ def test_data_on_the_command_line_is_relative_to_the_working_directory(home, mon
     assert not run(home, overrides=["data=elsewhere"])[0].failed
 
 
-def test_a_finished_index_is_used_as_it_is(home):
+def test_a_finished_index_is_used_unchanged(home):
     """No index is built; cells are valid for that index alone; settings for building another one are refused."""
     run(home)
     (home / "out/indexes").rename(home / "indexes")

@@ -1,4 +1,4 @@
-"""The shipped configurations of `eval run` parse, refer only to what exists and have the expected systems; a killed run resumes."""
+"""The shipped configurations of `eval run` parse, refer only to existing metrics, tasks and files, and have the expected number of systems; a killed run resumes."""
 
 import shlex
 import signal
@@ -66,7 +66,7 @@ def commands_of(makefile):
 
 
 @pytest.mark.parametrize(("file", "count"), [("examples", 9), ("study-smollm2", 65)])
-def test_a_makefile_makes_what_its_report_needs(file, count):
+def test_a_makefile_makes_everything_that_its_report_needs(file, count):
     """Its training configurations exist and accept the --set values; no command is repeated, and the report comes last."""
     commands = commands_of(ROOT / "configs" / "eval" / f"{file}.mk")
     assert len(commands) == count == len({tuple(words) for words in commands})
@@ -80,7 +80,7 @@ def test_a_makefile_makes_what_its_report_needs(file, count):
 
 
 def check_command(words):
-    """Check that its configuration exists and accepts the --set values; what it reads from runs/ is not checked."""
+    """Check that its configuration exists and accepts the --set values; the files that it reads from runs/ are not checked."""
     if words[0] != "train" or words[1] not in KINDS:
         return
     pairs = list(pairwise(words))
@@ -98,8 +98,8 @@ def test_the_expected_configurations_are_shipped():
 
 
 @pytest.mark.slow
-def test_a_killed_run_goes_on_without_repeating_a_finished_cell(home):
-    """SIGKILL once two of 9 cells are finished; building their three indexes takes longest. Finished cells are not filled again, the rest are filled."""
+def test_a_killed_run_resumes_without_repeating_a_finished_cell(home):
+    """SIGKILL once two of 9 cells are finished; building their three indexes takes longest. Finished cells are not filled again; the rest are filled."""
     config = {
         **CONFIG,
         "indexes": {f"at {number}": {"min_similarity": number / 10} for number in range(1, 4)},
@@ -118,10 +118,10 @@ def test_a_killed_run_goes_on_without_repeating_a_finished_cell(home):
     assert killed.wait() == -signal.SIGKILL
     finished = {file: file.stat().st_mtime_ns for file in cells.glob("*.json")}
     assert 2 <= len(finished) < 9
-    # Run again in this process, which has already imported everything: the run finishes, and reuses what the killed one left.
+    # Run again in this process, which has already imported everything: the run finishes, and reuses the cells of the killed one.
     done = CliRunner().invoke(build_app(), words)
     assert done.exit_code == 0, done.stderr
-    assert f"9 cells: {len(finished)} are there already, {9 - len(finished)} to fill" in done.stderr
+    assert f"9 cells: {len(finished)} already filled, {9 - len(finished)} to fill" in done.stderr
     assert len(list(cells.glob("*.json"))) == 9
     assert finished == {file: file.stat().st_mtime_ns for file in finished}
     assert (home / "out" / "report.html").is_file()

@@ -109,7 +109,7 @@ def test_only_a_server_can_be_checked(spec: str) -> None:
         read_target(spec)
 
 
-def test_a_server_that_is_not_there() -> None:
+def test_an_unreachable_server_is_reported() -> None:
     with pytest.raises(UserError, match=r"http://127\.0\.0\.1:9/v1: no answer .*Start it"):
         Server("http://127.0.0.1:9/v1").parents()
 

@@ -10,9 +10,10 @@ import pytest
 from typer.testing import CliRunner
 
 from graph.errors import UserError
+from graph.types import Message
 from modegraph.cli import build_app
 from serve.engines.child import OwnServer
-from serve.engines.llama import LlamaSpec
+from serve.engines.llama import SLOTS, LlamaSpec
 from tests.eval.conftest import NO_LOGPS, World, check_server
 from tests.llama import with_llama
 from tests.train.adapters import random_adapter
@@ -20,6 +21,7 @@ from train.export import gguf_export
 from train.export.export import merged_model
 from train.export.gguf import write_adapter, write_gguf
 from train.export.gguf_export import export_gguf
+from train.export.server import own_server
 from train.model.load import load_model, load_tokenizer
 
 pytestmark = with_llama
@@ -50,7 +52,7 @@ Scale = Callable[[float], str]
 
 
 def with_adapter(base: Path, adapter: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scale]:
-    """Serve a file with the adapter; yields a function that sets the scale of requests that name none and returns the server's URL."""
+    """Serve a file with the adapter; yields a function that sets the scale for requests that name none, and returns the server's URL."""
     with closing(OwnServer(LlamaSpec(base, base.stem, {"adapter": adapter}))) as child:
         child.wait()
         monkeypatch.setenv("OPENAI_API_KEY", child.key)
@@ -78,7 +80,7 @@ def on_merged(files: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scale]:
 
 
 def test_a_sound_server_has_no_fault(on_base: Scale, run: Path) -> None:
-    """A server given by its URL is checked as the adapter at scale 1 and as its base at scale 0; what llama.cpp does not report is listed as unchecked."""
+    """A server given by its URL is checked as the adapter at scale 1 and as its base at scale 0; log-probabilities that llama.cpp does not report are listed as unchecked."""
     status, result = check_server(on_base(1.0), run)
     assert (status, result["faults"]) == (0, [])
     assert result["unchecked"] == [f"base: {NO_LOGPS}", f"base at scale 0: {NO_LOGPS}"]
@@ -88,6 +90,34 @@ def test_a_sound_server_has_no_fault(on_base: Scale, run: Path) -> None:
         for name, adapter in (("base", True), ("base at scale 0", False))
         for batch in (1, 16)
     ]
+
+
+def test_a_check_leaves_no_trace_in_the_next_one(on_base: Scale, run: Path) -> None:
+    """The second check's requests at scale 1 have the prompts of the first one's last requests, at scale 0: llama.cpp must not reuse those."""
+    url = on_base(1.0)
+    assert [check_server(url, run)[1]["faults"] for _ in range(2)] == [[], []]
+
+
+def test_no_answer_depends_on_the_adapter_of_an_earlier_request(files: Path, run: Path) -> None:
+    """The same prompts, more than fit the slots, to the adapter, its base and the adapter again: all answer as in a server that is asked for one model alone."""
+    spec = LlamaSpec(files / "base.gguf", "base", {"tuned": files / "adapter.gguf"})
+    tokenizer = load_tokenizer(str(run))
+    prompts = [" ".join(f"w{(number * 7 + place**2) % 97}" for place in range(60)) for number in range(SLOTS + 2)]
+
+    def logps(*models: str) -> dict[str, list[float]]:
+        with closing(OwnServer(spec)) as child:
+            child.wait()
+            server = own_server(spec, child)
+            return {
+                model: [sum(server.greedy(model, [Message("user", text)], 4, tokenizer).logps) for text in prompts]
+                for model in models
+            }
+
+    alone = logps("tuned") | logps("base")
+    assert min(abs(a - b) for a, b in zip(alone["tuned"], alone["base"], strict=True)) > 0.1
+    mixed = logps("tuned", "base", "tuned")
+    assert mixed["base"] == pytest.approx(alone["base"], abs=0.01)
+    assert mixed["tuned"] == pytest.approx(alone["tuned"], abs=0.01)
 
 
 def test_an_adapter_that_is_not_loaded(on_base: Scale, run: Path) -> None:

@@ -1,4 +1,4 @@
-"""`serve check` against our own server with an hf: model: a sound one, planted faults, and a server that gives no tokens."""
+"""`serve check` against our own server with an hf: model: a sound server, a planted fault, and a server that returns no tokens."""
 
 import json
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""`eval tasks`, `eval score` and `eval abstract` as a user types them, with the errors that a user makes."""
+"""`eval tasks` and `eval score` as a user types them, with the errors that a user makes; the questions of `eval abstract`."""
 
 import json
 
@@ -65,6 +65,7 @@ def test_predictions_are_scored(files):
     [
         ([{"id": "1", "answer": ""}], r"question '1': the prediction is empty"),
         ([{"id": "1", "answer": "x"}], r"1 of 2 questions have no prediction; the first is '2'"),
+        ([{"id": "1", "answer": "x"}, {"id": "1", "answer": "y"}], r"line 2: id '1' appears twice"),
         ([{"id": "9", "answer": "x"}], r"line 1: 'id' is '9'\. Expected the id of a question of the task"),
         ([{"id": "1", "prediction": "x"}], r"line 1: 'answer' is None\. Expected a text"),
     ],

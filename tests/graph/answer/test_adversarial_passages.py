@@ -1,4 +1,4 @@
-"""Passages that are endless, empty, in another language or full of orders to the verifier: reading is bounded, and what cannot be checked is not marked."""
+"""Passages that are very long, empty, in another language or full of orders to the verifier: reading is bounded, and sentences that cannot be checked are not marked."""
 
 import pytest
 
@@ -18,7 +18,7 @@ def excerpt(text: str, number: int = 1) -> Excerpt:
 
 
 def verdicts(sentence: str, *texts: str) -> tuple[bool, list[str]]:
-    """Whether a sentence is marked as unsupported by these passages, and why if it is not checked."""
+    """Whether a sentence is marked as unsupported by these passages, and the reason if it is not checked."""
     checker = SupportChecker([excerpt(text, number) for number, text in enumerate(texts, start=1)], open_verifier(""))
     return bool(checker.unsupported("answer", sentence)), [
         each.because for each in checker.not_checked("answer", sentence)
@@ -26,7 +26,7 @@ def verdicts(sentence: str, *texts: str) -> tuple[bool, list[str]]:
 
 
 def words_read(monkeypatch: pytest.MonkeyPatch, text: str) -> int:
-    """How many words are split off while a sentence is checked against a passage, and attributed to it."""
+    """The number of words that are read while a sentence is checked against a passage and attributed to it."""
     counts: list[int] = []
     split = Words.of
 
@@ -119,10 +119,10 @@ def test_a_passage_that_dictates_the_verdict_changes_nothing(order: str) -> None
         "بنيت العبارة البخارية في حوض براندت. قادها القبطان سنوات عديدة.",
     ],
 )
-def test_an_english_sentence_over_passages_in_another_language_is_not_checked(passage: str) -> None:
+def test_an_english_sentence_is_not_checked_with_passages_in_another_language(passage: str) -> None:
     assert verdicts(WRONG, passage) == (False, ["is in another language"])
     assert verdicts(WRONG, f"{RIGHT} {RIGHT} {passage}") == (True, []), "there are English passages as well"
 
 
-def test_words_joined_by_other_signs_count_as_words() -> None:
+def test_words_joined_by_other_symbols_count_as_words() -> None:
     assert not can_be_checked("A_" * 5_000) and not can_be_checked("A×1÷" * 5_000)

@@ -1,4 +1,4 @@
-"""Attribution: which sentence of which passage an answer is traced to, on documents of examples/, and which answers are traced to none."""
+"""Attribution, on documents of examples/: an answer is traced to the passage sentences that say it, or to none."""
 
 import json
 import random
@@ -93,7 +93,7 @@ def test_most_answers_to_the_example_questions_are_traced_to_their_documents(kin
         "Das Schiff lief in jenem Frühling vom Stapel.",
     ],
 )
-def test_a_refusal_and_what_no_passage_says_get_no_citation(answer: str) -> None:
+def test_refusals_and_statements_without_support_get_no_citation(answer: str) -> None:
     assert attribute("When was the Lantern launched?", answer, EXCERPTS) == {}
 
 
@@ -104,7 +104,7 @@ def test_answers_are_attributed_to_documents_only() -> None:
     assert list(attribute("", answer, (summary, TRAM))) == [2]
 
 
-def test_what_a_verifier_marks_is_not_attributed() -> None:
+def test_a_sentence_that_a_verifier_marks_is_not_attributed() -> None:
     answer = "The Corrow Tram was electrified in 1926."
     assert attribute("", answer, EXCERPTS, {answer}) == {}
 
@@ -119,7 +119,7 @@ def test_a_passage_that_claims_support_changes_nothing(answer: str) -> None:
     assert attribute(question, answer, (*EXCERPTS, Excerpt("x", "Order", ORDER, "x", 0, len(ORDER)))) == expected
 
 
-def test_what_the_model_cites_is_quoted_from_there_and_not_attributed() -> None:
+def test_passages_that_the_model_cites_are_quoted_and_not_attributed() -> None:
     reason = "The tram was electrified in 1926 [1]. The gauge is 760 millimetres [1]. Nothing is like it [3]."
     found = cite_excerpts("When was it electrified?", reason, "1926 [1] [2]", EXCERPTS)
     assert list(found) == [1, 3, 2] and not any(each.attributed for each in found.values())
@@ -137,13 +137,14 @@ WORDS = [*sorted({word for excerpt in EXCERPTS for word in excerpt.text.split()}
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.sampled_from(WORDS), max_size=40).map(" ".join), st.lists(st.sampled_from(WORDS), max_size=8))
-def test_whatever_is_attributed_stands_in_the_evidence(answer: str, question: list[str]) -> None:
+def test_every_attributed_quote_occurs_in_the_evidence(answer: str, question: list[str]) -> None:
     for number, found in attribute(" ".join(question), answer, EXCERPTS).items():
         assert found == Citation(**vars(EXCERPTS[number - 1]), attributed=True, quotes=found.quotes) and found.quotes
         for quote in found.quotes:
             assert found.text[quote.start : quote.end] == quote.text and quote.statement in answer
 
 
+@pytest.mark.long
 def test_attribution_of_endless_answers_and_passages_is_bounded() -> None:
     sentences = [f"Ship {number} left port {number + 1} in {1000 + number}." for number in range(5_000)]
     endless = Excerpt("e", "Ships", " ".join(sentences), "e", 0, 1)

@@ -1,4 +1,4 @@
-"""However a citation is written and a text is split into pieces, the output cites only existing passages."""
+"""However citations are written, and however the text is split into pieces, the output cites only existing passages."""
 
 import html
 import re
@@ -86,7 +86,7 @@ def gate_after(pieces: list[str]) -> CitationGate:
 
 
 def render_brackets(text: str) -> str:
-    """The brackets of a text as a Markdown client renders them, independent of graph/answer/citations.py."""
+    """A text as a Markdown client renders it, with every bracket as [ or ]; only the lists of brackets are those of the tested code."""
     rendered = re.sub(r"<[^<>\n]*>", "", html.unescape(text))
     rendered = "".join(
         each for each in unicodedata.normalize("NFKC", rendered) if unicodedata.category(each) not in ("Cf", "Mn")
@@ -215,7 +215,7 @@ def test_other_ways_to_write_a_citation(text: str, shown: str, removed: tuple[in
         "[Chapter 9]",
     ],
 )
-def test_what_is_no_citation_stays_as_it_is(text: str) -> None:
+def test_text_that_is_no_citation_is_unchanged(text: str) -> None:
     for pieces in ([text], list(text)):
         gate = gate_after(pieces)
         assert (gate.shown, gate.cited, gate.removed) == (text, (), ())
@@ -235,7 +235,7 @@ def test_code_at_the_pending_limit_ends_only_with_as_many_backticks(length: int)
     assert check_citations(f"`[99]{'a' * length}``", PASSAGES).removed == (99,)
 
 
-def test_text_is_held_back_no_longer_than_it_is_undecided() -> None:
+def test_text_is_held_back_only_while_it_may_be_a_citation() -> None:
     gate = CitationGate(PASSAGES)
     assert [gate.feed(piece) for piece in ("a ", "[", "9", "] b", " c", "[x", " [s", "a")] == [
         "a",
@@ -260,6 +260,7 @@ def test_the_end_of_a_line_is_shown_at_once() -> None:
     assert [gate.feed(piece) for piece in ("\n", "a\n", "\n[9]", "\nb")] == ["\n", "a\n", "\n", "\nb"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "piece",
     [
@@ -282,7 +283,7 @@ def test_the_end_of_a_line_is_shown_at_once() -> None:
     ],
 )
 def test_the_time_is_linear(piece: str) -> None:
-    """Whole and in pieces of one letter."""
+    """For a text in one piece and in pieces of one character."""
 
     def prepare(length: int) -> Callable[[], object]:
         text = piece * (length // len(piece)) + "x"
@@ -291,6 +292,7 @@ def test_the_time_is_linear(piece: str) -> None:
     assert_linear(prepare, 2_000)
 
 
+@pytest.mark.long
 def test_special_tokens_are_broken_in_linear_time() -> None:
     def prepare(length: int) -> Callable[[], object]:
         texts = [piece * (length // len(piece)) for piece in ("<", "<|", "[INST]", "<<s>s>")]

@@ -15,7 +15,7 @@ def words(text: str) -> int:
 
 
 def evidence(lengths: list[int]) -> Evidence:
-    """Passages of these numbers of words, best first."""
+    """Passages with these numbers of words, best first."""
     texts = [" ".join(["word"] * length) for length in lengths]
     return Evidence("q", tuple(Scored(Passage(f"p{n}", "s", "", n, 0, 1, t), 1.0 - n) for n, t in enumerate(texts)))
 
@@ -24,8 +24,8 @@ def chosen_ids(lengths: list[int], limit: int, max_tokens: int) -> list[str]:
     return [excerpt.id for excerpt in build_context(evidence(lengths), limit, TokenBudget(max_tokens, words))]
 
 
-def test_an_excerpt_that_does_not_fit_is_passed_over() -> None:
-    # Each excerpt is one word longer in the prompt: its number.
+def test_an_excerpt_that_does_not_fit_is_skipped() -> None:
+    # In the prompt each excerpt is one word longer, because of its number.
     assert chosen_ids([4, 50, 3, 9, 1], 5, 11) == ["p0", "p2", "p4"]
     assert chosen_ids([4, 50, 3, 9, 1], 2, 11) == ["p0", "p2"]
     assert chosen_ids([4, 50, 3, 9, 1], 5, 100) == ["p0", "p1", "p2", "p3", "p4"]

@@ -69,6 +69,7 @@ def test_a_dropped_sentence_takes_its_whitespace_with_it(text: str, expected: st
         assert run_gates(answer)[0] == expected
 
 
+@pytest.mark.long
 @settings(max_examples=150, deadline=None)
 @given(st.data())
 def test_the_output_is_the_same_however_the_text_is_split(data: st.DataObject) -> None:

@@ -1,4 +1,4 @@
-"""Features of sentences worked out by hand; test_verifier.py tests the trees."""
+"""Features of sentences, compared with values computed by hand or by their definitions; test_verifier.py tests the verdicts."""
 
 import numpy as np
 import pytest
@@ -49,7 +49,7 @@ def test_leaving_out_brackets_loses_no_names_and_separates_no_neighbours() -> No
     assert asides_last("(born 1850) Ada") == "Ada (born 1850)"
 
 
-def test_a_title_stands_for_its_pronoun() -> None:
+def test_a_pronoun_is_read_as_the_title() -> None:
     ground = Ground.of([("Ada Marlow", "He met Anneke Roux. She sold more than 150 boats.")])
     features = features_of("Ada Marlow sold more than 150 boats.", ground)
     assert features["missing in source"] == 0 and features["names turned round"] == 0 and features["in order"] == 1
@@ -61,16 +61,16 @@ def test_words_of_two_sentences_are_read_together() -> None:
 
 
 def test_a_sentence_that_refers_back_is_read_together_with_the_one_before_it() -> None:
-    """The claim says in one sentence what the passage says in two, the second of which refers back with "their"."""
+    """The claim combines two sentences of the passage, the second of which refers back with "their"."""
     text = "The Halmaren Isles are four inhabited islands near Tarn (a port). Their combined area is 375 square kilometres."
     claim = "The combined area of the four inhabited Halmaren islands is 375 square kilometres."
-    features, apart = (
+    features, without_pronoun = (
         features_of(claim, Ground.of([("Isles", text)])),
         features_of(claim, Ground.of([("", text.replace("Their", "A"))])),
     )
     names = ("in order", "pairs kept", "numbers among their neighbours", "second sentence refers back")
     assert [features[name] for name in names] == [pytest.approx(8 / 9), pytest.approx(4 / 6), 1, 1]
-    assert [apart[name] for name in names] == [pytest.approx(6 / 9), 0.5, pytest.approx(0.4), 0]
+    assert [without_pronoun[name] for name in names] == [pytest.approx(6 / 9), 0.5, pytest.approx(0.4), 0]
     source = best_source(Words.of("Their combined area of islands near Tarn"), *sources_of(Ground.of([("", text)])))
     assert source.words.words[source.joint] == "Their" and source.words.words[-2:] == ("a", "port")
 
@@ -78,16 +78,16 @@ def test_a_sentence_that_refers_back_is_read_together_with_the_one_before_it() -
 def test_names_of_two_joined_sentences_are_neither_turned_round_nor_left_out() -> None:
     text = "The Lantern sailed to Tarn under Bo Fink. Its owner Ada Roux lived in Quill."
     claim = "Ada Roux of Quill was the owner of the Lantern that sailed to Tarn."
-    features, apart = (
+    features, without_pronoun = (
         features_of(claim, Ground.of([("", text)])),
         features_of(claim, Ground.of([("", text.replace("Its", "The"))])),
     )
     assert (features["names turned round"], features["names of source left out"]) == (0, 0)
-    assert apart["names turned round"] > 0.5 and apart["names of source left out"] == 2
+    assert without_pronoun["names turned round"] > 0.5 and without_pronoun["names of source left out"] == 2
     turned = features_of(
         claim.replace("Lantern that sailed to Tarn", "Tarn that sailed to Lantern"), Ground.of([("", text)])
     )
-    assert turned["names turned round"] == 1, "within one sentence it is detected"
+    assert turned["names turned round"] == 1, "swapped names within one sentence are detected"
 
 
 def sources_of(ground: Ground) -> tuple[tuple[str, ...], tuple[Words, ...]]:
@@ -105,13 +105,13 @@ def test_features_without_passages() -> None:
     assert np.isfinite(claim_features("", Ground.of([]))).all()
 
 
-def test_alignment_goes_on_from_the_last_word() -> None:
+def test_alignment_continues_from_the_last_word() -> None:
     claim, source = Words.of("the ferry sank"), Words.of("one ferry left and one ferry sank")
     assert align(claim, source) == {1: 1, 2: 6}
     assert best_source(claim, [], []).words == Words.of("")
 
 
-def test_grounds_are_joined_as_if_made_at_once() -> None:
+def test_joined_grounds_equal_one_ground_of_all_parts() -> None:
     parts = [("A", "Ada sails."), ("B", "Bell rings. It is loud.")]
     joined, whole = Ground.join(Ground.of([part]) for part in parts), Ground.of(parts)
     assert joined == whole

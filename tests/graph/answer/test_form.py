@@ -1,4 +1,4 @@
-"""Parsing the form: the same for every split into pieces, nothing held back for long, nothing lost, in linear time."""
+"""Parsing the form gives the same result for every split into pieces, holds nothing back for long, loses nothing and takes linear time."""
 
 from collections.abc import Callable, Iterable
 from itertools import pairwise
@@ -49,7 +49,7 @@ def test_no_word_is_lost_and_no_marker_is_left(thought: str, pieces: list[str]) 
 
 @given(st.text().filter(lambda text: not any(prefix in text for prefix in ("###", "<t", "</t"))))
 @example("  a heading # \n")
-def test_a_text_without_the_form_is_one_section_as_it_stands(text: str) -> None:
+def test_a_text_without_the_form_is_one_unchanged_section(text: str) -> None:
     assert sections(text) == ([("text", text)] if text else [])
 
 
@@ -80,15 +80,16 @@ def test_sections(text: str, expected: list[tuple[str, str]]) -> None:
     assert sections(text) == expected
 
 
-def test_what_cannot_become_a_marker_is_passed_on_at_once() -> None:
+def test_text_that_cannot_become_a_marker_is_passed_on_at_once() -> None:
     splitter = FormSplitter()
     output = ["".join(part.text for part in splitter.feed(piece)) for piece in ("T", "h", "e ", "## ", "###", " x#")]
     assert output == ["T", "h", "e", " ##", "", " ### x"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("unit", [REASON, ANSWER, END_OF_THINKING, THINK, " ", "#", "###Answer", "\n#", "a "])
 def test_the_time_is_linear(unit: str) -> None:
-    """In the number of characters, fed as one piece and one by one."""
+    """Linear in the number of characters, whether they are fed as one piece or one by one."""
 
     def split(pieces: Iterable[str]) -> None:
         splitter = FormSplitter()

@@ -22,7 +22,7 @@ FORM = "###Reason: {} ###Answer: {}"
         "<think>Tarn [1]</think>Tarn",
     ],
 )
-def test_what_repeats_the_prompt_cites_nothing(response: str) -> None:
+def test_a_response_that_repeats_the_prompt_cites_nothing(response: str) -> None:
     assert own_citations(response, 2) == ((), ())
 
 

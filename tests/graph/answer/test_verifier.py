@@ -44,7 +44,7 @@ EXCERPTS = [Excerpt("1", "Ferry Lantern", FERRY, "a.md", 0, 9), Excerpt("2", "Co
         "According to the passage, she was commanded by Captain Ysolde Renn.",
     ],
 )
-def test_what_the_passage_says_is_not_marked(claim: str) -> None:
+def test_a_claim_that_the_passage_states_is_not_marked(claim: str) -> None:
     verifier = open_verifier("")
     assert judge_claims(verifier, [claim], Ground.of([("Ferry Lantern", FERRY)]))[0] < verifier.threshold
 
@@ -57,7 +57,7 @@ def test_what_the_passage_says_is_not_marked(claim: str) -> None:
         "Florian Achterberg was elected to the council of Tarn.",
     ],
 )
-def test_what_the_passage_does_not_say_is_marked(claim: str) -> None:
+def test_a_claim_that_the_passage_does_not_state_is_marked(claim: str) -> None:
     verifier = open_verifier("")
     assert judge_claims(verifier, [claim], Ground.of([("Ferry Lantern", FERRY)]))[0] >= verifier.threshold
 
@@ -77,14 +77,14 @@ def test_what_the_passage_does_not_say_is_marked(claim: str) -> None:
         ("She never carried cattle.", "She carried cattle."),
     ],
 )
-def test_one_wrong_word_makes_a_sentence_more_doubtful(right: str, wrong: str) -> None:
-    """Such a sentence is seldom marked: the threshold is set so that right sentences of any kind are left alone."""
+def test_one_error_makes_a_sentence_more_doubtful(right: str, wrong: str) -> None:
+    """Such a sentence is seldom marked: the threshold is set so that few supported sentences of any kind are marked."""
     good, bad = judge_claims(open_verifier(""), [right, wrong], Ground.of([("Ferry Lantern", FERRY)]))
     assert bad > good + 0.1
 
 
 def test_a_second_stage_is_a_weighted_sum_within_bounds() -> None:
-    """Against the formula by hand, one input at a time."""
+    """Compared with the formula, evaluated one input at a time."""
     verifier = open_verifier("")
     second = verifier.second
     assert second is not None
@@ -113,13 +113,13 @@ def test_a_second_stage_is_a_weighted_sum_within_bounds() -> None:
         ("Elected to it.", False),
     ],
 )
-def test_another_script_is_not_checked(sentence: str, checked: bool) -> None:
+def test_sentences_in_another_script_or_too_short_are_not_checked(sentence: str, checked: bool) -> None:
     assert can_be_checked(sentence) == checked
     unsupported = SupportChecker(EXCERPTS, open_verifier("")).unsupported("answer", sentence)
     assert checked or unsupported == []
 
 
-def test_a_sentence_is_checked_against_what_it_cites_or_else_against_all() -> None:
+def test_a_sentence_is_checked_against_the_passages_that_it_cites_or_else_against_all() -> None:
     text = "The Corrow tram opened in 1922 [1]. The Corrow tram opened in 1922 [2]. The Corrow tram opened in 1922."
     [found] = SupportChecker(EXCERPTS, open_verifier("")).unsupported("reason", text)
     assert (found.start, found.end) == (0, 35) and text[found.start : found.end] == found.text
@@ -169,7 +169,7 @@ def test_that_something_is_not_in_the_documents_is_no_claim(answer: str) -> None
         ("", False, None),
     ],
 )
-def test_a_sentence_is_marked_or_left_or_not_checked(answer: str, marked: bool, because: str | None) -> None:
+def test_a_sentence_is_marked_unmarked_or_not_checked(answer: str, marked: bool, because: str | None) -> None:
     """A short answer is judged together with its question."""
     checker = SupportChecker(EXCERPTS, open_verifier(""), "Where was the ferry Lantern built, and when?")
     assert [each.text for each in checker.unsupported("answer", answer)] == [answer] * marked
@@ -190,7 +190,7 @@ def test_missing_words_of_a_short_answer_exclude_those_of_its_question() -> None
     assert found.missing == ("Casimir", "Thole")
 
 
-def test_an_unknown_handling_is_an_error() -> None:
+def test_an_unknown_value_of_unsupported_is_an_error() -> None:
     assert verifier_for("ignore", "") is None and verifier_for("drop", "") is not None
     with pytest.raises(UserError, match=r"--unsupported hide\. Expected mark, drop or ignore"):
         verifier_for("hide", "")

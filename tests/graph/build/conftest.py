@@ -1,4 +1,4 @@
-"""Run the same tests for an index in SQLite and for one with its rows in PostgreSQL: `place`, and `in_either_store` for property tests."""
+"""Run the same tests for an index in SQLite and for one with its rows in PostgreSQL: the fixture `place` and, for property tests, the decorator `in_either_store`."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -16,12 +16,12 @@ from tests.postgres_server import fresh_database
 Place = Callable[[Path], None]
 Test = TypeVar("Test", bound=Callable[..., None])
 AT_ONCE = 4
-"""The most indexes that a test uses at the same time: each further one reuses the database of the oldest."""
+"""The most indexes that a test uses at the same time: each further index reuses the database of the oldest."""
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """PostgreSQL is for indexes on several machines: its tests run with the others of that kind (make test-machines)."""
+    """Mark the tests in PostgreSQL, which is for indexes on several machines, to run with `make test-machines`."""
     for item in items:
         call = getattr(item, "callspec", None)
         if call is not None and call.params.get("place") == "postgresql":
@@ -37,7 +37,7 @@ def databases(postgres: str) -> Iterator[Iterator[str]]:
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def place(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Place:
-    """A function that prepares a folder for rows in the store under test; `build_index` calls it for every new folder."""
+    """A function that prepares a new folder for rows in the store under test; with PostgreSQL, `build_index` calls it for every new folder."""
     if request.param == "sqlite":
         return lambda folder: None
     prepare = graph.build.build._prepare_folder
@@ -58,7 +58,7 @@ def place(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Pl
 
 
 def in_either_store(sqlite: int, postgresql: int) -> Callable[[Test], Test]:
-    """Run a test of a property once for each kind of store; its argument `examples` is how many examples are tried there (PostgreSQL takes three times as long)."""
+    """Run a test of a property once for each kind of store; its argument `examples` is the number of examples for that store (PostgreSQL takes three times as long)."""
 
     def parametrised(test: Test) -> Test:
         stores = [("sqlite", sqlite), ("postgresql", postgresql)]

@@ -1,7 +1,7 @@
 """Forks indexers for tests to kill: loads everything once, then forks one indexer for every line on standard input.
 
 A line is JSON: {"folder", "url", "event": "" | "commit" | "before commit" | "stored call", "nth", "kill_after_s"}. The indexer
-kills itself (SIGKILL) at the nth such event, or is killed after `kill_after_s`. Its exit status is printed once it has ended.
+kills itself (SIGKILL) at the nth such event, or is killed after `kill_after_s`. Its wait status (os.waitpid) is printed once it has ended.
 """
 
 import json
@@ -43,10 +43,10 @@ def build(folder: Path, url: str) -> None:
 
 
 def kill_at(event: str, nth: int) -> None:
-    """Let this process kill itself at the nth `event` from now on."""
+    """Make this process kill itself at the nth `event` from now on."""
     left = nth
 
-    def happen(name: str) -> None:
+    def record(name: str) -> None:
         nonlocal left
         left -= name == event
         if name == event and left == 0:
@@ -58,17 +58,17 @@ def kill_at(event: str, nth: int) -> None:
     def transaction_with_events(self: Store) -> Iterator[None]:
         with transaction(self):
             yield
-            happen("before commit")
-        happen("commit")
+            record("before commit")
+        record("commit")
 
     def store_with_event(self: Ledger, *arguments: Any) -> Any:
         stored = store(self, *arguments)
-        happen("stored call")
+        record("stored call")
         return stored
 
     def put_with_event(self: PendingVectors, *arguments: Any) -> None:
         put(self, *arguments)
-        happen("commit")
+        record("commit")
 
     Store.transaction = transaction_with_events  # type: ignore[method-assign]
     PendingVectors.put = put_with_event  # type: ignore[method-assign]

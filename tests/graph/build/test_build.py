@@ -1,4 +1,4 @@
-"""The life of an index: order of arrival, repetition, replacement and bad input never affect its contents."""
+"""The life of an index: order of arrival, repetition, replaced documents and bad input leave no trace in its contents."""
 
 import os
 import re
@@ -56,8 +56,11 @@ documents = st.lists(
 )
 
 
+@pytest.mark.long
 @in_either_store(sqlite=15, postgresql=4)
-def test_order_repetition_and_replacement_do_not_show(examples: int, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_order_repetition_and_replacement_leave_no_trace(
+    examples: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     @settings(max_examples=examples)
     @given(given_documents=documents, extra=documents, order=st.randoms(use_true_random=False))
     def holds(given_documents: list[Document], extra: list[Document], order: object) -> None:
@@ -70,8 +73,8 @@ def test_order_repetition_and_replacement_do_not_show(examples: int, tmp_path_fa
         assert_same_index(whole, one_by_one)
         assert_same_index(whole, build(folder / "whole", given_documents))
         build(folder / "detour", extra)
-        changed = {document.source for document in extra} - {document.source for document in given_documents}
-        if not changed:
+        left_over = {document.source for document in extra} - {document.source for document in given_documents}
+        if not left_over:
             assert_same_index(whole, build(folder / "detour", given_documents))
 
     holds()
@@ -187,6 +190,7 @@ def test_a_run_without_flags_takes_the_settings_of_the_index(tmp_path: Path) -> 
     assert settings_for(tmp_path / "i", None, []) == SETTINGS
 
 
+@pytest.mark.long
 @in_both_stores
 def test_a_second_writer_waits_says_so_and_writes(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     build(tmp_path / "i", ISLES)
@@ -244,7 +248,7 @@ def test_a_reader_keeps_its_generation_while_the_next_is_written(tmp_path: Path)
     assert open_index(tmp_path / "i").passages_of("new")[0].text == "A new ferry came."
 
 
-def test_the_manifest_names_every_file_and_the_settings(tmp_path: Path) -> None:
+def test_the_manifest_names_every_array_file_and_the_settings(tmp_path: Path) -> None:
     build(tmp_path / "i", ISLES)
     manifest = read_manifest(tmp_path / "i")
     assert set(manifest.files) == {file.name for file in (tmp_path / "i" / manifest.arrays).iterdir()}
@@ -262,7 +266,7 @@ def edit_manifest(folder: Path, old: str, new: str) -> None:
 
 @pytest.mark.parametrize("version", [FORMAT - 1, FORMAT + 1])
 def test_an_index_of_another_format_must_be_made_again(tmp_path: Path, version: int) -> None:
-    """Whichever of its files is read first: the arrays by a reader, the store by a writer."""
+    """The error does not depend on the file that is read first: the manifest for readers, the store for writers."""
     build(tmp_path / "i", ISLES)
     message = f"format {version}. Expected format {FORMAT}. Index the documents again, into a new folder"
     edit_manifest(tmp_path / "i", f'"format": {FORMAT}', f'"format": {version}')

@@ -42,7 +42,7 @@ def put(folder: Path, documents: list[Document]) -> Index:
     return open_index(folder, encoder)
 
 
-def communities_of(index: Index, source: str) -> list[str]:
+def summaries_above(index: Index, source: str) -> list[str]:
     """The texts of all summaries above a document."""
     own = {passage.id for passage in index.passages_of(source)}
     summaries = [index.summary(row) for row in range(len(index.data.summary_ids))]
@@ -55,6 +55,7 @@ def in_summaries(document: Document, summaries: Iterable[str]) -> bool:
     return any(sentence in text for text in summaries for sentence in own)
 
 
+@pytest.mark.long
 def test_edits_carry_communities_over_and_compact_detects_them_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -63,14 +64,14 @@ def test_edits_carry_communities_over_and_compact_detects_them_again(
     with monkeypatch.context() as patch:
         patch.setattr(graph.hierarchy.layers, "find_communities", None)
         grown = put(folder, [NEW])
-        assert communities_of(grown, "new"), "a new member of a guild is in a guild's community"
-        grouped = [source for source in before.sources() if communities_of(before, source)]
-        assert grouped and all(communities_of(grown, source) for source in grouped)
+        assert summaries_above(grown, "new"), "a new member of a guild is in a guild's community"
+        grouped = [source for source in before.sources() if summaries_above(before, source)]
+        assert grouped and all(summaries_above(grown, source) for source in grouped)
         assert (index_status(folder).changed_passages, index_status(folder).generation) == (1, 2)
         gone = next(document for document in GUILDS if in_summaries(document, before.data.summary_texts))
-        left = delete_documents(folder, ["new", gone.source], encoder)
+        remaining = delete_documents(folder, ["new", gone.source], encoder)
     assert index_status(folder).changed_passages == 3 and verify_index(folder) == []
-    assert not in_summaries(gone, left.summary_texts) and not in_summaries(NEW, left.summary_texts)
+    assert not in_summaries(gone, remaining.summary_texts) and not in_summaries(NEW, remaining.summary_texts)
     compact_index(folder, encoder)
     assert index_status(folder).changed_passages == 0 and verify_index(folder) == []
     put(tmp_path / "scratch", [document for document in GUILDS if document is not gone])
@@ -80,7 +81,7 @@ def test_edits_carry_communities_over_and_compact_detects_them_again(
     assert index_status(folder).generation == generation, "nothing has changed since the last detection"
 
 
-def test_communities_are_carried_by_default_and_status_says_how_many_passages_changed(tmp_path: Path) -> None:
+def test_communities_are_carried_over_by_default_and_status_shows_how_many_passages_changed(tmp_path: Path) -> None:
     settings = IndexSettings(min_similarity=0.2, neighbours=3)
     for documents, changed in (
         (GUILDS, ""),
@@ -99,7 +100,7 @@ def test_communities_are_carried_by_default_and_status_says_how_many_passages_ch
 
 
 def test_the_graph_of_summaries_is_exact_where_their_order_changes(tmp_path: Path) -> None:
-    """Communities are ordered by their first members: when the first one is deleted, its community moves back, and the summaries stay."""
+    """Communities are ordered by their first members: when the first member is deleted, its community moves back, but the summaries stay."""
 
     def member(number: int, guild: str) -> Document:
         own = f" Member m{number} said so." if number else ""
@@ -123,6 +124,7 @@ def test_the_graph_of_summaries_is_exact_where_their_order_changes(tmp_path: Pat
     assert verify_index(folder) == []
 
 
+@pytest.mark.long
 def test_communities_are_found_again_when_more_than_a_tenth_has_changed(tmp_path: Path) -> None:
     put(tmp_path / "i", GUILDS[:30])
     changed = []
@@ -136,6 +138,7 @@ def test_communities_are_found_again_when_more_than_a_tenth_has_changed(tmp_path
     assert read_manifest(tmp_path / "i").files == read_manifest(tmp_path / "scratch").files
 
 
+@pytest.mark.long
 def test_a_graph_too_large_to_be_exact_grows_and_compact_rebuilds_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -153,7 +156,7 @@ def test_a_graph_too_large_to_be_exact_grows_and_compact_rebuilds_it(
         for document in (NEW, GUILDS[34]):
             put(folder, [document])
         delete_documents(folder, [GUILDS[3].source], encoder)
-    assert all(count < 30 for count in searched), "nothing large is searched again"
+    assert all(count < 30 for count in searched), "no large graph is searched again"
     assert read_manifest(folder).grown and verify_index(folder) == []
     compact_index(folder, encoder)
     assert not read_manifest(folder).grown
@@ -181,7 +184,7 @@ def test_a_large_graph_that_shrinks_stays_inexact_until_compact(
 
 
 def last_hierarchy(texts: list[str], layers: list[int], members: list[list[int]], gone: list[str]) -> LastHierarchy:
-    """Ten passages (0 to 9) and these summaries over them and one another (10, 11, …), carried over."""
+    """A hierarchy to carry over: ten passages (0 to 9), and these summaries (10, 11, …) of passages or of other summaries."""
     rows = np.repeat(np.arange(len(members)), [len(each) for each in members])
     columns = np.concatenate([np.array(each, np.int64) for each in members])
     return LastHierarchy(

@@ -1,4 +1,4 @@
-"""An indexer with a model, killed (SIGKILL) at every commit, after every stored call and at random moments: no completed call is
+"""An indexer with a model, killed (SIGKILL) before and at commits, after stored calls and at random moments: no completed call is
 made again, and the final index equals that of an undisturbed run."""
 
 import json
@@ -34,7 +34,7 @@ CALLS = 1 + len(DOCUMENTS) + len(BAD_ONCE)
 RANDOM_KILLS = 2
 
 
-def say(body: dict[str, Any], number: int) -> str:
+def reply_to(body: dict[str, Any], number: int) -> str:
     """The same reply to the same request in every run; different requests get different replies."""
     if is_extraction(body):
         title, _ = requested_passage(body)
@@ -58,7 +58,7 @@ class ForkServer:
         )
 
     def run(self, folder: Path, event: str = "", nth: int = 0, kill_after_s: float | None = None) -> bool:
-        """Run an indexer; True when it was killed. Asserts that it made no call that the ledger already holds."""
+        """Run an indexer; True when it was killed. Asserts that it made no call that is already in the ledger."""
         completed = stored_replies(folder)
         self.server.requests.clear()
         assert self._process.stdin and self._process.stdout
@@ -67,7 +67,7 @@ class ForkServer:
         self._process.stdin.flush()
         status = int(self._process.stdout.readline())
         assert status in (0, signal.SIGKILL)
-        assert not completed & {say(body, 0) for body in self.server.requests}, "a completed call was made again"
+        assert not completed & {reply_to(body, 0) for body in self.server.requests}, "a completed call was made again"
         return status != 0
 
     def close(self) -> None:
@@ -92,7 +92,7 @@ def stored_replies(folder: Path) -> set[str]:
 
 @pytest.fixture(scope="module")
 def fork_server() -> Iterator[ForkServer]:
-    with chat_server(say) as server:
+    with chat_server(reply_to) as server:
         fork_server = ForkServer(server)
         yield fork_server
         fork_server.close()
@@ -120,7 +120,7 @@ KILLS: Counter[str] = Counter()
 def test_killed_at_each_commit_of_a_run(
     fork_server: ForkServer, undisturbed: Path, tmp_path: Path, place: Place, step: int
 ) -> None:
-    """In PostgreSQL at every fourth commit, because it takes twice as long."""
+    """In PostgreSQL only every fourth commit is tried, because a run takes twice as long."""
     for commit in count(1, step):
         place(folder := tmp_path / str(commit))
         if not fork_server.run(folder, "commit", commit):

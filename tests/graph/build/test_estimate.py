@@ -1,4 +1,4 @@
-"""A plan predicts what a run does, and touches neither the network nor the index."""
+"""A plan predicts the work of a run, and touches neither the network nor the index."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from tests.graph.hashed import encoder
 RULES = IndexSettings(max_passage_tokens=30, min_similarity=0.2)
 
 
-def test_documents_passages_and_texts_of_a_run_by_rules_are_exact(tmp_path: Path) -> None:
+def test_a_plan_counts_the_documents_passages_and_texts_of_a_run_by_rules_exactly(tmp_path: Path) -> None:
     plan = plan_build(tmp_path / "i", ISLES, RULES, encoder)
     assert (plan.new, plan.changed, plan.unchanged, plan.waiting) == (5, 0, 0, 0) and not (tmp_path / "i").exists()
     working = HashEncoder()
@@ -45,6 +45,7 @@ def test_a_document_with_a_nul_character_is_unchanged_once_it_is_indexed(tmp_pat
     assert (plan.changed, plan.unchanged, plan.passages) == (0, 1, 0)
 
 
+@pytest.mark.long
 def test_planned_calls_are_those_of_the_run_and_their_tokens_give_the_cost(tmp_path: Path) -> None:
     with chat_server(lambda body, number: extraction_reply(body)) as server:
         settings = IndexSettings(extractor="llm", extractor_model=f"openai:m@{server.url}", max_passage_tokens=30)

@@ -1,7 +1,7 @@
-"""A disk that fills up at any point of a build or an edit: a file may not grow beyond a size, or a real disk is full.
+"""A disk that fills up at any point of a build or an edit: a limit on the size of files, or a small mounted disk.
 
 The failure is reported in one line, readers see one complete generation (the new one only if it was already complete), and once there is
-space again the index is what it would have been.
+space again the index becomes the same as without the failure.
 """
 
 import re
@@ -69,7 +69,7 @@ def edit_with_limit(folder: Path, most_bytes: int) -> str:
     [*(("sqlite", share) for share in (0, 0.3, 0.6, 0.9, 1)), ("postgresql", 0.3), ("postgresql", 1)],
     indirect=["place"],
 )
-def test_an_edit_that_the_disk_does_not_take_loses_nothing_and_is_reported(tmp_path: Path, share: float) -> None:
+def test_an_edit_that_does_not_fit_on_the_disk_loses_nothing_and_is_reported(tmp_path: Path, share: float) -> None:
     folder, twin = tmp_path / "i", tmp_path / "twin"
     for each in (folder, twin):
         build_index(each, ISLES, SETTINGS, encoder)
@@ -118,7 +118,7 @@ def test_an_index_too_large_for_the_disk_is_reported_and_built_once_there_is_spa
 
 @pytest.mark.slow
 @pytest.mark.parametrize("free_kib", [0, 16, 64, 128, 256])
-def test_an_edit_on_a_full_disk_leaves_the_index_to_its_readers(disk: SmallDisk, tmp_path: Path, free_kib: int) -> None:
+def test_an_edit_on_a_full_disk_leaves_the_index_readable(disk: SmallDisk, tmp_path: Path, free_kib: int) -> None:
     folder, twin = disk.folder / "i", tmp_path / "twin"
     build_index(twin, ISLES, ANN_SETTINGS, encoder)
     shutil.copytree(twin, folder)

@@ -1,4 +1,4 @@
-"""An index with ANN indexes and float16: the invariants hold, filters and deletions are obeyed, damage is named and mended."""
+"""An index with ANN indexes and float16: the invariants hold, filters and deletions are respected, damage is named and repaired."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -65,6 +65,7 @@ def indexed(tmp_path_factory: pytest.TempPathFactory) -> Index:
     return open_index(folder, encoder)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("vectors", ["float32", "float16"])
 def test_edits_equal_a_build_from_scratch_and_compact_gives_the_same_bytes(tmp_path: Path, vectors: VectorType) -> None:
     settings = settings_of(vectors)
@@ -101,7 +102,7 @@ def test_an_edit_does_not_rebuild_ann_indexes(tmp_path: Path) -> None:
     assert after.ann == before and len(after.segments["passage_vectors_PD"]) == 2
 
 
-def test_compact_makes_or_removes_ann_indexes_as_ann_rows_says(tmp_path: Path) -> None:
+def test_compact_adds_or_removes_ann_indexes_according_to_ann_rows(tmp_path: Path) -> None:
     put(tmp_path / "i", GUILDS[:30], settings_of(ann_rows=1_000))
     assert not read_manifest(tmp_path / "i").ann and index_status(tmp_path / "i").ann_recall == {}
     put(tmp_path / "i", GUILDS[:30], settings_of(ann_rows=30))
@@ -113,7 +114,7 @@ def test_compact_makes_or_removes_ann_indexes_as_ann_rows_says(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("damage", [flip, cut, Path.unlink])
-def test_a_damaged_ann_index_is_named_and_made_again_from_its_segment(
+def test_a_damaged_ann_index_is_named_and_rebuilt_from_its_segment(
     tmp_path: Path, damage: Callable[[Path], None]
 ) -> None:
     folder = tmp_path / "i"
@@ -143,8 +144,9 @@ def ranking_of(found: Evidence) -> list[tuple[str, float]]:
     return [(each.item.source, round(each.score, 4)) for each in found.passages]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mode", ["dense", "naive", "hybrid", "hops", "global", "local", "statements"])
-def test_a_mode_finds_what_an_exact_search_finds(indexed: Index, exact: Index, mode: Mode) -> None:
+def test_a_mode_finds_the_same_passages_as_an_exact_search(indexed: Index, exact: Index, mode: Mode) -> None:
     ours, theirs = (retrieve(index, QUESTION, RetrieveSettings(mode=mode, top_k=5)) for index in (indexed, exact))
     assert any(segment.ann for segment in indexed.data.passage_vectors_PD.segments)
     assert len(indexed.data.passage_vectors_PD.segments) > 1
@@ -169,7 +171,7 @@ def test_candidate_passages_score_as_in_an_exact_search(
     monkeypatch.setattr("graph.store.vectors.Vectors.candidates", lambda self, query_QD, count: [np.arange(4)])
     some, every = score_alone(indexed, query), score_alone(exact, query, of_all=True)
     scored = some.own_P != NOT_SCORED
-    assert 4 < scored.sum() < len(scored), "passages that are near, contain the words or are named; not the rest"
+    assert 4 < scored.sum() < len(scored), "only passages that are near, contain the words or are named"
     named = np.isin(exact.data.passage_document_P, [document for _, document in every.named])
     assert named.any() and scored[named].all() and scored[:4].all()
     assert np.allclose(some.own_P[scored], every.own_P[scored], atol=1e-5)

@@ -1,6 +1,6 @@
 """The invariants of an index over random small corpora: its contents follow from its documents, not from its history.
 
-The tests compare the arrays, their files byte by byte, and the rows of the store by content (row numbers may differ).
+The tests compare the arrays, their files by checksum, and the rows of the store by content (row numbers may differ).
 """
 
 from collections import Counter
@@ -78,7 +78,7 @@ def corpora(min_size: int = 1, sources: str = "abcde") -> st.SearchStrategy[list
 
 @dataclass(frozen=True)
 class Contents:
-    """All that an index holds: its arrays, the checksums of its files once it is compact, and the rows of its store."""
+    """The contents of an index: its arrays, the checksums of its files once it is compact, and the rows of its store."""
 
     data: IndexData
     checksums: dict[str, Any]
@@ -110,6 +110,7 @@ def delete(folder: Path, sources: Sequence[str]) -> None:
     delete_documents(folder, sources, lambda spec: HashEncoder())
 
 
+@pytest.mark.long
 @in_either_store(sqlite=8, postgresql=3)
 def test_one_by_one_equals_in_bulk(examples: int, tmp_path_factory: pytest.TempPathFactory) -> None:
     @settings(max_examples=examples)
@@ -125,6 +126,7 @@ def test_one_by_one_equals_in_bulk(examples: int, tmp_path_factory: pytest.TempP
     holds()
 
 
+@pytest.mark.long
 @in_either_store(sqlite=8, postgresql=3)
 def test_inserting_twice_equals_once(examples: int, tmp_path_factory: pytest.TempPathFactory) -> None:
     @settings(max_examples=examples)
@@ -141,6 +143,7 @@ def test_inserting_twice_equals_once(examples: int, tmp_path_factory: pytest.Tem
     holds()
 
 
+@pytest.mark.long
 @in_either_store(sqlite=8, postgresql=3)
 def test_delete_undoes_insert(examples: int, tmp_path_factory: pytest.TempPathFactory) -> None:
     @settings(max_examples=examples)
@@ -166,6 +169,7 @@ steps = st.lists(st.tuples(st.sampled_from("abc"), st.none() | changes), min_siz
 """Edits of an index, in order: a source and the fields of its document that change, or None to delete it."""
 
 
+@pytest.mark.long
 @in_either_store(sqlite=12, postgresql=4)
 def test_from_scratch_equals_incremental(examples: int, tmp_path_factory: pytest.TempPathFactory) -> None:
     @settings(max_examples=examples)
@@ -192,11 +196,12 @@ def test_from_scratch_equals_incremental(examples: int, tmp_path_factory: pytest
     holds()
 
 
+@pytest.mark.long
 @in_either_store(sqlite=12, postgresql=2)
 def test_from_scratch_equals_carried_over_and_compacted(
     examples: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """Communities are carried over all edits, however many passages change (layers_on_edit = later)."""
+    """Communities are carried over through all edits, however many passages change (layers_on_edit = later)."""
 
     @settings(max_examples=examples)
     @given(start=corpora(min_size=2, sources="abc"), steps=steps, patches=st.booleans())

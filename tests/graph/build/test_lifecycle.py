@@ -1,4 +1,4 @@
-"""Deleting, resuming, verifying and repairing: faults are injected into real files, and every one must be found and fixed."""
+"""Deleting, resuming, verifying and repairing: faults are injected into real files, and every one must be found, and repaired or refused."""
 
 import shutil
 import subprocess
@@ -34,14 +34,16 @@ EXTRA = Document("gull", "Gull (ferry)", "The Gull is a ferry of Quill. She was 
 
 @pytest.fixture
 def in_sqlite(tmp_path: Path) -> Path:
+    """An index in SQLite."""
     build_index(tmp_path / "i", ISLES, SETTINGS, encoder)
     return tmp_path / "i"
 
 
 @pytest.fixture
-def index(place: Place, in_sqlite: Path) -> Path:
+def index(place: Place, tmp_path: Path) -> Path:
     """An index in either kind of store."""
-    return in_sqlite
+    build_index(tmp_path / "i", ISLES, SETTINGS, encoder)
+    return tmp_path / "i"
 
 
 def test_delete_undoes_insert(index: Path) -> None:
@@ -53,7 +55,7 @@ def test_delete_undoes_insert(index: Path) -> None:
     assert index_status(index).rows == rows
 
 
-def test_a_shared_proposition_stays_until_its_last_place_goes(tmp_path: Path, place: Place) -> None:
+def test_a_shared_proposition_stays_until_its_last_occurrence_is_deleted(tmp_path: Path, place: Place) -> None:
     twins = [Document(name, "", "Tarn is a village. It rains.") for name in ("a", "b")]
     build_index(tmp_path / "i", [*twins, EXTRA], SETTINGS, encoder)
     propositions = index_status(tmp_path / "i").rows["propositions"]
@@ -73,7 +75,7 @@ def test_an_unknown_source_is_refused_with_the_nearest_and_nothing_is_deleted(in
     assert index_status(index).rows["documents"] == len(ISLES) and verify_index(index) == []
 
 
-def test_every_flipped_byte_and_every_cut_is_found_and_named(in_sqlite: Path) -> None:
+def test_flipped_bytes_and_cuts_of_every_file_are_found_and_named(in_sqlite: Path) -> None:
     files = [file for file in in_sqlite.rglob("*") if file.is_file() and file.name != "writer.lock"]
     assert len(files) > 40
     for file in files:
@@ -190,7 +192,7 @@ def test_generation_numbers_are_never_reused(index: Path, lost: str) -> None:
     assert index_status(index).generation == 4 and index_status(index).identity != repaired.identity
 
 
-def test_equal_indexes_have_one_identity_and_others_have_their_own(index: Path) -> None:
+def test_equal_indexes_have_the_same_identity_and_others_differ(index: Path) -> None:
     build_index(index.parent / "twin", ISLES, SETTINGS, encoder)
     build_index(index.parent / "other", [EXTRA], SETTINGS, encoder)
     first, twin, other = (index_status(index.parent / name) for name in ("i", "twin", "other"))

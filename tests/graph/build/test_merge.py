@@ -1,4 +1,4 @@
-"""Merging new rows into those of the last generation, against plain computations; and what an edit reads from the store."""
+"""Merging new rows with the rows of the last generation, compared with plain computations; and the rows that an edit reads from the store."""
 
 from pathlib import Path
 
@@ -48,13 +48,13 @@ def test_sorted_words_merge_as_sets_do(last: set[str], gone: set[str], new: set[
     assert [now[row] if row >= 0 else None for row in merge.current_L.tolist()] == [
         None if word in gone else word for word in old
     ]
-    lengths = merge.apply(np.arange(len(old)), 100 + np.arange(len(added)))
-    assert lengths.tolist() == [old.index(word) if word in last else 100 + added.index(word) for word in now]
+    values = merge.apply(np.arange(len(old)), 100 + np.arange(len(added)))
+    assert values.tolist() == [old.index(word) if word in last else 100 + added.index(word) for word in now]
 
 
 @given(last=words, gone=words, found=words)
 def test_found_words_stay_or_are_new(last: set[str], gone: set[str], found: set[str]) -> None:
-    """A found word that is known stays, even if it is listed as gone; merge_by_id does the same over ids."""
+    """A found word that is known stays, even if it is listed as deleted; merge_by_id does the same with ids."""
     id_of = {word: content_id(word) for word in last | found}
     old = sorted(last, key=id_of.__getitem__)
     ids = Strings.of([id_of[word] for word in old])
@@ -101,7 +101,7 @@ def test_entries_move_with_their_rows_and_columns(data: st.DataObject) -> None:
     after = assembled(moved_block(sp.csr_array(before), by_row, by_column, Entries.ones(places[:, 0], places[:, 1])))
     twin = sp.csr_array(expected)
     assert np.array_equal(after.toarray(), expected) and after.shape == twin.shape
-    assert np.array_equal(after.indices, twin.indices) and np.array_equal(after.indptr, twin.indptr), "in order"
+    assert np.array_equal(after.indices, twin.indices) and np.array_equal(after.indptr, twin.indptr), "out of order"
 
 
 def test_keys_are_looked_up_in_any_order() -> None:
@@ -126,7 +126,7 @@ def folder(place: Place, tmp_path: Path) -> Path:
 
 
 class ReadCounter:
-    """How many passages, and links of how many propositions, were read from the store."""
+    """Records the number of passages read from the store, and of propositions whose links were read."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.passages: list[int] = []
@@ -151,7 +151,7 @@ def from_scratch(tmp_path: Path, documents: list[Document]) -> IndexData:
     return load_arrays(tmp_path / "scratch", IndexData)
 
 
-def test_an_edit_reads_what_it_touches(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_edit_reads_only_rows_that_it_affects(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     counter = ReadCounter(monkeypatch)
     build_index(folder, [document(60)], SETTINGS, encoder)
     assert counter.passages == [1] and max(counter.linked) <= 4
@@ -159,7 +159,7 @@ def test_an_edit_reads_what_it_touches(folder: Path, tmp_path: Path, monkeypatch
     assert counter.passages == [1, 0] and max(counter.linked) <= 4
     compact_index(folder, encoder)
     build_index(folder, [document(61)], SETTINGS, encoder)
-    assert counter.passages == [1, 0, 1], "compact keeps count of what is derived"
+    assert counter.passages == [1, 0, 1], "compact preserves the record of derived documents"
     assert_same_index(
         load_arrays(folder, IndexData), from_scratch(tmp_path, [document(n) for n in range(62) if n != 3])
     )
@@ -194,13 +194,14 @@ def test_everything_is_read_when_changes_are_not_known(
 
 
 def links_of(index: IndexData, entity: str) -> tuple[int, int]:
-    """How many propositions mention an entity, and how many documents have it as a name."""
+    """The number of propositions that mention an entity, and the number of documents named after it."""
     row = list(index.entity_texts).index(entity)
     return index.proposition_entity_NE[:, [row]].nnz, index.entity_document_EU[[row], :].nnz
 
 
-def test_what_one_document_changes_in_others_is_worked_out_again(tmp_path: Path) -> None:
-    """A full name makes an alias elsewhere a mention of it, a second fitting name undoes that, and a new entity can name an older document."""
+@pytest.mark.long
+def test_effects_of_one_document_on_others_are_derived_again(tmp_path: Path) -> None:
+    """A full name turns an alias in another document into a mention of that name, a second fitting name undoes this, and a new entity can be the name of an older document."""
     initials = Document("a", "", "In 1911 the bees of J. Marlow came to the hill.")
     full = Document("b", "", "Later the house of Jane Marlow was sold to the town.")
     other = Document("c", "", "Later the boat of Jonas Marlow was sold to the town.")
@@ -228,5 +229,5 @@ def test_summaries_of_chunks_stay_with_their_documents(tmp_path: Path) -> None:
     build_index(tmp_path / "grown", [long[1]], settings, encoder)
     build_index(tmp_path / "scratch", long, settings, encoder)
     grown = load_arrays(tmp_path / "grown", IndexData)
-    assert (grown.summary_layer_S == 0).sum() > 2 * len(long), "several chunks a document"
+    assert (grown.summary_layer_S == 0).sum() > 2 * len(long), "each document has several chunks"
     assert_same_index(grown, load_arrays(tmp_path / "scratch", IndexData))

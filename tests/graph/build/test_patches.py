@@ -1,4 +1,4 @@
-"""Edits that are written as patches of the base arrays: little is written, readers see no difference, damage is named, compact merges them."""
+"""Edits that are written as patches of the base arrays: little is written, readers see no difference, damage is named, and compact merges the patches."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -64,7 +64,7 @@ def test_an_edit_leaves_the_base_arrays_alone_and_writes_little(index: Path) -> 
 
 
 def test_a_reader_assembles_a_column_when_it_is_first_used(index: Path) -> None:
-    """Even if the files that the reader opened are gone by then."""
+    """This works even if the files that the reader opened have been deleted by then."""
     put(index, [NEW])
     data = open_index(index, encoder).data
     assert isinstance(data.term_count_WP, MovedBlock)
@@ -88,7 +88,8 @@ def test_compact_writes_everything_again_as_a_fresh_build_does(index: Path) -> N
     assert {file.name for file in index.glob("arrays-*")} == {manifest.arrays}
 
 
-def test_a_column_once_rewritten_whole_in_an_edit_is_rewritten_whole_again(tmp_path: Path) -> None:
+@pytest.mark.long
+def test_a_column_once_rewritten_in_full_is_rewritten_in_full_again(tmp_path: Path) -> None:
     """Its changes cannot be derived from the base."""
     with edits_as_patches():
         put(tmp_path / "i", GUILDS[:1])
@@ -100,7 +101,8 @@ def test_a_column_once_rewritten_whole_in_an_edit_is_rewritten_whole_again(tmp_p
         assert_same_index(load_arrays(tmp_path / "i", IndexData), from_scratch(tmp_path / "i", GUILDS[:9]))
 
 
-def test_when_too_much_has_changed_all_is_written_again_and_is_the_next_base(index: Path) -> None:
+@pytest.mark.long
+def test_after_too_many_changes_all_arrays_are_rewritten_as_the_next_base(index: Path) -> None:
     with edits_as_patches(max_share=3 / len(GUILDS)):
         bases = []
         for document in GUILDS[:5]:
@@ -111,8 +113,8 @@ def test_when_too_much_has_changed_all_is_written_again_and_is_the_next_base(ind
     assert_same_index(load_arrays(index, IndexData), from_scratch(index, GUILDS[5:]))
 
 
-def test_an_index_whose_changes_are_not_known_is_written_whole(index: Path) -> None:
-    """Without the manifest it is not known what changed: everything is read, and no patch is written."""
+def test_an_index_whose_changes_are_unknown_is_written_in_full(index: Path) -> None:
+    """Without the manifest the changes are unknown: everything is read, and no patch is written."""
     put(index, [NEW])
     (index / "manifest.json").unlink()
     put(index, [CHANGED])
@@ -120,8 +122,9 @@ def test_an_index_whose_changes_are_not_known_is_written_whole(index: Path) -> N
     assert_same_index(load_arrays(index, IndexData), from_scratch(index, [*GUILDS[:4], CHANGED, *GUILDS[5:], NEW]))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("where", ["base", "patch"])
-def test_damage_is_named_and_mended(index: Path, where: str) -> None:
+def test_damage_is_named_and_repaired(index: Path, where: str) -> None:
     put(index, [NEW])
     manifest = read_manifest(index)
     assert manifest.base is not None
@@ -139,7 +142,7 @@ def test_damage_is_named_and_mended(index: Path, where: str) -> None:
             put(index, [CHANGED])
     else:
         put(index, [CHANGED])
-        assert [found.file for found in verify_index(index)] == [name[where]], "an edit does not hide it"
+        assert [found.file for found in verify_index(index)] == [name[where]], "an edit does not hide the damage"
         with edits_as_patches(max_share=0), pytest.raises(UserError, match=r"passage_texts\.data\.npy: a changed byte"):
             put(index, [Document("more", "", "It is so.")])
     repair_index(index, encoder)

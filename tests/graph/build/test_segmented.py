@@ -1,4 +1,4 @@
-"""An index in segments: an edit writes what it adds, readers keep what they opened, damage is named and mended, a kill loses nothing."""
+"""An index in segments: an edit writes only new vectors, readers keep the generation that they opened, damage is named and repaired, a kill loses nothing."""
 
 import signal
 import subprocess
@@ -33,6 +33,7 @@ from tests.fakes import HashEncoder
 from tests.graph.build.conftest import Place
 from tests.graph.hashed import encoder
 from tests.graph.same import assert_same_index
+from tests.graph.store.test_ann import cut, flip
 
 SETTINGS = IndexSettings(min_similarity=0.2, neighbours=3, merge_factor=4)
 GUILDS = guild_documents()
@@ -40,7 +41,7 @@ FIELDS = [field for _, field in VECTOR_FIELDS.values()]
 NEW = Document("new", "Member Zan", "Member Zan joined the Netmakers Guild in 1799. Zan keeps bees.")
 
 sqlite_only = pytest.mark.parametrize("place", ["sqlite"], indirect=True)
-"""For tests that do not depend on where the rows are."""
+"""For tests that do not depend on the kind of store."""
 
 
 def put(folder: Path, documents: list[Document]) -> None:
@@ -97,7 +98,7 @@ def test_a_reader_sees_its_own_generation_through_all_edits_after_it(index: Path
 
 
 @sqlite_only
-def test_a_reader_that_was_overtaken_opens_what_is_there_now(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reader_overtaken_by_edits_opens_the_current_generation(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     load, before = graph.index.index.load_arrays, read_manifest(index).generation
 
     def load_after_edits(*arguments: Any) -> Any:
@@ -114,19 +115,9 @@ def test_a_reader_that_was_overtaken_opens_what_is_there_now(index: Path, monkey
         open_index(index, encoder)
 
 
-def flip(file: Path) -> None:
-    data = bytearray(file.read_bytes())
-    data[len(data) // 2] ^= 0x10
-    file.write_bytes(data)
-
-
-def cut(file: Path) -> None:
-    file.write_bytes(file.read_bytes()[:-7])
-
-
 @sqlite_only
 @pytest.mark.parametrize("damage", [flip, cut, Path.unlink])
-def test_a_damaged_segment_is_named_and_mended_and_its_own_vectors_alone_are_encoded(
+def test_a_damaged_segment_is_named_and_repaired_and_only_its_vectors_are_encoded(
     index: Path, damage: Callable[[Path], None]
 ) -> None:
     put(index, [NEW])
@@ -142,7 +133,7 @@ def test_a_damaged_segment_is_named_and_mended_and_its_own_vectors_alone_are_enc
 
 
 @sqlite_only
-def test_a_segment_that_was_merged_is_mended_from_those_before_it_without_the_encoder(index: Path) -> None:
+def test_a_merged_segment_is_repaired_from_the_segments_before_it(index: Path) -> None:
     for document in (NEW, *GUILDS[30:32]):
         put(index, [document])
     before = read_manifest(index).segments["passage_vectors_PD"]
@@ -151,12 +142,12 @@ def test_a_segment_that_was_merged_is_mended_from_those_before_it_without_the_en
     (index / "vectors" / merged).unlink()
     working = HashEncoder()
     repair_index(index, lambda spec: working)
-    assert len(working.encoded) == 1, "the passage of the last edit"
+    assert len(working.encoded) == 1, "only the passage of the last edit"
 
 
 @sqlite_only
 @pytest.mark.parametrize("name", ["similarity_XX.indptr.npy", "term_count_WP.data.npy", "proposition_texts.data.npy"])
-def test_an_edit_does_not_write_on_what_is_damaged(index: Path, name: str) -> None:
+def test_an_edit_does_not_build_on_damaged_files(index: Path, name: str) -> None:
     (file,) = index.rglob(name)
     flip(file)
     with pytest.raises(
@@ -170,7 +161,7 @@ def test_an_edit_does_not_write_on_what_is_damaged(index: Path, name: str) -> No
 
 
 @sqlite_only
-def test_damage_to_a_segment_shows_after_edits_that_keep_it(index: Path) -> None:
+def test_damage_to_a_segment_is_found_after_edits_that_reuse_it(index: Path) -> None:
     segment = load_arrays(index, IndexData).entity_vectors_ED.segments[0].name
     flip(index / "vectors" / segment)
     put(index, [NEW])
@@ -193,7 +184,7 @@ put(Path({folder!r}), [NEW])
 """
 
 
-def test_killed_before_the_manifest_is_renamed_the_last_generation_stands_and_no_text_is_encoded_again(
+def test_a_kill_before_the_manifest_is_renamed_leaves_the_last_generation_and_no_text_is_encoded_again(
     index: Path,
 ) -> None:
     before = read_manifest(index)

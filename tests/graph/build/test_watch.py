@@ -1,4 +1,4 @@
-"""A watched folder: the index follows added, changed and deleted files, and a disk that goes away does not empty it."""
+"""A watched folder: the index follows added, changed and deleted files, and a disk that is unmounted does not empty the index."""
 
 import json
 import os
@@ -43,7 +43,7 @@ def rewrite(file: Path, text: str) -> None:
     os.utime(file, ns=(before + 10**9, before + 10**9) if before else None)
 
 
-def test_changes_are_reported_once_and_only_when_two_looks_agree(docs: Path) -> None:
+def test_changes_are_reported_once_and_only_when_two_checks_agree(docs: Path) -> None:
     watched = WatchedFolder(docs)
     assert watched.changes() == Changes()
     (docs / "c.md").write_text("half a file")
@@ -60,7 +60,7 @@ def test_changes_are_reported_once_and_only_when_two_looks_agree(docs: Path) -> 
     assert (watched.changes(), watched.changes()) == (Changes(), Changes((), ("c.md",)))
 
 
-def test_a_folder_that_is_away_or_empty_means_no_deletions(docs: Path, tmp_path: Path) -> None:
+def test_a_missing_or_empty_folder_means_no_deletions(docs: Path, tmp_path: Path) -> None:
     watched = WatchedFolder(docs)
     docs.rename(tmp_path / "away")
     assert [watched.changes() for _ in range(3)] == [Changes()] * 3
@@ -73,7 +73,7 @@ def test_a_folder_that_is_away_or_empty_means_no_deletions(docs: Path, tmp_path:
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root can read every folder")
-def test_files_in_a_folder_that_cannot_be_read_stay(docs: Path) -> None:
+def test_files_in_an_unreadable_folder_do_not_count_as_deleted(docs: Path) -> None:
     watched = WatchedFolder(docs)
     (docs / "sub").chmod(0)
     try:
@@ -123,7 +123,7 @@ def test_skipped_files_are_reported_and_stay_as_they_were(docs: Path, tmp_path: 
     assert [note.split(",")[0] for note in sorted(notes)] == ["a.md: empty", "bad.pdf: skipped"]
 
 
-def test_a_file_and_an_index_inside_the_watched_folder_are_refused(docs: Path, tmp_path: Path) -> None:
+def test_watching_a_file_or_a_folder_that_contains_the_index_is_refused(docs: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="a folder to watch"):
         watch_folder(docs / "a.md", tmp_path / "index")
     with pytest.raises(UserError, match="outside the watched folder"):

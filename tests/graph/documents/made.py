@@ -1,4 +1,4 @@
-"""Ordinary documents, made by the formats' own libraries, and what attackers make of them."""
+"""Ordinary documents, written by the formats' own libraries, and hostile variants of them."""
 
 import struct
 from collections.abc import Callable, Iterable, Sequence
@@ -53,7 +53,7 @@ def report(document: Any) -> None:
 
 
 def uncommon_parts(document: Any) -> None:
-    """What python-docx's own paragraphs leave out: a content control, a tracked change, a text box, a formula, a footnote; and a
+    """Parts that python-docx's own paragraphs leave out: a content control, a tracked change, a text box, a formula, a footnote; and a
     nested table.
     """
     math = 'xmlns:m="http://schemas.openxmlformats.org/officeDocument/2006/math"'
@@ -79,7 +79,7 @@ def uncommon_parts(document: Any) -> None:
 
 
 def presentation() -> bytes:
-    """A title slide, an empty one, and one with a table, a group and notes."""
+    """A slide with a title and text, an empty slide, and a slide with a title, a table, a group and notes."""
     deck = pptx.Presentation()
     first = deck.slides.add_slide(deck.slide_layouts[1])
     first.shapes.title.text = "Fares of the ferry"
@@ -98,7 +98,7 @@ def presentation() -> bytes:
 
 
 def untitled_presentation() -> bytes:
-    """A slide without a title, whose text looks like a heading of Markdown."""
+    """A slide without a title, whose text looks like a Markdown heading."""
     deck = pptx.Presentation()
     slide = deck.slides.add_slide(deck.slide_layouts[6])
     slide.shapes.add_textbox(0, 0, 9, 9).text_frame.text = "# of passengers: 3"
@@ -112,7 +112,7 @@ def workbook(fill: Callable[[Any], None]) -> bytes:
 
 
 def prices(book: Any) -> None:
-    """Two sheets, one hidden, with every kind of value and gaps."""
+    """Two sheets, one hidden, with text, numbers, a date, a truth value and gaps."""
     book.properties.title = "Fares 2026"
     sheet = book.active
     sheet.title = "Fares"
@@ -131,7 +131,7 @@ def prices(book: Any) -> None:
 def with_parts(
     data: bytes, parts: dict[str, bytes], changed: Callable[[str, bytes], bytes] = lambda name, old: old
 ) -> bytes:
-    """An archive with more parts, and every old one as `changed(name, content)` makes it."""
+    """An archive with these parts added or replaced, and with the content `changed(name, content)` of every other part."""
     out = BytesIO()
     with ZipFile(BytesIO(data)) as old, ZipFile(out, "w", ZIP_DEFLATED) as new:
         for name in old.namelist():
@@ -142,14 +142,14 @@ def with_parts(
     return out.getvalue()
 
 
-def macros(data: bytes, plain: str, enabled: str, folder: str, program: str = "ran") -> bytes:
-    """An Office file whose content type lets it run macros, with one that would create the file `program`."""
+def macros(data: bytes, plain: str, enabled: str, folder: str, file: str = "ran") -> bytes:
+    """An Office file whose content type lets it run macros, with a macro that would create `file`."""
 
     def changed(name: str, content: bytes) -> bytes:
         return content.replace(plain.encode(), enabled.encode()) if name == "[Content_Types].xml" else content
 
     return with_parts(
-        data, {f"{folder}/vbaProject.bin": f'Sub AutoOpen()\nShell "touch {program}"\nEnd Sub'.encode()}, changed
+        data, {f"{folder}/vbaProject.bin": f'Sub AutoOpen()\nShell "touch {file}"\nEnd Sub'.encode()}, changed
     )
 
 
@@ -166,7 +166,7 @@ CONTAINER = (
 
 
 def epub(chapters: Sequence[str], package: str = "", more: dict[str, bytes] | None = None) -> bytes:
-    """A book whose spine goes backwards through its files."""
+    """A book whose spine lists its files in reverse order."""
     items = "".join(
         f'<item id="c{n}" href="text/c%20{n}.xhtml" media-type="application/xhtml+xml"/>' for n in range(len(chapters))
     )
@@ -241,7 +241,7 @@ def pdf_pages(texts: Sequence[str]) -> bytes:
 
 
 def outlined_pdf(texts: Sequence[str], outline: Sequence[tuple[int, str, int | None]]) -> bytes:
-    """A PDF whose outline has these entries: how deep each lies, its title, its page (None: it leads nowhere)."""
+    """A PDF whose outline has these entries: level, title and page of each (None: no target)."""
     writer = PdfWriter()
     writer.append(PdfReader(BytesIO(pdf_pages(texts))))
     above: list[Any] = [None]
@@ -299,7 +299,7 @@ def understated_size(data: bytes, name: str) -> bytes:
 
 
 def entities(kind: str) -> bytes:
-    """A document type with an entity that names a file, or with entities that grow tenfold each."""
+    """A document type with an entity that names a file, or with nested entities, each ten times as long as the one inside it."""
     if kind == "file":
         return b'<!DOCTYPE x [<!ENTITY a SYSTEM "file:///etc/passwd">]>'
     steps = b"".join(b'<!ENTITY a%d "%s">' % (n + 1, b"&a%d;" % n * 10) for n in range(9))
@@ -307,7 +307,7 @@ def entities(kind: str) -> bytes:
 
 
 def with_entity(data: bytes, part: str, kind: str, text: bytes) -> bytes:
-    """An archive in one part of which `text` is replaced by an entity."""
+    """An archive with an entity in place of `text` in the part `part`."""
 
     def changed(name: str, content: bytes) -> bytes:
         if name != part:

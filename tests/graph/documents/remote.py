@@ -1,4 +1,4 @@
-"""Files that ask their reader to fetch an address or to run a program, one of every format."""
+"""Files of ten formats that ask their reader to fetch an address or to run a program."""
 
 import json
 from collections.abc import Callable
@@ -16,7 +16,7 @@ TEXT = "Remote things stay remote."
 
 
 def remote_pptx(address: str) -> bytes:
-    """A slide with a link, and a picture and a template that are on a server."""
+    """A slide with a link, and with a picture, a slide master and an OLE object on a server."""
     deck = pptx.Presentation()
     slide = deck.slides.add_slide(deck.slide_layouts[6])
     frame = slide.shapes.add_textbox(0, 0, 9, 9).text_frame
@@ -28,7 +28,7 @@ def remote_pptx(address: str) -> bytes:
 
 
 def remote_xlsx(address: str) -> bytes:
-    """A sheet with formulas that fetch and that start a program, and a link."""
+    """A sheet with a link, a formula that fetches an address and a formula that starts a program."""
     book = openpyxl.Workbook()
     sheet = book.active
     sheet["A1"] = TEXT
@@ -39,7 +39,7 @@ def remote_xlsx(address: str) -> bytes:
 
 
 def remote_pdf(address: str, program: str) -> bytes:
-    """A page whose actions launch a program, run JavaScript and open an address, with a shell script attached."""
+    """A PDF whose actions launch a program, run JavaScript and open an address, with a shell script attached."""
     writer = PdfWriter()
     writer.append(PdfReader(BytesIO(made.pdf_pages([TEXT]))))
     script = TextStringObject(f"app.launchURL('{address}/script'); app.execMenuItem('{program}');")
@@ -61,7 +61,7 @@ def _dictionary(values: dict[str, object]) -> DictionaryObject:
 
 
 def remote_html(address: str) -> bytes:
-    """A page with everything that a browser would fetch or run."""
+    """A page with elements that a browser would fetch, open or run."""
     parts = (
         "<link rel=stylesheet href='{0}/css'><meta http-equiv=refresh content='0; url={0}/meta'><base href='{0}/'>",
         "<img src='{0}/img'><iframe src='{0}/frame'></iframe><script src='{0}/js'></script><object data='{0}/object'>",
@@ -70,7 +70,7 @@ def remote_html(address: str) -> bytes:
 
 
 def remote_notebook(address: str) -> bytes:
-    """A notebook whose cells fetch, and whose picture is on a server."""
+    """A notebook with a cell that fetches an address, and a picture on a server."""
     cells = [
         {"cell_type": "markdown", "metadata": {}, "source": f"{TEXT} ![]({address}/img)"},
         {
@@ -100,4 +100,4 @@ REMOTE: dict[str, Callable[[str, str], bytes]] = {
         f"---\nicon: !!python/object/apply:os.system ['touch {program}']\n---\n{TEXT} ![]({address}/img)".encode()
     ),
 }
-"""By file name: makes its bytes from an address and the path of a file that a program would create."""
+"""For each file name, a function that returns the file's bytes, given a server's address and the path of a file that a program would create."""

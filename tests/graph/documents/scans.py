@@ -1,4 +1,4 @@
-"""PDFs whose pages are images of letters, as a scanner makes them."""
+"""PDFs whose pages are images of text, as a scanner makes them."""
 
 import shutil
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ needs_tesseract = pytest.mark.skipif(
 
 
 def scan(texts: Sequence[str]) -> bytes:
-    """An A5 page for each text, as an image of it; "" makes an empty page."""
+    """An A5 page for each text, with an image of the text; "" makes an empty page."""
     images = []
     for text in texts:
         image = Image.new("L", (874, 1240), 255)
@@ -29,7 +29,7 @@ def scan(texts: Sequence[str]) -> bytes:
 
 
 def mixed(text: str, scanned: str, heading: str) -> bytes:
-    """A page with a text layer, then a scanned one that an outline heading leads to."""
+    """A page with a text layer, then a scanned page to which an outline heading points."""
     writer = PdfWriter()
     for part in (pdf_pages([text]), scan([scanned])):
         writer.append(PdfReader(BytesIO(part)))

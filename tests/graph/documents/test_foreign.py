@@ -1,4 +1,4 @@
-"""Foreign files: HTML is read in linear time and every text once, PDF within limits, all of it in a process that can be killed."""
+"""Foreign files: HTML is read in linear time and gives each text once, PDF is read within limits, both in a process that can be killed."""
 
 import os
 import re
@@ -33,7 +33,7 @@ def text_of(file: Path, content: str) -> str:
 
 
 def work_s() -> float:
-    """User processor seconds of this process and of those that it waited for."""
+    """User processor seconds of this process and of the child processes that it waited for."""
     kinds = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
     return sum(resource.getrusage(kind).ru_utime for kind in kinds)
 
@@ -87,7 +87,7 @@ PIECES = st.one_of(
 
 
 class StandardParser(HTMLParser):
-    """The standard library's parser, which is right on sound markup."""
+    """The standard library's parser, which is correct for sound markup."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -125,7 +125,7 @@ WEB_PAGE = (
 )
 
 
-def test_what_stands_around_the_main_text_is_left_out() -> None:
+def test_text_around_the_main_text_is_left_out() -> None:
     main = main_text(WEB_PAGE)
     assert main.title == "Leave"
     text = " ".join(main.text.split())
@@ -156,7 +156,7 @@ def test_a_page_without_other_text_or_with_broken_markup_keeps_its_text(markup: 
     assert " ".join(main_text(markup).text.split()) == text
 
 
-def test_pages_are_read_whole_on_request(tmp_path: Path) -> None:
+def test_whole_pages_are_read_on_request(tmp_path: Path) -> None:
     (tmp_path / "leave.html").write_text(WEB_PAGE)
     texts = {whole: next(read_documents(tmp_path, print, Limits(whole_pages=whole))).text for whole in (False, True)}
     assert texts == {False: main_text(WEB_PAGE).text, True: html_text(WEB_PAGE).text}
@@ -208,7 +208,7 @@ def test_a_file_over_a_limit_is_refused_with_the_remedy(tmp_path: Path) -> None:
         list(read_documents(large, print, Limits(seconds=30, memory_mb=128)))
 
 
-def test_one_process_reads_many_files_none_reads_plain_text_and_a_lost_one_is_replaced() -> None:
+def test_one_process_reads_many_files_but_no_plain_text_and_is_replaced_when_killed() -> None:
     with ParseWorker(Limits()) as worker:
         assert read_bytes(b"# A\n", "a.md", "a.md", worker).title == "A" and worker._process is None
         read_bytes(b"<p>a", "a.html", "a.html", worker)
@@ -222,7 +222,7 @@ def test_one_process_reads_many_files_none_reads_plain_text_and_a_lost_one_is_re
     assert last is not None and last.returncode is not None
 
 
-def test_closing_the_worker_stops_what_it_reads() -> None:
+def test_closing_the_worker_stops_its_reading() -> None:
     endless, problems = forms(14, 10)(Random(0), 0), list[UserError]()
 
     def read(worker: ParseWorker) -> None:

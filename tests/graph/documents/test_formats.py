@@ -1,4 +1,4 @@
-"""More than thirty files, ordinary and hostile: text and pages are right, or the file is refused in one line."""
+"""More than thirty files, ordinary and hostile: text and pages are correct, or the file is refused in one line."""
 
 import os
 import re
@@ -32,7 +32,7 @@ def worker() -> Iterator[ParseWorker]:
 
 @dataclass(frozen=True)
 class Sound:
-    """A file and what must be read from it: its title, its whole text and its metadata."""
+    """A sound file, and the title, text and metadata that must be read from it."""
 
     name: str
     data: bytes
@@ -223,7 +223,7 @@ def read(name: str, data: bytes, worker: ParseWorker) -> Document:
     return read_bytes(data, name, name, worker)
 
 
-def test_there_are_more_than_thirty() -> None:
+def test_there_are_more_than_thirty_files() -> None:
     assert len(SOUND) + len(HOSTILE) > 30
 
 
@@ -236,7 +236,7 @@ def test_title_text_and_metadata_are_right(file: Sound, worker: ParseWorker) -> 
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_what_cannot_be_read_is_refused_in_one_line(name: str, worker: ParseWorker) -> None:
+def test_an_unreadable_file_is_refused_in_one_line(name: str, worker: ParseWorker) -> None:
     make, message = HOSTILE[name]
     with pytest.raises(UserError, match=message) as problem:
         read(name, make(), worker)
@@ -246,7 +246,7 @@ def test_what_cannot_be_read_is_refused_in_one_line(name: str, worker: ParseWork
 
 
 @pytest.mark.slow
-def test_ten_thousand_pages_are_read_with_their_places() -> None:
+def test_ten_thousand_pages_are_read_with_their_numbers() -> None:
     data = made.pdf_pages([f"Page {number}." for number in range(1, MAX_PAGES + 1)])
     with ParseWorker(Limits(seconds=120)) as worker:
         document = read("long.pdf", data, worker)
@@ -255,7 +255,7 @@ def test_ten_thousand_pages_are_read_with_their_places() -> None:
         assert page_at(document.metadata, document.text.index(f"Page {page}.")) == page
 
 
-def test_a_cell_at_the_far_corner_costs_a_row(worker: ParseWorker) -> None:
+def test_a_cell_in_the_last_row_costs_only_one_row(worker: ParseWorker) -> None:
     def fill(book: Any) -> None:
         book.active["A1"], book.active["B1048576"] = "near", "far"
 
@@ -264,7 +264,7 @@ def test_a_cell_at_the_far_corner_costs_a_row(worker: ParseWorker) -> None:
 
 @pytest.mark.parametrize("name", REMOTE)
 def test_nothing_is_fetched_and_nothing_is_run(name: str, worker: ParseWorker, tmp_path: Path) -> None:
-    """The server that the file's pictures, templates, links and scripts point to gets no request, and no program creates its file."""
+    """No request reaches the server that the file's pictures, templates, links and scripts name, and no program creates `ran`."""
     ran = tmp_path / "ran"
     with socket.create_server(("127.0.0.1", 0)) as server:
         server.settimeout(0.3)
@@ -276,7 +276,7 @@ def test_nothing_is_fetched_and_nothing_is_run(name: str, worker: ParseWorker, t
     assert not ran.exists() and worker.last.peak_mb <= 512
 
 
-def test_what_reads_a_file_may_open_no_file_and_no_connection_and_start_nothing() -> None:
+def test_the_reading_process_may_open_no_file_and_no_connection_and_start_no_program() -> None:
     program = """
 import socket, subprocess
 from graph.documents.parse.child import _limit
@@ -302,13 +302,13 @@ def test_without_the_extra_an_error_names_it(
     (tmp_path / package).mkdir()
     (tmp_path / package / "__init__.py").write_text(f"raise ModuleNotFoundError('gone', name={package!r})")
     monkeypatch.syspath_prepend(tmp_path)
-    with ParseWorker(Limits()) as without, pytest.raises(UserError) as problem:
-        read(name, b"x", without)
+    with ParseWorker(Limits()) as incomplete, pytest.raises(UserError) as problem:
+        read(name, b"x", incomplete)
     message = f"{name}: the package {package} is not installed. Expected the extra `documents`. pip install 'modegraph[documents]'"
     assert str(problem.value) == message
 
 
-def test_a_folder_gives_what_can_be_read_and_names_the_rest(tmp_path: Path) -> None:
+def test_a_folder_gives_its_readable_files_and_names_the_others(tmp_path: Path) -> None:
     for name in ("a.docx", "b.docx", "c.pdf", "d.txt"):
         (tmp_path / name).write_bytes({"a": DOCX, "b": b"PK", "c": made.pdf_pages([""]), "d": b"caf\xe9"}[name[0]])
     (tmp_path / "e.odt").write_bytes(b"x")

@@ -62,7 +62,7 @@ def test_modegraphignore_is_read_as_git_reads_gitignore(seed: int, tmp_path: Pat
     assert [Path(each) for each in found] == sorted(map(Path, found)) and len(found) == len(expected)
 
 
-def test_what_is_ignored_is_neither_read_nor_reported(tmp_path: Path) -> None:
+def test_ignored_files_are_neither_read_nor_reported(tmp_path: Path) -> None:
     write_files(tmp_path, {"": ["*.bin", "notes/"]}, IGNORE_FILE)
     (tmp_path / "a.bin").write_bytes(b"\0")
     (tmp_path / "notes/bad.txt").write_bytes(b"caf\xe9")
@@ -74,7 +74,7 @@ def test_what_is_ignored_is_neither_read_nor_reported(tmp_path: Path) -> None:
 def test_without_the_extra_an_error_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_files(tmp_path, {}, IGNORE_FILE)
     monkeypatch.setitem(sys.modules, "pathspec", None)
-    assert len(list(files_in(tmp_path))) == len(FILES), "nothing is needed where there are no rules"
+    assert len(list(files_in(tmp_path))) == len(FILES), "without rules the package is not needed"
     (tmp_path / IGNORE_FILE).write_text("*.md\n")
     with pytest.raises(
         UserError,

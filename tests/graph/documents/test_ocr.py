@@ -1,4 +1,4 @@
-"""Scanned pages are read by tesseract itself, within limits, and keep their page numbers."""
+"""Scanned pages are read by the real tesseract, within limits, and keep their page numbers."""
 
 import time
 from pathlib import Path
@@ -31,7 +31,7 @@ def read(data: bytes, ocr: Ocr | None) -> Document:
 
 
 @needs_tesseract
-def test_a_scan_becomes_text_whose_places_are_on_their_pages() -> None:
+def test_a_scan_becomes_text_with_page_numbers() -> None:
     found = read(scan([LANTERN, "", TARN]), Ocr())
     assert found.text == f"{LANTERN}\n\n{TARN}" and found.title == "The Lantern of Tarn"
     assert found.metadata["ocr"] == "tesseract"
@@ -46,7 +46,7 @@ def test_a_page_keeps_its_text_and_an_outline_heading_replaces_its_scanned_line(
 
 
 @needs_tesseract
-def test_empty_pages_between_text_change_nothing_and_a_scan_of_nothing_is_refused() -> None:
+def test_empty_pages_between_text_change_nothing_and_a_scan_of_empty_pages_is_refused() -> None:
     data = pdf_pages(["One.", "", "Three."])
     assert read(data, Ocr()) == read(data, None)
     with pytest.raises(
@@ -79,13 +79,14 @@ def test_a_scan_over_a_limit_is_refused_with_the_remedy() -> None:
 
 
 @needs_tesseract
-def test_a_damaged_page_is_reported_with_the_programs_message() -> None:
+def test_a_page_that_cannot_be_rendered_is_reported_with_the_programs_message() -> None:
     with pytest.raises(UserError, match=r"a\.pdf: page 9: pdftoppm failed \(.*page.*\)"):
         tesseract.page_text(scan([TARN]), 9, "eng", "a.pdf", LIMITS)
     with pytest.raises(UserError, match=r"a\.pdf: page 1: pdftoppm failed \(.*\)"):
         tesseract.page_text(b"%PDF-1.4 no more", 1, "eng", "a.pdf", LIMITS)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("script", "message"),
     [

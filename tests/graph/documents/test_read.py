@@ -1,4 +1,4 @@
-"""Reading documents: every kind of file gives its text, and every kind of bad input one line with file, value and remedy."""
+"""Reading documents: text, Markdown, HTML and PDF files give their text, and bad input gives one line with file, value and remedy."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ def read(source: Path) -> tuple[dict[str, tuple[str, str]], list[str]]:
     return {d.source: (d.title, d.text) for d in read_documents(source, notes.append)}, notes
 
 
-def test_a_folder_gives_every_kind_of_file_with_its_title(tmp_path: Path) -> None:
+def test_a_folder_gives_text_markdown_and_html_with_their_titles(tmp_path: Path) -> None:
     (tmp_path / "sub").mkdir()
     (tmp_path / "sub/a.md").write_text("# Tide mill\n\nIt turns.\n", encoding="utf-8")
     (tmp_path / "b.txt").write_bytes("Über Salz\n\nSalz ist weiß.\r\n".encode())
@@ -64,6 +64,7 @@ def test_empty_documents_are_skipped_and_reported(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
+        ("A.JSONL", b'{"id": "1", "text": "x"}\n{"id": "2"}\n', "A.JSONL line 2: 'text' is None"),
         ("a.jsonl", b'{"id": "1", "text": "x"}\n{"id": "2"}\n', "a.jsonl line 2: 'text' is None"),
         ("a.jsonl", b'{"id": "1", "text": "x"}\n\n{"id": \n', "a.jsonl line 3: not valid JSON"),
         ("a.jsonl", b'{"id": "1", "text": "x"}\n[1]\n', "a.jsonl line 2: a JSON list"),

@@ -25,7 +25,8 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "docs"
 
 
-def test_the_command_lists_what_it_skipped_and_strict_sets_the_exit_status(folder: Path, tmp_path: Path) -> None:
+@pytest.mark.long
+def test_the_command_lists_skipped_files_and_strict_sets_the_exit_status(folder: Path, tmp_path: Path) -> None:
     message = "b.pdf: skipped, 1 pages without text (a scan?). Expected a PDF with a text layer. Run OCR on it (--ocr tesseract) or remove it"
     plain, strict = (run("index", folder, "--out", tmp_path / "i", "--json", *more) for more in ([], ["--strict"]))
     assert (plain.exit_code, strict.exit_code) == (0, 1)
@@ -38,7 +39,8 @@ def test_the_command_lists_what_it_skipped_and_strict_sets_the_exit_status(folde
     assert ignored.exit_code == 0 and json.loads(ignored.stdout)["skipped"] == [] and "skipped," not in ignored.stderr
 
 
-def test_the_api_warns_and_strict_raises_once_the_others_are_in(
+@pytest.mark.long
+def test_the_api_warns_and_strict_raises_after_indexing_the_other_files(
     folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING, "modegraph"):

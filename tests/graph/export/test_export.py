@@ -1,4 +1,4 @@
-"""Exports are read back by the tools that they are for, and equal the index."""
+"""Exports, read back by the tools for which they are written, equal the index."""
 
 import json
 import re
@@ -53,7 +53,7 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Index:
     return open_index(folder, lambda spec: HashEncoder())
 
 
-def test_graphml_is_read_back_whole(index: Index, tmp_path: Path) -> None:
+def test_graphml_is_read_back_completely(index: Index, tmp_path: Path) -> None:
     counts = write_graphml(index, tmp_path / "g.graphml")
     graph = igraph.Graph.Read_GraphML(str(tmp_path / "g.graphml"))
     assert (graph.vcount(), graph.ecount()) == (counts["nodes"], counts["edges"]) and graph.is_directed()
@@ -73,7 +73,7 @@ def test_graphml_is_read_back_whole(index: Index, tmp_path: Path) -> None:
 
 
 def as_exported(index: Index) -> Index:
-    """The index with its one source that XML cannot hold spelled as the export writes it."""
+    """The index with its sources spelt as in the GraphML file, because XML cannot represent one of them."""
     sources = [source.replace("\x0b", "\ufffdb;") for source in index.sources()]
     return replace(index, data=replace(index.data, document_sources=Strings.of(sources)))
 
@@ -114,7 +114,9 @@ def test_edges_match_the_blocks(index: Index) -> None:
     assert {kind for kind, _, _ in expected} == set(blocks)
 
 
-def test_what_xml_cannot_hold_is_replaced_and_the_rest_unchanged(index: Index, tmp_path: Path) -> None:
+def test_characters_that_xml_cannot_represent_are_replaced_and_the_rest_is_unchanged(
+    index: Index, tmp_path: Path
+) -> None:
     write_graphml(index, tmp_path / "g.graphml")
     graph = igraph.Graph.Read_GraphML(str(tmp_path / "g.graphml"))
     (odd,) = [v for v in graph.vs if v["kind"] == "document" and v["title"] == ODD.title]
@@ -123,7 +125,7 @@ def test_what_xml_cannot_hold_is_replaced_and_the_rest_unchanged(index: Index, t
     assert "</script><script>alert(1)</script>" in passage["text"] and "\ufffd form feed" in passage["text"]
 
 
-def test_sources_that_xml_cannot_tell_apart_stay_apart(tmp_path: Path) -> None:
+def test_sources_that_xml_cannot_distinguish_stay_distinct(tmp_path: Path) -> None:
     twins = [
         Document(source, "Lantern", "Lantern was built\r\nin Quill.") for source in ("a\x0b", "a\x0c", "a\ufffdb;")
     ]
@@ -136,7 +138,7 @@ def test_sources_that_xml_cannot_tell_apart_stay_apart(tmp_path: Path) -> None:
     assert texts == list(built.data.passage_texts) and "\r\n" in texts[0]
 
 
-def test_tables_in_memory_are_those_on_disk(index: Index, tmp_path: Path) -> None:
+def test_tables_in_memory_equal_those_on_disk(index: Index, tmp_path: Path) -> None:
     write_parquet(index, tmp_path / "tables")
     tables = index_tables(index)
     assert {f"{name}.parquet" for name in tables} == {file.name for file in (tmp_path / "tables").iterdir()}
@@ -211,7 +213,7 @@ def test_the_page_holds_document_text_as_data_only(index: Index, tmp_path: Path)
     assert ODD.text in [passage["text"] for passage in data["passages"]]
 
 
-def test_the_page_holds_the_most_mentioned_entities_and_what_belongs_to_them(index: Index) -> None:
+def test_the_page_contains_the_most_mentioned_entities_and_the_items_linked_to_them(index: Index) -> None:
     whole, named = page_data(index, 2000), np.flatnonzero(np.diff(index.data.proposition_entity_NE.indptr))
     assert {kind: len(whole[kind]) for kind in whole["totals"]} == {
         "entities": len(index.data.entity_ids),
@@ -242,7 +244,7 @@ def test_the_page_holds_the_most_mentioned_entities_and_what_belongs_to_them(ind
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3])
-def test_a_page_is_bounded_and_reports_what_it_leaves_out(index: Index, tmp_path: Path, limit: int) -> None:
+def test_a_page_is_bounded_and_reports_how_much_it_leaves_out(index: Index, tmp_path: Path, limit: int) -> None:
     counts = write_page(index, tmp_path / "page.html", limit)
     data, whole = embedded_data(tmp_path / "page.html"), page_data(index, 2000)
     for kind, total in whole["totals"].items():
@@ -337,7 +339,7 @@ def run(*arguments: object) -> Any:
     return CliRunner().invoke(build_app(), ["export", *map(str, arguments)])
 
 
-def test_the_command_writes_one_format_whole(index: Index, tmp_path: Path) -> None:
+def test_the_command_writes_one_format_completely(index: Index, tmp_path: Path) -> None:
     for flag, name in (("--graphml", "g.graphml"), ("--parquet", "tables"), ("--html", "page.html")):
         result = run(index.folder, flag, tmp_path / name, "--json")
         assert result.exit_code == 0, result.exception

@@ -1,4 +1,4 @@
-"""Spellings of one person: initials against the whole index, bare surnames within one document."""
+"""Spellings of one person: initials are matched in the whole index, bare surnames within one document."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -92,8 +92,9 @@ def test_full_names_match_a_search_through_all_pairs(keys: list[str]) -> None:
     assert full_names(keys) == expected
 
 
-def test_the_time_is_linear_in_the_names() -> None:
-    """There are only seven surnames, so that thousands of names share each."""
+@pytest.mark.long
+def test_the_time_is_linear_in_the_number_of_names() -> None:
+    """There are only seven surnames, so that hundreds or thousands of names share each."""
 
     def prepare(names: int) -> Callable[[], object]:
         keys = [f"{chr(97 + n % 26)}. abcabc{chr(97 + n % 7)}" for n in range(500)]
@@ -146,7 +147,7 @@ def test_places_and_single_words_give_no_surnames() -> None:
         ("Dr. Ada Marlow", False),
     ],
 )
-def test_whoever_else_has_the_surname_makes_it_ambiguous(rival: str, ambiguous: bool) -> None:
+def test_another_person_with_the_surname_makes_it_ambiguous(rival: str, ambiguous: bool) -> None:
     assert people_by_surname(["Ada Marlow", rival]) == ({} if ambiguous else {"marlow": "Ada Marlow"})
 
 

@@ -1,4 +1,4 @@
-"""Units, entities and propositions by rules, on sentences that a careless version gets wrong (docs/developers/behaviours.md, 13)."""
+"""Units, entities and propositions extracted by rules, on sentences that a careless implementation gets wrong (docs/developers/behaviours.md, 13)."""
 
 import pytest
 from hypothesis import given
@@ -33,7 +33,7 @@ def test_units_are_sentences_items_and_rows_with_their_header() -> None:
 
 
 @given(st.text(st.sampled_from("ab .!?\n|-#*é😀1"), max_size=80))
-def test_unit_offsets_slice_back(text: str) -> None:
+def test_unit_offsets_match_their_texts(text: str) -> None:
     last = 0
     for unit in split_units(text):
         assert text[unit.start : unit.end] == unit.text == unit.text.strip()
@@ -42,7 +42,7 @@ def test_unit_offsets_slice_back(text: str) -> None:
 
 
 @given(st.text(st.sampled_from("abc déf. \n#|東。؟"), min_size=1, max_size=400), st.integers(3, 30))
-def test_passages_slice_back_and_lose_only_white_space(text: str, max_tokens: int) -> None:
+def test_passage_offsets_match_their_texts_and_lose_only_white_space(text: str, max_tokens: int) -> None:
     document = Document("d", "", text)
     passages = split_passages(document, max_tokens, len)
     assert all(text[p.start : p.end] == p.text and 0 < len(p.text) <= max_tokens for p in passages)
@@ -151,7 +151,7 @@ def test_a_table_row_becomes_a_statement_with_headers_and_subject() -> None:
         "Silence is golden.",
     ],
 )
-def test_awkward_text_survives_whole(text: str) -> None:
+def test_awkward_text_is_preserved(text: str) -> None:
     assert propositions(text) == [text]
 
 

@@ -1,4 +1,4 @@
-"""An extraction made elsewhere: triples become propositions of their passages, and bad rows are reported."""
+"""An extraction by another program: triples become facts of the sentences that they match, and bad rows are reported."""
 
 import json
 from pathlib import Path
@@ -54,7 +54,7 @@ def test_triples_name_the_entities_of_sentences_and_other_documents_use_the_rule
     assert index_status(tmp_path / "i").rows["facts"] == 2
 
 
-def test_a_triple_belongs_to_the_sentence_that_holds_most_of_it() -> None:
+def test_a_triple_belongs_to_the_sentence_with_most_of_its_words() -> None:
     texts = ("Tarn is a village of Quill. Ada Marlow lives there. ", "The bell of Tarn rings at 10:30.")
     passages = [Passage("p0", "tarn", "Tarn", 0, 0, 52, texts[0]), Passage("p1", "tarn", "Tarn", 1, 52, 84, texts[1])]
     triples = (

@@ -1,4 +1,4 @@
-"""Extraction by a model behind a real HTTP server: one call per passage, bounded failure, quarantine, retry, exit status."""
+"""Extraction by a model behind a real HTTP server: one call per passage; a passage that fails twice goes into quarantine, sets the exit status and can be retried."""
 
 import json
 import time
@@ -32,7 +32,7 @@ MANY = [
     Document(f"d{n:03}", f"Ship {n}", f"Ship {n} was built in {1800 + n}. It sailed to Tarn at 10:{n:02}.")
     for n in range(60)
 ]
-Say = Callable[[dict[str, Any], int], Any]
+ReplyTo = Callable[[dict[str, Any], int], Any]
 
 
 @pytest.fixture(autouse=True)
@@ -54,6 +54,7 @@ def requested_titles(server: ChatServer) -> list[str]:
     return [requested_passage(body)[0] for body in server.requests if is_extraction(body)]
 
 
+@pytest.mark.long
 def test_one_call_per_passage_puts_its_reply_into_the_index(tmp_path: Path) -> None:
     document = Document(
         "odd", "Odd", "It opens at 10:30. See https://e.org/a_b. Use snake_case. End <|endoftext|> here."
@@ -77,19 +78,20 @@ def test_one_call_per_passage_puts_its_reply_into_the_index(tmp_path: Path) -> N
     assert {data.proposition_texts[row] for row in on_odd.indices} == {text for text in texts if text in document.text}
 
 
-def test_a_fifth_of_bad_replies_costs_only_the_passages_that_fail_twice(tmp_path: Path) -> None:
+@pytest.mark.long
+def test_bad_replies_to_a_fifth_of_the_passages_cost_only_those_that_fail_twice(tmp_path: Path) -> None:
     bad_once = {f"Ship {n}" for n in range(0, 60, 5)}
     bad_always = {"Ship 10", "Ship 35"}
     calls: Counter[str] = Counter()
 
-    def say(body: dict[str, Any], number: int) -> str:
+    def reply_to(body: dict[str, Any], number: int) -> str:
         title = requested_passage(body)[0]
         calls[title] += 1
         if title in bad_always or (title in bad_once and calls[title] == 1):
             return "no JSON" if int(title.split()[1]) % 10 else "word " * 5000  # cut: finish_reason is "length"
         return extraction_reply(body)
 
-    with chat_server(say) as server:
+    with chat_server(reply_to) as server:
         report = build(tmp_path / "i", MANY, server)
         assert calls == {d.title: 2 if d.title in bad_once else 1 for d in MANY}
         retries = {
@@ -113,13 +115,14 @@ def test_a_fifth_of_bad_replies_costs_only_the_passages_that_fail_twice(tmp_path
     assert index.passages_of("d010"), "a passage in quarantine can still be found by its own text"
 
 
+@pytest.mark.long
 def test_retry_calls_the_model_for_failed_passages_only_and_skips_the_ledger(tmp_path: Path) -> None:
     broken = {"Ship 3", "Ship 7"}
 
-    def say(body: dict[str, Any], number: int) -> str:
+    def reply_to(body: dict[str, Any], number: int) -> str:
         return "?" if requested_passage(body)[0] in broken else extraction_reply(body)
 
-    with chat_server(say) as server:
+    with chat_server(reply_to) as server:
         build(tmp_path / "i", MANY[:9], server)
         assert index_status(tmp_path / "i").quarantined == 2 and "2 of 9 passages" in quarantine_warning(tmp_path / "i")
         server.requests.clear()
@@ -138,13 +141,14 @@ def test_retry_calls_the_model_for_failed_passages_only_and_skips_the_ledger(tmp
     assert_same_index(load_arrays(tmp_path / "i", IndexData), load_arrays(whole, IndexData))
 
 
-def test_nothing_is_lost_when_the_server_stops_and_resume_continues(tmp_path: Path, capsys: Any) -> None:
+@pytest.mark.long
+def test_nothing_is_lost_when_the_server_refuses_and_resume_continues(tmp_path: Path, capsys: Any) -> None:
     answered_calls = 25
 
-    def say(body: dict[str, Any], number: int) -> Any:
+    def reply_to(body: dict[str, Any], number: int) -> Any:
         return extraction_reply(body) if number <= answered_calls else (401, "{}")
 
-    with chat_server(say) as server:
+    with chat_server(reply_to) as server:
         with pytest.raises(UserError, match="status 401"):
             build(tmp_path / "i", MANY, server)
         assert f"continue with: modegraph resume {tmp_path / 'i'}" in capsys.readouterr().err
@@ -158,14 +162,15 @@ def test_nothing_is_lost_when_the_server_stops_and_resume_continues(tmp_path: Pa
     assert_same_index(load_arrays(tmp_path / "i", IndexData), load_arrays(tmp_path / "whole", IndexData))
 
 
-def test_a_document_half_read_goes_on_where_it_stopped(tmp_path: Path) -> None:
+@pytest.mark.long
+def test_a_partly_read_document_continues_where_it_stopped(tmp_path: Path) -> None:
     text = " ".join(f"Ship {n} was built in {1800 + n} by the yard of Quill and sailed to Tarn." for n in range(90))
     answered_calls = 40
 
-    def say(body: dict[str, Any], number: int) -> Any:
+    def reply_to(body: dict[str, Any], number: int) -> Any:
         return extraction_reply(body) if number <= answered_calls else (401, "{}")
 
-    with chat_server(say) as server:
+    with chat_server(reply_to) as server:
         with pytest.raises(UserError, match="status 401"):
             build(tmp_path / "i", [Document("long", "Long", text)], server)
         rows = index_status(tmp_path / "i").rows
@@ -176,7 +181,8 @@ def test_a_document_half_read_goes_on_where_it_stopped(tmp_path: Path) -> None:
     assert_same_index(load_arrays(tmp_path / "i", IndexData), load_arrays(tmp_path / "whole", IndexData))
 
 
-def test_calls_run_concurrently_and_at_most_two_waves_are_read() -> None:
+@pytest.mark.long
+def test_calls_run_concurrently_in_at_most_two_waves_at_a_time() -> None:
     read: list[str] = []
     answered = 0
 
@@ -185,11 +191,11 @@ def test_calls_run_concurrently_and_at_most_two_waves_are_read() -> None:
             read.append(document.source)
             yield PendingDocument(document, (Passage(document.source, document.source, "", 0, 0, 9, document.text),))
 
-    def say(body: dict[str, Any], number: int) -> str:
+    def reply_to(body: dict[str, Any], number: int) -> str:
         time.sleep(0.01)
         return extraction_reply(body)
 
-    with chat_server(say) as server:
+    with chat_server(reply_to) as server:
         model = open_model(f"openai:m@{server.url}")
         for readings in read_by_model(documents(), model, Prompt("", 999), Domain):
             answered += len(readings)
@@ -197,6 +203,7 @@ def test_calls_run_concurrently_and_at_most_two_waves_are_read() -> None:
     assert answered == len(server.requests) == len(read) == 180 and 4 < server.most_running
 
 
+@pytest.mark.long
 def test_order_of_arrival_and_deletions_leave_no_trace(tmp_path: Path) -> None:
     with chat_server(lambda body, number: extraction_reply(body)) as server:
         for name, order in (("a", [0, 1]), ("b", [1, 0]), ("c", [1, 0, 2])):
@@ -210,6 +217,7 @@ def test_order_of_arrival_and_deletions_leave_no_trace(tmp_path: Path) -> None:
         assert index_status(tmp_path / name).rows == index_status(tmp_path / "a").rows
 
 
+@pytest.mark.long
 def test_the_domain_is_inferred_once_and_sent_with_every_call(tmp_path: Path) -> None:
     with chat_server(lambda body, number: extraction_reply(body)) as server:
         build(tmp_path / "i", MANY[:8], server, infer_domain=True)
@@ -222,14 +230,16 @@ def test_the_domain_is_inferred_once_and_sent_with_every_call(tmp_path: Path) ->
         assert "(such as: island life)" in body["messages"][0]["content"]
 
 
+@pytest.mark.long
 def test_without_a_usable_domain_the_passages_are_read_all_the_same(tmp_path: Path, capsys: Any) -> None:
-    say: Say = lambda body, number: extraction_reply(body) if is_extraction(body) else '{"entity_types": 3}'
-    with chat_server(say) as server:
+    reply_to: ReplyTo = lambda body, number: extraction_reply(body) if is_extraction(body) else '{"entity_types": 3}'
+    with chat_server(reply_to) as server:
         report = build(tmp_path / "i", MANY[:3], server, infer_domain=True)
     assert report.read_by == {"llm": 3} and "No entity types and topics were inferred" in capsys.readouterr().err
     assert "above all" not in server.requests[-1]["messages"][0]["content"]
 
 
+@pytest.mark.long
 def test_examples_can_be_replaced_and_another_model_or_prompt_is_refused(tmp_path: Path) -> None:
     examples = tmp_path / "mine.txt"
     examples.write_text("Passage: $5 for {tea}.")
@@ -249,16 +259,17 @@ def test_examples_can_be_replaced_and_another_model_or_prompt_is_refused(tmp_pat
         assert len(moved.requests) == 1, "the same model at another address continues the build"
 
 
+@pytest.mark.long
 def test_exit_status_and_messages_of_the_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("graph.models.encoder.open_encoder", encoder)
     corpus = tmp_path / "c.jsonl"
     corpus.write_text("\n".join(json.dumps({"id": d.source, "title": d.title, "text": d.text}) for d in MANY[:10]))
     broken = {"Ship 1"}
 
-    def say(body: dict[str, Any], number: int) -> str:
+    def reply_to(body: dict[str, Any], number: int) -> str:
         return "?" if is_extraction(body) and requested_passage(body)[0] in broken else extraction_reply(body)
 
-    with chat_server(say) as server:
+    with chat_server(reply_to) as server:
         run = lambda *words: CliRunner().invoke(build_app(), [str(word) for word in words])
         model = ("--extractor-model", f"openai:m@{server.url}")
         quarantined = run("index", corpus, "--out", tmp_path / "i", *model)
@@ -282,7 +293,7 @@ def test_exit_status_and_messages_of_the_commands(tmp_path: Path, monkeypatch: p
         assert isinstance(both.exception, UserError)
     wrong = run("index", corpus, "--out", tmp_path / "w", "--extractor-model", "openai:typo@http://127.0.0.1:9/v1")
     assert isinstance(wrong.exception, UserError) and "no answer" in str(wrong.exception)
-    with chat_server(say) as server:
+    with chat_server(reply_to) as server:
         model = ("--extractor-model", f"openai:m@{server.url}")
         assert run("index", corpus, "--out", tmp_path / "w", *model).exit_code == 0, "nothing had been read yet"
     unnamed = run("index", corpus, "--out", tmp_path / "k", "--set", "extractor=llm")

@@ -37,7 +37,7 @@ def proposition(text: str, entities: list[object] | None = None, **more: object)
         ("It rains.", "It rains."),
     ],
 )
-def test_what_line_parsers_lose_survives(text: str, fragment: str) -> None:
+def test_text_that_line_parsers_lose_survives(text: str, fragment: str) -> None:
     (occurrence,), dropped = read_reply(reply(proposition(text)), PASSAGE)
     assert fragment in occurrence.text and dropped == 0 and occurrence.entities == ()
     assert fragment.rstrip(".") in TEXT[occurrence.start - 100 : occurrence.end - 100]
@@ -92,7 +92,7 @@ def test_an_entity_of_the_passage_counts_where_it_is_named() -> None:
         (reply({"text": None}), "well formed"),
     ],
 )
-def test_an_unusable_reply_is_a_typed_error_that_says_why(text: str, fragment: str) -> None:
+def test_an_unusable_reply_is_a_typed_error_with_the_reason(text: str, fragment: str) -> None:
     with pytest.raises(BadReply, match=fragment):
         read_reply(text, PASSAGE)
 
@@ -182,11 +182,11 @@ def test_a_truncated_reply_is_used_only_if_it_loops_and_up_to_the_repetition() -
 
 
 def test_a_proposition_is_requested_for_each_sentence_of_the_passage() -> None:
-    def least(text: str) -> int:
+    def min_items(text: str) -> int:
         passage = Passage("p", "p", "P", 0, 0, len(text), text)
         schema = Prompt("", 99).request(passage, Domain(), 0, first=True).schema
         assert schema is not None
         return int(schema["properties"]["propositions"]["minItems"])
 
-    assert least("# Ferries") == 0 and least("# Ferries\n\nIt rains. It snows.\n\n| a | b |") == 2
-    assert least("It rains. " * 99) == MAX_PROPOSITIONS
+    assert min_items("# Ferries") == 0 and min_items("# Ferries\n\nIt rains. It snows.\n\n| a | b |") == 2
+    assert min_items("It rains. " * 99) == MAX_PROPOSITIONS

@@ -1,4 +1,4 @@
-"""Languages without casing: sentences with exact offsets, entities by statistics, and a second hop over them."""
+"""Languages without letter case: sentences with exact offsets, entities by statistics, and a second hop through these entities."""
 
 from pathlib import Path
 
@@ -53,7 +53,7 @@ THAI = [
     Document("tower", "หอทะเล", "หอทะเลสร้างโดยสมชาย และเปิดเมื่อปี 1958"),
     Document("somchai", "สมชาย", "สมชายเกิดที่เมืองหินเขียว"),
 ]
-APART = Document("apart", "Kelp", "Kelp grows on the northern shore. It is dried in spring.")
+UNRELATED = Document("apart", "Kelp", "Kelp grows on the northern shore. It is dried in spring.")
 
 
 def build(folder: Path, documents: list[Document]) -> Index:
@@ -97,7 +97,7 @@ def test_sentences_are_split_by_the_punctuation_of_their_script(text: str, sente
 def test_a_term_that_two_documents_share_is_a_name_and_links_them(
     tmp_path: Path, documents: list[Document], sentence: str, name: str
 ) -> None:
-    index = build(tmp_path / "i", [*documents, APART])
+    index = build(tmp_path / "i", [*documents, UNRELATED])
     assert name in entities_of(index, sentence)
     question = f"{documents[0].title}?"
     assert [document for _, document in named_documents(index, question)] == [
@@ -132,13 +132,13 @@ def test_an_affix_is_stripped_where_the_noun_also_occurs_without_that_affix() ->
 
 
 @pytest.mark.parametrize(
-    ("question", "called"),
+    ("question", "named_source"),
     [("서울타워는 어디에 있나?", "tower"), ("أين مرجان؟", "coral"), ("उस मीनार को किसने बनाया?", "minaret")],
 )
-def test_a_question_in_a_caseless_script_names_documents(tmp_path: Path, question: str, called: str) -> None:
+def test_a_question_in_a_caseless_script_names_documents(tmp_path: Path, question: str, named_source: str) -> None:
     documents = [KOREAN[0], Document("coral", "مرجان", "مرجان قديم جدا."), Document("minaret", "मीनार", "मीनार ऊँची है।")]
     index = build(tmp_path / "i", documents)
-    assert [index.sources()[document] for _, document in named_documents(index, question)] == [called]
+    assert [index.sources()[document] for _, document in named_documents(index, question)] == [named_source]
 
 
 def test_parts_of_a_longer_name_are_not_names() -> None:
@@ -171,6 +171,7 @@ def test_every_candidate_occurs_in_its_text(text: str) -> None:
     assert all(term in text and len(term) > 1 for term in candidates(text))
 
 
+@pytest.mark.long
 def test_adding_one_by_one_equals_bulk_and_deleting_removes_terms(tmp_path: Path) -> None:
     documents = JAPANESE + CHINESE[1:] + KOREAN[1:]
     whole = build(tmp_path / "bulk", documents).data

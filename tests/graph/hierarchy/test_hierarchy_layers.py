@@ -1,4 +1,4 @@
-"""`hierarchy` over selected layers: the full ranking without the other layers, and an error for a layer that does not exist."""
+"""The mode `hierarchy` on selected layers: the full ranking without the other layers, and an error for a layer that does not exist."""
 
 import pytest
 from hypothesis import given

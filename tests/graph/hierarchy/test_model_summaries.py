@@ -1,4 +1,4 @@
-"""Summaries by a model: trees of prompts under a cap, no second summary of unchanged texts, and extractive ones where the model fails."""
+"""Summaries by a model: trees of prompts under a cap, no second summary of unchanged texts, and extractive summaries where the model fails."""
 
 import itertools
 import json
@@ -18,7 +18,8 @@ from graph.store.data import IndexData
 from graph.store.index_settings import IndexSettings
 from graph.types import CompletionRequest, Document
 from modegraph.cli import build_app, open_model
-from tests.fakes import ChatServer, HashEncoder, ScriptedModel, chat_server
+from tests.fakes import ChatServer, ScriptedModel, chat_server
+from tests.graph.hashed import encoder
 from tests.graph.same import assert_same_index
 
 
@@ -40,10 +41,6 @@ def documents(count: int) -> list[Document]:
     ]
 
 
-def encoder(spec: str) -> HashEncoder:
-    return HashEncoder()
-
-
 def build(folder: Path, server: ChatServer | None, corpus: list[Document], **values: Any) -> IndexData:
     model = f"openai:m@{server.url}" if server else ""
     settings = IndexSettings(max_passage_tokens=40, min_similarity=0.1, summary_model=model, **values)
@@ -55,13 +52,14 @@ def requested_lines(server: ChatServer) -> list[list[str]]:
     return [body["messages"][1]["content"].split("\n") for body in server.requests]
 
 
-def say(body: dict[str, Any], number: int) -> str:
+def reply_to(body: dict[str, Any], number: int) -> str:
     lines = body["messages"][1]["content"].split("\n")
     return f"A summary of {len(lines)} texts, the first {lines[0][2:22]}."
 
 
+@pytest.mark.long
 def test_every_chunk_and_community_is_summarised_by_the_model(tmp_path: Path) -> None:
-    with chat_server(say) as server:
+    with chat_server(reply_to) as server:
         data = build(tmp_path / "i", server, documents(8))
     assert len(data.summary_texts) == len(server.requests) > 8
     assert all(text.startswith("A summary of ") for text in data.summary_texts)
@@ -72,8 +70,9 @@ def test_every_chunk_and_community_is_summarised_by_the_model(tmp_path: Path) ->
     assert all(line.startswith("- ") for lines in requested_lines(server) for line in lines)
 
 
+@pytest.mark.long
 def test_unchanged_communities_are_never_summarised_again(tmp_path: Path) -> None:
-    with chat_server(say) as server:
+    with chat_server(reply_to) as server:
         first = build(tmp_path / "i", server, documents(8))
         calls = len(server.requests)
         build(tmp_path / "i", server, documents(8))
@@ -88,6 +87,7 @@ def test_unchanged_communities_are_never_summarised_again(tmp_path: Path) -> Non
     assert_same_index(first, load_arrays(tmp_path / "i", IndexData))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("answer", [(400, '{"error": {"message": "too long"}}'), "", "word " * 500])
 def test_summaries_that_the_model_fails_to_write_are_chosen_from_the_texts(
     tmp_path: Path, answer: Any, capsys: Any
@@ -111,7 +111,7 @@ def test_summaries_that_the_model_fails_to_write_are_chosen_from_the_texts(
         ("<think>The yard. It bu", ""),
     ],
 )
-def test_a_truncated_summary_keeps_its_whole_sentences(reply: str, expected: str) -> None:
+def test_a_truncated_summary_keeps_its_complete_sentences(reply: str, expected: str) -> None:
     requested = [["The yard built ferries.", "It burned in 1911."]]
     assert write_summaries(ScriptedModel(lambda request: reply, "length"), 20, requested) == [expected]
     assert write_summaries(ScriptedModel(lambda request: reply, "refused"), 20, requested) == [""]
@@ -137,9 +137,10 @@ def test_a_summary_is_the_sentences_of_its_reply(reply: str, finish: Any, expect
     assert (sentences["minItems"], sentences["maxItems"], sentences["items"]["maxLength"]) == (1, 6, 300)
 
 
+@pytest.mark.long
 def test_one_failure_does_not_affect_the_others(tmp_path: Path) -> None:
     def refuse_ship_3(body: dict[str, Any], number: int) -> Any:
-        return (422, "{}") if "Ship 3 " in body["messages"][1]["content"] else say(body, number)
+        return (422, "{}") if "Ship 3 " in body["messages"][1]["content"] else reply_to(body, number)
 
     with chat_server(refuse_ship_3) as server:
         data = build(tmp_path / "i", server, documents(6), layers=1)
@@ -147,14 +148,16 @@ def test_one_failure_does_not_affect_the_others(tmp_path: Path) -> None:
     assert len(data.summary_texts) == 6 and len(by_model) == 5
 
 
+@pytest.mark.long
 def test_passages_are_summarised_with_their_titles(tmp_path: Path) -> None:
     isles = [Document(f"d{n}", f"Isle {n}", f"It lies {n} miles off Tarn. Salt is made there.") for n in range(4)]
-    with chat_server(say) as server:
+    with chat_server(reply_to) as server:
         build(tmp_path / "i", server, isles, layers=2)
     lines = {line for lines in requested_lines(server) for line in lines}
     assert lines == {f"- Isle {n} It lies {n} miles off Tarn. Salt is made there." for n in range(4)}
 
 
+@pytest.mark.long
 def test_the_command_line_sets_remembers_and_clears_the_summary_model(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -163,14 +166,14 @@ def test_the_command_line_sets_remembers_and_clears_the_summary_model(
     corpus.write_text("\n".join(json.dumps({"id": d.source, "title": d.title, "text": d.text}) for d in documents(4)))
     run = lambda *words: CliRunner().invoke(build_app(), [str(word) for word in words])
     into = (corpus, "--out", folder, "--set", "max_passage_tokens=40")
-    with chat_server(say) as server:
+    with chat_server(reply_to) as server:
         model = ("--summary-model", f"openai:m@{server.url}")
         assert "not counted: the calls for summaries" in run("plan", *into, *model).stdout
         assert run("index", *into, *model).exit_code == 0
         requested = len(server.requests)
         assert requested == json.loads(run("status", folder, "--json").stdout)["rows"]["summaries"] > 0
-        assert run("index", *into).exit_code == 0 and len(server.requests) == requested, "the index remembers its model"
-    with chat_server(say) as other_server:
+        assert run("index", *into).exit_code == 0 and len(server.requests) == requested, "the index stores its model"
+    with chat_server(reply_to) as other_server:
         assert run("resume", folder, "--summary-model", f"openai:m@{other_server.url}").exit_code == 0
         assert other_server.requests == [], "the replies of the same model at another address are in the ledger"
     assert all(text.startswith("A summary of") for text in load_arrays(folder, IndexData).summary_texts)

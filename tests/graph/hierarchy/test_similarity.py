@@ -1,4 +1,4 @@
-"""The similarity graph, its communities and extractive summaries, against slow twins and closed forms."""
+"""The similarity graph, its communities and extractive summaries, compared with slow reference implementations and closed forms."""
 
 import numpy as np
 import pytest
@@ -21,7 +21,7 @@ def vectors(count: int, seed: int, dimensions: int = 8) -> np.ndarray:
 
 
 @given(st.integers(2, 40), st.integers(0, 10_000), st.integers(1, 6), st.sampled_from([0.0, 0.3]))
-def test_graph_equals_its_slow_twin(count: int, seed: int, neighbours: int, least: float) -> None:
+def test_graph_equals_a_slow_reference(count: int, seed: int, neighbours: int, least: float) -> None:
     vectors_ND = vectors(count, seed)
     cosines_NN = vectors_ND @ vectors_ND.T
     assume(least == 0 or np.abs(cosines_NN - least).min() > 1e-5)
@@ -59,6 +59,7 @@ def test_two_cliques_and_an_isolated_node_are_three_communities(method: str) -> 
     assert np.array_equal(found, find_communities(sp.csr_array(bridged), method, seed=1))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("method", ["leidenalg", "igraph"])
 def test_each_iteration_continues_the_last_until_convergence_or_the_limit(method: str) -> None:
     graph = similarity_graph(vectors(600, 5), 6, 0.0)
@@ -79,7 +80,7 @@ def test_a_summary_prefers_central_sentences_avoids_repeats_and_fits_its_length(
     assert choose_sentences(vectors_SD, lambda row: 10, 20) == [0, 2]
 
 
-def test_a_summary_has_a_sentence_whatever_its_length() -> None:
+def test_a_summary_has_a_sentence_even_if_none_fits() -> None:
     vectors_SD = unit_rows(np.array([[1, 0, 0], [0.9, 0.4, 0], [0.8, 0, 0.6]], np.float32))
     assert len(choose_sentences(vectors_SD, lambda row: 99, 10)) == 1
 
@@ -106,17 +107,17 @@ def same_bytes(a: sp.csr_array, b: sp.csr_array) -> bool:
 def test_a_graph_that_lost_and_gained_nodes_equals_one_built_from_scratch(
     data: st.DataObject, seed: int, neighbours: int, least: float
 ) -> None:
-    """Nodes are drawn from few vectors, so that many are identical; a few are removed and a few added, in any place."""
+    """Nodes are drawn from 40 vectors, so that some are identical; a few are removed and a few added, at any position."""
     pool_ND = vectors(40, seed)
-    life = data.draw(
+    drawn_nodes = data.draw(
         st.lists(st.tuples(st.integers(0, 39), st.sampled_from("kkkkkkkkkkkkkkkk-+")), min_size=2, max_size=60)
     )
-    before = [row for row, fate in life if fate != "+"]
-    now = [(row, fate) for row, fate in life if fate != "-"]
+    before = [row for row, action in drawn_nodes if action != "+"]
+    now = [(row, action) for row, action in drawn_nodes if action != "-"]
     last_N, last = [], 0
-    for _, fate in life:
-        last_N += {"k": [last], "-": [], "+": [-1]}[fate]
-        last += fate != "+"
+    for _, action in drawn_nodes:
+        last_N += {"k": [last], "-": [], "+": [-1]}[action]
+        last += action != "+"
     first = similarity_graph(pool_ND[before], neighbours, least)
     known = KnownGraph(first, RowMap.of_previous(np.array(last_N, np.int64), len(before)))
     changed = updated_graph(pool_ND[[row for row, _ in now]], neighbours, least, known)
@@ -140,19 +141,19 @@ def test_only_new_nodes_and_nodes_that_lost_a_neighbour_are_searched(monkeypatch
     searched.clear()
     shrunk = updated_graph(vectors_ND[1:], 4, 0.0, KnownGraph(grown, RowMap.of_previous(np.arange(1, 300), 300)))
     assert same_bytes(shrunk, first)
-    assert 0 < len(searched) < 30, "the nodes that had the removed one among their nearest"
+    assert 0 < len(searched) < 30, "only the nodes that had the removed node among their nearest"
 
 
-def test_ties_among_more_twins_than_a_search_finds_are_broken_by_row_order() -> None:
-    """Which of 40 identical vectors become neighbours does not depend on what a library finds first."""
+def test_ties_among_more_identical_vectors_than_a_search_finds_are_broken_by_row_order() -> None:
+    """Which of 40 identical vectors become neighbours does not depend on the order in which a library finds them."""
     vectors_ND = np.concatenate([np.repeat(vectors(1, 3), 40, axis=0), vectors(5, 4)])
     graph = similarity_graph(vectors_ND, 2, -1.0)
     assert np.flatnonzero(graph[[39], :].toarray()).tolist() == [0, 1]
     assert np.flatnonzero(graph[[0], :].toarray()).tolist()[:2] == [1, 2] and graph[[0], :].nnz >= 39
 
 
-def test_a_new_node_joins_the_community_with_its_heaviest_edges_and_known_nodes_stay() -> None:
-    """Nodes 0–1 and 2–3 are known communities, 6 is a third, 7 has no edge; 4 has two edges to the first and one heavier edge to the second, 5 has one to 4."""
+def test_a_new_node_joins_the_community_with_the_largest_sum_of_edge_weights_and_known_nodes_stay() -> None:
+    """Nodes 0–1 and 2–3 are known communities, 6 is a third. New nodes: 4 has two edges to the first and one heavier edge to the second, 5 has one edge to 4, 7 has none."""
     edges = {(0, 1): 0.9, (2, 3): 0.9, (0, 4): 0.375, (1, 4): 0.25, (2, 4): 0.5, (4, 5): 0.2}
     graph = np.zeros((8, 8), np.float32)
     for (one, other), weight in edges.items():
@@ -166,7 +167,7 @@ def test_a_new_node_joins_the_community_with_its_heaviest_edges_and_known_nodes_
 
 
 def vectors_in_groups(count: int, dimensions: int, seed: int = 0) -> np.ndarray:
-    """Vectors in groups of about ten that are near each other, like texts about the same things."""
+    """Vectors in groups of about ten that are near each other, like texts about the same subject."""
     draw = np.random.default_rng(seed)
     middles = draw.normal(size=(count // 10, dimensions))
     around = draw.normal(size=(count, dimensions))
@@ -184,6 +185,6 @@ def test_a_graph_too_large_for_exact_search_has_nearly_all_edges_bit_for_bit(
     both = near.multiply(exact.astype(bool)).tocoo()
     assert both.nnz >= 0.98 * exact.nnz and (near - near.T).nnz == 0 and near.diagonal().max() == 0
     assert np.array_equal(both.data, exact.multiply(near.astype(bool)).tocoo().data)
-    assert (near != similarity_graph(vectors_ND, 5, 0.5)).nnz == 0, "the same vectors, the same graph"
+    assert (near != similarity_graph(vectors_ND, 5, 0.5)).nnz == 0, "the same vectors give the same graph"
     halves = Vectors.of(vectors_ND.astype(np.float16))
     assert (similarity_graph(halves, 5, 0.5) != similarity_graph(np.asarray(halves), 5, 0.5)).nnz == 0

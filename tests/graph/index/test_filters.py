@@ -1,4 +1,4 @@
-"""Filters: what a condition means, and that nothing of a filtered-out document reaches any mode (docs/developers/behaviours.md, 23)."""
+"""Filters: the meaning of conditions, and no part of a filtered-out document in the results of any mode (docs/developers/behaviours.md, 23)."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -90,7 +90,7 @@ def test_neighbours_obey_the_filter_as_seeds_do(dated: Index, mode: str) -> None
     assert "founded in 1880" not in text
 
 
-def test_a_filter_that_lets_all_through_changes_nothing(dated: Index) -> None:
+def test_a_filter_that_all_documents_meet_changes_nothing(dated: Index) -> None:
     for mode in MODES:
         whole = retrieve(dated, "When was the Lantern built?", _settings(mode))
         same = retrieve(dated, "When was the Lantern built?", _settings(mode, "source=*"))
@@ -101,8 +101,10 @@ def test_a_filter_that_lets_all_through_changes_nothing(dated: Index) -> None:
         )
 
 
-def test_a_filtered_index_equals_an_index_of_those_documents_alone(dated: Index, tmp_path: Path) -> None:
-    """Passages, propositions, occurrences and vectors equal those of an index that never had the other documents."""
+def test_the_documents_and_propositions_of_a_filtered_index_are_those_of_an_index_without_the_rest(
+    dated: Index, tmp_path: Path
+) -> None:
+    """So are its titles, passages, occurrences and vectors; entities and terms keep their rows in the whole index."""
     part = dated.where((parse_condition("year>=1900"),)).data
     documents = [
         replace(each, metadata={"year": YEARS[each.source]}) for each in ISLES if YEARS.get(each.source, 0) >= 1900
@@ -127,7 +129,7 @@ def test_the_cache_of_filters_is_bounded_by_bytes(dated: Index, monkeypatch: pyt
     index = replace(dated)
     sources = [f"source={source}" for source in index.sources()]
     parts = [index.where(_settings("dense", source).conditions) for source in sources]
-    assert index.where(_settings("dense", sources[0]).conditions) is parts[0], "cached"
+    assert index.where(_settings("dense", sources[0]).conditions) is parts[0], "the part is cached"
     retrieve(index, "When was the Lantern built?", _settings("paths", sources[0]))
     one = parts[0].own_bytes(index.data)
     monkeypatch.setattr("graph.index.index.MOST_RESTRICTED_BYTES", one)

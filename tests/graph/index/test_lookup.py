@@ -1,4 +1,4 @@
-"""Rows found by name, against a list of all names, also in an index with patched arrays."""
+"""Rows found by name, compared with a list of all names, also in an index with patched arrays."""
 
 from pathlib import Path
 from typing import get_args
@@ -12,12 +12,8 @@ from graph.store.columns.moved import MovedStrings
 from graph.store.index_settings import IndexSettings
 from graph.types import Document
 from tests.corpora import guild_documents
-from tests.fakes import HashEncoder
 from tests.graph.build.patches import edits_as_patches
-
-
-def encoder(spec: str) -> HashEncoder:
-    return HashEncoder()
+from tests.graph.hashed import encoder
 
 
 @pytest.mark.parametrize("edited", [False, True])

@@ -59,40 +59,41 @@ def test_usual_similarity_becomes_0_and_similarity_to_the_same_text_1(indexes: t
 
 
 def test_order_is_preserved(indexes: tuple[Index, Index]) -> None:
-    """Questions may lie farther from all propositions than these do from each other, as in chats."""
-    alike = replace(
+    """Questions may be farther from all propositions than the propositions are from each other, as in chats."""
+    similar = replace(
         indexes[1], data=replace(indexes[1].data, cosine_quantiles_Z=np.ones(len(QUANTILE_LEVELS_Z), np.float32))
     )
-    for index in (*indexes, alike):
+    for index in (*indexes, similar):
         found = normalised_similarity(index, np.array([[-1.0], [0.1], [0.2]], np.float32))
         assert found[0, 0] < found[1, 0] < found[2, 0]
 
 
 def test_a_questions_usual_similarity_is_at_most_its_median_over_propositions(indexes: tuple[Index, Index]) -> None:
-    """As among turns of one conversation, whose propositions are more like each other than like any question."""
+    """This holds even among turns of one conversation, whose propositions are more similar to each other than to any question."""
     for index in indexes:
         questions_QD = index.encode_queries(list(QUESTIONS))
         cosines_NQ = np.asarray(index.data.proposition_vectors_ND @ questions_QD.T)
-        alike = replace(
+        similar = replace(
             index, data=replace(index.data, cosine_quantiles_Z=np.full(len(QUANTILE_LEVELS_Z), 0.99, np.float32))
         )
-        found_NQ = normalised_similarity_to(alike, questions_QD, cosines_NQ)
+        found_NQ = normalised_similarity_to(similar, questions_QD, cosines_NQ)
         np.testing.assert_allclose(np.median(found_NQ, axis=0), 0, atol=1e-5)
         for at, question_D in enumerate(questions_QD):
             np.testing.assert_allclose(
-                normalised_similarity_to(alike, question_D, cosines_NQ[:, at]), found_NQ[:, at], atol=1e-6
+                normalised_similarity_to(similar, question_D, cosines_NQ[:, at]), found_NQ[:, at], atol=1e-6
             )
-        apart = replace(
+        dissimilar = replace(
             index, data=replace(index.data, cosine_quantiles_Z=np.full(len(QUANTILE_LEVELS_Z), -0.9, np.float32))
         )
         np.testing.assert_array_equal(
-            normalised_similarity_to(apart, questions_QD, cosines_NQ), normalised_similarity(apart, cosines_NQ)
+            normalised_similarity_to(dissimilar, questions_QD, cosines_NQ),
+            normalised_similarity(dissimilar, cosines_NQ),
         )
 
 
 @pytest.mark.parametrize("mode", ["hops", "local", "statements", "topics", "paths", "global"])
-def test_a_crowded_encoder_finds_what_the_plain_one_finds(indexes: tuple[Index, Index], mode: Mode) -> None:
-    """In the same order, with the same scores: each threshold, loss and bonus of the mode is worth the same."""
+def test_a_crowded_encoder_finds_the_same_passages_as_the_plain_one(indexes: tuple[Index, Index], mode: Mode) -> None:
+    """Their order and their scores are the same too: each threshold, loss and bonus of the mode has the same effect."""
     plain, crowded = indexes
     for question in QUESTIONS:
         one, other = (retrieve(each, question, RetrieveSettings(mode=mode, top_k=5)) for each in (plain, crowded))

@@ -1,6 +1,6 @@
 """Fetches that go wrong: another process, a kill, damage found later, a cache that cannot be written.
 
-The fetched file is small, and a stand-in writes a small folder instead of the conversion, which needs a real model; all else is real.
+The fetched file is small, and a stand-in writes a small folder instead of the conversion, which needs a real model; everything else is real.
 """
 
 import hashlib
@@ -73,7 +73,7 @@ def test_two_processes_at_once_convert_once(gguf: Path) -> None:
     assert {out.splitlines()[-1] for out, _ in outputs} == {str(folder_of(MODEL))}
 
 
-def test_a_killed_conversion_leaves_no_model_and_the_next_clears_up(gguf: Path) -> None:
+def test_a_killed_conversion_leaves_no_model_and_the_next_fetch_cleans_up(gguf: Path) -> None:
     killed = begin(gguf)
     while not conversions(gguf):
         assert killed.poll() is None
@@ -117,7 +117,7 @@ def test_a_cache_that_cannot_be_written_is_reported(gguf: Path, tmp_path: Path) 
         fetch(MODEL, print, gguf)
 
 
-def test_a_whole_model_is_used_from_a_cache_that_cannot_be_written(gguf: Path) -> None:
+def test_a_complete_model_is_used_from_a_cache_that_cannot_be_written(gguf: Path) -> None:
     assert begin(gguf).wait(120) == 0
     lock = folder_of(MODEL).parent / "fetching.lock"
     lock.unlink()

@@ -1,4 +1,4 @@
-"""Model folders with one thing wrong: training and serving refuse each and name it, where the libraries would use random weights."""
+"""Model folders with one fault each: training and serving refuse the folder and name the fault, even where the libraries would use random weights."""
 
 import json
 import shutil
@@ -86,10 +86,10 @@ def rename_weights(folder: Path) -> None:
         (cut(WEIGHTS), "cannot be loaded .*deserializing header"),
         (overwrite(WEIGHTS, "version https://git-lfs.github.com/spec/v1\n"), "cannot be loaded .*deserializing header"),
         (lose_a_shard, "cannot be loaded .*No such file .*model-0000"),
-        (remove_weight(LAYER), f"1 weights are missing, {LAYER} first"),
-        (remove_weight("lm_head.weight"), "1 weights are missing, lm_head.weight first"),
-        (edit("config.json", num_hidden_layers=3), "9 weights are missing, model.layers.2"),
-        (edit("config.json", vocab_size=1000), r"is \[\d+, 32\], config.json says \[1000, 32\]"),
+        (remove_weight(LAYER), f"missing weights: 1, starting with {LAYER}"),
+        (remove_weight("lm_head.weight"), "missing weights: 1, starting with lm_head.weight"),
+        (edit("config.json", num_hidden_layers=3), "missing weights: 9, starting with model.layers.2"),
+        (edit("config.json", vocab_size=1000), r"has shape \[\d+, 32\], but config.json says \[1000, 32\]"),
         (edit("config.json", model_type="mystery"), "cannot be loaded .*`mystery`"),
         (overwrite("config.json", "{"), "not a valid JSON"),
         (overwrite("tokenizer.json", "{"), "no tokenizer"),
@@ -97,7 +97,7 @@ def rename_weights(folder: Path) -> None:
     ],
 )
 @pytest.mark.parametrize("load", [load_policy, open_hf])
-def test_a_damaged_model_is_refused_by_name(
+def test_a_damaged_model_is_refused_and_named(
     load: Callable[[str], object], damage: Damage, message: str, whole: Path, tmp_path: Path
 ) -> None:
     folder = shutil.copytree(whole, tmp_path / "copy")
@@ -114,11 +114,14 @@ def test_a_damaged_model_is_refused_by_name(
         (overwrite("adapter_config.json", "{"), "names no base model"),
         (edit("adapter_config.json", peft_type="MAGIC"), "cannot be loaded .*MAGIC"),
         (edit("adapter_config.json", r=3), "does not belong to base model"),
-        (rename_weights, r"does not belong .*28 of its weights are missing; base_model\.text\..* has no counterpart"),
+        (
+            rename_weights,
+            r"does not belong .*missing weights: 28, starting with .*; weights without a counterpart: 28, starting with base_model\.text\.",
+        ),
     ],
 )
 @pytest.mark.parametrize("load", [load_policy, open_hf])
-def test_a_damaged_adapter_is_refused_by_name(
+def test_a_damaged_adapter_is_refused_and_named(
     load: Callable[[str], object], damage: Damage, message: str, adapter: Path, tmp_path: Path
 ) -> None:
     folder = shutil.copytree(adapter, tmp_path / "copy")
@@ -139,7 +142,7 @@ def test_an_adapter_on_an_adapter_is_refused(load: Callable[[str], object], adap
 def test_an_adapter_whose_base_was_trained_further_is_refused(
     load: Callable[[str], object], adapter: Path, whole: Path, tmp_path: Path
 ) -> None:
-    """Names and shapes fit; only the run's record shows that these are other weights."""
+    """Names and shapes fit; only the run's record shows that the weights differ."""
     other, folder = shutil.copytree(whole, tmp_path / "other"), shutil.copytree(adapter, tmp_path / "run")
     edit("adapter_config.json", base_model_name_or_path=str(other))(folder)
     load(str(folder))
@@ -148,7 +151,7 @@ def test_an_adapter_whose_base_was_trained_further_is_refused(
         load(str(folder))
 
 
-def test_whole_models_and_adapters_open(whole: Path, adapter: Path) -> None:
+def test_sound_models_and_adapters_open(whole: Path, adapter: Path) -> None:
     assert load_policy(str(whole)) and open_hf(str(whole)) and load_policy(str(adapter)) and open_hf(str(adapter))
 
 

@@ -1,4 +1,4 @@
-"""What an adapter adds to its base, read without torch, against PEFT's own merge."""
+"""The changes that an adapter makes to its base, read without torch and compared with PEFT's own merge."""
 
 import json
 from pathlib import Path
@@ -96,6 +96,7 @@ def test_adapters_that_cannot_be_merged_are_refused(adapter: Path, tmp_path: Pat
         read_safetensors(tmp_path / "x.safetensors")
 
 
+@pytest.mark.long
 def test_the_shipped_reader_is_small_and_names_its_base_and_data_sets(tmp_path: Path) -> None:
     folder = Path(resolve("reader"))
     assert (folder / "adapter_model.safetensors").stat().st_size < 20e6

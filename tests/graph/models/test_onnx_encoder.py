@@ -30,7 +30,7 @@ def no_bfloat16() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A cache with MiniLM's export in it."""
+    """A cache that contains MiniLM's export."""
     folder = tmp_path_factory.mktemp("cache")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(folder))
@@ -46,7 +46,7 @@ def encoder(cache: Path, monkeypatch: pytest.MonkeyPatch) -> SentenceEncoder:
 
 
 def with_torch(encoder: SentenceEncoder, texts: list[str]) -> np.ndarray:
-    """The texts as torch encodes them: batches of more than a few go to torch."""
+    """Torch's vectors of the texts: torch encodes every batch of more than FEW texts."""
     return encoder.encode([*texts, *["another"] * FEW])[: len(texts)]
 
 
@@ -92,7 +92,7 @@ def test_a_damaged_or_unusable_export_is_ignored(
 def test_an_encoder_whose_vectors_would_differ_is_left_to_torch(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The words of its prompt are left out of the mean, which the export does not support."""
+    """This encoder leaves the words of its prompt out of the mean, which the export does not support."""
     own = tmp_path / "encoder"
     own.mkdir()
     for file in encoder_folder(MINILM).rglob("*"):
@@ -133,10 +133,12 @@ def test_a_cache_that_cannot_be_written_is_not_an_error(tmp_path: Path, monkeypa
 
 
 def export(encoder: SentenceEncoder, monkeypatch: pytest.MonkeyPatch, model: bytes) -> None:
-    """Export the encoder, with `model` in place of what torch would write."""
+    """Export the encoder, with `model` in place of the file that torch would write."""
     from graph.models import onnx_export
 
-    monkeypatch.setattr(onnx_export, "write_export", lambda own, file, folder: (folder / MODEL).write_bytes(model))
+    monkeypatch.setattr(
+        onnx_export, "write_export", lambda torch_model, file, folder: (folder / MODEL).write_bytes(model)
+    )
     onnx_export.export_encoder(encoder._model, encoder_folder(MINILM) / TOKENIZER, encoder.fingerprint, "")
 
 
@@ -154,14 +156,14 @@ def test_an_export_that_onnx_runtime_refuses_is_not_used(
 
 
 def test_an_occupied_export_folder_is_not_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As when another process has put its own export there first."""
+    """This happens when another process has put its own export there first."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     encoder = SentenceEncoder(encoder_folder(MINILM))
     place = folder_of(encoder.fingerprint)
     place.parent.mkdir(parents=True)
     place.write_text("in the way")
     export(encoder, monkeypatch, b"")
-    assert list(place.parent.iterdir()) == [place], "nothing is left lying about"
+    assert list(place.parent.iterdir()) == [place], "no other file is left"
 
 
 def test_an_export_that_fails_at_a_question_gives_way_to_torch() -> None:
@@ -177,7 +179,7 @@ def test_an_export_that_fails_at_a_question_gives_way_to_torch() -> None:
     assert encoder._exported is None
 
 
-def test_where_torch_computes_in_bfloat16_questions_alone_are_encoded_in_float32(
+def test_where_torch_computes_in_bfloat16_only_questions_are_encoded_in_float32(
     encoder: SentenceEncoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     exact = encoder.encode_queries(QUESTIONS)

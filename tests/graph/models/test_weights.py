@@ -1,4 +1,4 @@
-"""A model's name in ledgers and data changes with its weights, and with nothing else."""
+"""A model's name in ledgers and data changes with its weights and its configuration, not with its path."""
 
 import json
 import shutil
@@ -34,8 +34,8 @@ def test_the_name_follows_the_weights_and_not_the_path(tmp_path: Path) -> None:
 def test_an_adapter_is_another_model_on_another_base_or_at_another_rank(tmp_path: Path) -> None:
     base, other = model(tmp_path / "base"), model(tmp_path / "other", b"o")
     fingerprints = [
-        weights_fingerprint(adapter(tmp_path / name, on, rank))
-        for name, on, rank in [("x", base, 8), ("y", other, 8), ("z", base, 16), ("w", base, 8)]
+        weights_fingerprint(adapter(tmp_path / name, base_folder, rank))
+        for name, base_folder, rank in [("x", base, 8), ("y", other, 8), ("z", base, 16), ("w", base, 8)]
     ]
     assert len(set(fingerprints[:3])) == 3 and fingerprints[0] == fingerprints[3]
     (base / "model.safetensors").write_bytes(b"trained on")

@@ -9,13 +9,13 @@ from tests.postgres_server import fresh_database
 
 @pytest.fixture
 def database(postgres: str) -> Iterator[str]:
-    """The connection string of an empty database, as its superuser."""
+    """The connection string of an empty database, for its superuser."""
     with fresh_database(postgres, "one", with_pgvector=True) as dsn:
         yield dsn
 
 
 @pytest.fixture(scope="module")
 def shared_database(postgres: str) -> Iterator[str]:
-    """One such database for all tests of a file, which must leave it as they found it."""
+    """One such database, shared by all tests of a file."""
     with fresh_database(postgres, "shared", with_pgvector=True) as dsn:
         yield dsn

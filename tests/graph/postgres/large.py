@@ -20,7 +20,7 @@ def random_units(random: np.random.Generator, count: int) -> Floats:
     return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
 
 
-def strings_of(kind: str, count: int) -> Strings:
+def ids_of(kind: str, count: int) -> Strings:
     return Strings.of(sorted(content_id(kind, str(row)) for row in range(count)))
 
 
@@ -29,7 +29,7 @@ def texts_of(kind: str, count: int) -> Strings:
 
 
 def large_index(index: Index, documents: int, passages: int, entities: int) -> Index:
-    """`index` with other contents: every passage states one proposition, which mentions MENTIONS entities; documents have one of COLOURS colours."""
+    """`index` with other contents: every passage states one proposition, which mentions up to MENTIONS entities; every document has one of COLOURS colours."""
     random = np.random.default_rng(0)
     rows = np.arange(passages)
     document_P = np.sort(rows % documents)
@@ -41,7 +41,7 @@ def large_index(index: Index, documents: int, passages: int, entities: int) -> I
         document_metadata=Strings.of([f'{{"colour": {row % COLOURS}}}' for row in range(documents)]),
         title_keys=no_texts,
         title_document_T=np.array([], np.int64),
-        passage_ids=strings_of("passage", passages),
+        passage_ids=ids_of("passage", passages),
         passage_texts=texts_of("passage", passages),
         passage_document_P=document_P,
         passage_order_P=rows - np.searchsorted(document_P, document_P),
@@ -55,7 +55,7 @@ def large_index(index: Index, documents: int, passages: int, entities: int) -> I
         passage_terms_P=np.ones(passages, np.int64),
         term_idf_W=np.array([], np.float32),
         term_norm_P=np.ones(passages),
-        proposition_ids=strings_of("proposition", passages),
+        proposition_ids=ids_of("proposition", passages),
         proposition_texts=texts_of("proposition", passages),
         proposition_vectors_ND=Vectors.of(random_units(random, passages)),
         cosine_quantiles_Z=np.zeros(len(QUANTILE_LEVELS_Z), np.float32),
@@ -64,7 +64,7 @@ def large_index(index: Index, documents: int, passages: int, entities: int) -> I
         occurrence_start_M=rows * 100,
         occurrence_end_M=rows * 100 + 50,
         passage_proposition_PN=block(rows, rows, (passages, passages)),
-        entity_ids=strings_of("entity", entities),
+        entity_ids=ids_of("entity", entities),
         entity_texts=texts_of("entity", entities),
         entity_vectors_ED=Vectors.of(random_units(random, entities)),
         proposition_entity_NE=block(rows.repeat(MENTIONS), mentioned.ravel(), (passages, entities)),

@@ -1,4 +1,4 @@
-"""An index goes into PostgreSQL and comes back the same, to the byte; what cannot be copied whole is not copied at all."""
+"""An index copied into PostgreSQL and back is the same, byte for byte; rows that cannot be copied completely are not copied at all."""
 
 import json
 import sqlite3
@@ -24,12 +24,9 @@ from modegraph.cli import build_app
 from serve.ledger import Ledger
 from tests.corpora import ISLES, guild_documents
 from tests.fakes import HashEncoder, ScriptedModel
+from tests.graph.hashed import encoder
 
 RUNNER = CliRunner()
-
-
-def encoder(spec: str) -> HashEncoder:
-    return HashEncoder()
 
 
 @pytest.fixture
@@ -64,7 +61,7 @@ def derived_files(folder: Path) -> dict[str, bytes]:
 
 
 def call_model(ledger: Path, count: int) -> ScriptedModel:
-    """A model that was asked `count` different questions through the ledger."""
+    """A model that has been asked `count` different questions through the ledger."""
     model = ScriptedModel(lambda request: f"Reply to {request.messages[0].content}")
     requests = [CompletionRequest((Message("user", f"question {n} é"),), 10) for n in range(count)]
     Ledger(model, ledger).complete(requests)

@@ -1,4 +1,4 @@
-"""An export equals the index, replaces the previous export as a whole or not at all, and leaves alone what it did not make."""
+"""An export equals the index, replaces the previous export as a whole or not at all, and changes nothing that it did not create."""
 
 import json
 import signal
@@ -53,7 +53,7 @@ def schemas(dsn: str) -> set[str]:
 
 
 def refusal(index: Index, dsn: str, schema: str = "modegraph") -> str:
-    """The message of a refused export, which must leave everything in the database as it was."""
+    """The message of a refused export, which must leave the database unchanged."""
     before = state(dsn)
     with pytest.raises(UserError) as caught:
         export_index(index, dsn, schema)
@@ -100,8 +100,8 @@ def test_texts_sort_by_bytes_and_vectors_have_their_index(index: Index, database
     assert rows(database, text) == [("C",)]
     hnsw = "SELECT tablename FROM pg_indexes WHERE schemaname = 'modegraph' AND indexdef LIKE '%%USING hnsw (vector%%halfvec_cosine_ops)'"
     assert {name for (name,) in rows(database, hnsw)} == set(VECTOR_FIELDS)
-    analysed = "SELECT relname FROM pg_class WHERE relnamespace = 'modegraph'::regnamespace AND relkind = 'r' AND reltuples < 0"
-    assert rows(database, analysed) == [("export",)]
+    not_analysed = "SELECT relname FROM pg_class WHERE relnamespace = 'modegraph'::regnamespace AND relkind = 'r' AND reltuples < 0"
+    assert rows(database, not_analysed) == [("export",)]
 
 
 def test_a_later_export_replaces_the_previous_one_and_nothing_else(index: Index, database: str) -> None:
@@ -159,7 +159,9 @@ def test_a_connection_lost_half_way_leaves_the_previous_export(
     assert "terminating connection" in refusal(index, database) or "closed" in refusal(index, database)
 
 
-def test_two_exports_to_one_schema_take_turns(index: Index, database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_second_export_to_a_schema_is_refused_while_one_runs(
+    index: Index, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     begun, end = threading.Event(), threading.Event()
 
     def wait(index: Index) -> Iterator[Any]:
@@ -225,7 +227,7 @@ def test_a_schema_has_a_plain_name(index: Index, name: str) -> None:
         export_index(index, "host=nowhere.invalid", name)
 
 
-def test_vectors_longer_than_pgvector_indexes_are_refused(index: Index) -> None:
+def test_vectors_too_long_for_pgvector_to_index_are_refused(index: Index) -> None:
     data = replace(index.data, passage_vectors_PD=np.zeros((1, 4001), np.float32))
     with pytest.raises(UserError, match=r"vectors of 4,001 dimensions\. Expected at most 4,000"):
         export_index(replace(index, data=data), "host=nowhere.invalid")

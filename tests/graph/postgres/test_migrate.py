@@ -17,15 +17,11 @@ from graph.postgres.store import to_psycopg
 from graph.store.index_settings import IndexSettings
 from graph.types import Document
 from tests.corpora import ISLES, guild_documents
-from tests.fakes import HashEncoder
+from tests.graph.hashed import encoder
 
 SETTINGS = IndexSettings(min_similarity=0.1)
 AS_BEFORE_0004 = """SET search_path = modegraph_index; DROP INDEX documents_to_extract, passages_by_reader;
     DELETE FROM migrations WHERE number > 3"""
-
-
-def encoder(spec: str) -> HashEncoder:
-    return HashEncoder()
 
 
 @pytest.fixture
@@ -49,7 +45,9 @@ def test_an_older_schema_is_brought_up_to_date_with_its_rows_by_the_next_writer(
     assert index_status(index).rows["documents"] == rows["documents"] + 1
 
 
-def test_queries_of_each_turn_use_index_only_scans(index: Path, database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_queries_of_every_write_use_index_only_scans(
+    index: Path, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     compact_index(index, encoder)
     statements: list[str] = []
     with closing(open_store(index)) as store:

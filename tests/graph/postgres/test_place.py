@@ -1,4 +1,4 @@
-"""An index whose rows are in PostgreSQL: created with --store, used by every command through its folder, refused in one line where that is impossible."""
+"""An index whose rows are in PostgreSQL is created with --store and used by every command through its folder; an impossible placement is refused in one line."""
 
 import json
 import socket
@@ -15,7 +15,6 @@ from graph.build.build import build_index
 from graph.build.copy_index import copy_to_database, copy_to_folder
 from graph.build.lifecycle import compact_index, index_status, verify_index
 from graph.build.stores import read_settings
-from graph.errors import UserError
 from graph.postgres.schema import known_migrations, place_in_database
 from graph.store.arrays import load_arrays
 from graph.store.data import IndexData
@@ -23,15 +22,12 @@ from graph.store.database import DATABASE_FILE as DATABASE
 from graph.store.index_settings import IndexSettings
 from modegraph.cli import build_app
 from tests.corpora import ISLES
-from tests.fakes import HashEncoder
+from tests.graph.hashed import encoder
+from tests.graph.postgres.test_copy import refusal
 from tests.graph.same import assert_same_index
 from tests.places import ROOT
 
 SETTINGS = IndexSettings(min_similarity=0.1)
-
-
-def encoder(spec: str) -> HashEncoder:
-    return HashEncoder()
 
 
 @pytest.fixture
@@ -39,13 +35,6 @@ def index(tmp_path: Path, database: str) -> Path:
     place_in_database(tmp_path / "index", database)
     build_index(tmp_path / "index", ISLES, SETTINGS, encoder)
     return tmp_path / "index"
-
-
-def refusal(call: Any) -> str:
-    """The message of the UserError that a call raises."""
-    with pytest.raises(UserError) as caught:
-        call()
-    return str(caught.value)
 
 
 def test_every_command_finds_the_rows_from_the_folder(
@@ -115,7 +104,7 @@ def test_impossible_placements_are_refused_and_leave_no_folder(index: Path, tmp_
     assert "Write it again" in refusal(lambda: index_status(index))
 
 
-def test_an_unreachable_database_is_reported_in_one_line_and_readers_go_on(index: Path) -> None:
+def test_an_unreachable_database_is_reported_in_one_line_and_readers_continue(index: Path) -> None:
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()

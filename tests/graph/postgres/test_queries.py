@@ -1,4 +1,4 @@
-"""The documented queries find what the index itself finds, and use their database indexes on tables where the planner has a choice."""
+"""The documented queries give the results of the index itself, and use their database indexes on tables where the planner has a choice."""
 
 import re
 from collections import Counter
@@ -63,7 +63,7 @@ def scans(cursor: Cursor, query: str, *parameters: object) -> dict[str, str]:
     return dict(walk(plans[0]["Plan"]))
 
 
-def test_the_dense_query_uses_its_index_and_finds_what_exact_search_finds(large: Index, cursor: Cursor) -> None:
+def test_the_dense_query_uses_its_index_and_agrees_with_exact_search(large: Index, cursor: Cursor) -> None:
     assert scans(cursor, DENSE, literal(QUESTIONS[0])) == {"passages": "passages_by_vector"}
     found = 0
     for question in QUESTIONS:
@@ -83,18 +83,18 @@ def test_another_cast_would_not_use_the_index(cursor: Cursor) -> None:
 
 
 def test_the_filtered_query_continues_until_it_has_ten_rows(large: Index, cursor: Cursor) -> None:
-    wanted, colour = '{"colour": 3}', 3
-    short = [len(cursor.execute(FILTERED, [literal(question), wanted]).fetchall()) for question in QUESTIONS]
+    condition, colour = '{"colour": 3}', 3
+    short = [len(cursor.execute(FILTERED, [literal(question), condition]).fetchall()) for question in QUESTIONS]
     assert sum(short) < 5 * len(QUESTIONS), (
         "a filter that one document in twenty passes leaves two of the forty candidates"
     )
     cursor.execute(SETTING)
-    plan = scans(cursor, FILTERED, literal(QUESTIONS[0]), wanted)
+    plan = scans(cursor, FILTERED, literal(QUESTIONS[0]), condition)
     assert plan == {"p": "passages_by_vector", "d": "documents_pkey"}
     allowed_P = large.data.passage_document_P % COLOURS == colour
     found = 0
     for question in QUESTIONS:
-        rows = cursor.execute(FILTERED, [literal(question), wanted]).fetchall()
+        rows = cursor.execute(FILTERED, [literal(question), condition]).fetchall()
         distances = [distance for *_, distance in rows]
         assert len(rows) == 10 and distances == sorted(distances)
         best = top_rows(np.where(allowed_P, large.data.passage_vectors_PD @ question, -2), 10)

@@ -1,4 +1,4 @@
-"""Writers of one index on several machines take turns by leases, in order; a dead or sleeping writer keeps nobody waiting, and none writes late."""
+"""Writers of one index on several machines take turns by leases, in order; a dead or sleeping writer keeps nobody waiting, and no writer writes late."""
 
 import os
 import signal
@@ -27,7 +27,7 @@ from graph.store.lock import IndexBusy
 from graph.store.manifest import read_manifest
 from graph.types import Document
 from tests.corpora import ISLES
-from tests.fakes import HashEncoder
+from tests.graph.hashed import encoder
 from tests.graph.same import assert_same_index
 from tests.graph.store.test_lock import wait_for
 
@@ -35,16 +35,12 @@ SETTINGS = IndexSettings(min_similarity=0.1)
 LEASES = "modegraph_index.leases"
 
 
-def encoder(spec: str) -> HashEncoder:
-    return HashEncoder()
-
-
 def tickets(database: str) -> int:
     with psycopg.connect(database) as connection:
         return connection.execute(f"SELECT count(*) FROM {LEASES}").fetchone()[0]  # type: ignore[index]
 
 
-def test_writers_go_one_at_a_time_in_the_order_in_which_they_came(database: str, tmp_path: Path) -> None:
+def test_writers_write_one_at_a_time_in_order_of_arrival(database: str, tmp_path: Path) -> None:
     order: list[int] = []
 
     def write(number: int) -> None:
@@ -67,7 +63,7 @@ def test_writers_go_one_at_a_time_in_the_order_in_which_they_came(database: str,
         assert last.fence == first.fence + 5, "no fence is used twice"
 
 
-def test_a_writer_that_gives_up_gets_the_holder_named_and_leaves_the_queue(database: str, tmp_path: Path) -> None:
+def test_giving_up_names_the_current_writer_and_leaves_the_queue(database: str, tmp_path: Path) -> None:
     with writers_turn(database, tmp_path):
         with (
             pytest.raises(IndexBusy, match=rf"being written by process {os.getpid()} of .*\. Expected one writer"),

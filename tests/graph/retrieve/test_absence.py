@@ -1,4 +1,4 @@
-"""Absence: how likely it is that the documents do not cover a question, on real indexes and independent of an encoder's scale."""
+"""Absence: the probability that the documents do not cover a question, on real indexes and independently of an encoder's scale."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -78,7 +78,7 @@ def test_a_probability_equal_to_the_threshold_abstains(isles: Index) -> None:
     assert equal is not None and equal.abstained and above is not None and not above.abstained
 
 
-def test_questions_about_the_whole_and_summaries_alone_are_not_judged(isles: Index) -> None:
+def test_questions_about_all_documents_and_results_without_passages_are_not_judged(isles: Index) -> None:
     assert retrieve(isles, "What themes recur?", RetrieveSettings(abstain=0)).absence is None
     settings = RetrieveSettings(mode="hierarchy", layers=(1,), abstain=0)
     found = retrieve(isles, OWN[0], settings)
@@ -91,7 +91,7 @@ def test_other_modes_tell_own_from_foreign_questions(isles: Index, mode: str) ->
     assert max(own) < min(foreign), (own, foreign)
 
 
-def test_signs_equal_their_slow_twin(isles: Index) -> None:
+def test_signs_equal_a_slow_reference(isles: Index) -> None:
     for question in (*OWN, *FOREIGN):
         evidence = retrieve(isles, question, RetrieveSettings(mode="hops", top_k=3))
         vector_D = isles.encode_queries([question])[0]
@@ -100,7 +100,7 @@ def test_signs_equal_their_slow_twin(isles: Index) -> None:
 
 
 def slow_signs(index: Index, question: str, evidence: Evidence) -> list[float]:
-    """`signs` by one loop over words and passages, with forms compared pair by pair and idf by its formula."""
+    """`signs` by one loop over words and passages, with forms compared pair by pair and idf computed by its formula."""
     passages = [index.passage(row) for row in range(len(index.data.passage_ids))]
     terms = [set(terms_of(f"{each.title}\n{each.text}")) for each in passages]
     weight = {}
@@ -121,7 +121,7 @@ def slow_signs(index: Index, question: str, evidence: Evidence) -> list[float]:
 
 
 def same_word(one: str, other: str) -> bool:
-    """Equal stems, or longer ones whose first five letters are equal."""
+    """Whether two stems are equal, or both have at least five letters and the first five are equal."""
     return one == other or (min(len(one), len(other)) >= 5 and one[:5] == other[:5])
 
 

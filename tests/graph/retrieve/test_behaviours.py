@@ -1,4 +1,4 @@
-"""What a careless version gets wrong, in every retrieval mode (docs/developers/behaviours.md, 7, 12, 18, 24 and 26)."""
+"""Behaviours that a careless implementation gets wrong, in every retrieval mode (docs/developers/behaviours.md, 7, 12, 18, 24 and 26)."""
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -52,7 +52,7 @@ def test_nothing_of_one_query_reaches_the_next(isles: Index, mode: Mode) -> None
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_readers_at_the_same_time_see_what_one_sees(isles: Index, mode: Mode) -> None:
+def test_concurrent_readers_get_the_same_results_as_a_single_reader(isles: Index, mode: Mode) -> None:
     fresh = open_index(isles.folder, lambda spec: isles.encoder_source.get())
     questions = [A, B, A, "Where does the church bell ring?"] * 4
     with ThreadPoolExecutor(8) as threads:
@@ -60,9 +60,10 @@ def test_readers_at_the_same_time_see_what_one_sees(isles: Index, mode: Mode) ->
     assert together == [ask(isles, question, mode) for question in questions]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mode", MODES)
 def test_the_order_in_which_documents_were_added_does_not_matter(tmp_path: Path, mode: Mode) -> None:
-    """Except in the last bits of scores while vectors lie in several segments."""
+    """Only the last bits of scores may differ while the vectors are in several segments."""
     forwards = build(tmp_path / "a", ISLES, HashEncoder())
     for document in ISLES[::-1]:
         backwards = build(tmp_path / "b", [document], HashEncoder())
@@ -75,7 +76,7 @@ def test_the_order_in_which_documents_were_added_does_not_matter(tmp_path: Path,
         assert np.allclose(*([each.score for each in one.passages] for one in (found, expected)), atol=1e-6)
 
 
-def test_a_pair_that_is_stated_twice_and_a_synonym_is_one_edge(tmp_path: Path) -> None:
+def test_synonyms_that_are_mentioned_together_twice_share_one_edge(tmp_path: Path) -> None:
     documents = [
         Document("a", "A", "The ferry Lantern passed the ferry Lanterns at noon."),
         Document("b", "B", "In Tarn the Lantern met the Lanterns again."),
@@ -94,7 +95,7 @@ def test_a_pair_that_is_stated_twice_and_a_synonym_is_one_edge(tmp_path: Path) -
     assert weights[lanterns] == pytest.approx(1 / near.nnz) and set(weights[weights > 0]) == {weights[lanterns]}
 
 
-def test_what_only_a_summary_says_is_found_best_first(isles: Index) -> None:
+def test_a_text_that_only_a_summary_contains_is_ranked_first(isles: Index) -> None:
     text = isles.data.summary_texts[0]
     found = retrieve(isles, text, RetrieveSettings(mode="hierarchy", top_k=6))
     assert found.summaries[0].item.text == text and found.summaries[0].score == pytest.approx(1, abs=1e-3)

@@ -1,4 +1,4 @@
-"""Every mode in edge cases: nothing to find, zero vectors, equal scores, filters, a model that goes away (docs/developers/behaviours.md, 4, 5, 7, 14, 18 and 23)."""
+"""Every mode in edge cases: nothing to find, zero vectors, equal scores, filters, a model that stops answering (docs/developers/behaviours.md, 4, 5, 7, 14, 18 and 23)."""
 
 import json
 from collections.abc import Sequence
@@ -91,13 +91,13 @@ class SomeBlank(HashEncoder):
 
 @pytest.mark.filterwarnings("error::RuntimeWarning")
 @pytest.mark.parametrize("mode", MODES)
-def test_zero_and_opposite_vectors_give_numbers(some_blank: Index, mode: Mode) -> None:
+def test_zero_and_opposite_vectors_give_finite_scores(some_blank: Index, mode: Mode) -> None:
     for question in QUESTIONS:
         assert np.isfinite(scores(ask(some_blank, question, mode))).all()
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_equal_scores_go_by_source(identical: Index, mode: Mode) -> None:
+def test_equal_scores_are_ordered_by_source(identical: Index, mode: Mode) -> None:
     found = retrieve(identical, "What is the Lantern of Port Ellery?", RetrieveSettings(mode=mode, top_k=24)).passages
     order = [(-each.score, each.item.source) for each in found]
     assert len(order) == 24 and order == sorted(order)
@@ -162,7 +162,7 @@ class AnswersOnce(ScriptedModel):
         return super().complete(requests)
 
 
-def test_replies_received_before_the_model_goes_away_are_used() -> None:
+def test_replies_received_before_the_model_stops_answering_are_used() -> None:
     good = json.dumps({"answer": "Ada", "next_questions": []})
     caller = Caller(AnswersOnce(lambda request: good if request.messages[1].content == "one" else "hm"))
     one, two = caller.ask(Verdict, "system", ["one", "two"], 9)

@@ -1,4 +1,4 @@
-"""The top k, however many scores there are and however many of them are equal, against sorting all."""
+"""The top k, however many scores there are and however many of them are equal, compared with a full sort."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ from graph.retrieve.parts.ranking import rank_of, top_rows
 
 @given(st.data(), st.integers(1, 400), st.integers(1, 40), st.sampled_from([1, 3, 1000]))
 def test_the_top_rows_equal_those_of_a_full_sort(data: st.DataObject, count: int, top: int, kinds: int) -> None:
-    """Few distinct scores, so that most are equal, or many; a sample of eight scores shows where to look."""
+    """Scores with few distinct values, so that most are equal, or with many; a sample of eight scores estimates the lowest of the top scores."""
     draws = np.random.default_rng(data.draw(st.integers(0, 10_000)))
     scores_N = draws.integers(0, kinds, count).astype(np.float32)
     with pytest.MonkeyPatch.context() as patch:

@@ -1,4 +1,4 @@
-"""`hops` without the question's words, as trained selectors saw it in training."""
+"""`hops` without the question's words: the variant whose scores are features of trained selectors."""
 
 import numpy as np
 import pytest

@@ -72,7 +72,7 @@ def test_bad_settings_are_reported_in_one_line(tmp_path: Path, text: str, overri
 
 @pytest.mark.parametrize("text", ["2024", "1e5", "007", "on", "nan", "2024-01-02", "1_000", "null"])
 def test_a_text_setting_gets_exactly_what_was_typed(text: str) -> None:
-    """What YAML would call a number, a date, a truth value or nothing; as typed, in quotes, and below another setting."""
+    """Texts that YAML would read as a number, a date, a truth value or nothing: as typed, in quotes, and below another setting."""
     assert load_settings(Outer, None, [f"model={text}"]).model == text
     assert load_settings(Outer, None, [f'model="{text}"']).model == text
     assert load_settings(Outer, None, ["model=a", f"named.x.model={text}"]).named["x"].model == text
@@ -111,7 +111,7 @@ def test_other_settings_are_parsed_as_yaml() -> None:
         ),
     ],
 )
-def test_a_problem_is_reported_without_sections_secrets_or_internals(
+def test_a_problem_is_reported_without_secrets_or_internals(
     tmp_path: Path, text: str, overrides: list[str], message: str
 ) -> None:
     file = tmp_path / "c.yaml"

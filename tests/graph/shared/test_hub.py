@@ -20,6 +20,7 @@ def model(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("status", "message"), [(401, "has no model of that name"), (404, "has no model"), (503, "does not answer")]
 )
@@ -33,13 +34,14 @@ def test_a_wrong_name_is_reported_after_one_request(
     assert requested == ["/api/models/owner/wrong"] and "\n" not in str(problem.value)
 
 
+@pytest.mark.long
 def test_a_model_that_the_hub_has_may_be_downloaded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     with hub(200) as (address, _):
         go_online(monkeypatch, address, tmp_path)
         assert only_in_cache("owner/there", "model") is False
 
 
-def test_without_a_network_the_cache_will_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, model: Path) -> None:
+def test_without_a_network_the_cache_is_enough(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, model: Path) -> None:
     go_online(monkeypatch, NO_HUB, tmp_path)
     with pytest.raises(
         UserError, match=r"not in the hub's cache, and the hub does not answer.*Check the name and the n"
@@ -49,6 +51,7 @@ def test_without_a_network_the_cache_will_do(monkeypatch: pytest.MonkeyPatch, tm
     assert only_in_cache("owner/name", "model") is True
 
 
+@pytest.mark.long
 def test_offline_no_hub_is_called(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, model: Path) -> None:
     with hub(200) as (address, requested):
         go_online(monkeypatch, address, tmp_path)

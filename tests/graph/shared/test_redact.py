@@ -60,7 +60,7 @@ def test_secrets_of_the_environment_are_found_in_any_text(monkeypatch: pytest.Mo
 
 
 class Store(Settings):
-    """Settings with every place for a secret."""
+    """Settings with every kind of place for a secret."""
 
     dsn: str = ""
     api_key: SecretStr | None = None
@@ -94,5 +94,5 @@ def test_no_settings_error_echoes_a_secret(overrides: list[str]) -> None:
 
 
 @pytest.mark.parametrize("text", ["2024", "true", "1e3", "007", "null", "2024-01-02", "no"])
-def test_what_looks_like_another_type_is_text_where_text_is_meant(text: str) -> None:
+def test_a_value_that_looks_like_another_type_is_text_where_text_is_expected(text: str) -> None:
     assert load_settings(Store, None, [f"output={text}"]).output == text

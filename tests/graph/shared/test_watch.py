@@ -1,4 +1,4 @@
-"""A watched folder shows which run fills it and how far the run is, and a killed process leaves a stopped run."""
+"""A folder shows which run fills it and how far the run has come, and a killed process leaves a stopped run."""
 
 import signal
 import subprocess
@@ -40,7 +40,7 @@ def test_progress_is_readable_during_the_run_and_removed_at_its_end(tmp_path: Pa
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_failed_run_is_stopped_and_gets_a_new_time_estimate_when_resumed(tmp_path: Path) -> None:
+def test_a_failed_run_counts_as_stopped_and_gets_a_new_time_estimate_when_resumed(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="broken"), report_progress(tmp_path, {"stage": "sft"}):
         note_progress(tmp_path, 1, 9)
         note_progress(tmp_path, 2, 9)

@@ -1,4 +1,4 @@
-"""ANN indexes of segments against exact search, half floats against numpy's, and damaged files that faiss must not read."""
+"""ANN indexes of segments compared with exact search, half floats compared with numpy's, and damaged files that faiss must not read."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -75,7 +75,8 @@ def test_products_of_half_floats_equal_those_of_the_widened_floats(rows: int) ->
     seed=st.integers(0, 9),
     count=st.integers(1, 30),
 )
-@example(rows=304, parts=1, dtype="float32", ann_rows=1, seed=3, count=2)  # Its nearest lists hold only one row in use.
+# The lists nearest to this query contain only one row in use.
+@example(rows=304, parts=1, dtype="float32", ann_rows=1, seed=3, count=2)
 def test_found_rows_are_in_use_and_near_and_a_full_search_finds_all(
     rows: int,
     parts: int,
@@ -117,7 +118,7 @@ def test_rows_find_their_nearest_and_the_index_states_its_recall(tmp_path: Path)
 
 @pytest.mark.parametrize(("rows", "seed"), [(4_000, 0), (4_000, 1), (9_000, 2), (700, 3), (40, 4), (2, 5)])
 def test_the_fewest_lists_that_find_enough_are_searched(tmp_path: Path, rows: int, seed: int) -> None:
-    """Against a slow twin: every power of two is tried, by the searches that users make, until one finds .99 of what exact search does."""
+    """Compared with a slow reference, which tries the powers of two in order, with the searches that users make, until one finds .99 of the rows that exact search finds."""
     vectors_ND = clustered(rows, seed)
     ann = build_ann(tmp_path, "v-0.segment", vectors_ND)
     sampled = np.unique(np.linspace(0, rows - 1, min(rows, 100)).astype(np.int64))
@@ -174,7 +175,7 @@ def test_faiss_reads_no_file_that_is_damaged(tmp_path: Path, damage: Callable[[P
         open_ann(ann.file, ann.probes, ann.recall).search(clustered(1), 3)
 
 
-def test_generations_that_are_open_share_an_index_and_a_closed_one_is_forgotten(tmp_path: Path) -> None:
+def test_open_generations_share_an_index_and_a_closed_one_is_released(tmp_path: Path) -> None:
     ann = build_ann(tmp_path, "v-0.segment", clustered(50))
     first = open_ann(ann.file, ann.probes, ann.recall)
     assert open_ann(ann.file, ann.probes, ann.recall) is first and first.inverted is first.inverted
@@ -186,7 +187,7 @@ def test_generations_that_are_open_share_an_index_and_a_closed_one_is_forgotten(
 @given(
     adds=st.lists(st.integers(1, 9), min_size=1, max_size=200), factor=st.integers(2, 8), ann_rows=st.integers(1, 99)
 )
-def test_few_vectors_lie_outside_of_ann_indexes(adds: list[int], factor: int, ann_rows: int) -> None:
+def test_few_vectors_are_outside_ann_indexes(adds: list[int], factor: int, ann_rows: int) -> None:
     rows: list[int] = []
     for added in adds:
         every = [*rows, added]
@@ -198,10 +199,10 @@ def test_few_vectors_lie_outside_of_ann_indexes(adds: list[int], factor: int, an
         assert outside <= ann_rows
 
 
-def test_new_nodes_of_a_large_graph_get_edges_to_what_ann_indexes_find(
+def test_new_nodes_of_a_large_graph_get_edges_to_nodes_found_by_ann_indexes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The same edges as among all vectors, over segments with and without an ANN index, some of whose rows are gone."""
+    """The edges equal those found among all vectors, for segments with and without an ANN index, some of whose rows are deleted."""
     monkeypatch.setattr(similarity, "FLAT_LIMIT", 100)
     vectors_ND = clustered(900, 3)
     keep = np.delete(np.arange(900), np.arange(5, 600, 40))
@@ -222,13 +223,15 @@ def test_new_nodes_of_a_large_graph_get_edges_to_what_ann_indexes_find(
         assert np.array_equal(getattr(found.added, name), values), name
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a disk that is full")
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 @pytest.mark.parametrize("rows", [3, 4_000])
 def test_a_full_disk_is_reported_however_little_is_left_to_write(tmp_path: Path, rows: int) -> None:
     inverted, file, twin = inverted_file(clustered(rows)), tmp_path / "a.ann", tmp_path / "twin.ann"
     write_ann(inverted, file)
     faiss.write_index(inverted, str(twin))
     assert file.read_bytes() == twin.read_bytes()
-    assert (file.stat().st_size < 4096) == (rows == 3), "what faiss itself would lose without an error"
+    assert (file.stat().st_size < 4096) == (rows == 3), (
+        "the small file is shorter than the 4 KiB that faiss would lose without an error"
+    )
     with pytest.raises(OSError, match="No space left on device"):
         write_ann(inverted, Path("/dev/full"))

@@ -1,4 +1,4 @@
-"""docs/reference/format.md against an index on disk: every file, its dtype and its shape."""
+"""docs/reference/format.md compared with an index on disk: every file, its dtype and its shape."""
 
 import re
 from dataclasses import fields

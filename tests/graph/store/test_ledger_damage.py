@@ -1,10 +1,12 @@
-"""The call ledger when its bytes change or are cut off, or a process is killed: no wrong answer, no file deleted, a line that says what was done."""
+"""The call ledger when its bytes change or are cut off, or a process is killed: it gives no wrong answer, no file is deleted, and one line reports what was done."""
 
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -12,11 +14,12 @@ import pytest
 from graph.build.build import build_index
 from graph.build.lifecycle import delete_documents, repair_index, verify_index
 from graph.store.index_settings import IndexSettings
-from graph.store.ledger_file import DAMAGED_SUFFIX, LEDGER, ledger_damage, renew_ledger
+from graph.store.ledger_file import DAMAGED_SUFFIX, ILLEGIBLE, LEDGER, ledger_damage, renew_ledger
 from graph.types import CompletionRequest, Document, Message
 from modegraph.cli import open_model
 from serve.ledger import Ledger
-from tests.fakes import ChatServer, HashEncoder, ScriptedModel, chat_server, extraction_reply
+from tests.fakes import ChatServer, ScriptedModel, chat_server, extraction_reply
+from tests.graph.hashed import encoder
 from tests.places import ROOT
 
 CALLS = 60
@@ -24,14 +27,14 @@ REQUESTS = [CompletionRequest((Message("user", str(number)),), max_tokens=9) for
 
 
 def reply(request: CompletionRequest) -> str:
-    """Texts of 8 to 10,000 bytes: some share a page, some span chains of pages."""
+    """Texts of 9 to 11,010 bytes: some share a page, some span chains of pages."""
     number = int(request.messages[0].content)
     return f"Reply {number}: " + "Söderlaun " * ((number % 11) ** 3)
 
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    """A ledger of all calls, closed."""
+    """A closed ledger of all calls."""
     file = tmp_path_factory.mktemp("whole") / LEDGER
     assert calls_needed(file.parent) == CALLS
     assert not Path(f"{file}-wal").exists()
@@ -39,7 +42,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 
 
 def calls_needed(folder: Path) -> int:
-    """How many calls all requests need with the ledger of a folder, which is then closed; all answers must be right."""
+    """The number of calls that all requests need with the ledger of a folder, which is then closed; all answers must be right."""
     model = ScriptedModel(reply)
     ledger = Ledger(model, folder / LEDGER)
     completions = ledger.complete(REQUESTS)
@@ -63,9 +66,9 @@ def test_whatever_byte_flips_answers_are_right_and_most_calls_survive(
         (folder / LEDGER).write_bytes(flip_byte(whole, place))
         counts.append(calls_needed(folder))
         message = capsys.readouterr().err
-        aside = list(folder.glob(f"*{DAMAGED_SUFFIX}"))
-        assert counts[-1] == 0 or "a row has changed" in message or aside or ledger_damage(folder), place
-        assert not aside or (aside[0].stat().st_size > 0 and "damaged; it is now ledger.sqlite.damaged" in message)
+        renamed = list(folder.glob(f"*{DAMAGED_SUFFIX}"))
+        assert counts[-1] == 0 or "a row has changed" in message or renamed or ledger_damage(folder), place
+        assert not renamed or (renamed[0].stat().st_size > 0 and "damaged; it is now ledger.sqlite.damaged" in message)
     assert sum(count == 0 for count in counts) > 5 and sum(count <= 1 for count in counts) > len(places) // 2
 
 
@@ -80,7 +83,7 @@ def test_a_ledger_that_was_cut_loses_no_more_than_its_calls(whole: bytes, tmp_pa
     assert not 0.01 <= share <= 0.6 or (tmp_path / (LEDGER + DAMAGED_SUFFIX)).stat().st_size > 0
 
 
-def test_bytes_that_are_no_database_are_put_aside_as_often_as_they_come(tmp_path: Path) -> None:
+def test_a_file_that_is_no_database_is_renamed_each_time(tmp_path: Path) -> None:
     for name in (LEDGER + DAMAGED_SUFFIX, LEDGER + DAMAGED_SUFFIX + "2", LEDGER + DAMAGED_SUFFIX + "3"):
         (tmp_path / LEDGER).write_bytes(name.encode() * 400)
         assert calls_needed(tmp_path) == CALLS
@@ -105,7 +108,7 @@ ledger_file.renew_ledger(Path(sys.argv[1]))
 
 
 @pytest.mark.parametrize("moves", [0, 1])
-def test_killed_while_a_ledger_is_put_aside_nothing_is_deleted(whole: bytes, tmp_path: Path, moves: int) -> None:
+def test_a_kill_while_a_ledger_is_renamed_deletes_nothing(whole: bytes, tmp_path: Path, moves: int) -> None:
     damaged = flip_byte(whole, 0)
     (tmp_path / LEDGER).write_bytes(damaged)
     child = subprocess.Popen(
@@ -128,10 +131,6 @@ MANY = [
 ]
 
 
-def encoder(spec: str) -> HashEncoder:
-    return HashEncoder()
-
-
 def build(folder: Path, server: ChatServer) -> int:
     """Index all documents; return how many calls reached the model."""
     server.requests.clear()
@@ -149,7 +148,7 @@ def server() -> Iterator[ChatServer]:
 
 @pytest.fixture(scope="module")
 def forgetful(tmp_path_factory: pytest.TempPathFactory, server: ChatServer) -> Path:
-    """An index of the first document alone, whose ledger holds the calls of all."""
+    """An index of the first document only, whose ledger contains the calls for all documents."""
     folder = tmp_path_factory.mktemp("forgetful") / "i"
     build(folder, server)
     delete_documents(folder, [document.source for document in MANY[1:]], encoder, open_model)
@@ -171,7 +170,7 @@ def change_row(data: bytes) -> bytes:
         (lambda data: data[: len(data) * 4 // 5], "SQLite cannot read it", 1, len(MANY) - 1),
     ],
 )
-def test_damage_to_the_ledger_of_an_index_is_named_and_costs_only_its_calls_repaired_or_not(
+def test_damage_to_the_ledger_of_an_index_is_named_and_costs_only_its_calls_with_or_without_repair(
     forgetful: Path,
     server: ChatServer,
     tmp_path: Path,
@@ -191,7 +190,16 @@ def test_damage_to_the_ledger_of_an_index_is_named_and_costs_only_its_calls_repa
     assert fewest <= build(folder, server) <= most
 
 
-def test_a_ledger_is_set_aside_together_with_its_log(tmp_path: Path) -> None:
+def test_a_ledger_with_other_columns_is_named_and_renewed(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / LEDGER)) as database, database:
+        database.execute("CREATE TABLE calls (key TEXT PRIMARY KEY, text TEXT)")
+        database.execute("INSERT INTO calls VALUES ('k', 'Tarn')")
+    assert ledger_damage(tmp_path) == ILLEGIBLE
+    assert "0 sound calls" in renew_ledger(tmp_path / LEDGER)
+    assert ledger_damage(tmp_path) == "" and Path(f"{tmp_path / LEDGER}{DAMAGED_SUFFIX}").is_file()
+
+
+def test_a_ledger_is_renamed_together_with_its_log(tmp_path: Path) -> None:
     ledger = Ledger(ScriptedModel(reply), tmp_path / "a" / LEDGER)
     ledger.complete(REQUESTS)
     for suffix in ("", "-wal"):

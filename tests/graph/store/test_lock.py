@@ -1,4 +1,4 @@
-"""Writers take turns in the order in which they came, from whatever process; a writer that dies keeps nobody waiting."""
+"""Writers take turns in the order in which they came, whatever their process; a writer that dies keeps nobody waiting."""
 
 import os
 import subprocess
@@ -36,7 +36,7 @@ def writer(folder: Path, name: str, seconds: float = 0.0) -> "subprocess.Popen[b
 
 
 def wait_for(condition: Callable[[], object]) -> None:
-    """Wait a minute or more for a condition to become true."""
+    """Wait until a condition is true; fail after a minute or a little more."""
     for _ in range(6000):
         if condition():
             return
@@ -44,7 +44,7 @@ def wait_for(condition: Callable[[], object]) -> None:
     raise AssertionError("the condition never became true")
 
 
-def test_writers_of_several_processes_go_in_the_order_in_which_they_came(tmp_path: Path) -> None:
+def test_writers_of_several_processes_write_in_order_of_arrival(tmp_path: Path) -> None:
     with writer_lock(tmp_path):
         waiting = [writer(tmp_path, str(number)) for number in range(5)]
         assert not (tmp_path / "log").exists()
@@ -83,7 +83,7 @@ def test_threads_of_one_process_write_one_at_a_time(tmp_path: Path) -> None:
     assert counts == [1] * 8
 
 
-def test_a_writer_that_gives_up_gets_the_holder_named_and_leaves_the_queue(tmp_path: Path) -> None:
+def test_giving_up_names_the_current_writer_and_leaves_the_queue(tmp_path: Path) -> None:
     with writer_lock(tmp_path):
         with (
             pytest.raises(IndexBusy, match=f"being written by process {os.getpid()}. Expected one writer"),

@@ -1,4 +1,4 @@
-"""Columns in which a little has changed, over several edits, against lists and dense matrices to which the same edits were applied."""
+"""Columns with small changes, after several edits, compared with lists and dense matrices to which the same edits were applied."""
 
 import numpy as np
 import pytest
@@ -56,11 +56,11 @@ def test_successive_merges_equal_one_described_by_removed_and_new_rows(data: st.
         assert total.previous_rows(np.arange(len(names))).tolist() == total.previous_N.tolist()
         assert [total.origin(row)[0] for row in range(len(names))] == total.previous_N.tolist()
         assert total.current_rows(np.arange(-1, first)).tolist() == [-1, *total.current_L.tolist()]
-        stands_before = [
+        expected_rows = [
             next((last for last in total.previous_N[row:].tolist() if last >= 0), first)
             for row in range(len(names) + 1)
         ]
-        assert total.previous_or_next(np.arange(len(names) + 1)).tolist() == stands_before
+        assert total.previous_or_next(np.arange(len(names) + 1)).tolist() == expected_rows
     again = RowMap.of(first, total.deleted_G, total.before_K)
     assert (
         again.previous_N.tolist() == total.previous_N.tolist() and again.current_L.tolist() == total.current_L.tolist()
@@ -86,6 +86,7 @@ def test_texts_after_edits_equal_an_edited_list(data: st.DataObject, edits: int)
     assert assembled(column).data.tobytes() == Strings.of(texts).data.tobytes()
 
 
+@pytest.mark.long
 @settings(max_examples=150)
 @given(st.data(), EDITS, st.booleans())
 def test_a_block_after_edits_equals_an_edited_matrix(data: st.DataObject, edits: int, both_ways: bool) -> None:
@@ -126,8 +127,8 @@ def test_a_block_after_edits_equals_an_edited_matrix(data: st.DataObject, edits:
         )
         assert np.array_equal(take_rows(block, requested).toarray(), twin[requested])
         drawn = data.draw(st.lists(st.integers(0, len(column_D) - 1), max_size=4)) if len(column_D) else []
-        of = np.array(drawn, np.int64)
-        assert np.array_equal(cells(block, requested, of), twin[requested][:, of])
+        chosen_columns = np.array(drawn, np.int64)
+        assert np.array_equal(cells(block, requested, chosen_columns), twin[requested][:, chosen_columns])
 
 
 @given(st.data(), EDITS)

@@ -1,6 +1,7 @@
-"""Columns of whole numbers after several small edits, compared with lists that had the same edits."""
+"""Columns of whole numbers after several small edits, compared with lists to which the same edits were applied."""
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -21,39 +22,40 @@ from tests.graph.store.test_moved import draw_merge
 EDITS = st.integers(1, 4)
 
 
+@pytest.mark.long
 @settings(max_examples=200)
 @given(st.data(), EDITS)
 def test_a_column_of_row_numbers_matches_a_list_when_the_rows_move(data: st.DataObject, edits: int) -> None:
-    """A sorted column, such as the document number of each passage: when a thing is removed, so are the rows with its number."""
-    things = data.draw(st.integers(1, 5))
-    column: Numbers = np.array(sorted(data.draw(st.lists(st.integers(0, things - 1), max_size=8))), np.int64)
+    """A sorted column, such as the document number of each passage: when an item is removed, so are the rows with its number."""
+    items = data.draw(st.integers(1, 5))
+    column: Numbers = np.array(sorted(data.draw(st.lists(st.integers(0, items - 1), max_size=8))), np.int64)
     numbers = column.tolist()
     for _ in range(edits):
-        things_merge = draw_merge(data, things)
-        gone = [row for row, number in enumerate(numbers) if things_merge.current_L[number] < 0]
+        items_merge = draw_merge(data, items)
+        gone = [row for row, number in enumerate(numbers) if items_merge.current_L[number] < 0]
         new = sorted(
-            data.draw(st.lists(st.sampled_from(things_merge.inserted_K.tolist()), max_size=3))
-            if len(things_merge.inserted_K)
+            data.draw(st.lists(st.sampled_from(items_merge.inserted_K.tolist()), max_size=3))
+            if len(items_merge.inserted_K)
             else []
         )
-        stay = [int(things_merge.current_L[number]) for number in numbers if things_merge.current_L[number] >= 0]
-        before = numbers_below(column, things_merge.previous_or_next(np.array(new, np.int64)))
+        stay = [int(items_merge.current_L[number]) for number in numbers if items_merge.current_L[number] >= 0]
+        before = numbers_below(column, items_merge.previous_or_next(np.array(new, np.int64)))
         column = moved_numbers(
-            column, RowMap.of(len(numbers), np.array(gone, np.int64), before), np.array(new, np.int64), things_merge
+            column, RowMap.of(len(numbers), np.array(gone, np.int64), before), np.array(new, np.int64), items_merge
         )
-        numbers, things = sorted([*stay, *new]), len(things_merge)
-        assert_same(data, column, numbers, things)
+        numbers, items = sorted([*stay, *new]), len(items_merge)
+        assert_same(data, column, numbers, items)
 
 
-def assert_same(data: st.DataObject, column: Numbers, numbers: list[int], things: int) -> None:
+def assert_same(data: st.DataObject, column: Numbers, numbers: list[int], items: int) -> None:
     """Check every function that reads a column."""
     assert assembled_numbers(column).tolist() == numbers == np.asarray(column).tolist() and len(column) == len(numbers)
     rows = data.draw(st.lists(st.integers(0, len(numbers) - 1), max_size=5)) if numbers else []
     assert column[np.array(rows, np.int64)].tolist() == [numbers[row] for row in rows]
     assert all(int(column[row]) == numbers[row] for row in rows)
     assert column[1:].tolist() == numbers[1:]
-    values = np.array(sorted(data.draw(st.sets(st.integers(0, max(things - 1, 0)), max_size=3))), np.int64)
-    if things:
+    values = np.array(sorted(data.draw(st.sets(st.integers(0, max(items - 1, 0)), max_size=3))), np.int64)
+    if items:
         expected = [row for row, number in enumerate(numbers) if number in values]
         assert rows_with_numbers(column, values).tolist() == expected == rows_holding(column, values).tolist()
         assert numbers_below(column, values).tolist() == [sum(each < value for each in numbers) for value in values]

@@ -1,4 +1,4 @@
-"""Vectors of an unfinished run, compared with those put in: stored batch by batch, read by a later run, taken in any order."""
+"""Vectors of an unfinished run, compared with the vectors that were stored: batch by batch, in another run, in any order."""
 
 from pathlib import Path
 
@@ -25,7 +25,7 @@ def ids_of(numbers: list[int]) -> np.ndarray:
 
 @settings(max_examples=40, deadline=None)
 @given(batches=st.lists(numbers, max_size=5), adopted=numbers, requested=numbers, dtype=st.sampled_from(["<f4", "<f2"]))
-def test_pending_vectors_are_those_that_were_put_in(
+def test_pending_vectors_equal_the_stored_vectors(
     batches: list[list[int]],
     adopted: list[int],
     requested: list[int],

@@ -10,14 +10,14 @@ from graph.store.vectors import QUANTILE_LEVELS_Z, SAMPLED_PAIRS, Vectors, cosin
 
 
 def rows(count: int, shift: float = 0.0) -> np.ndarray:
-    """Unit vectors in 8 dimensions; the higher `shift`, the more they point one way."""
+    """Unit vectors in 8 dimensions; the higher `shift`, the more they point in one direction."""
     vectors_ND = np.random.default_rng(count).normal(size=(count, 8)).astype(np.float32)
     vectors_ND[:, 0] += shift
     return unit_rows(vectors_ND)
 
 
 def in_segments(vectors: np.ndarray, ends: Sequence[int]) -> Vectors:
-    """The same rows in segments that hold them in another order."""
+    """The same rows in segments that contain them in another order."""
     order = np.random.default_rng(0).permutation(len(vectors))
     parts = np.split(vectors[order], ends)
     joined = Vectors.join([Vectors.of(part) for part in parts])
@@ -34,7 +34,7 @@ def test_the_quantiles_are_close_to_those_of_all_pairs(shift: float) -> None:
     assert found[middle] == pytest.approx(np.quantile(cosines, QUANTILE_LEVELS_Z[middle]), abs=0.03)
 
 
-def test_no_row_is_paired_with_itself_and_every_row_has_its_turn() -> None:
+def test_no_row_is_paired_with_itself_and_every_row_is_sampled() -> None:
     assert cosine_quantiles(np.eye(5, dtype=np.float32)).tolist() == [0] * len(QUANTILE_LEVELS_Z)
     vectors = np.tile(np.array([[1, 0]], np.float32), (SAMPLED_PAIRS, 1))
     vectors[-1] = [0, 1]

@@ -37,9 +37,10 @@ def of_ids(known: Vectors, ids: list[str]) -> Vectors:
 
 numbers = st.lists(st.integers(0, 40), max_size=12, unique=True)
 histories = st.lists(numbers, min_size=1, max_size=8)
-"""What the index contains after each edit, by number."""
+"""The numbers of the vectors in the index after each edit."""
 
 
+@pytest.mark.long
 @settings(max_examples=60, deadline=None)
 @given(history=histories, factor=st.integers(2, 4), seed=st.integers(0, 99))
 def test_segments_equal_one_matrix_and_compacting_equals_writing_at_once(
@@ -110,7 +111,7 @@ def test_vectors_of_a_damaged_segment_are_not_copied(tmp_path: Path) -> None:
         save_vectors(tmp_path, "v", more, 8, compact=True)
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a disk that is full")
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 @pytest.mark.parametrize(
     "array", [np.arange(5), np.array([b"ab", b"c"], ID_BYTES), np.zeros((0, 3)), np.eye(90)[:, 1:]]
 )

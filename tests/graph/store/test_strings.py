@@ -1,4 +1,4 @@
-"""Columns of texts and ids against lists: read in blocks, spliced out of an older column, looked up."""
+"""Columns of texts and ids compared with lists: read in blocks, spliced from an older column and new texts, looked up."""
 
 import numpy as np
 from hypothesis import given

@@ -14,17 +14,13 @@ from graph.store import seal, sqlite
 from graph.store.index_settings import IndexSettings
 from graph.store.seal import BlockSums
 from graph.types import Document
-from tests.fakes import HashEncoder
+from tests.graph.hashed import encoder
 
 DOCUMENTS = [
     Document(f"d{number:03}", f"Port {number}", f"Keeper {number} of Port {number} saw {900 + number} ships. " * 40)
     for number in range(120)
 ]
 NEW = Document("new", "New Port", "The keeper of New Port keeps bees.")
-
-
-def encoder(spec: str) -> HashEncoder:
-    return HashEncoder()
 
 
 def put(folder: Path, documents: list[Document]) -> None:
@@ -62,11 +58,12 @@ def test_updating_the_written_blocks_gives_the_sums_of_the_whole_file(tmp_path: 
     assert BlockSums.read(damaged) is None and BlockSums.read("x1\nx1") is None
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("most_logged", [1, 64 << 20])
 def test_after_edits_the_seal_matches_the_whole_file(
     index: Path, most_logged: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However often the write-ahead log was written into the file in between."""
+    """The seal does not depend on how often the write-ahead log was checkpointed into the file in between."""
     monkeypatch.setattr(sqlite, "MOST_LOGGED_BYTES", most_logged)
     read: list[int] = []
     sum_of = seal._block_sum
@@ -74,13 +71,14 @@ def test_after_edits_the_seal_matches_the_whole_file(
     put(index, [NEW])
     delete_documents(index, [DOCUMENTS[7].source], encoder)
     blocks = len(BlockSums.of(index / "index.sqlite").blocks)
-    assert 0 < len(set(read[:-blocks])) < blocks, "what was not written was not read"
+    assert 0 < len(set(read[:-blocks])) < blocks, "blocks that were not written were not read"
     assert verify_index(index) == [] and blocks > 10
     put(index, DOCUMENTS[:40])
     assert verify_index(index) == []
 
 
-def test_damage_where_an_edit_does_not_write_stays_reported_and_where_it_writes_is_refused(index: Path) -> None:
+@pytest.mark.long
+def test_damage_outside_the_written_blocks_is_reported_and_damage_inside_them_is_refused(index: Path) -> None:
     file, twin = index / "index.sqlite", index.parent / "twin"
     shutil.copytree(index, twin)
     put(twin, [NEW])
@@ -105,6 +103,7 @@ def test_damage_where_an_edit_does_not_write_stays_reported_and_where_it_writes_
     assert "index.sqlite" in [found.file for found in verify_index(twin)]
 
 
+@pytest.mark.long
 def test_a_writer_that_changes_nothing_leaves_the_seal(index: Path) -> None:
     before = (index / "index.sqlite.seal").read_text()
     with pytest.raises(KeyError), open_for_writing(index):

@@ -63,6 +63,7 @@ def test_a_score_by_hand() -> None:
     )
 
 
+@pytest.mark.long
 @given(st.lists(st.lists(st.sampled_from(WORDS), max_size=8), min_size=1, max_size=8), st.lists(st.sampled_from(WORDS)))
 def test_scores_and_ranking_are_those_of_bm25s(corpus: list[list[str]], query_words: list[str]) -> None:
     texts, question = [" ".join(words) for words in corpus], " ".join(query_words)
@@ -75,35 +76,35 @@ def test_scores_and_ranking_are_those_of_bm25s(corpus: list[list[str]], query_wo
     if not terms:
         assert not scores_P.any()
         return
-    rival = BM25(k1=K1, b=B, method="lucene")
-    rival.index([terms_of(text) for text in texts], show_progress=False)
-    wanted = [term for term in terms_of(question) if term in terms]
-    found, scored = rival.retrieve([wanted], k=len(texts), show_progress=False)
+    reference = BM25(k1=K1, b=B, method="lucene")
+    reference.index([terms_of(text) for text in texts], show_progress=False)
+    query_terms = [term for term in terms_of(question) if term in terms]
+    found, scored = reference.retrieve([query_terms], k=len(texts), show_progress=False)
     assert scores_P[found[0]].tolist() == scored[0].tolist()
     assert scores_P[top_rows(scores_P, len(texts))].tolist() == scored[0].tolist()
 
 
 def test_the_cache_of_frequent_terms_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Eight texts; "a" and "b" occur in most, "c" in one: the cache cannot hold two of their columns of 32 bytes."""
+    """Among eight texts even "c", which occurs in one, is frequent; the cache cannot hold two columns of 32 bytes."""
     counts = count_terms(["a b c", "b", "a b", "a", "a b", "b a", "a", "b"])
     monkeypatch.setattr("graph.index.index.MOST_CACHED_BYTES", 40)
     of_terms = scores_of(counts.count_WP)
-    apart = [of_terms.sum([row]) for row in range(3)]
+    separate = [of_terms.sum([row]) for row in range(3)]
     assert list(of_terms._cached) == [2]
-    assert np.array_equal(of_terms.sum([0, 1, 1, 2]), apart[0] + apart[1] + apart[1] + apart[2])
+    assert np.array_equal(of_terms.sum([0, 1, 1, 2]), separate[0] + separate[1] + separate[1] + separate[2])
     added: list[int] = []
     monkeypatch.setattr(TermScores, "_add", lambda self, row, scores_P: added.append(row))
-    assert np.array_equal(of_terms.sum([2]), apart[2]) and added == []
+    assert np.array_equal(of_terms.sum([2]), separate[2]) and added == []
 
 
 def test_the_mode_ranks_as_bm25s_does_titles_included(isles: Index) -> None:
     question = "Who founded the Marlow Yard that built the Lantern?"
     documents = sorted(ISLES, key=lambda document: document.source)
     titled = {"lantern": f"Lantern (ferry)\n{documents[2].text}", "marlow": f"Marlow Yard\n{documents[3].text}"}
-    rival = BM25(k1=K1, b=B, method="lucene")
-    rival.index([terms_of(titled.get(each.source, each.text)) for each in documents], show_progress=False)
-    wanted = [term for term in terms_of(question) if term in rival.vocab_dict]
-    found, scored = rival.retrieve([wanted], k=3, show_progress=False)
+    reference = BM25(k1=K1, b=B, method="lucene")
+    reference.index([terms_of(titled.get(each.source, each.text)) for each in documents], show_progress=False)
+    query_terms = [term for term in terms_of(question) if term in reference.vocab_dict]
+    found, scored = reference.retrieve([query_terms], k=3, show_progress=False)
     evidence = retrieve(isles, question, RetrieveSettings(mode="lexical", top_k=3))
     assert [each.item.source for each in evidence.passages] == [documents[place].source for place in found[0]]
     assert [each.score for each in evidence.passages] == scored[0].tolist()

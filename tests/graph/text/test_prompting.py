@@ -1,4 +1,4 @@
-"""Text from outside, such as that of documents, quoted in prompts."""
+"""Foreign text, such as the text of documents, is quoted in prompts."""
 
 import unicodedata
 

@@ -1,4 +1,4 @@
-"""Which schema a server is sent, and which replies are read although they break it."""
+"""The schemas that servers receive, and replies that are read although they violate them."""
 
 import json
 from collections.abc import Iterator

@@ -64,7 +64,7 @@ def fail_at_3(number: int) -> int:
 
 
 def kill_itself(folder: Path, times: int, number: int) -> int:
-    """Kill the calling process at the number 2, in all `times` times."""
+    """Kill the calling process when `number` is 2, at most `times` times in all."""
     deaths = len(list(folder.iterdir()))
     if number == 2 and deaths < times:
         (folder / str(deaths)).touch()
@@ -105,7 +105,7 @@ def test_results_come_in_the_order_of_the_batches_whichever_worker_finishes_firs
     assert len(processes) == 2 and os.getpid() not in processes
 
 
-def test_what_a_worker_raises_reaches_the_driver(workers: RayWorkers) -> None:
+def test_an_error_in_a_worker_reaches_the_driver(workers: RayWorkers) -> None:
     found = workers.map(fail_at_3, range(5))
     assert [next(found) for _ in range(3)] == [0, 1, 2]
     with pytest.raises(UserError, match=r"^number 3\. Expected another$"):
@@ -150,7 +150,7 @@ def wait_for_three(folder: Path, number: int) -> tuple[int, int]:
 
 
 def test_threads_of_one_process_share_an_encoder(workers: RayWorkers, tmp_path: Path) -> None:
-    """Three processors get one slot, of three threads."""
+    """Three processors get one slot with three threads."""
     [slot] = encoder_slots(workers._cluster)
     assert slot.threads == 3 and slot.options["num_cpus"] == 0
     found = list(workers.map(partial(wait_for_three, tmp_path), range(3), needs="encoder"))
@@ -209,7 +209,7 @@ def test_an_encoder_that_differs_on_the_worker_is_refused(workers: RayWorkers, t
 
 
 class CachingEncoder(HashEncoder):
-    """Writes what it encodes to a file on the worker's machine, as the caches of models do."""
+    """Writes the texts that it encodes to a file on the worker's machine, as model caches do."""
 
     def __init__(self, file: Path) -> None:
         super().__init__()
@@ -221,8 +221,8 @@ class CachingEncoder(HashEncoder):
         return super().encode(texts)
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a disk that is full")
-def test_a_full_disk_on_a_worker_is_reported_in_one_line_and_the_run_goes_on(
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_full_disk_on_a_worker_is_reported_in_one_line_and_the_run_can_be_resumed(
     workers: RayWorkers, tmp_path: Path
 ) -> None:
     settings, folder = IndexSettings(min_similarity=0.1), tmp_path / "i"
@@ -302,7 +302,7 @@ with open_workers("ray", address) as workers:
 """
 
 
-def test_a_driver_that_was_killed_goes_on_where_it_was(workers: RayWorkers, tmp_path: Path) -> None:
+def test_a_killed_driver_continues_where_it_stopped(workers: RayWorkers, tmp_path: Path) -> None:
     with chat_server(lambda body, number: extraction_reply(body)) as server:
         settings = IndexSettings(extractor="llm", extractor_model=f"openai:m@{server.url}")
         whole = tmp_path / "whole"

@@ -37,6 +37,7 @@ def test_a_malformed_address_is_refused(address: str) -> None:
         pass
 
 
+@pytest.mark.long
 def test_an_address_where_nothing_or_another_service_listens_is_reported() -> None:
     pytest.importorskip("ray")
     with socket.socket() as silent:
@@ -60,7 +61,7 @@ def frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:
 
 
 def answer_by_http2(listening: socket.socket) -> None:
-    """Serve one client by gRPC's protocol, without knowing any of Ray's calls."""
+    """Serve one client by gRPC's protocol, and answer every call with status 404."""
     client, _ = listening.accept()
     with client, client.makefile("rb") as received, suppress(OSError):
         received.read(PREFACE_BYTES)
@@ -73,12 +74,14 @@ def answer_by_http2(listening: socket.socket) -> None:
                 client.sendall(frame(HEADERS, LAST, int.from_bytes(head[5:], "big"), NOT_FOUND))
 
 
-def test_another_service_of_the_same_protocol_is_reported_in_our_words_alone(capfd: pytest.CaptureFixture[str]) -> None:
+def test_another_service_of_the_same_protocol_is_reported_with_our_message_only(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
     pytest.importorskip("ray")
     with socket.create_server(("127.0.0.1", 0)) as listening:
 
         def serve() -> None:
-            listening.accept()[0].close()  # The check whether anything listens.
+            listening.accept()[0].close()  # This connection only checks whether anything listens.
             answer_by_http2(listening)
 
         serving = threading.Thread(target=serve, daemon=True)

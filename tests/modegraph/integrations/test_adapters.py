@@ -12,30 +12,31 @@ SETTINGS = {"mode": "hierarchy", "top_k": 3}
 
 
 @pytest.fixture
-def wanted(isles: mg.Index) -> list[tuple[str, str, float]]:
+def expected(isles: mg.Index) -> list[tuple[str, str, float]]:
     return [(each.item.id, each.item.text, each.score) for each in isles.retrieve(QUESTION, **SETTINGS).passages]
 
 
-def test_langchain(isles: mg.Index, wanted: list[tuple[str, str, float]]) -> None:
+def test_langchain(isles: mg.Index, expected: list[tuple[str, str, float]]) -> None:
     pytest.importorskip("langchain_core")
     from modegraph.integrations.langchain import ModegraphRetriever
 
     for index in (isles, isles.folder):
         found = ModegraphRetriever(index=index, settings=SETTINGS).invoke(QUESTION)
-        assert [(each.id, each.page_content, each.metadata["score"]) for each in found] == wanted
+        assert [(each.id, each.page_content, each.metadata["score"]) for each in found] == expected
     with pytest.raises(mg.UserError):
         ModegraphRetriever(index="nowhere")
 
 
-def test_llama_index(isles: mg.Index, wanted: list[tuple[str, str, float]]) -> None:
+@pytest.mark.long
+def test_llama_index(isles: mg.Index, expected: list[tuple[str, str, float]]) -> None:
     pytest.importorskip("llama_index.core")
     from modegraph.integrations.llama_index import ModegraphRetriever
 
     found = ModegraphRetriever(isles, SETTINGS).retrieve(QUESTION)
-    assert [(each.node.node_id, each.node.text, each.score) for each in found] == wanted
+    assert [(each.node.node_id, each.node.text, each.score) for each in found] == expected
 
 
-def test_haystack(isles: mg.Index, wanted: list[tuple[str, str, float]]) -> None:
+def test_haystack(isles: mg.Index, expected: list[tuple[str, str, float]]) -> None:
     pytest.importorskip("haystack")
     from haystack import Pipeline
     from haystack.core.serialization import allow_deserialization_module
@@ -48,13 +49,13 @@ def test_haystack(isles: mg.Index, wanted: list[tuple[str, str, float]]) -> None
     again = Pipeline.from_dict(pipeline.to_dict())
     for each in (pipeline, again):
         found = each.run({"retriever": {"query": QUESTION}})["retriever"]["documents"]
-        assert [(one.id, one.content, one.score) for one in found] == wanted
+        assert [(one.id, one.content, one.score) for one in found] == expected
 
 
-def test_dspy(isles: mg.Index, wanted: list[tuple[str, str, float]]) -> None:
+def test_dspy(isles: mg.Index, expected: list[tuple[str, str, float]]) -> None:
     pytest.importorskip("dspy")
     from modegraph.integrations.dspy import ModegraphRM
 
     found = ModegraphRM(isles, SETTINGS)(QUESTION)
-    assert list(zip(found.passages, found.scores, strict=True)) == [(text, score) for _, text, score in wanted]
+    assert list(zip(found.passages, found.scores, strict=True)) == [(text, score) for _, text, score in expected]
     assert len(ModegraphRM(isles, SETTINGS)(QUESTION, k=1).passages) == 1

@@ -41,7 +41,7 @@ ANSWERS = {
 
 @pytest.fixture(scope="session")
 def learner(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A Llama of a few thousand weights that answers in the reader's form, mostly with a wrong year or place, whatever the passages say."""
+    """A tiny Llama that answers in the reader's form, mostly with a wrong year or place, whatever the passages say."""
     folder = tmp_path_factory.mktemp("learner")
     texts = [
         *DOCUMENTS,
@@ -77,6 +77,6 @@ def no_examples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def quick(learner: Path, tmp_path: Path) -> dict[str, Any]:
-    """Settings of a tune of DOCUMENTS that takes seconds."""
+    """Settings for tuning on DOCUMENTS within seconds."""
     write_jsonl(tmp_path / "questions.jsonl", QUESTIONS)
     return {"model": str(learner), "questions": str(tmp_path / "questions.jsonl"), **QUICK}

@@ -13,7 +13,7 @@ RIGHT, WRONG, REFUSAL = "Tarn [1]", "Quill [1]", "not in the documents"
 def pair(
     untuned: list[str], tuned: list[str], unanswerable: int = 0, question: str = "Where?", gold: str = "Tarn"
 ) -> AnswerPair:
-    """Answers to as many questions, each about its own isle; the last `unanswerable` of them have no answer."""
+    """Untuned and tuned answers to the same questions, each about a different isle; the last `unanswerable` questions have no answer."""
     answerable = len(untuned) - unanswerable
     tasks = [
         ReadingTask(
@@ -74,7 +74,7 @@ def test_a_model_that_only_refuses_less_is_no_better_where_both_answer() -> None
 
 @pytest.mark.parametrize(("isle", "passed"), [("Tarn", True), ("Quill", False)])
 def test_repeating_the_question_is_not_a_better_answer(isle: str, passed: bool) -> None:
-    """The sentence of either isle has a higher F1 than the name alone."""
+    """The sentence has a higher F1 than the name alone, whichever isle it names."""
     sentence, largest = "The largest isle of the bay is {}.", "Which isle of the bay is the largest?"
     held_out = pair([RIGHT] * 20, [sentence.format(isle) + " [1]"] * 20, 0, largest, sentence.format("Tarn"))
     gate = judge(held_out, None, None, seed=0)
@@ -129,7 +129,9 @@ def test_refusals_lost_where_the_answer_is_missing_fail_beyond_chance() -> None:
 
 
 @pytest.mark.parametrize(("lost", "gained", "passed"), [(0, 8, True), (1, 8, False), (0, 0, False)])
-def test_better_refusals_alone_are_a_gain_but_pay_for_no_lost_answer(lost: int, gained: int, passed: bool) -> None:
+def test_better_refusals_alone_are_a_gain_but_do_not_make_up_for_a_lost_answer(
+    lost: int, gained: int, passed: bool
+) -> None:
     held_out = pair([RIGHT] * 40, [RIGHT] * (40 - lost) + [WRONG] * lost)
     unanswered = pair([WRONG] * 20, [REFUSAL] * gained + [WRONG] * (20 - gained), unanswerable=20)
     gate = judge(held_out, unanswered, None, seed=0)

@@ -1,4 +1,4 @@
-"""The questions of a tune: the two parts share no document and no sentence, and small or odd corpora are refused with a remedy."""
+"""The questions for tuning: the two parts share no document and no sentence, and small or odd corpora are refused with a remedy."""
 
 import json
 from pathlib import Path
@@ -38,6 +38,7 @@ def split(
     return split_questions(mg.index(documents, folder / "index").current(), TuneSettings(**settings))
 
 
+@pytest.mark.long
 def test_no_document_and_no_sentence_is_in_both_parts(tmp_path: Path) -> None:
     found = split(tmp_path, guild_documents(), least_test=15)
     assert found.count("test") >= 15 and found.count("train") > found.count("test")
@@ -81,6 +82,7 @@ def test_a_sentence_that_both_parts_state_is_not_tested(tmp_path: Path) -> None:
     assert not any(row["id"].startswith("pier") for row in found.rows if row["split"] == "test")
 
 
+@pytest.mark.long
 def test_a_question_about_every_document_is_tested_unless_its_answer_is_trained_on(tmp_path: Path) -> None:
     years = ["1901", "1902", "1903", "1903"]
     documents = [
@@ -120,7 +122,7 @@ def test_a_teachers_questions_go_to_the_part_of_their_document(tmp_path: Path) -
     by_teacher = [row for row in found.rows if row["writer"] == "scripted"]
     assert by_teacher and found.left_out[NOT_VERBATIM] == len(made_up)
     assert all(row["split"] == found.documents[row["gold_ids"][0]] for row in by_teacher)
-    assert any(row["writer"] != "scripted" for row in found.rows), "questions made by rules are there too"
+    assert any(row["writer"] != "scripted" for row in found.rows), "questions made by rules should be there too"
     assert teacher_rows(index, settings, ScriptedModel(reply_from_the_passage), 0) == [], "no time, no questions"
 
 
@@ -146,7 +148,7 @@ def test_the_users_questions_are_located_and_unusable_ones_are_counted(tmp_path:
 
 
 def test_evidence_names_the_document_of_a_question(tmp_path: Path) -> None:
-    """Not the document that retrieval finds first, which may be in the other part."""
+    """The gold document is not the one that retrieval finds first, which may be in the other part."""
     quotes = [{"id": row["gold_ids"][0], "quote": DOCUMENTS[int(row["gold_ids"][0][5:])].text} for row in QUESTIONS]
     bare = [
         {"id": row["id"], "question": "When was the ferry built?", "answers": row["answers"], "evidence": [quote]}
@@ -158,6 +160,7 @@ def test_evidence_names_the_document_of_a_question(tmp_path: Path) -> None:
         assert row["gold_ids"] == [row["evidence"][0]["id"]] and row["split"] == found.documents[row["gold_ids"][0]]
 
 
+@pytest.mark.long
 def test_every_question_has_its_own_id(tmp_path: Path) -> None:
     """In documents of one form that differ only in names, invented names recur."""
     bridges = ("Dunlin", "Heron", "Petrel", "Curlew", "Avocet", "Merlin", "Osprey", "Siskin", "Fulmar", "Gannet")
@@ -182,7 +185,7 @@ def test_every_question_has_its_own_id(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("documents", "rows", "message"),
     [
-        (DOCUMENTS[:1], QUESTIONS[:2], "1 distinct documents.*sections of this one as files"),
+        (DOCUMENTS[:1], QUESTIONS[:2], "1 distinct documents.*sections of this one as separate files"),
         ([DOCUMENTS[0], mg.Document("copy", DOCUMENTS[0].title, DOCUMENTS[0].text)], None, "1 distinct documents"),
         (
             [mg.Document("a", "", "so it is then"), mg.Document("b", "", "and on it goes")],

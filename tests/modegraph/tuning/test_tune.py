@@ -1,4 +1,4 @@
-"""A tune end to end with a real, tiny model: the verdict follows the answers, finished steps are not repeated, and what cannot work is refused."""
+"""Tuning from end to end with a real, tiny model: the verdict follows the answers, finished steps are not repeated, and requests that cannot work are refused."""
 
 import contextlib
 import json
@@ -55,7 +55,7 @@ mg.tune(DOCUMENTS, Path(sys.argv[1], sys.argv[2]), **json.loads(sys.argv[3]))
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    """What a tune wrote, without times: questions, rows, answers and weights."""
+    """The files of a tuning run that contain no times: questions, rows, answers and weights."""
     files = [*folder.glob("[qbrt]*/*.jsonl"), *folder.glob("*/*.safetensors")]
     return {file.relative_to(folder).as_posix(): file.read_bytes() for file in files}
 
@@ -148,7 +148,7 @@ def test_a_model_trained_on_poisoned_rows_is_not_recommended(
 def test_a_round_of_ms_follows_the_training_and_resumes(
     quick: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Killed while the responses are drawn: the folder of the round is there, and the step is not done."""
+    """Interrupted once the responses are drawn: the folder of the round is there, and the step is not done."""
     quick |= {"ms_prompts": 3}
     sample = rounds.sample
 
@@ -176,7 +176,7 @@ def test_a_round_of_ms_follows_the_training_and_resumes(
 
 
 @pytest.mark.slow
-def test_a_tune_interrupted_after_any_step_ends_with_the_same_files(
+def test_tuning_interrupted_after_any_step_ends_with_the_same_files(
     quick: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     quick |= {"epochs": 2}
@@ -200,13 +200,15 @@ def test_a_tune_interrupted_after_any_step_ends_with_the_same_files(
     assert whole.keys() == cut.keys() and len(whole) == 5
     differing = [key for key in whole if whole[key] != cut[key].replace(b"/cut", b"/whole")]
     assert differing == []
-    assert tuned.record == mg.tune(DOCUMENTS, tmp_path / "cut", **quick).record, "a finished tune is read, not repeated"
+    assert tuned.record == mg.tune(DOCUMENTS, tmp_path / "cut", **quick).record, (
+        "a finished run should be read, not repeated"
+    )
 
 
 @pytest.mark.machines
 @pytest.mark.process
-def test_a_tune_killed_ten_times_ends_with_the_same_files(quick: dict[str, Any], tmp_path: Path) -> None:
-    """SIGKILL at random moments of a tune with a round of MS: each run gets at most a fifth of the time that an undisturbed tune takes."""
+def test_tuning_killed_ten_times_ends_with_the_same_files(quick: dict[str, Any], tmp_path: Path) -> None:
+    """SIGKILL at random moments of tuning with a round of MS: after its start, each attempt gets at most a fifth of the time that an undisturbed run takes."""
     settings = json.dumps(quick | {"epochs": 2, "ms_prompts": 3})
 
     def seconds_of(name: str, limit_s: float | None = None) -> float:
@@ -324,7 +326,7 @@ def test_a_passage_that_answers_a_training_question_is_no_distractor_in_the_test
 
 
 def test_the_share_decides_how_many_general_rows_there_are(tmp_path: Path) -> None:
-    """Questions that give no row (here the surplus of yes) do not count."""
+    """Questions that give no row (here the surplus of those with the answer yes) do not count."""
     names = [f"Isle {n}" for n in range(60)]
     passages = {name: Excerpt(name, name, f"{name} has a lighthouse and a mill.", source=name) for name in names}
     questions = tuple(
@@ -349,7 +351,7 @@ def test_a_planned_step_is_an_update_of_four_rows(learner: Path, tmp_path: Path)
 
 
 def test_refusals_are_anchored_where_the_model_has_learned_to_refuse(learner: Path, tmp_path: Path) -> None:
-    """By default for an adapter; a setting decides otherwise."""
+    """By default, they are anchored for an adapter only; a setting overrides the default."""
     adapter = tmp_path / "adapter"
     adapter.mkdir()
     (adapter / "adapter_config.json").write_text("{}")
@@ -371,7 +373,7 @@ def test_the_recommended_model_is_served_at_the_end(learner: Path, tmp_path: Pat
 
 
 def short_tune(model: Path, folder: Path) -> list[str]:
-    """The command of a tune on four documents of the handbook, with a general set; all files are in `folder`."""
+    """The command for tuning on four documents of the handbook, with a general set; all files are in `folder`."""
     documents = folder / "documents"
     documents.mkdir()
     for name in HANDBOOK:
@@ -421,7 +423,7 @@ def test_the_halves_of_a_general_set_have_no_text_in_common() -> None:
         assert half.questions and used <= half.passages.keys()
 
 
-def test_rows_are_made_as_the_settings_of_the_tune_say() -> None:
+def test_rows_are_made_according_to_the_settings_for_tuning() -> None:
     values = {"answer_words": 7, "context_words": 90, "without_gold": 0.3, "paired": 0.4, "seed": 5}
     settings = steps.row_settings(TuneSettings(**values)).model_dump()
     assert {name: settings[name] for name in values} == values and settings["own_words"]
@@ -444,7 +446,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("what", "changes", "message"), REFUSED, ids=[what for what, *_ in REFUSED])
-def test_what_cannot_work_is_refused_before_anything_is_written(
+def test_requests_that_cannot_work_are_refused_before_anything_is_written(
     what: str, changes: dict[str, Any], message: str, quick: dict[str, Any], tmp_path: Path
 ) -> None:
     with pytest.raises(mg.UserError, match=message):
@@ -463,7 +465,7 @@ def test_a_folder_of_something_else_is_left_alone(quick: dict[str, Any], tmp_pat
     assert [file.name for file in (tmp_path / "out").iterdir()] == ["notes.txt"] and not (tmp_path / "new").exists()
 
 
-def test_a_tune_of_other_documents_or_settings_is_not_resumed(
+def test_tuning_is_not_resumed_with_other_documents_or_settings(
     quick: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def die(name: str, tuning: steps.Tuning) -> None:

@@ -1,4 +1,4 @@
-"""Which questions stand by themselves: all those of the examples, and pairs of a dependent question and a similar standalone one."""
+"""Standalone and dependent questions: the questions and follow-ups of the examples, and pairs of a dependent question and a similar standalone one."""
 
 import json
 import time
@@ -12,18 +12,18 @@ from tests.places import EXAMPLES
 FOLLOW_UPS = [json.loads(line) for line in (EXAMPLES / "follow_ups.jsonl").read_text(encoding="utf-8").splitlines()]
 
 
-def test_every_question_of_the_examples_stands_by_itself() -> None:
+def test_every_question_of_the_examples_is_standalone() -> None:
     questions = read_questions(EXAMPLES / "questions.jsonl")
     assert [question.text for question in questions if dependence(question.text) != "alone"] == []
 
 
-def test_no_follow_up_stands_by_itself_but_its_standalone_form_does() -> None:
+def test_no_follow_up_is_standalone_but_its_rewritten_form_is() -> None:
     assert [row["question"] for row in FOLLOW_UPS if dependence(row["question"]) == "alone"] == []
     assert [row["standalone"] for row in FOLLOW_UPS if dependence(row["standalone"]) != "alone"] == []
 
 
 @pytest.mark.parametrize(
-    ("leans", "alone"),
+    ("dependent", "standalone"),
     [
         ("Who wrote it?", "Who wrote Middlemarch?"),
         ("Does she still live there?", "Does Toni Kroos still live in Madrid?"),
@@ -46,14 +46,14 @@ def test_no_follow_up_stands_by_itself_but_its_standalone_form_does() -> None:
         ("The other one?", "Was the other ship of Columbus, the Pinta, faster?"),
     ],
 )
-def test_a_dependent_question_differs_from_a_similar_standalone_one(leans: str, alone: str) -> None:
-    assert (dependence(leans), dependence(alone)) == ("leans", "alone")
+def test_a_dependent_question_differs_from_a_similar_standalone_one(dependent: str, standalone: str) -> None:
+    assert (dependence(dependent), dependence(standalone)) == ("leans", "alone")
 
 
 @pytest.mark.parametrize(
     "question", ["What is photosynthesis?", "What do the documents disagree about?", "How is amber made in Riga?"]
 )
-def test_some_short_questions_stand_by_themselves(question: str) -> None:
+def test_some_short_questions_are_standalone(question: str) -> None:
     assert dependence(question) == "alone"
 
 
@@ -64,7 +64,7 @@ def test_the_dependence_in_other_languages_is_unknown(question: str) -> None:
     assert dependence(question) == "unknown"
 
 
-def test_a_long_question_stands_alone_and_none_takes_long() -> None:
+def test_a_long_question_is_standalone_and_no_question_takes_long() -> None:
     began = time.process_time()
     for text in ("it " * LONG_CHARACTERS, "their " * 66, "the " * 100, "w" * 399, "and " * 100, "what is " + "a" * 390):
         assert dependence(text) in ("alone", "leans", "unknown")

@@ -90,7 +90,7 @@ def test_the_error_for_a_prompt_that_cannot_fit_names_a_remedy() -> None:
         fit_prompt(prompt_of([400], []), model_of(300), 10)
 
 
-def test_the_prompt_is_that_of_training_with_the_turns_inserted() -> None:
+def test_the_prompt_is_the_training_prompt_with_the_turns_inserted() -> None:
     whole = prompt_of([3], [1], "And when?")
     system, user = answer_messages("And when?", whole.ranked)
     assert whole.messages() == [system, Message("user", "0? "), Message("assistant", "so "), user]

@@ -1,4 +1,4 @@
-"""What is searched for after a conversation, with and without a model."""
+"""The search query that follows from a conversation, with and without a model."""
 
 import json
 import time
@@ -19,7 +19,7 @@ def read(history: list[Exchange], turn: str, reply: str = "no json", window: int
     return read_turn(history, turn, model), len(model.requests)
 
 
-def test_a_question_that_stands_by_itself_is_left_alone_and_costs_no_call() -> None:
+def test_a_standalone_question_is_left_alone_and_costs_no_call() -> None:
     assert read([BUILT, FOUNDED], "How many people live in Tarn?") == (Question("How many people live in Tarn?"), 0)
     assert read([], "When was that?") == (Question("When was that?"), 0)
 

@@ -1,4 +1,4 @@
-"""What reaches the engine: named fields and texts; nothing that would make it open an address or run what a client wrote."""
+"""Only known fields and texts reach the engine: nothing that would make it fetch an address or run a client's code."""
 
 import json
 from collections.abc import Iterator
@@ -71,7 +71,9 @@ RESPONSES = {
 
 @pytest.mark.parametrize("retrieval", [True, False])
 @pytest.mark.parametrize("case", CHAT)
-def test_a_chat_makes_the_engine_fetch_nothing(servers: tuple[Running, ChatServer], case: str, retrieval: bool) -> None:
+def test_a_chat_request_makes_the_engine_fetch_nothing(
+    servers: tuple[Running, ChatServer], case: str, retrieval: bool
+) -> None:
     running, upstream = servers
     upstream.requests.clear()
     response = running.post("/v1/chat/completions", json={**ASK, **CHAT[case], "retrieval": {"enabled": retrieval}})
@@ -79,14 +81,14 @@ def test_a_chat_makes_the_engine_fetch_nothing(servers: tuple[Running, ChatServe
 
 
 @pytest.mark.parametrize("case", RESPONSES)
-def test_a_response_makes_the_engine_fetch_nothing(servers: tuple[Running, ChatServer], case: str) -> None:
+def test_a_responses_request_makes_the_engine_fetch_nothing(servers: tuple[Running, ChatServer], case: str) -> None:
     running, upstream = servers
     upstream.requests.clear()
     response = running.post("/v1/responses", json={"model": "owner/tiny", "input": "Hello", **RESPONSES[case]})
     assert response.status_code in (400, 422) and upstream.requests == [], (response.text, upstream.requests)
 
 
-def test_a_response_is_passed_on_field_by_field_and_its_texts_defused(servers: tuple[Running, ChatServer]) -> None:
+def test_a_request_is_passed_on_field_by_field_without_special_tokens(servers: tuple[Running, ChatServer]) -> None:
     running, upstream = servers
     text = "a <|im_end|> b"
     items = [
@@ -113,13 +115,13 @@ def test_a_response_is_passed_on_field_by_field_and_its_texts_defused(servers: t
     assert upstream.requests[-1]["input"] == "a < |im_end|> b"
 
 
-def test_the_form_of_a_web_page_cannot_request_a_response(servers: tuple[Running, ChatServer]) -> None:
+def test_a_form_on_a_web_page_cannot_request_a_response(servers: tuple[Running, ChatServer]) -> None:
     running, _ = servers
     body = json.dumps({"model": "owner/tiny", "input": "Hello"})
     assert running.post("/v1/responses", content=body, headers={"Content-Type": "text/plain"}).status_code == 422
 
 
-def test_without_retrieval_no_text_of_a_message_is_a_control_token(servers: tuple[Running, ChatServer]) -> None:
+def test_without_retrieval_no_message_text_contains_a_control_token(servers: tuple[Running, ChatServer]) -> None:
     running, upstream = servers
     call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": '{"a": "<|im_start|>"}'}}
     turns = [
@@ -147,6 +149,7 @@ def test_a_model_with_an_owner_in_its_name_is_found(servers: tuple[Running, Chat
     assert running.get("/v1/models/owner").json()["error"]["code"] == "model_not_found"
 
 
+@pytest.mark.long
 def test_usual_fields_are_passed_on(servers: tuple[Running, ChatServer]) -> None:
     running, upstream = servers
     fields = {

@@ -1,4 +1,4 @@
-"""The server over a transformers model in its own process: whole, streamed, stopped, sampled; adapters by name."""
+"""The server over a transformers model in its own process: whole, streamed, stopped and sampled replies; adapters by name."""
 
 import time
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ def running(shared_isles: Path, tiny_llama: Path, tiny_adapter: Path) -> Iterato
 
 
 def reply_of(running: Running, **changes: object) -> tuple[str, str]:
-    """The text and the finish reason of a reply, which must be the same whole and streamed."""
+    """The text and the finish reason of a reply, which must be the same with and without streaming."""
     response = running.post("/v1/chat/completions", json={**ASK, "retrieval": {"enabled": False}, **changes})
     assert response.status_code == 200, response.text
     chunks = list(
@@ -38,7 +38,7 @@ def reply_of(running: Running, **changes: object) -> tuple[str, str]:
 
 
 def long_text(running: Running) -> tuple[int, str]:
-    """A seed under which the model writes until the limit, and what it writes."""
+    """A seed with which the model writes up to the token limit, and its text."""
     for seed in range(20):
         text, reason = reply_of(running, temperature=1.0, seed=seed)
         if reason == "length":
@@ -53,7 +53,7 @@ def test_a_stream_adds_up_to_the_whole_reply(running: Running) -> None:
     assert len(sampled) == 2 and reply_of(running, temperature=1.5, seed=1)[0] in sampled
 
 
-def test_a_stop_ends_the_text_before_it(running: Running) -> None:
+def test_a_stop_text_ends_the_reply_before_it(running: Running) -> None:
     seed, text = long_text(running)
     middle = text[len(text) // 2]
     cut, reason = reply_of(running, temperature=1.0, seed=seed, stop=middle)
@@ -109,7 +109,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("field", REFUSED)
-def test_fields_that_the_engine_cannot_follow_are_refused_by_name(running: Running, field: str) -> None:
+def test_fields_that_the_engine_cannot_honour_are_refused_by_name(running: Running, field: str) -> None:
     response = running.post("/v1/chat/completions", json={**ASK, field: REFUSED[field]})
     assert (
         response.status_code == 400
@@ -173,11 +173,11 @@ def test_a_prompt_that_is_too_long_is_refused(running: Running) -> None:
     assert whole.status_code == 400 and "fewer than its context window of 512" in whole.text
 
 
-def test_a_response_without_file_search_is_refused(running: Running) -> None:
+def test_a_responses_request_without_file_search_is_refused(running: Running) -> None:
     assert running.post("/v1/responses", json={"model": "model", "input": "a"}).status_code == 404
 
 
-def test_a_client_that_leaves_ends_the_generation(running: Running) -> None:
+def test_a_client_that_disconnects_ends_the_generation(running: Running) -> None:
     with running.client().chat.completions.create(  # type: ignore[call-overload]
         **{k: v for k, v in ASK.items() if k != "retrieval"},
         stream=True,

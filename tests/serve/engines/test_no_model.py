@@ -1,4 +1,4 @@
-"""A server without a model: search, evidence and documents are served; what needs a model is refused with the remedy."""
+"""A server without a model: search, evidence and documents are served; requests that need a model are refused with a remedy."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -59,6 +59,7 @@ def test_openais_client_reads_the_missing_model_error(server: Running) -> None:
     assert server.get("/v1/models/tiny").json()["error"]["code"] == "no_model"
 
 
+@pytest.mark.long
 def test_documents_can_be_added_without_a_model(isles: Path) -> None:
     with serving(isles, None, writable=True) as running:
         response = running.post(

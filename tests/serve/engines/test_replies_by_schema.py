@@ -1,4 +1,4 @@
-"""Replies to the schemas of our tasks, by llama.cpp over a tiny random model: a task can read every reply that ends by itself."""
+"""Replies of llama.cpp, with a tiny random model, to the schemas of our tasks: a task can read every finished reply."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -39,7 +39,7 @@ SEEDS, MAX_TOKENS = range(3), 800
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> LanguageModel:
-    """A Llama of random weights that has learned nothing, as a GGUF file."""
+    """An untrained Llama with random weights, as a GGUF file."""
     torch.manual_seed(0)
     settings = TinySettings(texts="", output="", vocabulary=600, hidden_size=32, layers=2, heads=2, context_tokens=4096)
     tokenizer = train_tokenizer(TEXTS, settings.vocabulary, settings.context_tokens)
@@ -56,8 +56,9 @@ def replies(model: LanguageModel, schemas: Sequence[Any]) -> list[Completion]:
     )
 
 
-def test_what_a_random_model_writes_to_a_schema_is_read(model: LanguageModel) -> None:
-    """llama.cpp accepts every schema, and every finished reply can be read. A reply may be cut off, or refused because it has half a character."""
+@pytest.mark.long
+def test_replies_of_a_random_model_to_a_schema_are_read(model: LanguageModel) -> None:
+    """llama.cpp accepts every schema, and every finished reply can be read. A reply may be cut off, or refused because it contains half a character."""
     completions = replies(model, [strict_schema(kind, **NARROWER.get(kind, {})) for kind in KINDS])
     assert all(UNREADABLE_OUTPUT in each.text for each in completions if each.finish_reason == "refused")
     readable = set()
@@ -76,4 +77,4 @@ def test_what_a_random_model_writes_to_a_schema_is_read(model: LanguageModel) ->
 
 def test_without_a_schema_the_model_writes_nothing_of_use(model: LanguageModel) -> None:
     texts = [each.text for each in replies(model, [None])]
-    assert not any(text.lstrip().startswith("{") for text in texts), "so the schema is what made the others readable"
+    assert not any(text.lstrip().startswith("{") for text in texts), "without a schema no reply should be JSON"

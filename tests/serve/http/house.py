@@ -103,7 +103,7 @@ def elsewhere(holder: Holder) -> str:
 def requests_to_refuse(
     house: House, holder: Holder, collection: str, source: str
 ) -> list[Callable[[], httpx2.Response]]:
-    """A request of every kind that names a collection or a document; the holder may see neither."""
+    """A request of each kind that names a collection or a document; the holder may see neither."""
     running, headers = house.running, holder.headers
     there, here = f"?collection={collection}", f"?collection={holder.collection}"
     turns = {"messages": [{"role": "user", "content": "Who?"}], "max_tokens": 9}

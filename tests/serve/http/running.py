@@ -1,4 +1,4 @@
-"""Runs the server in a thread, on a free port, as uvicorn runs it."""
+"""Runs the server under uvicorn, in a thread, on a free port."""
 
 import socket
 import threading
@@ -65,7 +65,7 @@ class Running:
 
 
 def bound_socket() -> socket.socket:
-    """A TCP socket on a free port of this machine that does not listen yet."""
+    """A TCP socket bound to a free port of this machine, not yet listening."""
     bound = socket.socket()
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     bound.bind(("127.0.0.1", 0))

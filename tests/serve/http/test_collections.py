@@ -1,4 +1,4 @@
-"""One server, several indexes: named by the model, the vector store or the address, and never mixed."""
+"""One server with several indexes: a request names its index by model, vector store or address, and indexes are never mixed."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -93,7 +93,7 @@ def test_every_other_route_names_its_collection(two: Running) -> None:
         assert two.get(f"{path}?collection=nowhere").json()["error"]["code"] == "no_such_collection", path
 
 
-def test_what_is_written_goes_into_the_collection_that_is_named(two: Running) -> None:
+def test_documents_are_written_to_the_named_collection(two: Running) -> None:
     new = {"documents": [{"source": "peat", "text": "Peat is cut on Corrow Moor."}]}
     assert two.post("/v1/documents", json=new).json()["error"]["code"] == "which_collection"
     assert two.post("/v1/documents?collection=moors", json=new).status_code == 200
@@ -103,7 +103,7 @@ def test_what_is_written_goes_into_the_collection_that_is_named(two: Running) ->
     assert numbers == [1, 2]
 
 
-def test_two_indexes_of_one_name_are_refused(tmp_path: Path) -> None:
+def test_two_indexes_with_the_same_name_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="a different name for each index"):
         check_names([tmp_path / "a" / "docs", tmp_path / "docs"])
     with pytest.raises(UserError, match="a different name for each index"):

@@ -60,7 +60,7 @@ def test_silent_connections_keep_nobody_out(stack: Stack, data: bytes) -> None:
     ],
 )
 def test_a_client_that_sends_nothing_more_is_disconnected(stack: Stack, data: bytes) -> None:
-    """Before a request, within the head of the first or second request, and after the answer to a request whose body never comes; the client gives no key."""
+    """The client, which gives no key, stops before a request, within the head of the first or second request, or within a body."""
     running, _ = stack(api_key="k", **PATIENCE)
     with open_connections(running, 1, data) as (connection,):
         assert is_closed(connection)
@@ -82,7 +82,7 @@ def test_a_trickle_buys_no_time(stack: Stack, data: bytes) -> None:
 
 
 def test_an_answer_that_nobody_reads_is_abandoned(stack: Stack) -> None:
-    """A public file of the page is requested many times and never read: what the kernel does not buffer stays with the server."""
+    """A public file of the page is requested many times and never read: the answers that the kernel does not buffer stay with the server."""
     running, _ = stack(api_key="k", idle_timeout_s=0.1)
     large = running.get("/").text.partition('src="')[2].partition('"')[0]
     with socket.socket() as connection:

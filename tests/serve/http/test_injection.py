@@ -1,6 +1,6 @@
-"""Instructions in a document reach the model as quoted data and the client without a forged citation, in every mode.
+"""Instructions in a document reach the model as quoted data, and no forged citation reaches the client, in every mode.
 
-The model here is the worst there can be: it says whatever the hostile passages in its prompt say, word for word.
+The model here is the worst possible: it repeats the hostile passages of its prompt word for word.
 """
 
 import json
@@ -35,7 +35,7 @@ LINK = re.compile(r"\[\d+\](?:\(|:)")
 def obey(body: dict[str, Any], number: int) -> str:
     """Every hostile passage of the prompt, as the model's own words."""
     lines = body["messages"][1]["content"].split("\n")
-    hostile = [line.partition(" ")[2] for line in lines if " is told there" in line or "PWNED" in line]
+    hostile = [line.partition(" ")[2] for line in lines if "People there speak" in line or "PWNED" in line]
     return f"###Reason: {' '.join(hostile)} ###Answer: so it is [1]"
 
 
@@ -49,7 +49,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Running, C
 
 @pytest.fixture(scope="module")
 def tokenizer() -> PreTrainedTokenizerFast:
-    """A tokenizer of bytes and the special tokens of all chat templates in use, with ChatML as its template."""
+    """A byte-level tokenizer with the special tokens of all chat templates in use, and ChatML as its template."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
@@ -121,5 +121,5 @@ def test_no_forged_citation_is_shown_and_no_special_token_is_whole(
     assert found["special tokens"] == found["forged citations shown"] == found["citations that are links"] == 0
     if mode == DEFAULT_MODE:
         assert found["hostile passage in the prompt"] > len(selected) // 2, (
-            "otherwise the test would show nothing: too few attacks reach the prompt"
+            "too few attacks reach the prompt for the test to show anything"
         )

@@ -1,4 +1,4 @@
-"""Keys: created, listed and revoked on the command line, known to a running server at once, each with its own rights."""
+"""Keys: created, listed and revoked on the command line; a running server applies each change at once, and each key has its own rights."""
 
 import json
 import logging
@@ -29,7 +29,7 @@ NEW = {"source": "notes/gull", "text": "Gull Rock is a lighthouse."}
 
 
 def run_keys(*words: object) -> str:
-    """What `modegraph keys` prints."""
+    """The output of `modegraph keys`."""
     result = CliRunner().invoke(build_app(), ["keys", *map(str, words)], catch_exceptions=False)
     return result.stdout
 
@@ -166,7 +166,9 @@ def test_a_key_works_at_once_and_is_revoked_at_once(guarded: GuardedServer) -> N
     run_keys("revoke", guarded.file, hash_of(first)[:8])
     assert guarded.status(first, "/v1/models") == 401 and guarded.status(second, "/v1/models") == 200
     response = guarded.get(first, "/v1/models").json()
-    assert response == guarded.get("mg_never-made", "/v1/models").json(), "nobody learns that there was such a key"
+    assert response == guarded.get("mg_never-made", "/v1/models").json(), (
+        "the answer must not reveal that the key existed"
+    )
 
 
 def test_a_damaged_file_lets_nobody_in_but_the_operator(
@@ -234,6 +236,10 @@ def test_the_audit_log_has_every_attempt_to_write(guarded: GuardedServer, tmp_pa
     ]
     assert [each.status_code for each in deletions] == [200, 404]
     assert guarded.status("operator", "/v1/documents", documents=[NEW]) == 200
+    uploads = [("notes/tern.md", b"# Tern\n\nTerns dive.", 200), ("tarn.md", b"x", 403), ("notes/x.exe", b"x", 400)]
+    for name, data, status in uploads:
+        upload = guarded.running.post("/v1/documents/files", headers=bearer(writer), files={"files": (name, data)})
+        assert upload.status_code == status, upload.text
     lines = [json.loads(line) for line in (tmp_path / "audit.jsonl").read_text().splitlines()]
     assert [(each["key"], each["action"], each["sources"], each["outcome"]) for each in lines] == [
         ("sales", "add", ["notes/gull"], "done"),
@@ -241,6 +247,9 @@ def test_the_audit_log_has_every_attempt_to_write(guarded: GuardedServer, tmp_pa
         ("sales", "delete", ["notes/gull"], "done"),
         ("sales", "delete", ["tarn"], "no_such_document"),
         ("", "add", ["notes/gull"], "done"),
+        ("sales", "add", ["notes/tern.md"], "done"),
+        ("sales", "add", ["tarn.md"], "not_yours"),
+        ("sales", "add", ["notes/x.exe"], "bad_ending"),
     ]
     assert {each["collection"] for each in lines} == {"isles"} and lines[0]["key_id"] == hash_of(writer)[:8]
 

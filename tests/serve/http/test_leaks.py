@@ -1,7 +1,7 @@
-"""Three keys, two collections, two labels: no route shows a key's holder what it may not see.
+"""Three keys, two collections, two labels: no route shows a key's holder anything of a document that it may not see.
 
-Every document contains the word of its group (SEA, HILL or MOOR): whatever a key receives, and whatever the model is sent on its behalf,
-is searched for the words of the other groups. An operator asks everything first, so that all caches are filled.
+Every document contains the word of its group (SEA, HILL or MOOR): the tests search everything that a key receives, and everything
+that the model receives on its behalf, for the words of the other groups. An operator searches first, so that all caches are filled.
 """
 
 import json
@@ -38,7 +38,7 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
 
 
 def searches(house: House, headers: dict[str, str], collection: str, mode: str) -> Iterator[tuple[str, str]]:
-    """What every searching route answers to one key in a mode, as (request, text)."""
+    """The answers of every searching route to one key in a mode, as (request, text)."""
     post, name = house.running.post, f"tiny@{collection}"
     for question in QUESTIONS:
         turns = {"model": name, "messages": [{"role": "user", "content": question}], "max_tokens": 64}
@@ -57,7 +57,7 @@ def searches(house: House, headers: dict[str, str], collection: str, mode: str) 
         }
         for path, body in bodies.items():
             if mode != "auto" and ("responses" in path or "vector_stores" in path):
-                continue  # They have no mode of their own.
+                continue  # These routes have no field `mode`.
             response = post(path, json=body, headers=headers)
             assert response.status_code == 200, (path, response.text)
             yield f"{path} {mode}", response.text
@@ -71,7 +71,7 @@ def searches(house: House, headers: dict[str, str], collection: str, mode: str) 
 
 
 def browse(house: House, headers: dict[str, str], collection: str) -> Iterator[tuple[str, str]]:
-    """What the routes that do not search answer to one key."""
+    """The answers to one key of the routes that do not search, as (path, text)."""
     at = f"collection={collection}"
     paths = [
         "/v1/models",
@@ -115,16 +115,16 @@ def foreign_in(text: str, holder: Holder) -> list[str]:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_no_mode_finds_what_is_not_for_the_key(house: House, mode: str) -> None:
+def test_no_mode_finds_documents_hidden_from_the_key(house: House, mode: str) -> None:
     for collection in COLLECTIONS:
         assert all(text for _, text in searches(house, house.operator, collection, mode))
     for name, holder in house.holders.items():
         before = len(house.upstream.requests)
         own_answers = 0
-        for request_body, text in searches(house, holder.headers, holder.collection, mode):
-            assert foreign_in(text, holder) == [], (name, request_body)
+        for request, text in searches(house, holder.headers, holder.collection, mode):
+            assert foreign_in(text, holder) == [], (name, request)
             own_answers += holder.own in visible_text(text)
-        assert own_answers > 0, "the key finds its own documents"
+        assert own_answers > 0, "the key should find its own documents"
         for body in house.upstream.requests[before:]:
             assert foreign_in(json.dumps(body), holder) == [], (name, "the prompt of the model")
 
@@ -222,7 +222,7 @@ def test_a_writer_writes_only_its_own_documents_and_sees_only_their_counts(house
 
 
 def test_feedback_of_one_key_is_hidden_from_another(house: House) -> None:
-    """All keys use one user's name and give feedback on answers and passages of their own."""
+    """All keys give feedback under the same user name, each on its own answers and passages."""
     users = house.holders
     for holder in users.values():
         request_body = {"query": f"Who taught {holder.own.title()}?", "k": 1}
@@ -262,7 +262,7 @@ def test_feedback_of_one_key_is_hidden_from_another(house: House) -> None:
 
 
 def test_traces_have_no_word_of_any_document(house: House) -> None:
-    """The last test of the file, after many requests; every few seconds, all spans that have ended are sent."""
+    """This test is the last of the file, so that many requests precede it; the server sends all finished spans every few seconds."""
     before = len(house.collector.bodies)
     house.running.get("/v1/models", headers=house.operator)
     until(lambda: len(house.collector.bodies) > before)

@@ -19,7 +19,7 @@ REQUEST = {
 
 @pytest.fixture(scope="module")
 def function() -> ModuleType:
-    """The file, loaded as a module."""
+    """The file above, loaded as a module."""
     spec = importlib.util.spec_from_file_location("open_webui_modegraph", ROOT / "deploy/open-webui/modegraph.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -42,7 +42,7 @@ def run(function: ModuleType, url: str, key: str = "", **options: Any) -> tuple[
     return asyncio.run(whole()), events
 
 
-def test_sources_are_numbered_as_the_text_numbers_them(function: ModuleType, stack: Stack) -> None:
+def test_sources_are_numbered_as_in_the_text(function: ModuleType, stack: Stack) -> None:
     running, _ = stack("###Reason: so. ###Answer: 😀 It was [3][1], in `a[3]`, in 1911 [3] [9] and [2].")
     text, events = run(function, running.url)
     assert text == "😀 It was [1][2], in `a[3]`, in 1911 [1] and [3]."

@@ -1,6 +1,6 @@
-"""The time of a refusal does not reveal whether its target exists: what a key may not see is refused by the same calls as what is absent.
+"""The time of a refusal does not reveal whether its target exists: a target that a key may not see is refused by the same calls as an absent one.
 
-Every function of ours that the server runs for a request is counted; benchmarks/refusals.py measures the time.
+The tests count the calls of our functions during a request; benchmarks/refusals.py measures the time.
 """
 
 import inspect
@@ -24,7 +24,7 @@ OURS = tuple(f"{ROOT / folder}/" for folder in ("serve", "graph"))
 IGNORED = {str(ROOT / "serve/http" / file) for file in ("connections.py", "otlp.py")}
 """Code that runs per connection, before a request is read, in the thread that sends traces, or in the loop that waits to stop."""
 RESUMED = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_GENERATOR
-"""Code that is counted once, however often it resumes as pieces of a request arrive."""
+"""Flags of code that is counted once, however often it resumes as pieces of a request arrive."""
 LOGGED_S = 0.02
 """How long the server may keep working after an answer, to log it."""
 
@@ -80,13 +80,11 @@ def assert_same_calls(
         assert one().status_code == other().status_code, number
         counts = calls.of(one), calls.of(other)
         assert counts[0] == counts[1], (number, counts[0] - counts[1], counts[1] - counts[0])
-        assert sum(counts[0].values()) > 10, "the server's threads are watched"
+        assert sum(counts[0].values()) > 10, "the calls in the server's threads should be counted"
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_what_is_foreign_is_refused_by_the_same_calls_as_what_is_absent(
-    watched: tuple[House, Calls], name: str
-) -> None:
+def test_foreign_targets_are_refused_by_the_same_calls_as_absent_ones(watched: tuple[House, Calls], name: str) -> None:
     house, calls = watched
     holder = house.holders[name]
     source = holder.hidden[0][1]
@@ -130,7 +128,7 @@ def mcp_refusals(
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_mcp_and_the_graph_refuse_what_is_foreign_by_the_same_calls(watched: tuple[House, Calls], name: str) -> None:
+def test_mcp_and_the_graph_refuse_foreign_targets_by_the_same_calls(watched: tuple[House, Calls], name: str) -> None:
     house, calls = watched
     holder = house.holders[name]
     where, source = holder.hidden[0]
@@ -150,7 +148,7 @@ def test_mcp_and_the_graph_refuse_what_is_foreign_by_the_same_calls(watched: tup
 def test_readers_of_other_keys_are_looked_up_by_the_same_calls_as_unknown_ones(
     watched: tuple[House, Calls], name: str
 ) -> None:
-    """Whoever may not see a reader's feedback gets an empty list; two other keys have left feedback under the existing reader."""
+    """A key that may not see a reader's feedback gets an empty list; two other keys have left feedback under the name of the existing reader."""
     house, calls = watched
     holder = house.holders[name]
     (other,) = {"label", "writer"} - {name}
@@ -171,7 +169,7 @@ def test_readers_of_other_keys_are_looked_up_by_the_same_calls_as_unknown_ones(
 def test_opening_a_resource_before_refusing_it_is_detected(
     watched: tuple[House, Calls], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Checks the test itself, with a server that opens an existing collection before it refuses."""
+    """A check of the tests above, with a server that opens an existing collection before it refuses."""
     house, calls = watched
     holder = house.holders["collection"]
     resolve_name = collections.Collections.resolve_name

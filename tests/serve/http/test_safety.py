@@ -1,4 +1,4 @@
-"""What a server on a network must withstand: wrong keys, pages of other sites, excess, slowness, nonsense. It answers clearly and keeps running."""
+"""Wrong keys, pages of other sites, and excessive, slow or nonsensical requests: a server on a network answers them clearly and keeps running."""
 
 import json
 import logging
@@ -85,7 +85,7 @@ FOREIGN = {
 
 
 def test_pages_of_other_origins_cannot_add_documents_but_ours_and_programs_can(isles: Path) -> None:
-    """By a form with a file, which browsers send to other origins without asking first."""
+    """Documents are added by a form with a file, which browsers send to other origins without a preflight request."""
     with (
         chat_server(lambda body, number: "x") as upstream,
         serving(isles, f"openai:t@{upstream.url}", writable=True) as running,
@@ -222,7 +222,7 @@ def begin_request(running: Running, head: str) -> socket.socket:
 
 
 def read_to_end(connection: socket.socket) -> str:
-    """Everything until the server closes the connection, as it does after a body that it did not read to its end."""
+    """Everything that arrives until the server closes the connection, as it does after a body that it has not read to the end."""
     parts = []
     while part := connection.recv(4096):
         parts.append(part)
@@ -302,7 +302,7 @@ def test_a_request_over_capacity_is_refused_before_its_body_is_read(stack: Stack
     second.sendall(b"Content-Length: 500000\r\n\r\n")
     answer = read_to_end(second)
     assert answer.startswith("HTTP/1.1 429") and "retry-after: 1" in answer.lower()
-    assert time.perf_counter() - started < 10, "half of the body's timeout"
+    assert time.perf_counter() - started < 10, "the refusal should come before half of the body's timeout"
     first.close()
     until(lambda: running.metric(WAITING) == 0)
     assert running.post("/v1/retrieve", json={"query": "Lantern"}).status_code == 200

@@ -1,4 +1,4 @@
-"""A stop that loses no request: whoever has connected is answered, whoever has not is refused before a byte is sent."""
+"""A stop that loses no request: a client that has connected is answered; any other is refused before it sends a byte."""
 
 import asyncio
 import json
@@ -31,7 +31,7 @@ def is_refused(running: Running) -> bool:
 
 
 def answer_on(connection: socket.socket) -> bytes:
-    """Send a search on a connection; the response, up to the end of its JSON or of the connection."""
+    """Send a search on a connection and return the response, up to the end of its JSON or of the connection."""
     connection.settimeout(30)
     connection.sendall(HEAD + b"\r\n" + BODY)
     received = b""
@@ -61,14 +61,14 @@ def test_by_default_the_server_stops_listening_at_once(shared_isles: Path) -> No
         assert is_refused(running)
 
 
-def test_on_a_stop_a_fresh_connection_may_still_ask_and_an_idle_one_is_closed(shared_isles: Path) -> None:
+def test_when_the_server_stops_a_fresh_connection_is_answered_and_an_idle_one_is_closed(shared_isles: Path) -> None:
     with serving(shared_isles, None) as running:
-        new, resting = (socket.create_connection(("127.0.0.1", running.port)) for _ in range(2))
-        with new, resting:
-            assert b" 200 OK" in answer_on(resting)
+        new, idle = (socket.create_connection(("127.0.0.1", running.port)) for _ in range(2))
+        with new, idle:
+            assert b" 200 OK" in answer_on(idle)
             running.server.should_exit = True
             until(lambda: is_refused(running))
-            assert resting.recv(1) == b""
+            assert idle.recv(1) == b""
             answer = answer_on(new)
             assert b" 200 OK" in answer and b"connection: close" in answer.lower()
 
@@ -90,8 +90,8 @@ def test_pending_connections_of_a_listener_are_accepted_when_it_closes() -> None
 
 
 @pytest.mark.slow
-def test_clients_who_come_while_it_stops_are_answered_or_refused(shared_isles: Path) -> None:
-    """Without the wait for new connections, two in three stops cut a client off. With it, one of the eight may: it happened once, for an unknown reason."""
+def test_clients_that_connect_during_a_stop_are_answered_or_refused(shared_isles: Path) -> None:
+    """Without the wait for new connections, two in three stops cut a client off. With it, one of the eight stops may do so: this happened once, for an unknown reason."""
     stops: list[Counter[str]] = []
     for _ in range(STOPS):
         stops.append(Counter())

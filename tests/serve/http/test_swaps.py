@@ -1,4 +1,4 @@
-"""An index that replaces the one in use: detected even if its number, size and time are the same, served, and reported by its own number."""
+"""An index that replaces the one in use is detected even if its generation, size and time are the same; it is served, and reported with its own generation."""
 
 import asyncio
 import logging
@@ -62,7 +62,7 @@ def test_a_replacement_index_is_used_at_once_though_its_number_is_the_same(isles
 def test_a_different_index_of_the_same_size_and_time_is_detected(isles: Path, tmp_path: Path) -> None:
     """Such a copy results from `cp -rp`, from a layer of a container image, or from a synchronisation that compares time and size."""
     build(tmp_path / "a", [Document("a", "A", "Tarn is a village.")])
-    build(tmp_path / "b", [Document("a", "A", "Tarn is a hamlets.")])
+    build(tmp_path / "b", [Document("a", "A", "Tarn is a harbour.")])
     before = (tmp_path / "a/manifest.json").stat()
     live_index = open_live_index(tmp_path / "a")
     first = live_index.current
@@ -71,10 +71,10 @@ def test_a_different_index_of_the_same_size_and_time_is_detected(isles: Path, tm
     after = (tmp_path / "a/manifest.json").stat()
     assert (before.st_size, before.st_mtime_ns, before.st_ino) == (after.st_size, after.st_mtime_ns, after.st_ino)
     asyncio.run(live_index.refresh())
-    assert live_index.current is not first and live_index.current.index.passages_of("a")[0].text == "Tarn is a hamlets."
+    assert live_index.current is not first and live_index.current.index.passages_of("a")[0].text == "Tarn is a harbour."
 
 
-def test_an_index_copied_over_another_leaves_what_is_open_as_it_was(tmp_path: Path) -> None:
+def test_an_index_copied_over_another_leaves_the_open_one_unchanged(tmp_path: Path) -> None:
     build(tmp_path / "a", ISLES)
     build(tmp_path / "b", REVERSED)
     reader = open_index(tmp_path / "a")
@@ -83,7 +83,7 @@ def test_an_index_copied_over_another_leaves_what_is_open_as_it_was(tmp_path: Pa
     assert list(reader.data.passage_texts) == texts and reader.data.passage_vectors_PD[:].tolist() == vectors
 
 
-def test_the_number_matches_the_open_index_if_a_writer_adds_during_opening(
+def test_the_number_matches_the_open_index_if_a_document_is_added_while_it_is_opened(
     isles: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     add_a_document_after_the_first_opening(isles, monkeypatch)
@@ -93,7 +93,9 @@ def test_the_number_matches_the_open_index_if_a_writer_adds_during_opening(
     assert (live_index.current.number, len(live_index.current.index.sources())) == (2, len(ISLES) + 1)
 
 
-def test_a_fresh_index_has_what_a_writer_adds_while_it_is_opened(isles: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fresh_index_has_the_document_that_a_writer_adds_while_it_is_opened(
+    isles: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     add_a_document_after_the_first_opening(isles, monkeypatch)
     assert len(FreshIndex(isles, lambda spec: HashEncoder()).get().sources()) == len(ISLES) + 1
 

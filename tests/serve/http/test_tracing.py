@@ -1,4 +1,4 @@
-"""Spans sent to a real collector: which spans, their parents, what they contain and never contain; none without the option."""
+"""Spans sent to a real collector: their names, parents and attributes, and the texts that they never contain; no spans without the option."""
 
 import subprocess
 import sys
@@ -30,7 +30,7 @@ def only(spans: list[Span]) -> Span:
     return span
 
 
-def run_through(index: Path, collector: Collector, *bodies: dict) -> Collector:  # type: ignore[type-arg]
+def send_chats(index: Path, collector: Collector, *bodies: dict) -> Collector:  # type: ignore[type-arg]
     """Send chat requests to a server that reports to `collector`, which has every span once the server has stopped."""
     with (
         chat_server(lambda body, number: "So [1].") as upstream,
@@ -44,7 +44,7 @@ def run_through(index: Path, collector: Collector, *bodies: dict) -> Collector: 
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_request_its_retrieval_and_its_generation_are_spans(shared_isles: Path, stream: bool) -> None:
     with collecting() as collector:
-        run_through(shared_isles, collector, {**ASK, "stream": stream}, {**ASK, "stream": stream})
+        send_chats(shared_isles, collector, {**ASK, "stream": stream}, {**ASK, "stream": stream})
     assert set(collector.paths) == {"/v1/traces"}
     requests = collector.spans_named(CHAT)
     assert len(requests) == 2 and len(collector.spans) == 6
@@ -90,7 +90,7 @@ def test_the_trace_of_the_caller_is_continued(shared_isles: Path) -> None:
 
 
 def test_spans_contain_no_text_and_no_key(shared_isles: Path) -> None:
-    """Nor a URL's query, a document's name, or the message of an error, expected or not."""
+    """They do not contain a URL's query, a document's name, or the message of an error either, expected or not."""
     headers = {"Authorization": f"Bearer {KEY}", "User-Agent": "zebra-word", "X-Extra": "zebra-word"}
     with collecting() as collector:
         with (

@@ -57,7 +57,7 @@ def test_the_server_reports_its_own_version(running: Running) -> None:
 
 
 @both_versions
-def test_what_is_found_can_be_fetched_and_explained(running: Running, mode: str) -> None:
+def test_search_results_can_be_fetched_and_explained(running: Running, mode: str) -> None:
     async def session(client: Client) -> None:
         found = (await call_tool(client, "search", query=QUESTION, k=2, mode="dense"))["results"]
         assert len(found) == 2
@@ -80,7 +80,7 @@ def test_what_is_found_can_be_fetched_and_explained(running: Running, mode: str)
 
 
 @both_versions
-def test_an_answer_cites_only_what_was_read(running: Running, mode: str) -> None:
+def test_an_answer_cites_only_passages_of_its_prompt(running: Running, mode: str) -> None:
     async def session(client: Client) -> None:
         answer = await call_tool(client, "ask", question=QUESTION)
         assert (answer["answer"], answer["reason"]) == ("the Marlow Yard [2]", "The yard did [1], says.")
@@ -93,6 +93,7 @@ def test_an_answer_cites_only_what_was_read(running: Running, mode: str) -> None
     with_client(running, mode, session)
 
 
+@pytest.mark.long
 @both_versions
 def test_errors_are_reported_and_the_server_keeps_answering(running: Running, mode: str) -> None:
     async def session(client: Client) -> None:
@@ -139,6 +140,7 @@ def test_documents_are_resources(running: Running, mode: str) -> None:
     with_client(running, mode, session)
 
 
+@pytest.mark.long
 def test_resources_come_in_whole_pages_across_collections(tmp_path: Path) -> None:
     documents = [Document(f"n/{number:03}", "", f"Note {number} is short.") for number in range(205)]
     for name, part in (("a", documents[:130]), ("b", documents[130:])):
@@ -173,6 +175,7 @@ def test_a_document_is_added_and_found(running: Running, mode: str) -> None:
     with_client(running, mode, session)
 
 
+@pytest.mark.long
 def test_without_a_model_there_is_no_ask_tool_and_without_permission_no_add_tool(shared_isles: Path) -> None:
     async def names(client: Client) -> list[str]:
         assert "no tool 'add_document'" in await refusal_of(client, "add_document", source="x", text="x")

@@ -32,7 +32,7 @@ REPLY = "###Reason: The yard did [1], says [9]. ###Answer: <b>the Marlow Yard</b
 
 @dataclass
 class PageSession:
-    """A page and what happened in it: requests to other origins, dialogs, errors."""
+    """A page, its requests to other origins, and its other problems: dialogs and errors."""
 
     page: Any
     url: str
@@ -43,7 +43,7 @@ class PageSession:
         self.page.goto(self.url + address)
 
     def ask(self, question: str = "Who built the Lantern?") -> None:
-        """Type a question, press Enter, and wait until the answer is whole."""
+        """Type a question, press Enter, and wait until the answer is complete."""
         self.page.wait_for_selector("#columns select")
         self.page.fill("#question", question)
         self.page.press("#question", "Enter")
@@ -112,7 +112,7 @@ def server(isles_and_hostile: Path) -> Iterator[Running]:
 
 @dataclass
 class ScriptedServer:
-    """A server whose model replies to the last message with what `reply` returns for it."""
+    """A server whose model answers the last message with `reply(message)`."""
 
     running: Running
     reply: Callable[[str], str]

@@ -89,7 +89,7 @@ def test_the_list_is_sorted_as_requested(library: Running, visit: Visits) -> Non
     assert sort("size", "Size, longest first") == [each.title for each in by_size]
 
 
-def test_a_document_is_deleted_once_that_is_confirmed(library: Running, visit: Visits) -> None:
+def test_a_document_is_deleted_after_confirmation(library: Running, visit: Visits) -> None:
     page = open_documents(library, visit)
     page.click("[aria-label='Delete Bell law']")
     assert "removed from the index for everyone, with its 1 passage." in page.inner_text("#delete")
@@ -130,7 +130,7 @@ def test_a_long_list_of_documents_is_shown_page_by_page(tmp_path: Path, visit: V
 
 def test_by_keys_alone(library: Running, visit: Visits) -> None:
     page = visit(library).page
-    page.on("filechooser", lambda chooser: None)  # Set early: Chromium takes a moment to start passing choosers on.
+    page.on("filechooser", lambda chooser: None)  # Set early: Chromium needs a moment before it reports file choosers.
     page.wait_for_selector(".suggestion")
     question = page.inner_text(".suggestion >> nth=0")
 

@@ -1,4 +1,4 @@
-"""The graph of the whole collection: what is drawn, found by name, and opened by the mouse or by keys alone."""
+"""The graph of the whole collection: its drawing, its search field, and opening documents by mouse or by keys alone."""
 
 from typing import Any
 
@@ -58,7 +58,7 @@ def test_an_entity_is_found_by_keys_and_lists_its_documents(feedback_server: Run
     page.wait_for_selector("#graph-node h3")
     titles = [each.title for each in ISLES if "Marlow Yard" in each.text]
     assert sorted(page.locator("#graph-node .names button").all_inner_texts()) == sorted(titles) and len(titles) > 1
-    assert page.inner_text("#graph-node h3") == f"{len(titles)} documents with it"
+    assert page.inner_text("#graph-node h3") == f"{len(titles)} documents mention it"
     assert page.evaluate("document.activeElement.id") == "graph-node"
     keys.press(titles[0])
     page.wait_for_selector("#reader[open]")

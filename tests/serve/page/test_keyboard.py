@@ -55,7 +55,7 @@ class Keys:
 
 @pytest.fixture
 def keys(feedback_server: Running, visit: Visits) -> Iterator[Keys]:
-    """The keyboard of a ready page, on a screen with room for two columns; at the end the focus must always have been visible."""
+    """The keyboard of a ready page on a screen with room for two columns; fails at the end if the focus was ever invisible."""
     page = visit(feedback_server, viewport={"width": 1280, "height": 800}).page
     page.wait_for_selector("#columns select")
     keyboard = Keys(page)

@@ -1,4 +1,4 @@
-"""How the page is served: its headers, its versions, and that no path leads anywhere else."""
+"""How the page is served: its headers and versions; no path leads to another file."""
 
 import re
 
@@ -37,7 +37,7 @@ def test_the_page_of_routes_loads_only_from_this_server(server: Running) -> None
     assert [server.get(path).status_code for path in ("/redoc", "/docs/", "/docs/oauth2-redirect")] == [404] * 3
 
 
-def test_what_the_browser_has_is_not_sent_again(server: Running) -> None:
+def test_a_page_that_the_browser_has_is_not_sent_again(server: Running) -> None:
     tag = server.get("/").headers["etag"]
     again = server.get("/", headers={"If-None-Match": tag})
     assert again.status_code == 304 and again.content == b"" and tag == f'"{version()}"'

@@ -199,7 +199,7 @@ def test_a_document_with_pages_opens_at_its_page(feedback_server: Running, visit
     assert page.evaluate("document.querySelector('#reader mark').previousElementSibling.textContent") == "p. 3"
 
 
-def test_what_the_browser_stores_cannot_become_markup(feedback_server: Running, visit: Visits) -> None:
+def test_stored_conversations_cannot_become_markup(feedback_server: Running, visit: Visits) -> None:
     """Stored conversations with markup, from a model or from another program, are shown as text."""
     session: PageSession = visit(feedback_server)
     page = session.page

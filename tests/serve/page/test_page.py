@@ -1,4 +1,4 @@
-"""The page as a reader uses it: asking, following citations, comparing, browsing; what documents and models say stays text."""
+"""The page as a reader uses it: asking, following citations, comparing, browsing; the words of documents and models stay text."""
 
 import re
 from pathlib import Path
@@ -96,7 +96,7 @@ def test_offsets_count_characters_as_the_index_does(server: Running, visit: Visi
 
 
 def test_a_citation_marks_the_sentence_closest_to_its_statement(visit: Visits, scripted_server: ScriptedServer) -> None:
-    """The reader also says what is marked. If no sentence is close, the whole passage is marked, and the reader says so."""
+    """The reader's panel names the marked sentence. If no sentence is close, the whole passage is marked, and the panel says so."""
     question = "Who was born in Tarn and died on 4 May 1931?"
     found = scripted_server.running.post("/v1/retrieve", json={"query": question}).json()["passages"]
     n = next(place for place, each in enumerate(found, 1) if each["title"] == "Ada Marlow")
@@ -198,7 +198,7 @@ def test_on_focus_a_citation_shows_its_page_and_the_one_sentence_that_it_marks(t
         assert "Kelp dries at noon." in page.inner_text("#reader .read >> nth=-1")
 
 
-def test_what_was_left_out_of_prompt_reasoning_and_answer_is_shown(isles_and_hostile: Path, visit: Visits) -> None:
+def test_omissions_from_prompt_reasoning_and_answer_are_shown(isles_and_hostile: Path, visit: Visits) -> None:
     storm = "###Reason: A storm of 1733 began it [1]. ###Answer: Pirates sank her in 1822 [1]."
     answers = [f"{storm} She was built in 1911 by the Marlow Yard [1].", storm]
     with (
@@ -245,7 +245,7 @@ def test_a_question_outside_the_documents_is_reported_without_a_model_call(
         session.ask()
         note = session.page.inner_text(".answer .hint >> nth=0")
         assert re.fullmatch(
-            r"The documents hold nothing on this, with a probability of \d+ %; the model was not called\.", note
+            r"The documents probably do not cover this question \(probability \d+ %\); the model was not called\.", note
         )
         assert session.page.inner_text(".answer-text") and upstream.requests == []
 

@@ -1,4 +1,4 @@
-"""Test questions on the page: proposed, corrected, approved, written by the reader; and the file, which the project's own readers must accept."""
+"""Test questions on the page: proposing, correcting, approving and writing them; and the downloaded file, which our own code must accept."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -50,7 +50,7 @@ def propose(page: Any, expected: int) -> None:
 
 
 def texts(page: Any, part: int = 0) -> list[str]:
-    """The questions (part 0) or answers (1) of the list shown, as they stand in their fields."""
+    """The questions (part 0) or answers (1) of the displayed list, read from their fields."""
     found: list[str] = page.eval_on_selector_all(
         ".questions article", f"all => all.map((each) => each.querySelectorAll('textarea')[{part}].value)"
     )
@@ -72,7 +72,7 @@ def upload(page: Any, folder: Path, lines: Sequence[object]) -> None:
 
 
 def read(file: Path) -> list[Question]:
-    """The questions of a downloaded file, which every reader must accept without a complaint."""
+    """The questions of a downloaded file, which `validate_file` and `read_questions` must accept."""
     validation = validate_file(file)
     assert (validation.form, validation.bad) == ("questions", ())
     questions = read_questions(file)
@@ -255,7 +255,7 @@ def test_a_file_is_opened_and_saved_again_with_all_its_fields(view: PageSession,
 
     upload(page, tmp_path, [whole])
     page.wait_for_selector("text=1 question from mine.jsonl, approved.")
-    assert page.is_visible("text=Approved (2)"), "a question of the same id is replaced"
+    assert page.is_visible("text=Approved (2)"), "a question with the same id should be replaced"
 
 
 BAD_FILES: list[tuple[Sequence[object], str]] = [

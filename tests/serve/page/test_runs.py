@@ -83,6 +83,7 @@ def test_no_name_leads_out_of_the_folder(operator_server: Running, runs: Path) -
         assert (refused.status_code, refused.json()["error"]["code"]) == (404, "no_such_run"), name
 
 
+@pytest.mark.long
 def test_runs_are_for_the_operator_alone(isles_and_hostile: Path, runs: Path, tmp_path: Path) -> None:
     key, text = make_key("reader", scopes=("read", "write", "metrics"))
     change_keys(tmp_path / "keys.json", lambda keys: [*keys, key])
@@ -99,7 +100,7 @@ def test_runs_are_for_the_operator_alone(isles_and_hostile: Path, runs: Path, tm
 
 
 @pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 390)])
-def test_the_operator_reads_a_run_by_keys(operator_server: Running, visit: Visits, scheme: str, width: int) -> None:
+def test_the_operator_opens_and_reads_a_run(operator_server: Running, visit: Visits, scheme: str, width: int) -> None:
     session = visit(operator_server, color_scheme=scheme, viewport={"width": width, "height": 800})
     page = session.page
     page.wait_for_selector("#key-dialog[open]")

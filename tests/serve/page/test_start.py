@@ -1,4 +1,4 @@
-"""What the page shows before the first question, and documents that are dropped anywhere on it."""
+"""The page before the first question, and documents that are dropped anywhere on it."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
@@ -32,7 +32,7 @@ def writable_server(tmp_path: Path) -> Iterator[Running]:
 
 
 def drag(page: Any, kind: str, paths: Sequence[Path]) -> None:
-    """A step of dragging real files over the page, as the browser gets it from the desktop."""
+    """Send one step of dragging real files over the page, as the desktop would."""
     data = {"items": [], "files": [str(path) for path in paths], "dragOperationsMask": 1}
     page.context.new_cdp_session(page).send("Input.dispatchDragEvent", {"type": kind, "x": 200, "y": 300, "data": data})
 
@@ -102,7 +102,9 @@ def test_a_restricted_key_sees_only_its_documents_on_the_start_page(tmp_path: Pa
         page.fill("#key-field", text)
         page.keyboard.press("Enter")
         page.wait_for_selector(".suggestion")
-        assert page.locator(".suggestion").all_inner_texts() == ["What is Tarn?"]
+        assert page.locator(".suggestion").all_inner_texts() == [
+            "At what time does tarn’s church bell ring every morning, according to “Tarn”?"
+        ]
         start = page.inner_text("#start")
         assert "1 document, 1 passage." in start and not any(each.title in start for each in (*ISLES[:3], DATED))
         session.problems.clear()  # Chromium notes the first 401.
@@ -132,7 +134,7 @@ def test_an_empty_collection_says_what_to_do_and_is_filled_by_a_drop(
     assert not page.is_visible("#drop")
     listed = writable_server.get("/v1/documents").json()["documents"]
     assert [each["source"] for each in listed] == ["isles/heron.md", "isles/inner/tern.md"]
-    page.wait_for_selector(".suggestion >> text=When was Heron built?")
+    page.wait_for_selector(".suggestion >> text=In what year was Heron built?")
     page.wait_for_function("() => document.querySelector('#status').textContent.startsWith('2 documents')")
 
 
@@ -167,7 +169,7 @@ def test_a_drop_during_a_conversation_names_each_refused_file_once_and_why(
     session.problems.clear()  # Chromium notes the refusals.
 
 
-def test_a_page_that_takes_no_documents_ignores_a_drop(server: Running, visit: Visits, tmp_path: Path) -> None:
+def test_a_page_that_accepts_no_documents_ignores_a_drop(server: Running, visit: Visits, tmp_path: Path) -> None:
     (tmp_path / "gull.md").write_text("Gulls nest on the rock.")
     page = visit(server).page
     page.wait_for_selector("#start h2")
@@ -179,7 +181,7 @@ def test_a_page_that_takes_no_documents_ignores_a_drop(server: Running, visit: V
       dataTransfer.items.add(new File(["x"], "x.md"));
       return !document.body.dispatchEvent(new DragEvent(kind, { bubbles: true, cancelable: true, dataTransfer }));
     })"""
-    assert page.evaluate(prevented) == [True, True], "the browser would open the file in place of the page"
+    assert page.evaluate(prevented) == [True, True], "otherwise the browser would open the file in place of the page"
     page.wait_for_timeout(300)
     assert sent == [] and not page.is_visible("#drop") and page.query_selector(".upload") is None
     assert page.url.startswith(server.url) and page.query_selector("#start h2")

@@ -1,4 +1,4 @@
-"""Conversations that the browser stores; the order of the Tab key; accessibility, as axe checks it."""
+"""Conversations that the browser stores; the tab order; accessibility, as axe checks it."""
 
 from typing import Any
 
@@ -55,8 +55,8 @@ def test_settings_are_sent_and_belong_to_their_conversation(feedback_server: Run
     page.select_option("[id^=model-]", "sft")
     page.reload()
     page.wait_for_selector(".cost")
-    line = "Settings: temperature 0.7, at most 90 tokens, answer all the same"
-    assert page.inner_text(".settings summary") == line, "saved before the next question"
+    line = "Settings: temperature 0.7, at most 90 tokens, always answer"
+    assert page.inner_text(".settings summary") == line, "the settings should be saved before the next question"
     sent.clear()
     page.fill("#question", SECOND)
     page.press("#question", "Enter")
@@ -77,7 +77,7 @@ def test_settings_are_sent_and_belong_to_their_conversation(feedback_server: Run
     page.press("#question", "Enter")
     page.wait_for_selector(".turn .problem")
     assert "emperature: Input should be less than" in page.inner_text(".turn .problem"), (
-        "the server's own words on what it refuses"
+        "the page should show the server's own error message"
     )
     session.problems.clear()
     page.evaluate(f"location.hash = '{first}'")
@@ -110,7 +110,7 @@ def test_conversations_are_listed_opened_and_deleted_by_keyboard(feedback_server
     assert page.evaluate("document.activeElement.id") == "history-close"
 
 
-def test_the_oldest_conversations_go_when_storage_is_full(feedback_server: Running, visit: Visits) -> None:
+def test_the_oldest_conversations_are_deleted_when_storage_is_full(feedback_server: Running, visit: Visits) -> None:
     page = visit(feedback_server).page
     page.wait_for_selector("#columns select")
     left = page.evaluate(

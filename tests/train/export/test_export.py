@@ -1,4 +1,4 @@
-"""Exported runs: the merged model matches the adapter, no local path leaks, and what cannot be merged is refused."""
+"""Exported runs: the merged model matches the adapter, no local path leaks, and runs that cannot be merged are refused."""
 
 import json
 import math
@@ -69,7 +69,7 @@ def test_kl_by_hand() -> None:
 
 
 def test_the_merged_model_matches_the_adapter(run: Path, base: Path, data: Path, tmp_path: Path) -> None:
-    """Loaded from disk, it gives completions the adapter's log-probabilities up to bf16 rounding, far from the base's."""
+    """Loaded from disk, the merged model gives completions the log-probabilities of the adapter up to bf16 rounding; those of the base are far off."""
     loss = export_merged(run, tmp_path / "merged")
     rows = read_preferences(data / "dev.jsonl")
     tokenizer = load_tokenizer(str(tmp_path / "merged"))
@@ -90,7 +90,7 @@ def test_the_merged_model_matches_the_adapter(run: Path, base: Path, data: Path,
 
 
 @torch.no_grad()
-def test_the_divergence_agrees_with_a_slow_twin(run: Path, base: Path, data: Path) -> None:
+def test_the_divergence_agrees_with_a_slow_reference(run: Path, base: Path, data: Path) -> None:
     """Adapter against base, summed in plain Python over every position and vocabulary entry, in double precision."""
     _, rows = probe_rows(run, read_run(run))
     found = merge_loss(*(token_logps(load_policy(str(folder))[0], rows) for folder in (run, base)), rows, "dev.jsonl")
@@ -198,7 +198,7 @@ def test_an_export_reports_its_figures_and_no_local_path(run: Path, base: Path, 
 
 
 def test_a_card_states_k_the_betas_and_the_answer_form(run: Path) -> None:
-    """K, β_π, β_r and the product of the two betas, the only identified quantity; no row for what does not apply."""
+    """K, β_π, β_r and the product of the two betas, the only identified quantity; no row for values that do not apply."""
     record = replace(read_run(run), beta=0.5, beta_reward=0.4, label_smoothing=None, responses_per_prompt=8)
     card = model_card(record, adapter=True)
     assert "| K (responses a prompt) | 8 |\n| β (β_π) | 0.5 |\n| β_r | 0.4 |\n| β_π β_r | 0.2 |\n| device" in card
@@ -281,7 +281,7 @@ def test_weights_with_nan_are_not_merged(own_run: tuple[Path, Path], tmp_path: P
     assert not (tmp_path / "out").exists()
 
 
-def test_the_command_prints_what_merging_changed(run: Path, tmp_path: Path) -> None:
+def test_the_command_prints_its_figures(run: Path, tmp_path: Path) -> None:
     merged = CliRunner().invoke(
         build_app(), ["train", "export", str(run), "--out", str(tmp_path / "a"), "--merge", "--json"]
     )

@@ -1,4 +1,4 @@
-"""Runs as GGUF files: read back, they give the run's logits, tokens and template; what GGUF cannot hold is refused by name."""
+"""Runs as GGUF files: read back, they give the run's logits, tokens and template; models that GGUF cannot represent are refused by name."""
 
 import json
 from collections.abc import Iterator
@@ -101,7 +101,7 @@ def test_rotary_pairs_left_in_place_would_be_noticed(
 @pytest.mark.slow
 @with_smollm2
 def test_a_real_small_model(tmp_path: Path) -> None:
-    """Nine query heads over three key heads, and a real vocabulary; the other 26 layers are written and read like these four."""
+    """Nine query heads over three key heads, and a real vocabulary; four layers are tested, since the other 26 are written and read alike."""
     model, tokenizer = load_policy("smollm2")
     model.model.layers, model.config.num_hidden_layers = model.model.layers[:4], 4
     write_gguf(model, tokenizer, tmp_path / "smollm2.gguf", "f16", "smollm2")
@@ -181,7 +181,7 @@ def test_each_pre_tokenizer_gets_its_name(steps: tuple[str, ...], base: Path) ->
 def test_an_unknown_pre_tokenizer_is_refused(other: Any, base: Path) -> None:
     core = load_tokenizer(str(base)).backend_tokenizer
     core.pre_tokenizer = other
-    with pytest.raises(UserError, match=r"cuts texts by (ByteLevel|Whitespace|Digits).*gpt-2, smollm, qwen2"):
+    with pytest.raises(UserError, match=r"splits texts by (ByteLevel|Whitespace|Digits).*gpt-2, smollm, qwen2"):
         pre_tokenizer_name(json.loads(core.to_str()), "a tokenizer")
 
 

@@ -1,4 +1,4 @@
-"""Runs as GGUF files in llama.cpp itself: whole models and separate adapters reply as the run does; what GGUF cannot hold is refused."""
+"""Runs as GGUF files in llama.cpp itself: whole models and separate adapters reply as the run does; adapters that GGUF cannot represent are refused."""
 
 import json
 import shutil
@@ -64,7 +64,7 @@ def test_a_whole_model(kind: GgufType, nats: float, run: Path, base: Path, tmp_p
     ids=["plain", "rank-stabilised", "patterns"],
 )
 def test_an_adapter_alone(options: dict[str, Any], base: Path, data: Path, tmp_path: Path) -> None:
-    """On its base it replies as the run does, however its modules are scaled."""
+    """On its base, the exported adapter replies as the run does, however its modules are scaled."""
     run = random_adapter(str(base), data, tmp_path / "run", size=0.1, **options)
     export = export_gguf(run, tmp_path / "out", "f16", adapter_only=True)
     assert_faithful(export, F16_NATS)
@@ -86,7 +86,7 @@ def test_a_template_with_a_thinking_block(style: str, base: Path, data: Path, tm
 
 
 def adapter_gaps(run: Path, place: Path) -> FileGaps:
-    """How far the run's adapter, freshly written and opened by llama.cpp, is from the run."""
+    """The gaps between the run and its adapter, freshly written and opened by llama.cpp."""
     tokenizer = load_tokenizer(str(run))
     _, conversations = read_probe_conversations(read_run(run), tokenizer, 4)
     model = load_model(str(run), "float32")
@@ -143,7 +143,7 @@ def test_rotary_pairs_of_an_adapter(base: Path, data: Path, tmp_path: Path, monk
 def test_families(kind: Any, config: Any, tied: bool, width: int, base: Path, tmp_path: Path) -> None:
     """Query heads that share keys, biases of q, k and v, norms of q and k, an untied output head, more embeddings than tokens.
 
-    The heads of Qwen3 need a width of 64 or more: at 16, llama.cpp computes something else.
+    The heads of Qwen3 need a width of 64 or more: at 16, llama.cpp's results differ.
     """
     torch.manual_seed(0)
     model = kind(config(**SMALL_SIZES, tie_word_embeddings=tied, head_dim=width)).eval()
@@ -171,7 +171,7 @@ def test_families(kind: Any, config: Any, tied: bool, width: int, base: Path, tm
         ({"lora_bias": True}, "trained biases"),
     ],
 )
-def test_an_adapter_that_gguf_cannot_hold_is_refused(
+def test_an_adapter_that_gguf_cannot_represent_is_refused(
     options: dict[str, Any], found: str, base: Path, data: Path, tmp_path: Path
 ) -> None:
     run = random_adapter(str(base), data, tmp_path / "run", **options)
@@ -210,7 +210,7 @@ def test_without_llama_cpp_the_file_is_written_and_not_opened(
     assert "pip install 'modegraph[cpu]'" in (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
 
 
-def test_only_what_fits_into_the_window_is_sent(run: Path) -> None:
+def test_only_conversations_that_fit_into_the_window_are_sent(run: Path) -> None:
     _, conversations = read_probe_conversations(read_run(run), load_tokenizer(str(run)), 4)
     lengths = sorted(len(each.prompt) for each in conversations)
     assert len(fitting_probes(conversations, lengths[2] + 24)) == 3 and fitting_probes(conversations, 24) == []
@@ -242,7 +242,7 @@ def test_the_command(run: Path, tmp_path: Path) -> None:
 @with_llama
 @with_smollm2
 def test_a_real_small_model(data: Path, tmp_path: Path) -> None:
-    """Merged, and as a separate adapter; the adapter's folder opens on the catalogue's file of the base."""
+    """Merged, and as a separate adapter; a folder with the adapter alone opens with the catalogue's file of its base."""
     run = random_adapter("smollm2", data, tmp_path / "run", size=0.02)
     for adapter_only in (False, True):
         export = export_gguf(run, tmp_path / f"out{adapter_only}", "f16", adapter_only)

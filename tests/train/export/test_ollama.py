@@ -1,4 +1,4 @@
-"""Modelfiles: Ollama's template writes exactly the prompts of the chat template; where it cannot, it is left out."""
+"""Modelfiles: Ollama's template writes exactly the prompts of the chat template; where that is impossible, no template is written."""
 
 import re
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ MARK = re.compile(r"{{ (.*?) }}", re.DOTALL)
 
 
 def render(template: str, messages: Sequence[Message]) -> str:
-    """What Go's text/template writes, for the few constructs that our templates use."""
+    """The output of Go's text/template, for the few constructs that our templates use."""
     loop, *marks = MARK.split(template)[1:]
     assert loop in ("range .Messages", "range $i, $_ := .Messages")
     pieces = []
@@ -60,7 +60,7 @@ def assert_same_prompts(tokenizer: PreTrainedTokenizerBase) -> None:
 
 
 @pytest.mark.parametrize("name", STYLES)
-def test_ollama_writes_the_prompts_of_training(name: str) -> None:
+def test_ollama_writes_the_training_prompts(name: str) -> None:
     """A thinking block that belongs only to the last turn appears only there."""
     assert_same_prompts(tokenizer_of(STYLES[name]))
 

@@ -1,4 +1,4 @@
-"""A tiny random model of every causal language model that transformers has, by its model type."""
+"""A tiny random model of each causal language model that transformers has, by its model type, except those in NOT_TINY."""
 
 import inspect
 from typing import Any
@@ -129,7 +129,7 @@ OWN: dict[str, dict[str, Any]] = {
 
 AROUND_TEXT = "a text model with others around it (images, sound); the text model has a type of its own"
 NOT_TINY = {
-    "blt": "four models in one, cut into patches by the entropy of the first",
+    "blt": "four models in one; the entropy of the first decides how a text is cut into patches",
     "cohere_compass_text": "transformers 5.19 finds no rotary positions for the layers of a new configuration",
     "dbrx": "transformers 5.19 finds no rotary base in a new configuration",
     "zamba": "transformers 5.19 ties no shared block in fewer layers than the published model has",

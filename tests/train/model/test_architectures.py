@@ -1,6 +1,6 @@
 """Every causal language model that transformers has: log-probabilities and gradients of all layouts against float64, or a refusal.
 
-The twin shares nothing with the layouts: float64, eager attention and experts, one row at a time without padding, the softmax by hand.
+The reference of a model (its twin) shares nothing with the layouts: it uses float64 (float32 for SINGLE_TWIN), eager attention and experts, one row at a time without padding, and a softmax by hand.
 """
 
 import copy
@@ -105,6 +105,7 @@ def test_every_type_is_in_one_list_of_the_page() -> None:
     assert len(PACKED) + len(PLAIN) + len(PAGE_REFUSED) + len(PAGE_NOT_TRIED) == len(MODEL_TYPES)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("model_type", TINY)
 def test_all_layouts_equal_float64_or_the_model_is_refused(model_type: str) -> None:
     """In training mode, with dropout 0.3 in the configuration, turned off by `without_dropout`."""
@@ -146,7 +147,7 @@ MIXED = (SHORT, LONG)
 
 @pytest.mark.parametrize("shared", [False, True])
 def test_longrope_is_right_on_either_side_of_its_border_and_refused_across(shared: bool) -> None:
-    """Rows of up to 16 tokens use the short angles, longer rows the long ones; in every layout each row is as it is alone."""
+    """Rows of up to 16 tokens use the short angles, longer rows the long ones; in every layout each row gives the same values as alone."""
     model = tiny_model("phi3", rope_parameters=LONGROPE, original_max_position_embeddings=16)
     without_dropout(model)
     twin = twin_of(model, "phi3")
@@ -177,7 +178,7 @@ def test_longrope_is_right_on_either_side_of_its_border_and_refused_across(share
 
 
 def test_rows_across_a_border_differ_from_those_alone() -> None:
-    """Why such rows are refused: transformers computes a short row differently in a batch with a long one, by nats."""
+    """Such rows are refused because transformers computes a short row differently in a batch with a long one, by over half a nat."""
     model = tiny_model("phi3", rope_parameters=LONGROPE, original_max_position_embeddings=16).eval()
     ids = torch.tensor([[*SHORT.prompt, *SHORT.responses[0], *[0] * 11]])
     alone, padded = (model(input_ids=each).logits[0, 5:9].log_softmax(-1) for each in (ids[:, :10], ids))
@@ -215,7 +216,7 @@ def test_where_a_border_is_crossed(rope: dict[str, Any], lengths: list[int], ref
 
 
 def test_rows_across_a_border_are_refused_before_the_first_step(base: Path, data: Path, tmp_path: Path) -> None:
-    """By SFT, by our trainer and by TRL's: the rows of `data` have 105 to 240 tokens."""
+    """SFT, our trainer and TRL's all refuse them: the rows of `data` have 105 to 240 tokens."""
     rope = LONGROPE | {"original_max_position_embeddings": 150}
     sizes = {"vocab_size": 600, "max_position_embeddings": 256, "original_max_position_embeddings": 150}
     tiny_model("phi3", rope_parameters=rope, **sizes).save_pretrained(tmp_path / "phi3")
@@ -232,7 +233,7 @@ def test_rows_across_a_border_are_refused_before_the_first_step(base: Path, data
 
 
 def test_bert_that_is_not_a_decoder_is_refused() -> None:
-    """It attends to later tokens, so it is no use as a policy, and transformers raises no error."""
+    """It attends to later tokens, so it is no use as a policy, but transformers raises no error."""
     check_model(tiny_model("bert"))
     with pytest.raises(
         UserError, match=r"a model of type 'bert': its log-probabilities change by .* a causal language model"
@@ -242,7 +243,7 @@ def test_bert_that_is_not_a_decoder_is_refused() -> None:
 
 @pytest.mark.parametrize("model_type", ["opt", "falcon", "gpt_neo", "gptj", "persimmon"])
 def test_noise_in_functions_and_configurations_is_turned_off(model_type: str) -> None:
-    """OPT calls a dropout function with a rate it stores itself, Falcon reads its configuration: neither uses a Dropout module."""
+    """OPT calls a dropout function with a rate that it stores itself, and Falcon reads its configuration; neither uses a Dropout module."""
     model = tiny_model(model_type)
     with pytest.raises(UserError, match=f"a model of type '{model_type}': its log-probabilities are off by"):
         check_still(model)
@@ -251,7 +252,7 @@ def test_noise_in_functions_and_configurations_is_turned_off(model_type: str) ->
 
 
 def test_a_policy_with_dropout_starts_at_its_reference(base: Path, data: Path, tmp_path: Path) -> None:
-    """Δ = 0 at the first step of an OPT whose dropout is 0.3, by our trainer and by TRL's."""
+    """Δ = 0 at the first step of an OPT whose dropout is 0.3, with our trainer and with TRL's."""
     tiny_model("opt", vocab_size=600, max_position_embeddings=256).save_pretrained(tmp_path / "opt")
     load_tokenizer(str(base)).save_pretrained(tmp_path / "opt")
     places = {"model": str(tmp_path / "opt"), "data": str(data), "max_steps": 1, "logging_steps": 1, "beta": 0.5}

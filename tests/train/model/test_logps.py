@@ -1,4 +1,4 @@
-"""Summed log-probabilities against a slow twin, and tokens against those of TRL's trainers."""
+"""Summed log-probabilities compared with a slow reference, and tokens compared with those of TRL's trainers."""
 
 import os
 import subprocess
@@ -40,7 +40,7 @@ def slow_logps(model: torch.nn.Module, row: TokenizedRow) -> float:
 
 
 @torch.no_grad()
-def test_equal_to_the_slow_twin_summed_and_with_the_end_token(base: Path) -> None:
+def test_logps_equal_the_slow_reference_summed_and_with_the_end_token(base: Path) -> None:
     model, tokenizer = load_policy(str(base))
     expected = [slow_logps(model, row) for row in ROWS]
     logps = completion_logps(model, *pad_rows(ROWS, tokenizer.pad_token_id))
@@ -81,7 +81,7 @@ def test_pad_rows_marks_completions() -> None:
 
 
 def test_tokens_equal_trls_for_a_template_without_thinking(base: Path, tmp_path: Path) -> None:
-    """As both TRL trainers tokenise the turns themselves."""
+    """The references are both TRL trainers, which tokenise the turns themselves."""
     model, tokenizer = load_policy(str(base))
     rows = [preference(number) for number in range(12)]
 
@@ -109,7 +109,7 @@ def test_tokens_equal_trls_for_a_template_without_thinking(base: Path, tmp_path:
 
 
 def test_rows_are_tokenised_the_same_together_and_alone(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In batches with a remainder, with several answers to a prompt, without rows; prompts are those of the server's function."""
+    """Covers batches with a remainder, several answers to a prompt, and an empty list; the prompts are those of the server's function."""
     tokenizer = load_tokenizer(str(base))
     chats = [(row.prompt, text) for row in map(preference, range(3)) for text in (row.chosen, row.rejected)]
     monkeypatch.setattr("train.model.logps.ROWS_AT_ONCE", 4)

@@ -1,4 +1,4 @@
-"""Loading: whole models, adapters, and each way in which one can be missing."""
+"""Loading whole models and adapters, and each way in which one can be missing."""
 
 import json
 import shutil

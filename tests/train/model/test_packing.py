@@ -1,4 +1,4 @@
-"""Packed rows against the plain layout: equal log-probabilities and gradients, the mask against a slow twin, the packing."""
+"""Packed rows compared with the plain layout (log-probabilities and gradients), the mask with a slow reference; and how rows are packed."""
 
 import copy
 import math
@@ -113,7 +113,7 @@ def slow_logps(model: Any, groups: Sequence[TokenizedGroup]) -> Tensor:
 def assert_layouts_equal(
     model: Any, groups: Sequence[TokenizedGroup], budget_tokens: int, tolerance: float = 2e-5
 ) -> None:
-    """Check log-probabilities and the gradients of all trained weights against the slow twin: in the plain layout, packed with a mask
+    """Check log-probabilities and the gradients of all trained weights against the slow reference: in the plain layout, packed with a mask
     of the whole row, and packed with shared-prefix attention.
     """
     slow = slow_logps(model, groups)
@@ -155,7 +155,7 @@ def test_chunks_hold_whole_responses_and_mask_them_from_each_other() -> None:
 @MODELS
 @pytest.mark.parametrize("budget_tokens", [1, 40, 1000])
 def test_equal_to_the_plain_layout(name: str, budget_tokens: int) -> None:
-    """Each group in a row of its own, some groups in a row, all in one row; K from 1 to 8, ragged lengths, a prompt of one token."""
+    """Each group in a separate row, some groups in a row, all in one row; K from 1 to 8, ragged lengths, a prompt of one token."""
     assert_layouts_equal(make(name), RAGGED, budget_tokens)
 
 
@@ -205,7 +205,7 @@ def test_close_in_bfloat16_and_under_autocast() -> None:
 
 
 def slow_mask(group_of: Sequence[int], response_of: Sequence[int]) -> list[list[bool]]:
-    """What each token may attend to, token by token."""
+    """Which tokens (columns) each token (row) may attend to, one pair at a time."""
     mask = [[False] * len(group_of) for _ in group_of]
     for query in range(len(group_of)):
         for key in range(query + 1):
@@ -217,7 +217,7 @@ def slow_mask(group_of: Sequence[int], response_of: Sequence[int]) -> list[list[
 
 
 def test_a_row_worked_by_hand() -> None:
-    """Two prompts; response "40 2" starts at position 3 although "30 31 2" stands between it and the prompt."""
+    """Two prompts; response "40 2" starts at position 3 although "30 31 2" is between it and the prompt."""
     groups = [TokenizedGroup((5, 6, 7), ((30, 31, 2), (40, 2))), TokenizedGroup((8,), ((50,),))]
     batch = pack_rows(groups, 10)
     assert batch.ids_BT.tolist() == [[5, 6, 7, 30, 31, 2, 40, 2, 8, 50]]
@@ -246,7 +246,9 @@ SIZES = st.lists(
 
 
 @given(SIZES, st.integers(1, 40))
-def test_packing_keeps_every_group_once_and_the_budget(sizes: list[tuple[int, list[int]]], budget_tokens: int) -> None:
+def test_packing_keeps_every_group_once_within_the_budget(
+    sizes: list[tuple[int, list[int]]], budget_tokens: int
+) -> None:
     """As first fit promises, no two rows would have fitted into one."""
     groups = groups_of(sizes)
     rows = first_fit(groups, budget_tokens)
@@ -376,14 +378,14 @@ def test_other_attentions_are_refused_with_their_reason() -> None:
     assert packing_problem(mamba) == "it has layers that are not full attention (linear_attention)"
 
 
-class Deaf(LlamaForCausalLM):
+class IgnoresMask(LlamaForCausalLM):
     """A model that claims to support everything and ignores its mask."""
 
     def forward(self, *arguments: Any, attention_mask: Tensor | None = None, **named: Any) -> Any:
         return super().forward(*arguments, **named)
 
 
-class Unplaced(LlamaForCausalLM):
+class TakesNoPositions(LlamaForCausalLM):
     """A model that takes no positions."""
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None, use_cache: bool = False) -> Any:
@@ -391,7 +393,7 @@ class Unplaced(LlamaForCausalLM):
 
 
 def test_a_trial_allows_for_rounding_at_very_low_log_probabilities() -> None:
-    """A tuned model in bfloat16 gave three tokens −57 nats, give or take .31 with the batch; a gap of .31 at −10 nats is a fault."""
+    """A tuned model in bfloat16 gave three tokens −57 nats, which varied by .31 with the batch; a gap of .31 at −10 nats is a fault."""
     half, whole = LlamaForCausalLM(LlamaConfig(**SHAPE)).bfloat16(), LlamaForCausalLM(LlamaConfig(**SHAPE))
     unlikely, likelier, not_a_number = (
         torch.tensor([-57.0, -20.0]),
@@ -407,5 +409,5 @@ def test_a_trial_allows_for_rounding_at_very_low_log_probabilities() -> None:
 
 def test_a_trial_finds_models_that_ignore_the_mask_or_the_positions() -> None:
     torch.manual_seed(0)
-    assert "nats away from the plain layout" in packing_problem(Deaf(LlamaConfig(**SHAPE)))
-    assert "a trial of it failed (TypeError" in packing_problem(Unplaced(LlamaConfig(**SHAPE)))
+    assert "nats away from the plain layout" in packing_problem(IgnoresMask(LlamaConfig(**SHAPE)))
+    assert "a trial of it failed (TypeError" in packing_problem(TakesNoPositions(LlamaConfig(**SHAPE)))

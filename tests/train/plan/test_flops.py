@@ -36,7 +36,7 @@ from train.run.settings import LoraSettings, MsSettings
 
 LORA = LoraSettings(rank=4, alpha=8)
 ROTATION = 2e-3
-"""The tolerance for what the formulas leave out: the product that gives the angles of positions."""
+"""The tolerance: the formulas leave out the product that gives the angles of positions."""
 
 
 def settings_of(base: Path, **changes: Any) -> MsSettings:
@@ -66,14 +66,14 @@ def torch_flops(model: Any, group: TokenizedGroup, packed: bool, gradients: bool
 
 
 def even(group: TokenizedGroup) -> TokenizedGroup:
-    """Responses of one length, so that nothing is padded."""
+    """The group with every response cut to the length of the shortest, so that nothing is padded."""
     shortest = min(map(len, group.responses))
     return TokenizedGroup(group.prompt, tuple(response[:shortest] for response in group.responses))
 
 
 @pytest.mark.parametrize("packed", [True, False])
 @pytest.mark.parametrize("checkpointing", [False, True])
-def test_training_flops_are_what_torch_counts(
+def test_training_flops_equal_those_that_torch_counts(
     base: Path, group: TokenizedGroup, packed: bool, checkpointing: bool
 ) -> None:
     """Under checkpointing torch stops before the last product of each of the two layers, which no gradient needs."""
@@ -87,7 +87,7 @@ def test_training_flops_are_what_torch_counts(
     assert torch_flops(model, group, packed) == pytest.approx(predicted, rel=ROTATION)
 
 
-def test_forward_flops_are_what_torch_counts(base: Path, group: TokenizedGroup) -> None:
+def test_forward_flops_equal_those_that_torch_counts(base: Path, group: TokenizedGroup) -> None:
     predicted = forward_flops(shape_of(settings_of(base)), packed_work(group))
     with torch.no_grad():
         assert torch_flops(model_of(settings_of(base)), group, True, gradients=False) == pytest.approx(
@@ -168,11 +168,11 @@ def test_memory_equals_the_size_of_the_tensors(
         assert memory.weights == pytest.approx(sum(weight.nbytes for weight in weights) + of_scales, rel=0.01)
 
 
-def test_the_peak_counts_what_is_alive_at_the_same_time() -> None:
+def test_the_peak_counts_tensors_that_are_alive_at_the_same_time() -> None:
     outside = torch.ones(1000)
     with peak_bytes("cpu") as peak:
         one = outside + 1
-        assert peak() == 4000, "what was there before does not count"
+        assert peak() == 4000, "earlier tensors should not count"
         view = one.view(10, 100)[2:]
         one.mul_(2)
         assert peak() == 4000, "neither a view nor a change in place takes memory"
@@ -186,7 +186,7 @@ def test_the_peak_counts_what_is_alive_at_the_same_time() -> None:
     assert peak() >= 8000 + 3 * 2000
 
 
-def test_what_processes_shard_is_divided(base: Path, tmp_path: Path) -> None:
+def test_sharded_memory_is_divided_among_the_processes(base: Path, tmp_path: Path) -> None:
     shape = shape_of(settings_of(base))
     file = tmp_path / "launch.yaml"
 

@@ -1,4 +1,4 @@
-"""A plan against the run that it describes: steps and tokens, what is left behind, and what the command prints."""
+"""A plan compared with the run that it describes: steps, tokens and operations; no files left behind; the output of the command."""
 
 import json
 import math
@@ -120,7 +120,7 @@ def test_the_operations_equal_those_of_the_trainers(
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_calibration_takes_real_steps_and_leaves_nothing(
+def test_a_calibration_takes_real_steps_and_leaves_no_files(
     case: str, base: Path, data: Path, scored_data: Path, tmp_path: Path
 ) -> None:
     settings = settings_of(case, base, data, scored_data, tmp_path / "run")

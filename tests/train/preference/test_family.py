@@ -1,4 +1,4 @@
-"""All losses against slow twins in plain Python, TRL's own code and the closed-form gradients of the docs; what MS and DPO share at K = 2."""
+"""All losses compared with slow references in plain Python, TRL's own code and the closed-form gradients of the docs; how MS and DPO are related at K = 2."""
 
 import math
 from collections import defaultdict
@@ -61,13 +61,13 @@ def lambda_weight(i: int, j: int, scores: Sequence[float], rewards: Sequence[flo
 
 
 def advantages(delta: Sequence[float], rewards: Sequence[float], beta: float, beta_reward: float) -> list[float]:
-    """RLOO's: each return less the mean of the others."""
+    """RLOO's advantages: each return less the mean of the others."""
     returns = [r / beta_reward - beta * d for r, d in zip(rewards, delta, strict=True)]
     return [own - (sum(returns) - own) / (len(returns) - 1) for own in returns]
 
 
 def slow(name: str, delta: Sequence[float], rewards: Sequence[float], beta: float, beta_reward: float) -> float:
-    """The loss of one prompt, pair by pair."""
+    """The loss of one prompt in plain Python floats."""
     k = len(delta)
     p_f, p_r = softmax([beta * d for d in delta]), softmax([r / beta_reward for r in rewards])
     scores = [beta * d for d in delta]
@@ -139,7 +139,7 @@ def closed_gradient(
 
 @EVERY
 @pytest.mark.parametrize("size", [2, 3, 7])
-def test_equal_to_the_slow_twin_in_float64(name: str, size: int) -> None:
+def test_losses_equal_the_slow_references_in_float64(name: str, size: int) -> None:
     delta, rewards = 4 * normal(3, size, seed=size), normal(3, size, seed=size + 20)
     losses = FAMILY[name](delta, rewards, 0.3, 0.7)
     assert losses.dtype == torch.float64
@@ -157,7 +157,7 @@ def test_gradients_equal_the_formulas_of_the_docs(name: str, size: int) -> None:
 
 
 def trl_loss(kind: str, logps_Q2: Tensor, reference_Q2: Tensor, beta: float, label_smoothing: float) -> float:
-    """The mean loss that TRL's own DPOTrainer computes for completions of one token; only the model is replaced by its outputs."""
+    """The mean loss that TRL's own DPOTrainer computes for completions of one token; model and trainer are stand-ins."""
     logps_R1, reference_R = (sides.T.reshape(-1) for sides in (logps_Q2, reference_Q2))
     count = len(logps_R1)
 
@@ -203,7 +203,7 @@ def test_pairs_equal_trls_own_code_in_float64(kind: str, name: str, epsilon: flo
 
 @pytest.mark.parametrize("epsilon", [0.0, 0.1, 0.4])
 def test_smoothed_dpo_equals_trls_own_cpo_code(epsilon: float) -> None:
-    """`sigmoid` of TRL's DPOTrainer ignores label smoothing; that of CPOTrainer applies it, to the same function of log-ratios."""
+    """The loss `sigmoid` of TRL's DPOTrainer ignores label smoothing; the one of CPOTrainer applies it, to the same function of log-ratios."""
     delta_Q2 = 5 * normal(9, 2, seed=3)
     accelerator = SimpleNamespace(device="cpu")
     trainer = SimpleNamespace(
@@ -253,8 +253,8 @@ def test_the_order_of_the_responses_does_not_matter(name: str) -> None:
     assert torch.allclose(*losses, rtol=1e-12)
 
 
-def test_lambda_ranks_equals_by_reward() -> None:
-    """At the reference all scores are equal: the order of the responses must not decide, and the weights must not vanish."""
+def test_lambda_ranks_equal_scores_by_reward() -> None:
+    """At the reference all scores are equal: the order of the responses must not matter, and the weights must not vanish."""
     zero, rewards, order = torch.zeros(1, 4), torch.tensor([[0.1, 0.9, 0.4, 0.6]]), torch.tensor([2, 0, 3, 1])
     found = lambda_loss(zero, rewards, 0.5, 0.3).item()
     assert found == pytest.approx(lambda_loss(zero, rewards[:, order], 0.5, 0.3).item())
@@ -306,7 +306,7 @@ def test_at_two_responses_ms_is_a_multiple_of_dpo_up_to_the_margin_c(epsilon: fl
     assert torch.allclose(ms, factor[:, None] * dpo, rtol=1e-9, atol=1e-13)
     dots = (ms * dpo).sum(dim=-1)
     assert (dots[MARGINS < c] > 0).all() and (dots[MARGINS > c] < 0).all()
-    assert (MARGINS > c).any() or epsilon == 1e-4, "the grid reaches beyond c"
+    assert (MARGINS > c).any() or epsilon == 1e-4, "the grid should reach beyond c"
     at_c = margin_gradients(
         lambda delta: pair_mode_seeking_loss(delta, beta, epsilon), torch.tensor([c], dtype=torch.float64), beta
     )
@@ -322,7 +322,7 @@ def test_smoothed_dpo_turns_back_where_ms_does(epsilon: float) -> None:
 
 
 def test_at_the_reference_a_whole_batch_of_pairs_has_one_direction() -> None:
-    """Δ = 0 and hard labels: the gradients of a batch through any parameters are parallel, MS's c / 2 times DPO's; also IPO's, NCA's and λ's."""
+    """Δ = 0 and hard labels: the gradients of a batch through any parameters are parallel, MS's c / 2 times DPO's; IPO's, NCA's and λ's are parallel to them too."""
     weights = torch.zeros(6, requires_grad=True, dtype=torch.float64)
     features = normal(32, 2, 6, seed=7)
     hard = torch.tensor([hard_label(0.0)], dtype=torch.float64).expand(32, 2)

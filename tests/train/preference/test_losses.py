@@ -1,4 +1,4 @@
-"""The alignment losses against hand-worked numbers, their gradients, their symmetries and TRL's pair formulas."""
+"""The alignment losses: hand-worked numbers, gradients, symmetries and TRL's formulas for pairs."""
 
 import math
 from collections.abc import Callable
@@ -20,7 +20,7 @@ REWARDS_QK = torch.tensor([[1.0, 0.2, 0.0, 0.6], [0.0, 0.9, 0.3, 0.3]])
 
 
 def by_hand(delta: list[float], rewards: list[float], beta_policy: float, beta_reward: float) -> tuple[float, float]:
-    """The slow twin: both losses of one prompt in plain Python floats."""
+    """The slow reference: both losses of one prompt in plain Python floats."""
     policy = [math.exp(beta_policy * d) for d in delta]
     target = [math.exp(r / beta_reward) for r in rewards]
     p_f = [p / sum(policy) for p in policy]
@@ -46,7 +46,9 @@ def test_hand_worked_numbers() -> None:
     st.floats(0.05, 2),
     st.floats(0.2, 2),
 )
-def test_equal_to_the_slow_twin(pairs: list[tuple[float, float]], beta_policy: float, beta_reward: float) -> None:
+def test_losses_equal_the_slow_reference(
+    pairs: list[tuple[float, float]], beta_policy: float, beta_reward: float
+) -> None:
     delta, rewards = ([side for side in sides] for sides in zip(*pairs, strict=True))
     ms, dpo = by_hand(delta, rewards, beta_policy, beta_reward)
     tensors = torch.tensor([delta]), torch.tensor([rewards])
@@ -127,7 +129,7 @@ def test_half_precision_is_computed_in_float32(loss: Loss) -> None:
 
 
 @LOSSES
-def test_inputs_are_left_as_they_are(loss: Loss) -> None:
+def test_inputs_are_left_unchanged(loss: Loss) -> None:
     delta, rewards = DELTA_QK.clone(), REWARDS_QK.clone()
     loss(delta, rewards, 0.5, 0.3)
     assert torch.equal(delta, DELTA_QK) and torch.equal(rewards, REWARDS_QK)

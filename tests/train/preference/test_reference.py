@@ -20,7 +20,7 @@ WEIGHTS = {"correct": 1.0}
 
 
 class Recorder:
-    """Takes the place of a layout: the log-probability of a response follows from its ids alone, and every pass is recorded."""
+    """Stands in for a layout: computes log-probabilities from token ids alone, and records every pass."""
 
     def __init__(self) -> None:
         self.passes: list[list[TokenizedGroup]] = []

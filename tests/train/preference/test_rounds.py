@@ -1,4 +1,4 @@
-"""On-policy rounds with a tiny model: fresh rows in each, a rising reward, the same result after a kill, and what is refused before sampling."""
+"""On-policy rounds with a tiny model: fresh rows in each round, a rising reward, the same result after a kill, and bad input refused before sampling."""
 
 import json
 import os
@@ -68,7 +68,7 @@ rounds.train_preference(MsSettings.model_validate_json(Path(sys.argv[2]).read_te
 
 
 def row(number: int, answer: str = "yes") -> dict[str, Any]:
-    """A reading row: is somebody here? The first passage of two is gold."""
+    """A reading row that asks whether a person is here; the first of its two passages is gold."""
     question = f"Is {PEOPLE[number]} here?"
     return {
         "id": f"q{number}",
@@ -93,7 +93,7 @@ def prompts(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def undecided(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A model that answers yes or no, each about as often."""
+    """A model that answers yes or no, about equally often."""
     folder = tmp_path_factory.mktemp("undecided")
     rows = [row(number, answer) for number in range(len(PEOPLE)) for answer in ("yes", "no")]
     write_jsonl(folder / "train.jsonl", rows)
@@ -267,7 +267,7 @@ def test_a_cut_response_is_learned_without_an_end_token(base: Path) -> None:
 
 
 def test_rewards_follow_the_gold_passages_and_answers_of_the_row() -> None:
-    """Citations of gold passages are rewarded; where a row accepts no answer, a refusal is right."""
+    """Citations of gold passages are rewarded; where a row has no answers, a refusal is right."""
     prompt = prompt_from_json(row(0))
     responses = usable_texts([Completion(text, "stop", 1, 1) for text in ("yes [1]", "yes [2]", "no")], as_drawn=True)
     rewards = with_rewards(prompt, responses).rewards
@@ -279,7 +279,7 @@ def test_rewards_follow_the_gold_passages_and_answers_of_the_row() -> None:
 
 
 def test_a_named_reference_replaces_the_initial_model(base: Path, scored_data: Path, tmp_path: Path) -> None:
-    """The losses are the same where it is the initial model itself; another model changes them, and the KL to it is not 0."""
+    """The losses are the same if the reference is the initial model itself; another model changes them, and the KL to it is not 0."""
     runs = {}
     changes = {"rounds": None, "lora": None, "max_steps": 3, "beta": 0.5, "max_length_tokens": 256}
     for name, reference in (("own", None), ("named", str(base)), ("other", str(tmp_path / "own"))):
@@ -300,7 +300,7 @@ def test_a_named_reference_replaces_the_initial_model(base: Path, scored_data: P
         ({"model": "nowhere/else/at/all"}, "no such folder"),
     ],
 )
-def test_bad_input_leaves_nothing(
+def test_bad_input_leaves_nothing_behind(
     changes: dict[str, Any], message: str, undecided: Path, prompts: Path, tmp_path: Path
 ) -> None:
     settings = settings_of(undecided, prompts, tmp_path / "run", **changes)

@@ -106,7 +106,7 @@ def test_pairs_equal_trl_step_by_step(
         ours, theirs = ([row[name] for row in log] for log in (log_of(tmp_path / "ours"), outcome.log))
         assert ours == pytest.approx(theirs, abs=1e-3, rel=1e-5), name
         assert record.metrics[f"eval_{name}"] == pytest.approx(outcome.metrics[f"eval_{name}"], abs=1e-3), name
-    assert outcome.log[-1]["rewards/margins"] > 0.1, "there was something to compare"
+    assert outcome.log[-1]["rewards/margins"] > 0.1, "the margins should grow, or there is nothing to compare"
 
 
 @pytest.mark.parametrize("trainer", ["modegraph", "trl"])
@@ -143,7 +143,7 @@ def test_the_other_losses_train_on_k_responses(loss: str, base: Path, scored_dat
 
 
 def test_label_smoothing_changes_the_steps_of_dpo(base: Path, data: Path, tmp_path: Path) -> None:
-    """ε of `train dpo` softens the labels, is in the record, and leads to other steps than hard labels."""
+    """ε of `train dpo` softens the labels, is in the record, and leads to steps that differ from those of hard labels."""
     for epsilon in (0.0, 0.3):
         values = common(base, data, tmp_path / f"{epsilon}", beta=0.5, label_smoothing=epsilon, max_steps=6)
         record = train_once(DpoSettings(**values))
@@ -366,7 +366,7 @@ def test_an_incomplete_checkpoint_is_skipped(base: Path, data: Path, tmp_path: P
 @pytest.mark.slow
 @pytest.mark.machines
 def test_two_processes_take_the_steps_of_one(base: Path, data: Path, tmp_path: Path) -> None:
-    """Two processes with one row each equal one process with two: gloo averages what a batch averages."""
+    """Two processes with one row each equal one process with two: gloo averages over processes as a batch averages over rows."""
     one = MsSettings(**common(base, data, tmp_path / "one", batch_size=2, max_steps=5))
     train_once(one)
     two = one.model_copy(update={"output": str(tmp_path / "two"), "batch_size": 1})
@@ -380,7 +380,7 @@ def test_two_processes_take_the_steps_of_one(base: Path, data: Path, tmp_path: P
     assert {path.name for path in (tmp_path / "two").iterdir()} == {path.name for path in (tmp_path / "one").iterdir()}
 
 
-def test_responses_are_split_whole_and_rewards_follow_them(base: Path) -> None:
+def test_responses_stay_whole_in_split_groups_and_keep_their_rewards(base: Path) -> None:
     tokenizer = load_tokenizer(str(base))
     row, weights = scored(1), {"correct": 2.0, "format": 0.25}
     assert combine_rewards(row, weights) == (0.25, 2.25, 0.25, 0.25, 2.0, 0.0)
@@ -401,7 +401,7 @@ def test_responses_are_split_whole_and_rewards_follow_them(base: Path) -> None:
 
 @pytest.mark.parametrize("count", range(2, 20))
 @pytest.mark.parametrize("size", [2, 3, 8, None])
-def test_splitting_into_groups_loses_nothing_and_leaves_none_alone(count: int, size: int | None) -> None:
+def test_splitting_into_groups_loses_nothing_and_leaves_no_response_alone(count: int, size: int | None) -> None:
     groups = split_into_groups(count, size, random.Random(count))
     assert sorted(number for group in groups for number in group) == list(range(count))
     assert all(len(group) >= 2 for group in groups)
@@ -527,7 +527,7 @@ def test_dev_figures_are_means_over_prompts_whatever_the_batch(base: Path, tmp_p
         ({"quantise": "nf4"}, "quantise = nf4 without an adapter"),
     ],
 )
-def test_what_cannot_be_trained_is_refused_before_the_first_step(
+def test_unusable_settings_are_refused_before_the_first_step(
     base: Path, scored_data: Path, tmp_path: Path, change: dict[str, Any], message: str
 ) -> None:
     values = common(base, scored_data, tmp_path / "run", rewards={"correct": 1.0}) | change

@@ -1,4 +1,4 @@
-"""Every pre-flight error: what is refused before the first step, with file, line and remedy."""
+"""Data that is refused before the first step, with file, line and remedy."""
 
 import json
 from dataclasses import replace

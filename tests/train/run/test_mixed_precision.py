@@ -45,7 +45,9 @@ def train(make: Make, values: dict[str, Any], folder: Path) -> tuple[list[dict[s
     trainer.train()
     dtypes_in_steps = set(dtypes)
     layers = [module for module in trainer.model.modules() if isinstance(module, BaseTunerLayer)]
-    assert layers and all(getattr(layer, "cast_input_dtype_enabled", True) for layer in layers), "the casts are back"
+    assert layers and all(getattr(layer, "cast_input_dtype_enabled", True) for layer in layers), (
+        "PEFT's casts should be on again"
+    )
     rows = [{name: row[name] for name in ("loss", "grad_norm")} for row in trainer.state.log_history if "loss" in row]
     return rows, dtypes_in_steps
 

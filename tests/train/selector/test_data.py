@@ -1,4 +1,4 @@
-"""Relevance data that can be learned from, and what is refused, by name, before any training."""
+"""Relevance data that can be learned from, and data that is refused, by name, before any training."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -111,6 +111,7 @@ def test_a_row_in_the_file_of_another_split_is_refused(tmp_path: Path) -> None:
         read_datasets([folder])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("key", "message"),
     [

@@ -74,7 +74,7 @@ def test_a_run_is_a_folder_that_hops_reads(world: Path, tmp_path: Path) -> None:
     found, plain = (retrieve(index, question, each) for each in (settings, RetrieveSettings(mode="hops", top_k=2)))
     assert {each.item.source for each in found.passages} == {"Dusty Road", "Suna Tarn"}
     assert [each.score for each in found.passages] != [each.score for each in plain.passages], (
-        "the trees changed the scores"
+        "the trees should change the scores"
     )
     hop = {"questions": [str(world / "questions.jsonl")]}
     again = mg.train.selector(
@@ -87,7 +87,7 @@ def test_a_run_is_a_folder_that_hops_reads(world: Path, tmp_path: Path) -> None:
 
 def test_unusable_training_data_is_reported_before_training(world: Path, tmp_path: Path) -> None:
     too_few = run(world, tmp_path / "run", "--set", "hop.questions=[]")
-    assert "1 indexes and 0 files of questions" in str(too_few.exception)
+    assert "indexes: 1, files of questions: 0" in str(too_few.exception)
     (tmp_path / "questions.jsonl").write_text('{"id": "a", "question": "Who?", "gold_ids": ["elsewhere"]}\n')
     elsewhere = run(world, tmp_path / "run", "--set", f"hop.questions=[{tmp_path / 'questions.jsonl'}]")
     assert "no question with a gold document" in str(elsewhere.exception)

@@ -24,6 +24,7 @@ def run(*arguments: object) -> Result:
     return CliRunner().invoke(build_app(), ["train", "selector", *map(str, arguments)])
 
 
+@pytest.mark.long
 def test_a_run_is_a_folder_that_retrieval_reads(data: Path, tmp_path: Path) -> None:
     second = write_rows(tmp_path / "b", small_world("bb", seed=1))
     out = tmp_path / "run"
@@ -47,6 +48,7 @@ def test_a_run_is_a_folder_that_retrieval_reads(data: Path, tmp_path: Path) -> N
         assert value in card
 
 
+@pytest.mark.long
 def test_the_saved_selector_meets_the_target_recall_and_reports_its_figures(data: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
     assert run("--data", data, "--out", out, "--target-recall", 0.8).exit_code == 0
@@ -63,6 +65,7 @@ def test_the_saved_selector_meets_the_target_recall_and_reports_its_figures(data
     assert found.encoder == ENCODER
 
 
+@pytest.mark.long
 def test_the_same_data_make_the_same_selector(data: Path, tmp_path: Path) -> None:
     for name in ("one", "two"):
         assert run("--data", data, "--out", tmp_path / name).exit_code == 0
@@ -70,6 +73,7 @@ def test_the_same_data_make_the_same_selector(data: Path, tmp_path: Path) -> Non
     assert one == two
 
 
+@pytest.mark.long
 def test_a_config_file_and_overrides_are_read(data: Path, tmp_path: Path) -> None:
     config = tmp_path / "selector.yaml"
     config.write_text(f"data: [{data}]\noutput: {tmp_path / 'run'}\nmax_trees: 3\nmax_leaves: 4\n")

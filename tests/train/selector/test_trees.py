@@ -1,4 +1,4 @@
-"""Trees as plain arrays predict what scikit-learn's do; dev loss sets their number; a weight on relevant rows is corrected for."""
+"""Trees as plain arrays predict as scikit-learn's do; the loss on dev rows sets their number; a weight on relevant rows is corrected for."""
 
 import numpy as np
 import pytest
@@ -24,7 +24,7 @@ def settings(**changes: object) -> SelectorSettings:
 
 
 @pytest.mark.parametrize("leaves", [2, 8, 31])
-def test_the_arrays_predict_what_the_library_predicts(world: dict[str, Examples], leaves: int) -> None:
+def test_the_arrays_predict_as_the_library_does(world: dict[str, Examples], leaves: int) -> None:
     classifier = fit_trees(world["train"], world["dev"], settings(max_leaves=leaves, min_examples_per_leaf=5))
     forest = to_forest(classifier, classifier.n_iter_, 1.0)
     features_nF = np.concatenate(
@@ -61,7 +61,7 @@ def test_a_weight_on_relevant_rows_is_corrected_for(world: dict[str, Examples]) 
     share = world["test"].label_n.mean()
     for logits_n in (plain, weighted):
         assert abs((1 / (1 + np.exp(-logits_n))).mean() - share) < 0.02
-    assert np.abs(plain - weighted).max() > 0.1, "the weight changes what is learned"
+    assert np.abs(plain - weighted).max() > 0.1, "the weight should change the trees"
 
 
 def test_training_is_deterministic(world: dict[str, Examples]) -> None:

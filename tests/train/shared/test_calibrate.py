@@ -1,4 +1,4 @@
-"""Temperature, threshold, reliability and average precision, against numbers worked by hand and slow twins."""
+"""Temperature, threshold, reliability and average precision, compared with hand-worked numbers and slow references."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""A trained second hop at query time: its features against a slow twin, a bridge that only the trained hop ranks right, its file, other selectors."""
+"""A trained second hop at query time: its features compared with a slow reference, its file, a passage that only this hop ranks first, and other selectors."""
 
 from functools import partial
 from pathlib import Path
@@ -29,7 +29,7 @@ QUESTION = "In which village was the founder of the yard that built the Lantern 
 
 
 def stump(feature: str, cut: float, encoder: str, above: float = 2.0) -> Hop:
-    """A hop of one tree, whose logit is `above` where the feature is above `cut`, −2 elsewhere."""
+    """A hop of one tree, whose logit is `above` where the feature is above `cut` and −2 elsewhere."""
     forest = Forest(
         feature_V=np.array([HOP_FEATURES.index(feature), 0, 0]),
         threshold_V=np.array([cut, 0, 0]),
@@ -49,7 +49,7 @@ def rows_of(index: Index, question: str) -> tuple[Query, HopRows]:
     return query, hop_rows(index, query, found.alone, found.reached_P)
 
 
-def test_features_equal_their_slow_twin(isles: Index) -> None:
+def test_features_equal_a_slow_reference(isles: Index) -> None:
     query, rows = rows_of(isles, QUESTION)
     data, ways = isles.data, rows.ways
     column = {name: rows.features_XF[:, place] for place, name in enumerate(HOP_FEATURES)}
@@ -93,7 +93,7 @@ def test_every_passage_of_the_pool_has_exactly_one_row_without_a_link(isles: Ind
 
 
 def planted_index(folder: Path, minilm: Encoder) -> Index:
-    """An index whose gold passage shares no word with the question and lies far from it; ten other passages are nearer."""
+    """An index whose gold passage shares no word with the question and is far from it; ten other passages are nearer."""
     near = [
         Document(
             f"near-{i}", f"Song {i}", f"Song {i} is a song about a town. Its performer was born in a town in 19{i}0."
@@ -106,7 +106,7 @@ def planted_index(folder: Path, minilm: Encoder) -> Index:
     return open_index(folder, lambda spec: minilm)
 
 
-def test_a_planted_bridge_that_only_the_hop_ranks_right(tmp_path: Path, minilm: Encoder) -> None:
+def test_only_the_trained_hop_ranks_a_planted_gold_passage_first(tmp_path: Path, minilm: Encoder) -> None:
     index = planted_index(tmp_path / "index", minilm)
     save_hop(tmp_path, stump("called", 0.5, index.encoder_source.fingerprint))
     search = partial(retrieve, index, "In which town was the performer of the song Quillow born?")
@@ -119,7 +119,7 @@ def test_a_planted_bridge_that_only_the_hop_ranks_right(tmp_path: Path, minilm: 
     assert learned.paths[0][:2] == ("“Quillow is a song performed by Orsa Bell.”", "mentions “Orsa Bell”")
     scores = [found.score for found in learned.passages]
     assert scores == sorted(scores, reverse=True) and scores[0] == pytest.approx(1 / (1 + np.exp(-2)))
-    assert learned.trace.steps[-1].endswith("judged by a trained hop")
+    assert learned.trace.steps[-1].endswith("scored by a trained hop")
     automatic = search(RetrieveSettings(mode="auto", top_k=12, selector=f"{tmp_path}/"))
     assert automatic.passages == learned.passages
 
@@ -135,7 +135,7 @@ def test_a_large_index_is_searched_in_part(isles: Index, monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("question", ["?", "Who", "東京", "the of and"])
-def test_questions_that_say_nothing_have_rows_too(isles: Index, question: str) -> None:
+def test_uninformative_questions_have_rows_too(isles: Index, question: str) -> None:
     _, rows = rows_of(isles, question)
     assert np.isfinite(rows.features_XF).all() and len(rows.candidates_C) == 5
 
@@ -167,7 +167,7 @@ def test_an_index_uses_the_shipped_hop_of_its_encoder_unless_none_is_selected(is
         return retrieve(index, QUESTION, RetrieveSettings(mode="hops", selector=selector))
 
     shipped, plain = search(isles, "threshold"), search(isles, "none")
-    assert any("judged by a trained hop" in step for step in shipped.trace.steps)
+    assert any("scored by a trained hop" in step for step in shipped.trace.steps)
     assert not any("trained hop" in step for step in plain.trace.steps)
     assert [each.score for each in shipped.passages] != [each.score for each in plain.passages]
     other = open_index(hashed_isles, lambda spec: HashEncoder())
@@ -178,7 +178,7 @@ def test_an_index_uses_the_shipped_hop_of_its_encoder_unless_none_is_selected(is
 def test_the_shipped_hop_answers_over_an_index_of_no_or_one_document(
     count: int, minilm: Encoder, tmp_path: Path
 ) -> None:
-    """As after all documents but one, or all of them, were deleted."""
+    """Such an index remains when all documents, or all but one, are deleted."""
     build_index(tmp_path / "i", ISLES[:count], IndexSettings(), lambda spec: minilm)
     index = open_index(tmp_path / "i", lambda spec: minilm)
     for mode in ("hops", "plan", "auto"):
@@ -211,7 +211,7 @@ def test_a_broken_file_is_reported(tmp_path: Path) -> None:
         find_hop(f"{tmp_path}/", "any")
 
 
-def test_selectors_of_other_kinds_leave_hops_as_it_is(isles: Index, tmp_path: Path) -> None:
+def test_selectors_of_other_kinds_leave_hops_unchanged(isles: Index, tmp_path: Path) -> None:
     (tmp_path / "selector.safetensors").write_bytes(b"a light selector, for another mode")
     plain = retrieve(isles, QUESTION, RetrieveSettings(mode="hops"))
     other = retrieve(isles, QUESTION, RetrieveSettings(mode="hops", selector=f"{tmp_path}/"))

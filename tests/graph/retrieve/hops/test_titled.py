@@ -50,7 +50,7 @@ def states(tmp_path_factory: pytest.TempPathFactory) -> Index:
         ("Tarnia", "Tarnia", False),
         ("Tarnia", "Alcohol laws of Sundrey", False),
         ("West Tarnia", "Alcohol laws of Tarnia", False),
-        ("Corran High", "Laws at Corran High", False),  # The question says this name itself.
+        ("Corran High", "Laws at Corran High", False),  # The question itself contains this name.
         ("the", "Alcohol laws", False),
     ],
 )

@@ -1,4 +1,4 @@
-"""Which of a question's words occur where, against a slow scan of the texts."""
+"""The occurrences of a question's words in passages and texts, compared with a slow scan of the texts."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""A trained selector at query time: its trees against a slow twin, its file in every damaged form, and `local` with it."""
+"""A trained selector at query time: its trees compared with a slow reference, damaged files, and the mode `local` with a selector."""
 
 import json
 from pathlib import Path
@@ -84,7 +84,7 @@ def forests(draw: st.DrawFn) -> Forest:
 
 
 def slow_logit(forest: Forest, features_F: list[float]) -> float:
-    """One example passed down one tree after another."""
+    """The logit of one example, passed down one tree after another."""
     total = forest.base
     for node in forest.root_T.tolist():
         while forest.left_V[node] != node:
@@ -136,7 +136,7 @@ def save_damaged_selector(folder: Path, header: dict[str, Any], **columns: Any) 
     ("header", "columns", "message"),
     [
         ({"format": "something else"}, {}, "its format is 'something else'"),
-        ({"format": "modegraph selector, light, 1"}, {}, "Make the training data again and train on them"),
+        ({"format": "modegraph selector, light, 1"}, {}, "Generate the training data again and train on it"),
         ({"features": FEATURES[1:]}, {}, "trained on other features .without 'nearness'"),
         ({"features": [*FEATURES, "colour"]}, {}, "other features .with 'colour'"),
         ({"features": FEATURES[::-1]}, {}, "other features .in another order"),
@@ -182,7 +182,7 @@ def save_selector_for(index: Index, folder: Path, cut: float = 0.25, threshold: 
     return str(folder)
 
 
-def test_a_selector_returns_what_reaches_the_threshold_once_each_most_probable_first(
+def test_a_selector_returns_each_row_that_reaches_the_threshold_once_most_probable_first(
     isles: Index, tmp_path: Path
 ) -> None:
     query, rows = query_of(isles), np.arange(len(isles.data.proposition_ids))
@@ -213,7 +213,7 @@ def test_a_selector_of_another_encoder_is_refused(isles: Index, tmp_path: Path, 
 
 
 def test_local_ranks_by_the_selectors_judgement(isles: Index, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If the selector finds nothing relevant, the ranking equals that of `hops` without words; what it finds relevant rises by its probability."""
+    """If the selector finds nothing relevant, the ranking equals that of `hops` without words; otherwise a passage gains in proportion to its highest probability of relevance."""
     leave_words_out(monkeypatch)
     hops = retrieve(isles, QUESTION, RetrieveSettings(mode="hops", top_k=5))
     (tmp_path / "none").mkdir()

@@ -1,4 +1,4 @@
-"""A cross-encoder after a mode: a tiny model with random weights, whose scores must decide the order."""
+"""A cross-encoder reranks the results of a mode: a tiny model with random weights, whose scores must decide the order."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -42,7 +42,7 @@ def make_cross_encoder(folder: Path, labels: int) -> Path:
 
 
 def own_scores(folder: Path, texts: list[str]) -> list[float]:
-    """sigmoid(logit) of each pair on its own, by transformers alone."""
+    """sigmoid(logit) of each pair, computed separately with transformers alone."""
     tokenizer = AutoTokenizer.from_pretrained(folder)
     model = BertForSequenceClassification.from_pretrained(folder).eval()
     with torch.no_grad():
@@ -56,7 +56,7 @@ def test_the_order_is_the_rerankers_own(isles: Index, cross_encoder: Path) -> No
     scored = sorted(zip(own_scores(cross_encoder, texts), everything, strict=True), key=lambda pair: -pair[0])
     assert [each.item for each in found.passages] == [passage for _, passage in scored[:3]]
     assert [each.score for each in found.passages] == pytest.approx([score for score, _ in scored[:3]], abs=1e-5)
-    assert found.trace.steps[-1] == "5 found and reranked"
+    assert found.trace.steps[-1] == "5 results reranked"
     assert found.passages != retrieve(isles, QUESTION, RetrieveSettings(top_k=3)).passages
 
 

@@ -1,4 +1,4 @@
-"""`global`: anchors, communities that cover them, contributions; each formula against its slow twin or a hand-worked case."""
+"""`global`: anchors, communities that cover them, contributions; each formula compared with a slow reference or a hand-worked case."""
 
 import json
 import time
@@ -93,7 +93,7 @@ def test_parts_hold_every_row_once_and_differ_in_size_by_at_most_one(guilds: Ind
 
 
 def nearer_half(index: Index, query: Query, rows: Ints) -> Ints:
-    """A selector that keeps the nearer half of what it is offered."""
+    """A selector that keeps the nearer half of the rows that it is offered."""
     near_n = index.data.proposition_vectors_ND[rows] @ query.vector_D
     return rows[np.sort(np.argsort(-near_n, kind="stable")[: (len(rows) + 1) // 2])]
 
@@ -150,11 +150,11 @@ def cover(
 
 def test_the_cover_takes_the_community_with_most_uncovered_anchors_for_its_size() -> None:
     members = [[0, 1, 2, 3], [0, 1], [4, 5, 6], [7, 8]]
-    # Worth 3/4, 2/2, 1/3, 0: community 1 first; then 0 has only anchor 2 left: 1/4 against 1/3 of community 2.
+    # Worth 3/4, 2/2, 1/3, 0: community 1 first; then community 0 has only anchor 2 left, worth 1/4, less than the 1/3 of community 2.
     assert cover([0, 1, 2, 4], members, [-1] * 4, {}, 9) == [1, 2, 0]
 
 
-def test_a_community_that_costs_too_much_is_passed_over_and_the_choice_goes_on() -> None:
+def test_a_community_that_costs_too_much_is_skipped_and_the_choice_continues() -> None:
     members = [[0, 1], [2, 3], [4, 5]]
     assert cover([0, 1, 2, 3, 4], members, [-1] * 3, {0: 50}, 9) == [1, 2]
     assert cover([0, 1, 2, 3, 4], members, [-1] * 3, {0: 8, 1: 2}, 9) == [0, 2]
@@ -169,7 +169,7 @@ def test_no_ancestor_or_descendant_of_a_chosen_community_is_chosen() -> None:
 
 @given(st.integers(0, 10_000))
 @settings(max_examples=40, deadline=None)
-def test_the_cover_keeps_to_its_budget_and_covers_what_it_can(seed: int) -> None:
+def test_the_cover_stays_within_its_budget_and_covers_as_much_as_it_can(seed: int) -> None:
     draw = np.random.default_rng(seed)
     members = [sorted(draw.choice(30, size=draw.integers(1, 8), replace=False).tolist()) for _ in range(12)]
     cost = {row: int(draw.integers(1, 6)) for row in range(12)}
@@ -223,7 +223,7 @@ def test_without_a_model_every_community_contributes_in_turn(guilds: Index) -> N
 
 
 def reply(score: Callable[[str], int]) -> Callable[[dict[str, Any]], str]:
-    def say(body: dict[str, Any]) -> str:
+    def reply_to(body: dict[str, Any]) -> str:
         field = next(iter(body["response_format"]["json_schema"]["schema"]["properties"]))
         user = body["messages"][1]["content"]
         if field == "questions":
@@ -231,15 +231,16 @@ def reply(score: Callable[[str], int]) -> Callable[[dict[str, Any]], str]:
         first = user.split("\n")[2]
         return json.dumps({"answer": f"About {first[4:30]}", "score": score(user)})
 
-    return say
+    return reply_to
 
 
+@pytest.mark.long
 def test_contributions_come_best_first_and_their_calls_run_together(guilds: Index) -> None:
-    say = reply(lambda user: 90 if "Saltboilers" in user.split("\n")[2] else 40 if "Netmakers" in user else 0)
+    reply_to = reply(lambda user: 90 if "Saltboilers" in user.split("\n")[2] else 40 if "Netmakers" in user else 0)
 
     def slowly(body: dict[str, Any], number: int) -> str:
         time.sleep(0.05)
-        return say(body)
+        return reply_to(body)
 
     with chat_server(slowly) as server:
         found = retrieve(guilds, QUESTION, RetrieveSettings(mode="global", top_k=4), open_openai(f"m@{server.url}"))

@@ -1,4 +1,4 @@
-"""`hops` reaches what a question does not name, explains how, and keeps the passage of a plain question first."""
+"""`hops` reaches passages that a question does not name, explains how, and keeps the passage of a plain question first."""
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ HOPS = RetrieveSettings(mode="hops", top_k=5, selector="none")
 
 
 @given(st.integers(0, 5000), st.lists(st.integers(0, 7), max_size=6))
-def test_expand_rows_equals_its_slow_twin(seed: int, rows: list[int]) -> None:
+def test_expand_rows_equals_a_slow_reference(seed: int, rows: list[int]) -> None:
     block = sp.csr_array((np.random.default_rng(seed).random((8, 5)) < 0.4).astype(np.float32))
     expected = [(place, int(column)) for place, row in enumerate(rows) for column in block[[row], :].indices]
     position_X, column_X = expand_rows(block, np.array(rows, np.int64))
@@ -39,12 +39,12 @@ def test_a_question_names_documents_by_title_and_by_short_form(isles: Index) -> 
 
     assert names_in("Is the Lantern older than Ada Marlow?") == [("Ada Marlow", "ada"), ("Lantern", "lantern")]
     assert names_in("Who baked kelp bread?") == [("kelp bread", "bread")]
-    assert names_in("Tarn is where?") == [], "a first word alone may be any word"
+    assert names_in("Tarn is where?") == [], "a capitalised first word alone may be any word"
     assert names_in("Which lantern is it?") == [], "a single lower-case word is not a name"
     assert names_in("") == []
 
 
-def test_two_hops_reach_what_the_question_does_not_name(isles: Index) -> None:
+def test_two_hops_reach_passages_that_the_question_does_not_name(isles: Index) -> None:
     question = "In which village was the founder of the yard that built the Lantern born?"
     found = retrieve(isles, question, HOPS)
     sources = [passage.item.source for passage in found.passages]

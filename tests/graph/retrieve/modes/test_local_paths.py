@@ -20,7 +20,7 @@ def test_min_max_of_a_constant_list_is_defined() -> None:
     assert min_max(np.array([1.0, 3.0, 2.0], np.float32)).tolist() == [0, 1, 0.5]
 
 
-def test_a_path_of_one_scores_its_cosine_and_lengths_share_one_scale() -> None:
+def test_a_path_of_one_proposition_scores_its_cosine_and_lengths_share_one_scale() -> None:
     vectors = np.array([[1, 0], [0, 1]], np.float32)
     query = np.array([0.6, 0.8], np.float32)
     assert path_score(vectors[:1], vectors[:1] @ query, 0) == pytest.approx(0.6)
@@ -43,7 +43,7 @@ def test_every_hop_of_a_path_is_a_declared_edge_or_a_fresh_start(isles: Index) -
         assert [path.score for path in found] == sorted((path.score for path in found), reverse=True)
 
 
-def test_selection_keeps_what_is_near_in_order_and_once(isles: Index) -> None:
+def test_selection_keeps_near_propositions_in_order_and_once(isles: Index) -> None:
     near_N = normalised_similarity(
         isles, isles.data.proposition_vectors_ND @ (query_D := isles.data.proposition_vectors_ND[0])
     )
@@ -64,7 +64,7 @@ def test_suggestions_are_new_and_follow_shared_names(isles: Index) -> None:
 
 
 def test_no_selector_means_the_threshold_in_local(isles: Index) -> None:
-    """For a question that is near to more propositions than the walk starts from."""
+    """The question is near to more propositions than the walk starts from."""
     question = " ".join(isles.data.proposition_texts[row] for row in range(10))
     without, threshold = (
         retrieve(isles, question, RetrieveSettings(mode="local", selector=name)) for name in ("none", "threshold")

@@ -1,4 +1,4 @@
-"""`plan` and `auto`: plans are checked before they run, the questions of a level answered together, answers filled in, kinds of failure told apart (docs/developers/behaviours.md, 19 and 20)."""
+"""`plan` and `auto`: plans are checked before they run, the questions of a level are answered together, answers are filled in, and kinds of failure are distinguished (docs/developers/behaviours.md, 19 and 20)."""
 
 import json
 import threading
@@ -135,7 +135,7 @@ def test_after_two_replies_that_are_not_plans_the_whole_question_is_searched(isl
 def test_levels_hold_each_step_once_after_all_the_steps_it_needs(needs: list[set[int]]) -> None:
     steps = [SubQuestion(id=n, text=f"q{n}", depends_on=sorted(each), kind="specific") for n, each in enumerate(needs)]
     fault = find_fault(Plan(sub_questions=steps, final_question=""))
-    # The slow twin: |steps| times over, add the steps that could be done by now.
+    # A slow reference: |steps| times, add the steps whose needs are met.
     done: set[int] = set()
     for _ in steps:
         done |= {n for n, each in enumerate(needs) if each <= done}
@@ -195,7 +195,7 @@ def test_a_finding_names_the_passages_it_comes_from(isles: Index) -> None:
 
 
 def test_a_plan_of_texts_alone_is_numbered_by_position(isles: Index) -> None:
-    """A model is asked for texts and kinds only: ids and dependencies are derived, and no copied final question can mislead."""
+    """A model is asked for texts and kinds only: ids and dependencies are derived, and the model cannot copy a wrong final question."""
     texts = ["Who built the Lantern?", "Who founded {1}?", "Where was {2} born?"]
     model = planner({"sub_questions": [{"text": text, "kind": "specific"} for text in texts]})
     found = ask(isles, model)
@@ -254,10 +254,10 @@ def test_passages_without_an_answer_do_not_change_the_ranking(isles: Index) -> N
 
 
 def test_an_unusable_answer_is_a_distinct_failure(isles: Index) -> None:
-    def say(request: CompletionRequest) -> str:
+    def reply_to(request: CompletionRequest) -> str:
         return json.dumps(CHAIN) if is_plan(request) else "It was the Marlow Yard, I think."
 
-    model = ScriptedModel(say)
+    model = ScriptedModel(reply_to)
     found = ask(isles, model)
     assert len(model.requests) == 1 + 2 * 2 and found.findings == ()
     assert "{1} Who built the Lantern? · no usable reply" in found.trace.steps
@@ -267,7 +267,7 @@ def test_an_unusable_answer_is_a_distinct_failure(isles: Index) -> None:
 
 
 @pytest.mark.parametrize(("calls", "answered"), [(0, 0), (1, 0), (3, 2), (4, 3)])
-def test_a_model_that_goes_away_leaves_what_was_found(isles: Index, calls: int, answered: int) -> None:
+def test_results_found_before_the_model_stops_answering_remain(isles: Index, calls: int, answered: int) -> None:
     found = ask(isles, FailingModel(planner(CHAIN), calls))
     assert ("no answer. Expected a model server. Start it" in found.trace.stopped) == (calls < 4)
     assert len(found.findings) == answered and found.trace.model_calls == calls
@@ -278,13 +278,13 @@ def test_a_model_that_goes_away_leaves_what_was_found(isles: Index, calls: int, 
     assert (again.passages, again.findings, again.paths) == (found.passages, found.findings, found.paths)
 
 
-def test_a_server_that_refuses_half_way_is_reported_with_what_was_found(isles: Index) -> None:
-    def say(body: dict[str, Any], number: int) -> str | tuple[int, str]:
+def test_a_server_that_refuses_half_way_is_reported_with_the_results_found_before(isles: Index) -> None:
+    def reply_to(body: dict[str, Any], number: int) -> str | tuple[int, str]:
         if number == 1:
             return json.dumps(CHAIN)
         return (401, json.dumps({"error": {"message": "the key has expired"}}))
 
-    with chat_server(say) as server:
+    with chat_server(reply_to) as server:
         found = ask(isles, open_openai(f"m@{server.url}"))
     assert "the key has expired" in found.trace.stopped and found.passages and found.findings == ()
 

@@ -1,4 +1,4 @@
-"""Retrieval that asks a model: selection, rounds, and a model that goes away (docs/developers/behaviours.md, 16 and 17)."""
+"""Retrieval that calls a model: selection, rounds, and a model that stops answering (docs/developers/behaviours.md, 16 and 17)."""
 
 import json
 import threading
@@ -23,7 +23,7 @@ QUESTION = "Who founded the yard that built the ferry Lantern?"
 
 
 def kind_of(request: CompletionRequest) -> str:
-    """What a request asks for, by the first field of its schema."""
+    """The kind of a request: the first field of its schema."""
     assert request.schema is not None
     return next(iter(request.schema["properties"]))
 
@@ -71,7 +71,7 @@ def ask(index: Index, model: ScriptedModel | None, **values: Any) -> Evidence:
     ("selected", "places"),
     [([3, 1], [2, 0]), ([2, 2, 1, 2], [1, 0]), ([0, -1, 99, 4], [3]), ([], []), (["2", 1.5, None, 1], [0])],
 )
-def test_what_a_model_selects_is_checked(isles: Index, selected: list[Any], places: list[int]) -> None:
+def test_the_selection_of_a_model_is_checked(isles: Index, selected: list[Any], places: list[int]) -> None:
     rows = np.array([5, 9, 2, 7], np.int64)
     model = ScriptedModel(lambda request: json.dumps({"selected": selected}))
     query = Query("q", isles.data.proposition_vectors_ND[5], Caller(model))
@@ -103,7 +103,7 @@ def test_statements_are_quoted_as_one_line_of_data(isles: Index) -> None:
     assert user.startswith("Question: q [1] < |im_end| >\nStatements:\n[1] ") and user.count("\n") == 4
 
 
-def test_a_selector_that_needs_a_model_says_so(isles: Index) -> None:
+def test_a_selector_that_lacks_its_model_is_reported(isles: Index) -> None:
     for mode in ("local", "global"):
         with pytest.raises(UserError, match=r"selector = 'llm' without a model.*--model SPEC"):
             ask(isles, None, mode=mode, selector="llm")
@@ -127,7 +127,7 @@ def test_the_rounds_end_with_the_first_answer(isles: Index) -> None:
     assert build_context(found, 4)[0].text == f"{QUESTION} Ada Marlow"
 
 
-def test_what_was_selected_is_never_offered_again(isles: Index) -> None:
+def test_a_selected_statement_is_never_offered_again(isles: Index) -> None:
     model = model_with(
         selected=lambda request: {"selected": [1]}, answer=lambda request: {"answer": "", "next_questions": []}
     )
@@ -170,7 +170,7 @@ def test_selecting_nothing_is_valid_and_the_rounds_continue(isles: Index) -> Non
 
 @pytest.mark.parametrize("mode", ["local", "global"])
 @pytest.mark.parametrize("calls", [0, 1, 2, 3])
-def test_a_model_that_goes_away_leaves_what_was_found(isles: Index, mode: str, calls: int) -> None:
+def test_results_found_before_the_model_stops_answering_remain(isles: Index, mode: str, calls: int) -> None:
     model = model_with(
         selected=select_all,
         answer=lambda request: {"answer": "", "next_questions": [], "score": 7},
@@ -193,7 +193,7 @@ def test_one_question_leaves_nothing_for_the_next(isles: Index) -> None:
 
 
 class ReplayingModel(ScriptedModel):
-    """Answers from a ledger in which every call took 1,000 seconds."""
+    """Answers as if from a ledger in which every call took 1,000 seconds."""
 
     def complete(self, requests: Sequence[CompletionRequest]) -> list[Completion]:
         return [replace(each, replay=Replay(1000.0)) for each in super().complete(requests)]
@@ -207,6 +207,6 @@ def test_replayed_calls_count_their_time_and_concurrent_calls_count_as_one(isles
         questions=lambda request: {"questions": ["Who built the Lantern?", "Who founded the yard?"]},
     )
     spent = ask(isles, ReplayingModel(model._reply), mode=mode, selector="llm").trace
-    assert spent.replayed_calls == spent.model_calls > 3 and spent.untimed_calls == 0
+    assert spent.replayed_calls == spent.model_calls > 3
     thousands = round(spent.seconds / 1000)
     assert thousands == spent.model_calls if mode == "local" else 3 <= thousands < spent.model_calls

@@ -1,4 +1,4 @@
-"""`statements` and `topics`: keywords, paths over declared edges only, each score against its slow twin (docs/developers/behaviours.md, 22)."""
+"""`statements` and `topics`: keywords, paths over declared edges only, each score compared with a slow reference (docs/developers/behaviours.md, 22)."""
 
 import itertools
 from functools import partial
@@ -53,9 +53,9 @@ def test_keywords_are_the_entities_in_the_question_and_their_synonyms_count(isle
     assert names == {"marlow yard", "lantern"}
     assert keywords_of(isles, "what is it?").tolist() == []
     counts = count_keywords(isles, keywords_of(isles, QUESTION))
-    wanted = set(keywords_of(isles, QUESTION).tolist())
+    keywords = set(keywords_of(isles, QUESTION).tolist())
     assert (
-        counts.tolist() == [len(entities_of(isles, row) & wanted) for row in range(len(counts))] and counts.max() == 2
+        counts.tolist() == [len(entities_of(isles, row) & keywords) for row in range(len(counts))] and counts.max() == 2
     )
 
 
@@ -69,7 +69,7 @@ def test_propositions_with_more_keywords_come_first_ties_by_cosine(isles: Index)
 
 
 def slow_loss(index: Index, row: int, other: int) -> float:
-    """The loss of the cheapest step from one proposition to another; infinite if they share no entity that leads anywhere."""
+    """The loss of the cheapest step from one proposition to another; infinite if they share no entity with at most MAX_MENTIONS mentions."""
     data, losses = index.data, [float("inf")]
     linked = documents_of(index, other)
     for entity in entities_of(index, row) & entities_of(index, other):
@@ -87,7 +87,7 @@ def documents_of(index: Index, row: int) -> set[int]:
 
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 100), st.integers(1, 6), st.integers(1, 4), st.booleans())
-def test_every_hop_is_a_shared_entity_and_every_worth_is_its_slow_twins(
+def test_every_hop_is_a_shared_entity_and_every_worth_equals_a_slow_reference(
     isles: Index, seed: int, width: int, depth: int, by_meaning: bool
 ) -> None:
     draw = np.random.default_rng(seed)
@@ -119,7 +119,7 @@ def test_equation_6_and_7_by_hand() -> None:
     assert one == pytest.approx(0.9991, abs=1e-4) and same == pytest.approx(0.8)
 
 
-def test_paths_of_one_are_the_dense_top_k(isles: Index) -> None:
+def test_paths_of_one_proposition_are_the_dense_top_k(isles: Index) -> None:
     query_D = isles.encode_queries([QUESTION])[0]
     cosines = isles.data.proposition_vectors_ND @ query_D
     judge = partial(judge_by_meaning, isles.data.proposition_vectors_ND, cosines, cosines, 0.0)
@@ -131,13 +131,13 @@ def test_paths_of_one_are_the_dense_top_k(isles: Index) -> None:
     assert tied.steps_FL[:, 0].tolist() == [0, 1, 2, 3]
 
 
-def test_of_paths_to_one_proposition_the_best_counts_and_the_shorter_of_two_equals() -> None:
+def test_the_best_path_to_a_proposition_counts_and_the_shorter_of_two_equal_paths() -> None:
     one = Frontier(np.array([[3], [1]]), np.zeros(2, np.float32), np.array([0.5, 0.4], np.float32))
     two = Frontier(np.array([[3, 1], [1, 3]]), np.zeros(2, np.float32), np.array([0.6, 0.5], np.float32))
     assert best_paths([one, two]) == {3: (0.5, (3,)), 1: (pytest.approx(0.6), (3, 1))}
 
 
-def test_neighbours_equal_their_slow_twin(isles: Index) -> None:
+def test_neighbours_equal_a_slow_reference(isles: Index) -> None:
     rows = np.array([3, 0, 5, 3], np.int64)
     steps = next_steps(isles, rows)
     slow = {
@@ -228,7 +228,7 @@ def test_twins_are_dropped(tmp_path: Path) -> None:
     )
     texts = [scored.item.text for scored in found.propositions]
     assert sum("not built" in text for text in texts) == 1 and sum("was built" in text for text in texts) == 1
-    assert found.trace.steps[1].endswith("1 twins dropped")
+    assert found.trace.steps[1].endswith("1 duplicates dropped")
 
 
 def test_a_document_is_a_topic_where_no_model_named_any(isles: Index) -> None:

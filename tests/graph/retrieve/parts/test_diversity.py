@@ -46,7 +46,7 @@ def test_distinctive_words() -> None:
     )
 
 
-def test_nothing_and_one_thing() -> None:
+def test_no_text_and_one_text() -> None:
     assert diverse_rows([]).tolist() == [] and diverse_rows(["a"]).tolist() == [0]
     assert diverse_rows(["…", "…", "?"]).tolist() == [0, 2]
 

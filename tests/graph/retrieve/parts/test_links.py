@@ -1,4 +1,4 @@
-"""How the question's words raise links."""
+"""Links gain worth by the question's words in their targets."""
 
 import numpy as np
 
@@ -6,7 +6,7 @@ from graph.retrieve.hops.mode import Links, raise_by_words
 
 
 def test_words_raise_links_through_entities_and_leave_links_by_title_alone():
-    """0.9 per step, of which half is the target's: 0.45 of its lift of 0.2 is 0.09. The worth of a link by title already includes its share."""
+    """A link gains STEP / 2 = 0.45 of its target's lift of 0.2, that is 0.09. The worth of a link by title already includes a share of the target's own score."""
     rows = np.zeros(3, np.int64)
     links = Links(np.array([1, 1, 0]), np.array([0.5, 0.5, 0.5], np.float32), rows, rows, np.array([0, 1, 0]))
     raised = raise_by_words(links, np.array([0.0, 0.2], np.float32))

@@ -62,7 +62,7 @@ def test_a_passage_names_the_page_that_it_begins_on(
     assert f"{source} p. {page}, {found.item.start}–{found.item.end}" in show_evidence(evidence)
 
 
-def test_a_document_without_pages_has_none(index: Index) -> None:
+def test_passages_of_a_document_without_pages_have_no_page(index: Index) -> None:
     for question, source in (("Salt boiled", "c.md"), ("Tin in Ley", "d")):
         evidence = retrieve(index, question, RetrieveSettings(mode="lexical", top_k=1))
         assert (evidence.passages[0].item.source, evidence.passages[0].item.page) == (source, None)

@@ -1,4 +1,4 @@
-"""What `suggestions` sets: the walk of `local` and `global` and nothing else; the defaults give the same result as no settings."""
+"""The settings `suggestions` change the walk of `local` and `global` and nothing else; the defaults give the same result as no settings."""
 
 import numpy as np
 import pytest
@@ -28,7 +28,7 @@ def query_of(index: Index, text: str = QUESTION) -> Query:
 
 
 def mass_by_hand(index: Index, cosines_N: Floats, known: Ints, damping: float, structure_weight: float) -> Floats:
-    """Eq. 3–8 with dense matrices in double precision, the walk's distribution from the linear system itself: float64[N]."""
+    """Eq. 3–8 with dense matrices in double precision, by solving the walk's linear system; 0 for known propositions: float64[N]."""
     rows_l = extract_subgraph(index, known, 500)
     incidence = index.incidence_NB[rows_l, :].toarray().astype(float)
     forth = incidence / np.maximum(incidence.sum(axis=1, keepdims=True), 1e-12)
@@ -100,7 +100,7 @@ def anchors_in(steps: tuple[str, ...]) -> list[str]:
 
 
 def test_rounds_use_the_walk_settings(guilds: Index) -> None:
-    """What the first round offers its selector after the walk: the walk's suggestions, or if it goes nowhere, only the propositions nearest to the question."""
+    """After the walk, the first round offers its selector the walk's suggestions and a few propositions nearest to the question; if the walk goes nowhere, only the nearest."""
     query = query_of(guilds)
     cosines_N = guilds.data.proposition_vectors_ND @ query.vector_D
     nearest = np.argsort(-cosines_N, kind="stable")

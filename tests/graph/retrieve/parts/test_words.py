@@ -1,4 +1,4 @@
-"""Words in addition to nearness: the formula against a slow twin and by its properties, and passages that only words distinguish."""
+"""Words in addition to nearness: the formula compared with a slow reference, its properties, and passages that only words distinguish."""
 
 import math
 import statistics
@@ -23,8 +23,8 @@ near = st.lists(st.integers(-90, 90).map(lambda each: each / 100), min_size=3, m
 words = st.lists(st.integers(0, 80).map(lambda each: each / 10), min_size=12, max_size=12)
 
 
-def slow_twin(nearness: list[float], bm25: list[float]) -> list[float]:
-    """Passage by passage, by the definitions."""
+def slow_combine(nearness: list[float], bm25: list[float]) -> list[float]:
+    """The combined scores, passage by passage, by the definitions."""
     middle, common = statistics.median(nearness), statistics.median(bm25)
     above = [each - middle for each in nearness if each > middle]
     spread = math.sqrt(sum(each**2 for each in above) / len(above))
@@ -41,7 +41,7 @@ def combine(nearness: list[float], bm25: list[float]) -> list[float]:
 
 
 def test_a_worked_example() -> None:
-    """Median .2; above it .3 and .7, so s² = (.01 + .25) / 2 = .13. The last has z = −.1/s, which is −.0385 nats, and gains 2 from its word."""
+    """The median is .2; .3 and .7 are above it, so s² = (.01 + .25) / 2 = .13. The last passage has z = −.1/s, which is −.0385 nats, and gains 2 from its word."""
     found = combine([0.3, 0.7, 0.2, 0.0, 0.1], [0, 0, 0, 0, 2])
     assert found[:4] == pytest.approx([0.3, 0.7, 0.2, 0.0]) and found[4] == pytest.approx(
         0.2 + math.sqrt(2 * 0.13 * (2 - 0.01 / 0.26))
@@ -49,12 +49,12 @@ def test_a_worked_example() -> None:
 
 
 @given(near, words)
-def test_the_formula_equals_its_slow_twin(nearness: list[float], bm25: list[float]) -> None:
+def test_the_formula_equals_a_slow_reference(nearness: list[float], bm25: list[float]) -> None:
     bm25 = bm25[: len(nearness)]
     if max(nearness) == statistics.median(nearness):
         assert combine(nearness, bm25) == pytest.approx(nearness)
     else:
-        assert combine(nearness, bm25) == pytest.approx(slow_twin(nearness, bm25), abs=2e-3)
+        assert combine(nearness, bm25) == pytest.approx(slow_combine(nearness, bm25), abs=2e-3)
 
 
 @given(near, words)
@@ -68,7 +68,7 @@ def test_more_of_either_never_ranks_a_passage_lower(nearness: list[float], bm25:
 
 @given(near, st.integers(0, 9))
 def test_without_words_nothing_changes(nearness: list[float], everywhere: int) -> None:
-    """Neither without any words nor with one that every passage has equally often."""
+    """Without any word, or with a word that every passage contains equally often."""
     nearness_P = np.array(nearness, np.float32)
     assert with_words(nearness_P, np.full(len(nearness_P), everywhere, np.float32)).tolist() == nearness_P.tolist()
 
@@ -147,7 +147,7 @@ def test_a_rare_word_or_a_number_finds_its_passage(log: Index, question: str) ->
 
 
 def test_by_nearness_alone_not_all_of_these_passages_are_first(log: Index, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of the two entries that differ only in a number, at most one is first for its question; the entry of the last question is not first."""
+    """At most one of the first two questions, which differ only in a number, has its entry first; the last question does not."""
     leave_words_out(monkeypatch)
     settings = RetrieveSettings(mode="hops", top_k=3, selector="none")
     found = [retrieve(log, question, settings).passages for question in QUESTIONS]

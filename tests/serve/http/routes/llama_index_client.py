@@ -1,4 +1,4 @@
-"""Prints, as JSON, what LlamaIndex's own classes read from a server; run by a Python that has LlamaIndex, with an address, a question and a model."""
+"""Prints, as JSON, what LlamaIndex's own classes read from a server. Run it with a Python that has LlamaIndex; arguments: an address, a question and a model."""
 
 import json
 import sys
@@ -25,7 +25,7 @@ def citations_of(text: str, notes: list[Any]) -> list[tuple[str, str, str, str]]
 
 
 def responses(url: str, messages: list[ChatMessage]) -> dict[str, Any]:
-    """What the class for Responses reads, whole and streamed, with the items that it knows."""
+    """The text, thoughts, citations and tool calls that LlamaIndex's Responses class reads from a whole and a streamed response."""
     model = OpenAIResponses(api_base=url, built_in_tools=[SEARCH], max_output_tokens=TOKENS, **GREEDY)
     whole = model.chat(messages)
     thought = [block.content for block in whole.message.blocks if isinstance(block, ThinkingBlock)]
@@ -42,7 +42,7 @@ def responses(url: str, messages: list[ChatMessage]) -> dict[str, Any]:
 
 
 def chat(url: str, messages: list[ChatMessage]) -> dict[str, Any]:
-    """What the class for OpenAI-compatible servers reads, whole and streamed: the text, and our citations in `raw`."""
+    """The text, and our citations in `raw`, that LlamaIndex's class for OpenAI-compatible servers reads from a whole and a streamed reply."""
     model = OpenAILike(api_base=url, is_chat_model=True, max_tokens=TOKENS, **GREEDY)
     whole = model.chat(messages)
     pieces = list(model.stream_chat(messages))

@@ -40,7 +40,7 @@ def test_an_answer_says_where_each_sentence_comes_from(stack: Stack) -> None:
     assert upstream.requests[0]["temperature"] == 0.0 and upstream.requests[0]["max_tokens"] == 512
 
 
-def test_the_prompt_is_the_one_of_training(stack: Stack, shared_isles) -> None:  # type: ignore[no-untyped-def]
+def test_the_prompt_is_the_training_prompt(stack: Stack, shared_isles) -> None:  # type: ignore[no-untyped-def]
     running, upstream = stack()
     running.client().chat.completions.create(
         model="tiny",
@@ -118,7 +118,7 @@ def test_an_answer_without_citations_gets_the_passages_that_support_it(
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_the_models_own_citations_are_quoted_and_what_cannot_be_judged_is_reported(stack: Stack, stream: bool) -> None:
+def test_the_models_own_citations_are_quoted_and_unjudged_sentences_are_reported(stack: Stack, stream: bool) -> None:
     running, _ = stack("The Lantern was built in 1911 by the Marlow Yard [1]. Да, это так.")
     message = last_message(running, stream)
     [citation] = message["citations"]
@@ -200,9 +200,9 @@ def test_several_choices_have_their_own_citations(stack: Stack, stream: bool) ->
 def answers_of(
     running: Running, stream: bool, **fields: object
 ) -> list[tuple[str, str, str | None, list[int], list[int]]]:
-    """For each choice: content, reasoning, finish reason, cited and removed numbers; from the whole reply or added up from its stream.
+    """For each choice: content, reasoning, finish reason, cited and removed numbers; from the whole reply or assembled from its stream.
 
-    Where a replacement stands for a missing answer, the content is only its first sentence.
+    If the answer is missing, the content is only the first sentence of its replacement.
     """
     body = {"model": "tiny", "messages": ASK, "stream": stream, **fields}
     response = running.post("/v1/chat/completions", json=body)
@@ -310,13 +310,13 @@ def test_a_long_replacement_is_shortened_and_its_brackets_cite_nothing() -> None
         {"structured_outputs": {"regex": "#.*"}},
     ],
 )
-def test_the_clients_own_format_is_left_as_it_is(stack: Stack, stream: bool, fields: dict[str, object]) -> None:
+def test_the_clients_own_format_is_left_unchanged(stack: Stack, stream: bool, fields: dict[str, object]) -> None:
     running, _ = stack('{"a": "###Reason: [1] ###Answer: [9] b"}')
     assert answers_of(running, stream, **fields) == [('{"a": "###Reason: [1] ###Answer: b"}', "", "stop", [1], [9])]
 
 
 @pytest.mark.parametrize("name", ["reasoning_content", "reasoning"])
-def test_thinking_that_the_engine_separated_itself_is_checked_and_returned(stack: Stack, name: str) -> None:
+def test_thinking_that_the_engine_has_separated_is_checked_and_returned(stack: Stack, name: str) -> None:
     message = {"role": "assistant", "content": "###Reason: so [1]. ###Answer: 1911", name: "Is it [2] or [9]?"}
     choice = {"index": 0, "message": message, "finish_reason": "stop", "logprobs": {"content": [{"token": "so"}]}}
     running, _ = stack(lambda body, number: (200, json.dumps({"choices": [choice]})))
@@ -418,7 +418,7 @@ def test_a_context_keeps_to_its_token_limit(stack: Stack) -> None:
     assert refusal.status_code == 400 and "none of the 5 excerpts fits" in refusal.json()["error"]["message"]
 
 
-def test_what_the_engine_refuses_is_reported_with_its_status(stack: Stack) -> None:
+def test_a_refusal_by_the_engine_is_reported_with_its_status(stack: Stack) -> None:
     running, _ = stack(lambda body, number: (400, json.dumps({"error": {"message": "the prompt is too long"}})))
     for stream in (False, True):
         response = running.post("/v1/chat/completions", json={"model": "tiny", "messages": ASK, "stream": stream})

@@ -1,4 +1,4 @@
-"""Conversations through a server: what is searched for, and what the model sees of the turns."""
+"""Conversations through a server: the search query, and the turns that the model reads."""
 
 import json
 from typing import Any
@@ -26,7 +26,7 @@ def ask(running: Any, last: str, conversation: list[dict[str, str]] = CONVERSATI
     return dict(response.json())
 
 
-def test_a_question_that_stands_by_itself_is_left_alone(stack: Stack) -> None:
+def test_a_standalone_question_is_left_alone(stack: Stack) -> None:
     running, upstream = stack(reply_of(json.dumps({"question": "never"})))
     retrieval = ask(running, "How many people live in the village of Tarn?")["retrieval"]
     assert (retrieval["question"], retrieval["rewritten_by"]) == (
@@ -54,7 +54,7 @@ def test_the_model_rewrites_a_dependent_question_and_answers_the_users_own(stack
     assert running.metric('modegraph_questions_rewritten_total{by="model"}') == 1
 
 
-def test_an_unusable_rewriting_gives_way_to_the_turn_before(stack: Stack) -> None:
+def test_an_unusable_rewriting_gives_way_to_the_previous_turn(stack: Stack) -> None:
     running, _ = stack(reply_of("no json"))
     retrieval = ask(running, CONVERSATION[-1]["content"])["retrieval"]
     assert retrieval["question"] == "Who built the Lantern? The Marlow Yard did. When was it founded?"
@@ -68,7 +68,7 @@ def test_a_first_question_costs_no_call_to_rewrite_it(stack: Stack) -> None:
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_the_model_sees_the_turns_without_stale_numbers_and_special_tokens(stack: Stack, stream: bool) -> None:
+def test_the_model_sees_the_turns_without_stale_numbers_or_special_tokens(stack: Stack, stream: bool) -> None:
     running, upstream = stack(reply_of("no json"))
     conversation = [
         CONVERSATION[0],

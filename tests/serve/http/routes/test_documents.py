@@ -1,4 +1,4 @@
-"""Adding and deleting documents over HTTP: the index changes and is used at once; the name of an upload is never a path."""
+"""Adding and deleting documents over HTTP: a change takes effect at once, and the name of an upload is never used as a path."""
 
 import re
 from pathlib import Path
@@ -34,7 +34,7 @@ BAD_NAMES = [
 ]
 
 
-def test_what_is_added_is_found_and_what_is_deleted_is_not(isles: Path) -> None:
+def test_added_documents_are_found_and_deleted_ones_are_not(isles: Path) -> None:
     with (
         chat_server(lambda body, number: "x") as upstream,
         serving(isles, f"openai:t@{upstream.url}", writable=True) as running,
@@ -57,7 +57,7 @@ def test_what_is_added_is_found_and_what_is_deleted_is_not(isles: Path) -> None:
 
 
 def test_the_list_gives_the_facts_of_each_document_in_the_requested_order(tmp_path: Path) -> None:
-    """Compared with the documents themselves; one has no proposition, one several passages, and one a `date` that is no date."""
+    """The list agrees with the documents; one has no propositions, one several passages, and one a `date` that is not a date."""
     long = Document("long", "Almanac", "The tide turns at noon. " * 200, {"date": "soon", "year": 1754})
     odd = [
         Document("aha", "", "Aha."),
@@ -104,7 +104,7 @@ def files_but_arrays(folder: Path) -> set[Path]:
 
 
 def test_uploads_cannot_leave_their_folder(isles: Path, tmp_path: Path) -> None:
-    """Plain paths, encoded paths and control characters; the name of a symbolic link on this machine is only a name."""
+    """Plain paths, encoded paths and control characters; an upload with the name of a symbolic link does not follow the link."""
     (isles / "link.md").symlink_to(tmp_path / "secret.md")
     (tmp_path / "secret.md").write_text("The secret is 41.")
     before = files_but_arrays(tmp_path)
@@ -121,7 +121,7 @@ def test_uploads_cannot_leave_their_folder(isles: Path, tmp_path: Path) -> None:
                 content=body.encode(),
                 headers={"Content-Type": "multipart/form-data; boundary=b"},
             )
-            # The form parser strips a Windows path from a name; what is left is a plain name.
+            # The form parser strips a Windows path from a name; the rest is a plain name.
             assert raw.status_code == (200 if name.startswith("C:") else 400), (name, raw.text)
         response = running.post("/v1/documents/files", files={"files": ("link.md", b"A harmless note.")})
         assert response.status_code == 200

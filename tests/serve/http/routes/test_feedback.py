@@ -77,7 +77,7 @@ BAD = [
 ]
 
 
-def test_malformed_feedback_is_refused_by_name_and_not_stored(isles: Path) -> None:
+def test_malformed_feedback_is_refused_with_its_fields_name_and_not_stored(isles: Path) -> None:
     with serving(isles, None, feedback=True) as running:
         for body, param in BAD:
             response = running.post("/v1/feedback", json={**COMMON, **body})
@@ -90,7 +90,7 @@ def test_malformed_feedback_is_refused_by_name_and_not_stored(isles: Path) -> No
     assert not (isles / FEEDBACK).exists()
 
 
-def test_a_server_stores_no_feedback_unless_it_was_started_with_it(stack: Stack, shared_isles: Path) -> None:
+def test_a_server_started_without_feedback_stores_none(stack: Stack, shared_isles: Path) -> None:
     running, _ = stack()
     vote = {**COMMON, "kind": "vote", "answer": ANSWER, "rating": "up"}
     answers = [

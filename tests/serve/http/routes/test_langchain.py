@@ -27,7 +27,7 @@ def searching_model(running: Running) -> Any:
 
 
 def citations_of(message: AIMessage) -> list[tuple[Any, ...]]:
-    """Every citation of a message: its type, title, address and the three characters of the text at which it begins.
+    """Every citation of a message: its type, title, address and the three characters of the text from its start.
 
     LangChain drops the end of a file citation (`end_index`) and puts other fields that it does not know into `extras`.
     """
@@ -62,7 +62,7 @@ def test_citations_are_langchains_own(stack: Stack) -> None:
     assert message.usage_metadata["total_tokens"] == 10
 
 
-def test_a_stream_adds_up_to_the_same(stack: Stack) -> None:
+def test_a_stream_adds_up_to_the_same_answer(stack: Stack) -> None:
     running, _ = stack(REPLY)
     chunks: list[AIMessageChunk] = list(searching_model(running).stream(QUESTION))
     whole = reduce(add, chunks)
@@ -76,14 +76,14 @@ def test_chat_completions_answer_and_stream(stack: Stack) -> None:
     assert "".join(chunk.text for chunk in model.stream(QUESTION)) == ANSWER
 
 
-def test_a_conversation_goes_on_with_what_langchain_made_of_the_answer(stack: Stack) -> None:
+def test_a_conversation_continues_with_langchains_form_of_the_answer(stack: Stack) -> None:
     running, upstream = stack(REPLY)
     first = searching_model(running).invoke(QUESTION)
     searching_model(running).invoke([("user", QUESTION), first, ("user", "Thanks!")])
     assert [turn["role"] for turn in upstream.requests[-1]["messages"]] == ["system", "user", "assistant", "user"]
 
 
-def test_what_is_not_supported_is_refused_by_name(stack: Stack) -> None:
+def test_unsupported_fields_are_refused_by_name(stack: Stack) -> None:
     running, upstream = stack()
     tool = {"type": "function", "function": {"name": "f", "description": "", "parameters": {"type": "object"}}}
     with pytest.raises(BadRequestError, match="tools"):

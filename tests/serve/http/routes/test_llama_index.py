@@ -25,7 +25,7 @@ pytestmark = pytest.mark.skipif(
 
 
 def client_output(url: str, model: str = "tiny") -> Any:
-    """What the client prints."""
+    """The output of the client, parsed."""
     environment = {**os.environ, "OPENAI_API_KEY": "none"}
     environment.pop("PYTHONPATH", None)
     process = subprocess.run(

@@ -177,9 +177,7 @@ def test_the_search_accepts_our_options(stack: Stack) -> None:
         ({"model": "claude"}, 404, "model"),
     ],
 )
-def test_what_is_not_supported_is_refused_by_name(
-    stack: Stack, fields: dict[str, Any], status: int, place: str
-) -> None:
+def test_unsupported_fields_are_refused_by_name(stack: Stack, fields: dict[str, Any], status: int, place: str) -> None:
     running, upstream = stack()
     with pytest.raises(anthropic.APIStatusError) as refusal:
         client(running).messages.create(**request_body(), extra_body=fields)

@@ -1,18 +1,23 @@
-"""/v1/questions: questions made by rules, with the sentence that contains each answer; for keys that may read, about what they may read."""
+"""/v1/questions and /v1/suggestions: questions made by rules, with the sentence that contains each answer; a key needs read access and gets questions about its documents only."""
 
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from threading import Event
 
 import pytest
 
 from graph.build.build import build_index
-from graph.index.index import Index
+from graph.documents.read import read_documents
+from graph.index.filters import parse_condition
+from graph.index.index import Index, open_index
+from graph.types import Document
 from serve.http.keys import change_keys, make_key
 from serve.server import collections, proposals
-from serve.server.proposals import ProposedQuestion
+from serve.server.proposals import ProposedQuestion, suggest_questions
 from tests.corpora import ISLES, guild_documents
 from tests.fakes import HashEncoder
+from tests.places import ROOT
 from tests.serve.conftest import SETTINGS, Stack
 from tests.serve.http.running import serving
 
@@ -100,7 +105,7 @@ def test_searches_go_on_while_the_questions_are_made_once(isles: Path, monkeypat
 
 
 def test_evenly_spread_documents_of_a_large_index_are_read(isles: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(proposals, "MOST_PASSAGES", 3)
+    monkeypatch.setattr(collections, "propose_questions", partial(proposals.propose_questions, most_passages=3))
     with serving(isles, None) as running:
         found = running.get("/v1/questions").json()["questions"]
         every_other = running.services.collections.live["index"].current.index.sources()[::2]
@@ -112,3 +117,43 @@ def test_an_empty_index_gives_no_questions(tmp_path: Path) -> None:
     with serving(tmp_path / "index", None) as running:
         response = running.get("/v1/questions").json()
     assert (response["total"], response["questions"]) == (0, [])
+
+
+def indexed(folder: Path, documents: list[Document]) -> Index:
+    build_index(folder, documents, SETTINGS, lambda spec: HashEncoder())
+    return open_index(folder, lambda spec: HashEncoder())
+
+
+@pytest.mark.parametrize("example", ["documents", "handbook"])
+def test_suggestions_are_short_and_of_different_documents_and_kinds(tmp_path: Path, example: str) -> None:
+    index = indexed(tmp_path / "index", list(read_documents(ROOT / "examples" / example, print)))
+    suggestions = suggest_questions(index, 12)
+    gold = {one.question: one.gold_ids for one in proposals.propose_questions(index)}
+    assert 8 <= len(suggestions) == len({gold[question] for question in suggestions})
+    assert all(len(question) <= 90 for question in suggestions)
+    assert not any("according to" in question for question in suggestions[:6])
+    assert len({question.split()[0] for question in suggestions[:5]}) == 5
+    assert suggest_questions(index, 3) == suggestions[:3] and suggest_questions(index, 0) == ()
+
+
+def test_suggestions_come_only_from_documents_that_a_reader_may_see(tmp_path: Path) -> None:
+    index = indexed(tmp_path / "index", ISLES)
+    assert "In what year was the Lantern built?" in suggest_questions(index, 3)
+    yard = suggest_questions(index.only((parse_condition("source=marlow"),)), 3)
+    assert yard == ("Where does the Marlow Yard stand?",)
+    assert suggest_questions(index.only((parse_condition("source=none"),)), 3) == ()
+
+
+def test_no_question_is_suggested_about_a_name_that_two_documents_share(tmp_path: Path) -> None:
+    ferries = [Document(f"heron-{n}", "Heron", f"Heron is a ferry. Heron was built in 191{n}.") for n in range(2)]
+    assert suggest_questions(indexed(tmp_path / "two", ferries), 3) == ()
+    assert suggest_questions(indexed(tmp_path / "one", ferries[:1]), 3) == ("In what year was Heron built?",)
+
+
+def test_where_no_rule_fits_nothing_is_suggested(tmp_path: Path) -> None:
+    documents = [
+        Document("a", "灯台", "灯台は東京にある。1911年に建てられた。"),
+        Document("b", "log.txt", "2024-01-01 ERROR disk full. 2024-01-02 OK."),
+        Document("c", "<b>Heron</b>", "<b>Heron</b> was built in 1911."),
+    ]
+    assert suggest_questions(indexed(tmp_path / "index", documents), 3) == ()

@@ -84,7 +84,7 @@ def test_a_response_searches_thinks_and_answers(stack: Stack) -> None:
     assert request["messages"][1]["content"].count("\n[") == 3
 
 
-def test_a_stream_gives_the_same_in_the_order_of_the_specification(stack: Stack) -> None:
+def test_a_stream_gives_the_same_response_in_the_order_of_the_specification(stack: Stack) -> None:
     running, _ = stack(REPLY)
     events = list(ask(running, stream=True))
     assert without_repeated_deltas([event.type for event in events]) == ORDER
@@ -151,7 +151,7 @@ def test_an_answer_without_reasoning_has_no_such_item_and_late_reasoning_comes_l
     assert [text.text[each.index : each.end_index] for each in text.annotations] == ["[2]"]
 
 
-def test_an_answer_that_is_cut_is_incomplete(stack: Stack) -> None:
+def test_an_answer_that_is_cut_off_is_incomplete(stack: Stack) -> None:
     running, _ = stack(lambda body, number: (200, cut_stream(body)))
     response = ask(running, max_output_tokens=4)
     assert (response.status, response.incomplete_details.reason) == ("incomplete", "max_output_tokens")
@@ -215,7 +215,7 @@ def test_the_clients_own_format_reaches_the_engine(stack: Stack) -> None:
         ),
     ],
 )
-def test_what_is_not_supported_is_refused_by_name(stack: Stack, fields: dict[str, Any], place: str) -> None:
+def test_unsupported_fields_are_refused_by_name(stack: Stack, fields: dict[str, Any], place: str) -> None:
     running, upstream = stack()
     with pytest.raises(openai.BadRequestError) as refusal:
         ask(running, **fields)

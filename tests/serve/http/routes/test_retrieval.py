@@ -14,7 +14,7 @@ QUESTION = "Who founded the Marlow Yard that built the Lantern?"
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_every_mode_gives_what_the_function_gives(stack: Stack, shared_isles, mode: str) -> None:  # type: ignore[no-untyped-def]
+def test_every_mode_gives_the_results_of_the_function(stack: Stack, shared_isles, mode: str) -> None:  # type: ignore[no-untyped-def]
     running, upstream = stack()
     response = running.post("/v1/retrieve", json={"query": QUESTION, "mode": mode, "k": 3}).json()
     index = open_index(shared_isles, lambda spec: HashEncoder())
@@ -111,10 +111,10 @@ def test_the_overview_counts_how_often_documents_mention_entities(stack: Stack, 
     data = open_index(shared_isles, lambda spec: HashEncoder()).data
     expected: Counter[tuple[str, str]] = Counter()
     mentions_NE = data.proposition_entity_NE.toarray()
-    for passage, said_N in enumerate(data.passage_proposition_PN.toarray()):
+    for passage, occurrences_N in enumerate(data.passage_proposition_PN.toarray()):
         source = data.document_sources[data.passage_document_P[passage]]
         for proposition, entity in zip(*mentions_NE.nonzero(), strict=True):
-            mentions = said_N[proposition] * mentions_NE[proposition, entity]
+            mentions = occurrences_N[proposition] * mentions_NE[proposition, entity]
             expected[f"document:{source}", f"entity:{data.entity_ids[entity]}"] += int(mentions)
     whole = running.get("/v1/graph/overview").json()
     assert {(each["source"], each["target"]): each["weight"] for each in whole["edges"]} == +expected

@@ -1,4 +1,4 @@
-"""What Open WebUI asks for itself (title, tags, follow-ups) reaches the model unchanged but for special tokens: no search, no prompt of ours, no length limit."""
+"""Open WebUI's own requests (for a title, tags, follow-ups) reach the model unchanged except for special tokens: no search, no prompt of ours, no length limit but the model's window."""
 
 from collections.abc import Callable
 
@@ -61,7 +61,7 @@ def test_the_oldest_part_of_a_history_that_is_too_long_is_dropped(stack: Stack, 
         "See <chat_history>a</chat_history>",
     ],
 )
-def test_text_that_is_no_task_is_searched_for(stack: Stack, text: str) -> None:
+def test_text_that_is_not_a_task_is_searched_for(stack: Stack, text: str) -> None:
     running, _ = stack()
     response = running.post(
         "/v1/chat/completions", json={"model": "tiny", "messages": [{"role": "user", "content": text}]}

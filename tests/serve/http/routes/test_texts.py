@@ -44,7 +44,9 @@ def test_vectors_are_those_of_the_index(stack: Stack, form: str | None) -> None:
         ({"surprise": 1}, 422, "surprise"),
     ],
 )
-def test_what_cannot_be_encoded_is_reported(stack: Stack, fields: dict[str, object], status: int, words: str) -> None:
+def test_texts_that_cannot_be_encoded_are_reported(
+    stack: Stack, fields: dict[str, object], status: int, words: str
+) -> None:
     running, _ = stack()
     response = running.post("/v1/embeddings", json={"model": "minilm", "input": "a", **fields})
     assert response.status_code == status and words in response.json()["error"]["message"]
@@ -67,7 +69,7 @@ def test_documents_come_in_the_order_of_their_cosines(stack: Stack) -> None:
 
 @pytest.mark.parametrize("name", ["cross", "minilm"])
 def test_the_servers_cross_encoder_ranks_if_there_is_one(shared_isles: Path, tmp_path: Path, name: str) -> None:
-    """Also where its folder is named like the encoder, which then cannot be chosen."""
+    """The cross-encoder ranks even if its folder has the encoder's name; then the encoder cannot be chosen."""
     cross = make_cross_encoder(tmp_path / name, labels=1)
     scores = open_reranker(str(cross))("kelp bread", TEXTS)
     with serving(shared_isles, None, reranker=str(cross)) as running:
@@ -93,7 +95,9 @@ def test_the_servers_cross_encoder_ranks_if_there_is_one(shared_isles: Path, tmp
         ({"rank_fields": ["text"]}, 422, "rank_fields"),
     ],
 )
-def test_what_cannot_be_ranked_is_reported(stack: Stack, fields: dict[str, object], status: int, words: str) -> None:
+def test_requests_that_cannot_be_ranked_are_reported(
+    stack: Stack, fields: dict[str, object], status: int, words: str
+) -> None:
     running, _ = stack()
     response = running.post("/v1/rerank", json={"query": "kelp", "documents": TEXTS, **fields})
     assert response.status_code == status and words in response.json()["error"]["message"]

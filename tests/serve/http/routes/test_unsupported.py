@@ -1,4 +1,4 @@
-"""What a client can choose for sentences that the passages do not support (mark, drop or ignore them), by each of the three APIs, streamed and not."""
+"""A client's choices for sentences that the passages do not support (mark, drop or ignore them), in each of the three APIs, streamed and not."""
 
 import json
 from typing import Any
@@ -24,7 +24,7 @@ SCHEMA = {"name": "a", "schema": {"type": "object"}}
 
 
 def answer_of(running: Running, api: str, stream: bool, **retrieval: Any) -> dict[str, Any]:
-    """What an API answers: reasoning, content, the [n] that its citations mark, and the sentences that it calls unsupported."""
+    """An API's answer: its reasoning, its content, the marks ([n]) of its citations and its unsupported sentences."""
     path, body = PATHS[api]
     body = {"model": "tiny", "stream": stream, "retrieval": retrieval, **body}
     response = running.post(path, json=body)
@@ -136,7 +136,7 @@ def test_a_request_overrides_the_servers_setting(stack: Stack, api: str) -> None
     assert len(answer_of(ignoring, api, False, unsupported="mark")["unsupported"]) == 4
 
 
-def test_a_stream_whose_unsupported_sentences_are_dropped_comes_by_paragraphs(stack: Stack) -> None:
+def test_a_stream_that_drops_unsupported_sentences_arrives_in_paragraphs(stack: Stack) -> None:
     running, _ = stack(f"Yes, it is so [1]. {WRONG}\n\nSo it ends. It does.")
     body = {"model": "tiny", "stream": True, "retrieval": {"unsupported": "drop"}, **TURNS}
     lines = running.post("/v1/chat/completions", json=body).text.splitlines()
@@ -147,7 +147,7 @@ def test_a_stream_whose_unsupported_sentences_are_dropped_comes_by_paragraphs(st
     ]
 
 
-def test_each_of_several_choices_is_checked_by_itself(stack: Stack) -> None:
+def test_each_of_several_choices_is_checked_separately(stack: Stack) -> None:
     running, _ = stack(f"So it is [1]. {WRONG}")
     for stream in (False, True):
         body = {"model": "tiny", "n": 2, "stream": stream, "retrieval": {"unsupported": "drop"}, **TURNS}
@@ -184,7 +184,7 @@ def test_each_of_several_choices_is_checked_by_itself(stack: Stack) -> None:
         ("messages", {"retrieval": {"unsupported": "hide"}}, 422, "retrieval.unsupported"),
     ],
 )
-def test_what_cannot_be_done_is_refused_by_name(
+def test_impossible_requests_are_refused_by_name(
     stack: Stack, api: str, fields: dict[str, Any], status: int, place: str
 ) -> None:
     running, upstream = stack()
@@ -199,7 +199,7 @@ def test_a_search_alone_has_no_sentences_to_drop(stack: Stack) -> None:
     assert refusal.status_code == 422 and refusal.json()["error"]["param"] == "unsupported"
 
 
-def test_the_clients_own_format_is_only_marked_on_a_server_that_drops(stack: Stack) -> None:
+def test_a_reply_in_the_clients_own_format_is_only_marked_on_a_server_that_drops_sentences(stack: Stack) -> None:
     running, _ = stack(json.dumps({"a": WRONG}), unsupported="drop")
     body = {"model": "tiny", **TURNS, "response_format": {"type": "json_schema", "json_schema": SCHEMA}}
     message = running.post("/v1/chat/completions", json=body).json()["choices"][0]["message"]

@@ -1,4 +1,4 @@
-"""Files from clients are read in separate processes and written in turn: chat goes on, all uploads succeed, nothing is left behind."""
+"""Files from clients are read in separate processes and written in turn: chat continues, all uploads succeed, nothing is left behind."""
 
 import os
 import socket
@@ -113,7 +113,7 @@ def test_simultaneous_uploads_all_succeed_and_do_not_block_questions(isles: Path
             assert [each.status_code for each in answers] == [200] * number_of_servers
         assert [each.status_code for each in uploads.result()] == [200] * 36
         assert [each.json()["report"]["written"] for each in uploads.result()] == [1] * 36
-        # A server sees what another one wrote at its next look at the folder.
+        # A server reads another server's documents the next time it checks the folder.
         until(lambda: all(len(notes(server)) == 36 for server in servers), 60)
         assert servers[0].get("/v1/documents").json()["generation"] < 12
 
@@ -135,7 +135,7 @@ def test_an_upload_that_waits_too_long_gets_a_retry_time_and_is_not_written_late
             ):
                 assert response.status_code == 409 and response.json()["error"]["code"] == "being_written"
                 assert int(response.headers["Retry-After"]) > 0
-        # On a busy machine the first turn may take longer than this server waits: its client retries, as the answer says.
+        # On a busy machine the first write may take longer than this server waits; the client retries, as the answer says.
         until(lambda: running.post("/v1/documents/files", files=note(2)).status_code == 200, 60)
         sources = [each["source"] for each in running.get("/v1/documents").json()["documents"]]
         assert "note-01.md" not in sources and {"note-02.md", "tarn"} < set(sources)

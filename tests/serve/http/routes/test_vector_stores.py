@@ -1,4 +1,4 @@
-"""The index as a vector store of OpenAI's, read by the SDK's own types; what it cannot do is refused by name."""
+"""The index as an OpenAI vector store, read by the SDK's own types; unsupported fields are refused by name."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -35,7 +35,7 @@ def found(running: Running, **options: object) -> list[str]:
     return sorted({each.file_id for each in page})
 
 
-def test_a_search_finds_what_retrieve_finds(running: Running) -> None:
+def test_a_search_gives_the_passages_of_retrieve(running: Running) -> None:
     expected = running.post("/v1/retrieve", json={"query": QUESTION, "k": 3}).json()["passages"]
     page = running.client().vector_stores.search("harbour", query=[QUESTION], max_num_results=3)
     assert len(expected) == 3 and not page.has_next_page()
@@ -76,7 +76,7 @@ def test_filters_are_conditions_on_documents(running: Running) -> None:
         ),
     ],
 )
-def test_what_is_not_supported_is_refused_by_name(running: Running, options: dict[str, object], place: str) -> None:
+def test_unsupported_fields_are_refused_by_name(running: Running, options: dict[str, object], place: str) -> None:
     response = running.post("/v1/vector_stores/harbour/search", json={"query": QUESTION, **options})
     error = response.json()["error"]
     assert (response.status_code, error["code"], error["param"]) == (400, "not_supported", place)

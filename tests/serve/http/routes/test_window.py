@@ -22,7 +22,7 @@ ASK = [{"role": "user", "content": "Who built the Lantern?"}]
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An untrained Llama with a window of 1,024 tokens and a tokenizer of the example documents."""
+    """An untrained Llama with a window of 1,024 tokens and a tokenizer trained on the example documents."""
     from train.run.settings import TinySettings
     from train.tiny import new_llama, read_texts, train_tokenizer
 
@@ -36,7 +36,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def halmaren(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An index of the example documents by the stand-in encoder, with passages of the usual length."""
+    """An index of the example documents, built with the stand-in encoder, with passages of the usual length."""
     folder = tmp_path_factory.mktemp("halmaren") / "index"
     build_index(folder, read_documents(EXAMPLES / "documents", print), IndexSettings(), lambda spec: HashEncoder())
     return folder

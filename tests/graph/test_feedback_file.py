@@ -1,4 +1,4 @@
-"""Feedback on disk: what was acknowledged is there, whoever else writes and whenever the process dies; what was deleted is gone."""
+"""Feedback on disk: acknowledged entries are there, whoever else writes and whenever the process dies; deleted entries are gone."""
 
 import re
 import sqlite3
@@ -47,7 +47,7 @@ EVERY_KIND: Sequence[FeedbackContent] = (
 WRITE_UNTIL_KILLED = """
 import sys
 from pathlib import Path
-from tests.graph.test_file import entry, EVERY_KIND, FeedbackFile
+from tests.graph.test_feedback_file import entry, EVERY_KIND, FeedbackFile
 store = FeedbackFile(Path(sys.argv[1]), 1 << 30)
 for number in range(100_000):
     store.add(entry(EVERY_KIND[number % 4], id=f"{sys.argv[2]}-{number}"))
@@ -77,12 +77,12 @@ def test_deleting_a_user_leaves_not_a_byte_of_their_feedback(tmp_path: Path) -> 
     assert b"whispered by secretive" in (tmp_path / FEEDBACK).read_bytes()
     assert store.delete_user("secretive-reader") == 30 and store.delete_user("secretive-reader") == 0
     assert [each.name for each in tmp_path.iterdir()] == [FEEDBACK]
-    left = (tmp_path / FEEDBACK).read_bytes()
-    assert b"secretive" not in left and left.count(b"whispered by reader-1") == 30
+    remaining = (tmp_path / FEEDBACK).read_bytes()
+    assert b"secretive" not in remaining and remaining.count(b"whispered by reader-1") == 30
     assert {each.user for each in read_feedback(tmp_path)} == {"reader-1"}
 
 
-def test_what_was_acknowledged_outlives_a_kill(tmp_path: Path) -> None:
+def test_acknowledged_feedback_survives_a_kill(tmp_path: Path) -> None:
     for writer in range(3):
         command = [sys.executable, "-P", "-c", WRITE_UNTIL_KILLED, str(tmp_path), str(writer)]
         with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as child:

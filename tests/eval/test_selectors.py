@@ -1,4 +1,4 @@
-"""`modegraph eval selector`: precision by hand, costs from the traces, one table in three formats, and refused input."""
+"""`modegraph eval retrieval --selectors`: precision by hand, costs from the traces, table and JSON, and refused input."""
 
 import json
 from pathlib import Path
@@ -9,9 +9,9 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-from eval.cli_measure import add_selector
+from eval.cli_measure import add_retrieval
 from eval.metrics.ranking import average_precision
-from eval.selector import CALLS, CANDIDATES, SELECTION
+from eval.retrieval import CANDIDATES, SELECTION
 from graph.build.build import build_index
 from graph.errors import UserError
 from graph.index.index import Index, open_index
@@ -65,8 +65,9 @@ def constant_classifier(probability: float, index: Index) -> Classifier:
 def run(world: Path, *arguments: object, model: ScriptedModel | None = None) -> Result:
     app = typer.Typer()
     app.callback()(lambda: None)
-    add_selector(app, lambda spec, ledger=None: model or pytest.fail("no model is needed"))
-    common = ["selector", world / "index", "--questions", world / "questions.jsonl"]
+    add_retrieval(app, lambda spec, ledger=None: model or pytest.fail("no model is needed"))
+    common = ["retrieval", world / "index", "--questions", world / "questions.jsonl"]
+    common += [] if "--modes" in arguments else ["--modes", "local"]
     result = CliRunner().invoke(app, [str(word) for word in (*common, *arguments)])
     if isinstance(result.exception, UserError):
         raise result.exception
@@ -107,42 +108,42 @@ def test_only_a_model_costs_calls_and_tokens(world: Path, tmp_path: Path) -> Non
     )
     assert result.exit_code == 0, result.output
     found = json.loads(result.stdout)
-    assert list(found["selectors"]) == ["threshold", str(folder), "llm"] and found["differences_from"] == "threshold"
+    assert list(found["systems"]) == ["threshold", str(folder), "llm"] and found["differences_from"] == "threshold"
     assert found["questions"] == 3 and found["questions_with_gold_sentences"] == 2
     for name in ("threshold", str(folder)):
-        assert found["selectors"][name][CALLS] == found["selectors"][name]["tokens/query"] == 0
-    costs = found["selectors"]["llm"]
-    assert costs[CALLS] == 3, "to start, to prune a round, to answer"
+        assert found["systems"][name]["calls/query"] == found["systems"][name]["tokens/query"] == 0
+    costs = found["systems"]["llm"]
+    assert costs["calls/query"] == 3, "to start, to prune a round, to answer"
     assert costs["tokens/query"] > 30 and len(prompts) == 3 * 3 + 3 + 2, "a question to warm up, and two selections"
-    assert found["selectors"][str(folder)][SELECTION] > 0
-    assert set(found["Recall@5 differences"]) == set(found[f"{SELECTION} differences"]) == {str(folder), "llm"}
-    report = json.loads((tmp_path / "out" / "selectors.json").read_text())
-    assert report == found
-    markdown = (tmp_path / "out" / "selectors.md").read_text()
-    assert markdown.startswith("# Selectors in local") and f"| {CALLS} |" in markdown and "| llm |" in markdown
+    assert found["systems"][str(folder)][SELECTION] > 0
+    assert set(found["Recall@5 differences"]) == {str(folder), "llm"}
+    assert json.loads((tmp_path / "out" / "retrieval.json").read_text()) == found
 
 
 def test_text_names_every_selector_once(world: Path) -> None:
     result = run(world, "--selectors", "threshold", world / "likes-all")
     assert result.exit_code == 0, result.output
-    assert "Selectors in local" in result.stdout and f"among the same {CANDIDATES};" in " ".join(result.stdout.split())
+    assert f"among the same {CANDIDATES}," in " ".join(result.stdout.split())
     assert len([line for line in result.stdout.splitlines() if line.startswith(("threshold ", str(world)))]) == 2
 
 
 def test_without_gold_sentences_there_is_no_precision_column(world: Path, tmp_path: Path) -> None:
     plain = [{key: value for key, value in row.items() if key != "evidence"} for row in QUESTIONS]
     (tmp_path / "questions.jsonl").write_text("\n".join(map(json.dumps, plain)))
-    result = run(world, "--selectors", "threshold", "--questions", tmp_path / "questions.jsonl", "--mode", "global")
-    assert result.exit_code == 0 and SELECTION not in result.stdout and CALLS in result.stdout
+    result = run(world, "--selectors", "threshold", "--questions", tmp_path / "questions.jsonl", "--modes", "global")
+    assert result.exit_code == 0 and SELECTION not in result.stdout and "calls/query" in result.stdout
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--selectors", "threshold", "--mode", "hops"), "--mode hops. Expected local or global"),
+        (
+            ("--selectors", "none", "threshold", "--modes", "hops"),
+            "--modes hops with 2 selectors. Expected local or global",
+        ),
+        (("--selectors", "none", "threshold", "--modes", "local", "global"), "in one of them"),
         (("--selectors", "threshold", "threshold"), "each selector once"),
         (("--selectors", "llm"), "llm without --model"),
-        (("--selectors", "threshold", "--model", "any"), "without the selector llm"),
         (("--selectors", "no-such"), "selector = 'no-such'"),
         (("--selectors", "threshold", "./nowhere/at-all"), "no such folder"),
         (("--selectors", "threshold", "--split", "train"), "--split train: no such questions"),
@@ -162,3 +163,13 @@ def test_a_folder_without_a_selector_and_one_of_another_encoder_are_refused(worl
     save_selector(tmp_path, Classifier(other.forest, 1.0, 0.5, "another encoder"))
     with pytest.raises(UserError, match="trained with encoder another enco"):
         run(world, "--selectors", "threshold", tmp_path)
+
+
+def test_one_selector_needs_no_gold_sentences(world: Path, tmp_path: Path) -> None:
+    numbered = [{**row, "evidence": [], "supporting_sentences": [[row["gold_ids"][0], 0]]} for row in QUESTIONS]
+    (tmp_path / "questions.jsonl").write_text("\n".join(map(json.dumps, numbered)))
+    (tmp_path / "corpus.jsonl").write_text(json.dumps({"id": "lantern", "text": "The Lantern."}) + "\n")
+    arguments = ("--questions", tmp_path / "questions.jsonl")
+    assert run(world, *arguments, "--selectors", "none").exit_code == 0
+    with pytest.raises(UserError, match="sentence"):
+        run(world, *arguments, "--selectors", "none", "threshold")

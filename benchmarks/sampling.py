@@ -49,7 +49,9 @@ def measure(model: HfModel, prompt_1T: torch.Tensor, size: int, tokens: int) -> 
     ids_BT = prompt_1T.expand(size, -1)
     mask_BT = torch.ones_like(ids_BT)
     sampler = GumbelSampler([request] * size)
-    ours, our_s = run_timed(lambda: decode_side_by_side(model._model, ids_BT, mask_BT, sampler, tokens, frozenset()))
+    ours, our_s = run_timed(
+        lambda: decode_side_by_side(model._model, ids_BT, mask_BT, sampler.noisy, tokens, frozenset())
+    )
     lengths = {"min_new_tokens": tokens, "max_new_tokens": tokens}
     theirs, their_s = run_timed(
         lambda: model._model.generate(input_ids=ids_BT, attention_mask=mask_BT, do_sample=False, **lengths)

@@ -7,7 +7,7 @@
 
 STUDY is a file like configs/study/k-responses.yaml, PROMPTS are files of reading rows that MODEL, a full model, was not trained on. `draw`
 takes one prompt per passage and question: the first prompts become dev and test rows, later ones training rows if their responses differ in reward.
-With --rates the runs are trials, measured on dev; without it each arm uses the rate that was best there. --part I/N does every N-th run from
+With --rates the runs are trials, measured on dev; without it each arm uses the rate that was best there, or without trials the rate of its settings. --part I/N does every N-th run from
 the I-th on, so that several processes share a machine.
 
 Legend: B rows of a batch, T tokens, R responses.
@@ -80,7 +80,7 @@ def draw(
             [CompletionRequest((), ANSWER_TOKENS, 1.0, each) for each in seeds], device=model.device
         )
         with torch.no_grad():
-            drawn = decode_side_by_side(model, ids_BT, mask_BT, sampler, ANSWER_TOKENS, ends)
+            drawn = decode_side_by_side(model, ids_BT, mask_BT, sampler.noisy, ANSWER_TOKENS, ends)
         for number, (_, ids) in enumerate(batch):
             responses_ids = drawn[number * samples : (number + 1) * samples]
             yield samples_of(tokenizer, ids, [cut_at_end(list(each), tokenizer.eos_token_id) for each in responses_ids])
@@ -220,7 +220,8 @@ def jobs_of(
     if rates:
         return [Job(arm, seed, rate, True) for seed in seeds for arm in names for rate in rates]
     best = best_rates(results)
-    return [Job(arm, seed, best[arm], False) for seed in seeds for arm in names]
+    rate_of = {arm: best.get(arm) or float(train_settings(study.arms[arm])["learning_rate"]) for arm in names}
+    return [Job(arm, seed, rate_of[arm], False) for seed in seeds for arm in names]
 
 
 def best_rates(results: Path) -> dict[str, float]:

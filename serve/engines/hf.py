@@ -99,8 +99,12 @@ class StreamingCriteria(StoppingCriteria):  # type: ignore[misc]
         return torch.full((input_ids.shape[0],), done, device=input_ids.device)
 
 
-Sampler = Callable[[Tensor, Tensor], Tensor]
-"""Maps token ids, at least those of the prompt, and logits to scores whose arg max is the next token."""
+Sampler = Callable[[Sequence[int], Tensor], Tensor]
+"""Maps row numbers and the logits of these rows, [U, V], to scores whose arg max is the next token."""
+
+
+NO_IDS = torch.empty(1, 0, dtype=torch.long)
+"""Token ids for the processors of truncation, which look at scores alone."""
 
 
 class GumbelSampler(LogitsProcessor):  # type: ignore[misc]
@@ -122,22 +126,29 @@ class GumbelSampler(LogitsProcessor):  # type: ignore[misc]
         self._generators = [_generator(request.seed, device) for request in requests]
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
-        noisy_BV = scores.to(torch.float32, copy=True)
-        if noisy_BV.isnan().any():
+        """A LogitsProcessor of transformers: the noisy scores of all rows."""
+        del input_ids
+        return self.noisy(range(len(scores)), scores)
+
+    def noisy(self, rows: Sequence[int], logits_UV: Tensor) -> Tensor:
+        """The noisy scores of some rows (a Sampler); the generators of the others are not advanced."""
+        noisy_UV = logits_UV.to(torch.float32, copy=True)
+        if noisy_UV.isnan().any():
             raise UserError(
                 "the model returns logits that are not numbers", "intact weights", "copy or save the model again"
             )
-        for row, (temperature, generator) in enumerate(zip(self._temperatures, self._generators, strict=True)):
+        for place, row in enumerate(rows):
+            temperature, generator = self._temperatures[row], self._generators[row]
             if temperature > 0:
                 uniform_V = torch.rand(
-                    scores.shape[-1], generator=generator, dtype=torch.float64, device=generator.device
+                    logits_UV.shape[-1], generator=generator, dtype=torch.float64, device=generator.device
                 )
                 gumbel_V = -torch.log(-torch.log(uniform_V.clamp(1e-300, 1 - 1e-16))).float()
-                scaled_1V = noisy_BV[row : row + 1] / temperature
+                scaled_1V = noisy_UV[place : place + 1] / temperature
                 for processor in self._truncation_processors:
-                    scaled_1V = processor(input_ids[row : row + 1], scaled_1V)
-                noisy_BV[row] = scaled_1V[0] + gumbel_V.to(scores.device)
-        return noisy_BV
+                    scaled_1V = processor(NO_IDS, scaled_1V)
+                noisy_UV[place] = scaled_1V[0] + gumbel_V.to(logits_UV.device)
+        return noisy_UV
 
 
 def _generator(seed: int | None, device: torch.device | str) -> torch.Generator:
@@ -185,7 +196,7 @@ class HfModel(LocalModel):
         stop_ids, most_tokens = self._stop_ids, batch[0].max_new_tokens
         with torch.inference_mode():
             if watcher is None and sampling == PLAIN and self._shares_prompts(batch):
-                generated = decode_side_by_side(self._model, ids_BT, mask_BT, sampler, most_tokens, stop_ids)
+                generated = decode_side_by_side(self._model, ids_BT, mask_BT, sampler.noisy, most_tokens, stop_ids)
             else:
                 output_BT = self._model.generate(
                     input_ids=ids_BT,
@@ -229,7 +240,8 @@ def decode_side_by_side(
     """The tokens generated for each row, up to and including its first stop token; equal rows share the keys and values of their prompt.
 
     The rows of a prompt are one sequence: the tokens that its unfinished rows get in one step follow each other in the cache, and the mask lets each row
-    see only the prompt and its own tokens. Legend: D distinct prompts, K the largest number of unfinished rows of one prompt, N positions in the cache.
+    see only the prompt and its own tokens. Prompts whose rows are all finished leave the cache when they are half of it. Legend: U unfinished rows, D prompts
+    in the cache, K the largest number of unfinished rows of one prompt, N positions in the cache.
     """
     first, prompts = first_of_equals(torch.cat([ids_BT, mask_BT], 1).tolist())
     prompt_mask_DT = mask_BT[first].bool()
@@ -241,29 +253,34 @@ def decode_side_by_side(
         use_cache=True,
         logits_to_keep=1,
     )
-    visible_BN = mask_BT.bool()
-    logits_BV = output.logits[prompts, -1]
     rows: list[list[int]] = [[] for _ in prompts]
-    unfinished = list(range(len(rows)))
+    unfinished, cached = list(range(len(rows))), list(range(len(first)))
+    visible_UN, logits_UV = mask_BT.bool(), output.logits[prompts, -1]
     for step in range(max_new_tokens):
-        tokens_B = sampler(ids_BT, logits_BV).argmax(-1)
-        tokens = tokens_B.tolist()
-        for row in unfinished:
-            rows[row].append(tokens[row])
-        unfinished = [row for row in unfinished if rows[row][-1] not in stop_ids]
-        if step + 1 == max_new_tokens or not unfinished:
+        tokens_U = sampler(unfinished, logits_UV).argmax(-1)
+        for row, token in zip(unfinished, tokens_U.tolist(), strict=True):
+            rows[row].append(token)
+        places = [place for place, row in enumerate(unfinished) if rows[row][-1] not in stop_ids]
+        if step + 1 == max_new_tokens or not places:
             break
-        of_prompt = [prompts[row] for row in unfinished]
+        unfinished = [unfinished[place] for place in places]
+        tokens_U, visible_UN = tokens_U[places], visible_UN[places]
+        needed = {prompts[row] for row in unfinished}
+        if 2 * len(needed) <= len(cached):
+            remaining = [place for place, prompt in enumerate(cached) if prompt in needed]
+            output.past_key_values.batch_select_indices(torch.tensor(remaining, device=ids_BT.device))
+            cached, length_D1 = [cached[place] for place in remaining], length_D1[remaining]
+        place_of = {prompt: place for place, prompt in enumerate(cached)}
+        of_prompt = [place_of[prompts[row]] for row in unfinished]
         next_slot: defaultdict[int, count[int]] = defaultdict(count)
-        slots = [next(next_slot[prompt]) for prompt in of_prompt]
-        shape = (len(first), max(slots) + 1)
-        tokens_DK = tokens_B.new_zeros(shape)
-        tokens_DK[of_prompt, slots] = tokens_B[unfinished]
-        own_BK = visible_BN.new_zeros(len(rows), shape[1])
-        own_BK[unfinished, slots] = True
-        visible_BN = torch.cat([visible_BN, own_BK], -1)
-        visible_DKN = visible_BN.new_zeros(*shape, visible_BN.shape[1])
-        visible_DKN[of_prompt, slots] = visible_BN[unfinished]
+        slots = [next(next_slot[place]) for place in of_prompt]
+        shape = (len(cached), max(slots) + 1)
+        tokens_DK = tokens_U.new_zeros(shape)
+        tokens_DK[of_prompt, slots] = tokens_U
+        own_UK = one_hot(torch.tensor(slots, device=ids_BT.device), shape[1]).bool()
+        visible_UN = torch.cat([visible_UN, own_UK], -1)
+        visible_DKN = visible_UN.new_zeros(*shape, visible_UN.shape[1])
+        visible_DKN[of_prompt, slots] = visible_UN
         mask_DKN = torch.zeros_like(visible_DKN, dtype=model.dtype)
         output = model(
             input_ids=tokens_DK,
@@ -272,8 +289,7 @@ def decode_side_by_side(
             past_key_values=output.past_key_values,
             use_cache=True,
         )
-        logits_BV = torch.zeros_like(logits_BV)
-        logits_BV[unfinished] = output.logits[of_prompt, slots]
+        logits_UV = output.logits[of_prompt, slots]
     return rows
 
 
@@ -284,7 +300,7 @@ def can_decode_side_by_side(model: Any) -> bool:
     forced_BS = torch.tensor([[2, 4, 6], [8, 1, 3]], device=device)
     logits_of_steps: list[Tensor] = []
 
-    def force(_: Tensor, logits_BV: Tensor) -> Tensor:
+    def force(_: Sequence[int], logits_BV: Tensor) -> Tensor:
         logits_of_steps.append(logits_BV)
         return one_hot(forced_BS[:, len(logits_of_steps) - 1], logits_BV.shape[-1])
 

@@ -37,7 +37,7 @@ def register(app: typer.Typer, open_model: "OpenModel") -> None:
 
 
 MAX_SHOWN_ROWS = 20
-Count = Annotated[int, option("N", INPUT, "Questions of this split.", min=0)]
+Count = Annotated[int, option("N", INPUT, "Number of questions in this split.", min=0)]
 FEEDBACK = "feedback"
 READING = "reading"
 SUPPORT = "support"

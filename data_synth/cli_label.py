@@ -139,7 +139,7 @@ def register_relevance(synth: typer.Typer, open_model: "OpenModel") -> None:
 
 
 PerPassage = Annotated[
-    int, option("N", OUTPUT, "Largest number of supported claims per passage, each with a broken twin.", min=1)
+    int, option("N", OUTPUT, "Largest number of supported claims per passage, each with an unsupported version.", min=1)
 ]
 
 

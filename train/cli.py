@@ -193,7 +193,7 @@ def export(
         ),
     ] = "",
     push: Annotated[
-        str, option("OWNER/NAME", OUTPUT, "Upload the export to the hub, into this new private repository.")
+        str, option("OWNER/NAME", OUTPUT, "Upload the export to this new private repository on the hub.")
     ] = "",
     as_json: AsJson = False,
 ) -> None:

@@ -140,7 +140,7 @@ def passages_of(index: Index) -> Iterator[ClaimPassage]:
 
 
 def claim_rows(passages: Iterable[ClaimPassage], per_passage: int, seed: int) -> Iterator[ClaimRow | Dropped]:
-    """Pairs of a supported claim and its broken twin, at most `per_passage` for each passage, in the order of the passages."""
+    """Pairs of a supported claim and an unsupported version of it, at most `per_passage` for each passage, in the order of the passages."""
     parsed = [_parse(passage) for passage in passages]
     foreign = [name for passage in parsed for name in passage.names[:NAMES_BORROWED]]
     for parts in parsed:

@@ -5,7 +5,7 @@ The same questions, counts and seed give the same split; joined rows keep their 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -55,12 +55,14 @@ def may_assign(stated: str | None, split: str) -> bool:
 
 
 def join_rows(folders: Sequence[Path]) -> tuple[Form[Any], Iterator[Any]]:
-    """The form of the rows, and the rows, read lazily; UserError for a folder without data files, an empty first file, rows of two kinds, a malformed row or a repeated id."""
+    """The form of the rows, and the rows, read lazily; UserError for a folder without data files, no rows at all, rows of two kinds, a malformed row or a repeated id."""
     files = [file for folder in folders for file in files_of(folder)]
-    first_row = next(read_jsonl(files[0]), None)
-    if first_row is None:
-        raise UserError(f"{files[0]}: no rows", "training data", "name folders that `modegraph synth` made")
-    form = form_of(first_row[1], str(files[0]))
+    first_rows = ((file, values) for file in files for _, values in islice(read_jsonl(file), 1))
+    first = next(first_rows, None)
+    if first is None:
+        named = ", ".join(map(str, files))
+        raise UserError(f"{named}: no rows", "training data", "name folders that `modegraph synth` made")
+    form = form_of(first[1], str(first[0]))
     return form, _distinct(chain.from_iterable(_rows(form, file) for file in files))
 
 

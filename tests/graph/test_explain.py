@@ -121,7 +121,7 @@ def test_the_first_lead_to_a_passage_is_the_link_that_hops_followed(harbour: Ind
     assert lead.entity == "Brandt Yard" and "at the Brandt Yard" in lead.proposition
     assert lead.worth == pytest.approx(explanation.standings[0].score) and lead.worth > explanation.own_score
     path = explanation.standings[0].path
-    words = "has the question's “founded”, “built”, “yard”"
+    words = "shares with the question: “founded”, “built”, “yard”"
     assert path == (f"“{lead.proposition}”", "mentions “Brandt Yard”", "and this is the document of that name", words)
 
 

@@ -92,4 +92,4 @@ def best_terms(index: Index, terms: list[int], passages: Ints) -> list[tuple[str
 
 def describe_terms(terms: Sequence[str]) -> tuple[str, ...]:
     """The question's terms in a passage, as a step of a path; no step without terms."""
-    return ("has the question's " + ", ".join(f"“{term}”" for term in terms),) if terms else ()
+    return ("shares with the question: " + ", ".join(f"“{term}”" for term in terms),) if terms else ()

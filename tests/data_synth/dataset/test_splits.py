@@ -87,6 +87,17 @@ def test_data_of_one_kind_are_joined_and_keep_their_splits(tmp_path: Path) -> No
     assert ids == {"train": ["row0", "row1"], "test": ["row2"]}
 
 
+def test_an_empty_file_is_joined_with_others_and_refused_alone(tmp_path: Path) -> None:
+    row = response_to_json(scored(0))
+    for name, rows in {"empty": [], "a": [row]}.items():
+        (tmp_path / name).mkdir()
+        write_jsonl(tmp_path / name / "train.jsonl", rows)
+    form, found = join_rows([tmp_path / "empty", tmp_path / "a"])
+    assert form.name == "responses" and len(list(found)) == 1
+    with pytest.raises(UserError, match=r"train\.jsonl: no rows"):
+        join_rows([tmp_path / "empty"])
+
+
 def test_data_that_cannot_be_joined_is_refused(tmp_path: Path) -> None:
     row = response_to_json(scored(0))
     for name, values in {"a": row, "again": row, "pair": {"chosen": "x"}, "none": None}.items():

@@ -117,7 +117,7 @@ def test_passages_without_a_word_of_the_question_are_not_found(isles: Index) -> 
     nothing = retrieve(isles, "xylophone 東京", RetrieveSettings(mode="lexical"))
     assert nothing.passages == () and nothing.trace.steps == ("0 of 2 terms of the question are in the index",)
     found = retrieve(isles, "Is the kelp dried in Tarn?", RetrieveSettings(mode="lexical", top_k=1))
-    assert found.paths == (("has the question's “kelp”, “dried”, “tarn”",),)
+    assert found.paths == (("shares with the question: “kelp”, “dried”, “tarn”",),)
     by_function_words = retrieve(isles, "Is it in the", RetrieveSettings(mode="lexical"))
     assert by_function_words.passages and set(by_function_words.paths) == {()}
 

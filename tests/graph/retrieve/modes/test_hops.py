@@ -54,7 +54,7 @@ def test_two_hops_reach_passages_that_the_question_does_not_name(isles: Index) -
         "“Lantern was built in 1911 by the Marlow Yard.”",
         "mentions “Marlow Yard”",
         "and this is the document of that name",
-        "has the question's “yard”",
+        "shares with the question: “yard”",
     )
     assert found.paths[0][0] == "the question names “Lantern”"
     assert len(found.paths) == len(found.passages)

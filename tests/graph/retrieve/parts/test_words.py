@@ -167,5 +167,5 @@ def test_the_lift_of_words_equals_the_gain_in_scores(log: Index) -> None:
     found = retrieve_hops(log, query, RetrieveSettings(mode="hops", top_k=20))
     last_steps = {scored.item.source: path[-1] for scored, path in zip(found.passages, found.paths, strict=True)}
     lifted = {log.passage(row).source for row in np.flatnonzero(alone.lift_P > 0).tolist()}
-    assert {source for source, last in last_steps.items() if last.startswith("has the question's")} == lifted
+    assert {source for source, last in last_steps.items() if last.startswith("shares with the question:")} == lifted
     assert best_terms(log, known_terms(log, "48219 soup"), np.array([int(has_word.argmax())])) == [("48219",)]

@@ -1,8 +1,9 @@
 """Does abstaining separate questions that an index can answer from questions about things that it does not contain?
 
 Questions of each set can be answered from their own index, but not from the indexes of the other sets ("foreign"). The harder case is measured
-separately: their own index without the documents that answer them ("missing"). The figures are AUROC, shares and calibration (which has each
-foreign question on one other index only, so that both kinds are equally frequent). Milliseconds are processor time for judging the evidence.
+separately: their own index without the documents that answer them ("missing"). The figures are AUROC, shares of abstentions, and calibration
+(with each foreign question on one other index only, so that both kinds are equally frequent). Milliseconds are processor time for judging the
+evidence.
 With --fit, the coefficients of graph/retrieve/absence.py are fitted instead, on the train and dev questions of an index of examples/documents.
 
 Run: python -P benchmarks/abstain.py (--index FOLDER --questions FILE.jsonl)... [--most 100] [--figure FILE.png] [--json]

@@ -118,7 +118,7 @@ def _word_vector(word: str) -> Floats:
 
 
 def invented_document(number: int) -> Document:
-    """One passage of four sentences about a place that only this document mentions and a place that others may mention too; few words are frequent.
+    """One passage of four sentences about a place that only this document mentions and a place that others may mention too; most words are rare.
 
     Half of its words belong to its subject, which SUBJECT_DOCUMENTS documents share, as in a real collection.
     """

@@ -36,8 +36,8 @@ from serve.http.keys import change_keys, make_key
 
 WARM_ROUNDS = 20
 LARGEST_SHARE = 0.02
-"""Largest allowed certain difference (the interval's bound nearest to 0) between a foreign and an absent thing, as a share of a
-refusal's processor time."""
+"""Largest allowed difference between a foreign and an absent thing, as a share of a refusal's processor time; what counts is the bound of its
+interval that is nearest to 0 (0 if the interval contains it)."""
 OTHER_KEY, OTHER_READER = "others", "reader-0001"
 MCP = {"Accept": "application/json, text/event-stream", "MCP-Protocol-Version": "2025-11-25"}
 NAMES = {"foreign": "secret", "absent": "zzzzzz", "other": "yyyyyy"}

@@ -42,7 +42,7 @@ def large_graph(seed: int) -> sp.csr_array:
 
 
 def subgraph(seed: int) -> sp.csr_array:
-    """500 propositions with about four entities and one passage each."""
+    """500 propositions with at most five links each, as if to four entities and one passage."""
     rng = np.random.default_rng(seed)
     rows = np.repeat(np.arange(500), 5)
     hubs = (rng.random(len(rows)) ** 2 * 700).astype(np.int64)

@@ -189,7 +189,8 @@ def split(
 ) -> None:
     """Divide questions into train, dev and test, by the hash of their ids.
 
-    Remaining questions are left out. Splits stated in the file are respected: test is drawn from its test questions only.
+    Remaining questions are left out. Splits stated in the file are respected: test questions go to test alone, train and dev
+    questions never to test.
     Numbered gold sentences become quotes, from which `synth preferences` composes reasoning.
     """
     from data_synth.dataset.split_join import split_questions

@@ -83,8 +83,9 @@ def register_questions(synth: typer.Typer, open_model: "OpenModel") -> None:
     ) -> None:
         """Make questions over one document or several, with answers and the passages they need.
 
-        Rules fill templates with the index's sentences, unless --writer names a model; the model's questions are answered
-        again from the passages that --mode finds, and judged by --judge. All questions about a document are in one split.
+        Rules fill templates with the index's sentences, unless --writer names a model; a model's question is used only if the
+        passages that --mode finds contain the words of its answer, and if --judge accepts it. All questions about a document
+        are in one split.
         """
         from data_synth.dataset.write import ledger_of, write_or_preview
         from data_synth.questions.make import QuestionSpec, question_rows, shortage

@@ -129,7 +129,7 @@ class QuestionSelection:
 def without_twins(questions: Sequence[Question]) -> tuple[list[Question], list[Dropped]]:
     """The questions without near duplicates (the first of each group stays), and one Dropped for each removed question.
 
-    Twins have the same gold answers, nearly the same words, and the same distinctive ones (numbers, names, negations) in the same order.
+    Near duplicates have the same gold answers, nearly the same words, and the same distinctive ones (numbers, names, negations) in the same order.
     """
     groups: defaultdict[tuple[tuple[str, ...], ...], list[int]] = defaultdict(list)
     for number, question in enumerate(questions):

@@ -160,7 +160,7 @@ class ResponseRow:
 
 
 def row_fields(row: Any) -> dict[str, Any]:
-    """The fields of a row in order; tuples become lists, and dataclasses in them objects."""
+    """The fields of a row in order; tuples become lists, and nested dataclasses objects."""
     return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(row).items()}
 
 

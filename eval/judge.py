@@ -156,7 +156,8 @@ VERDICTS_SCHEMA = strict_schema(
 RIDGE = 0.01
 NEWTON_STEPS = 100
 MIN_SHARE_OTHER_WAY = 0.05
-"""Least share of verdicts on unequal lengths in which A's answer is the longer, and in which B's is: below it, length and quality cannot be separated."""
+"""Where the lengths differ, A's answer must be the longer one in at least this share of the verdicts, and so must B's: otherwise length and
+quality cannot be separated."""
 
 
 def length_controlled(wins_V: Sequence[float], extra_V: Sequence[float]) -> float | None:

@@ -156,7 +156,7 @@ def reachable_questions(questions: Sequence[Question], sources: Collection[str])
 
 
 def rank_sources(question: Question, retrieve: Retrieve) -> Ranking:
-    """Retrieve for one question. UserError when the model became unavailable: figures of half a retrieval would mislead."""
+    """Retrieve for one question. UserError when the model became unavailable: the figures of an incomplete retrieval would mislead."""
     evidence = retrieve(question.text)
     trace = evidence.trace
     if trace.stopped:

@@ -70,7 +70,7 @@ def _mean(measure: Measure, policy: str) -> str:
 
 
 def figure(value: float, share: bool) -> str:
-    """A mean as text: a percentage, or three decimals, one from 10 on."""
+    """A mean as text: a share as a percentage, any other mean with three decimals, or one from 10 on."""
     return f"{100 * value:.1f} %" if share else f"{value:.3f}" if abs(value) < 10 else f"{value:.1f}"
 
 

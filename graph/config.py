@@ -36,7 +36,7 @@ S = TypeVar("S", bound=Settings)
 
 @dataclass(frozen=True)
 class ScalarOverride:
-    """A value of `--set` that YAML reads as something other than text, and its text; the type of the setting decides which of them counts."""
+    """A single value of `--set` that YAML reads as something other than text, and its text; the type of the setting decides which of them counts."""
 
     text: str
     value: Any

@@ -72,8 +72,8 @@ class StatedProposition:
 class Lead:
     """The best link of `hops` from one other passage: its proposition mentions `entity`, a title of the explained passage or a name in it.
 
-    `rank` is the other passage's rank by its own score; `followed` whether that rank is high enough for its links to be followed. `worth` is
-    the score that the link gives the explained passage, on the scale of `hops`.
+    `rank` is the other passage's rank by its score without links; `followed` whether that rank is high enough for its links to be followed. `worth`
+    is the score that the link gives the explained passage, on the scale of `hops`.
     """
 
     passage: Passage
@@ -245,7 +245,7 @@ def rank_in_mode(found: Evidence, deep: Evidence, passage_id: str) -> ModeRank:
 
 
 MAX_LINKING_PASSAGES = 50
-"""The maximum number of passages whose links are computed: those with the best own scores."""
+"""The maximum number of passages whose links are computed: those with the best scores without links."""
 
 
 def leads_to(index: Index, query: Query, alone: OwnScores, row: int, count: int) -> tuple[Lead, ...]:
@@ -259,7 +259,7 @@ def leads_to(index: Index, query: Query, alone: OwnScores, row: int, count: int)
 def linking_passages(index: Index, row: int, own_P: Floats) -> Ints:
     """Passages of other documents that mention a title of this passage's document, or a rare entity that this passage also mentions.
 
-    At most MAX_LINKING_PASSAGES, those with the best own scores.
+    At most MAX_LINKING_PASSAGES, those with the best scores without links.
     """
     data = index.data
     document = int(data.passage_document_P[row])

@@ -78,8 +78,8 @@ def register(app: typer.Typer, known: Callable[[], dict[str, str]]) -> None:
     def plan_study(file: File, settings: Set = None, trial_steps: Steps = 3, as_json: AsJson = False) -> None:
         """Plan a study of training: runs, hours, and the smallest difference that it finds with a power of 80 %.
 
-        Refuses a study with a fault: a test prompt in the training data, arms with different seeds or rewards, a reward
-        component that cannot be measured. Arms without `seconds_per_update` are timed for --trial-steps steps. To plan the indexing of a
+        Refuses a study with a fault: a test prompt in the training data, an arm that sets a seed, arms with different rewards, a
+        reward component that cannot be measured. Arms without `seconds_per_update` are timed for --trial-steps steps. To plan the indexing of a
         folder called study, write `modegraph plan ./study`.
         """
         from dataclasses import asdict

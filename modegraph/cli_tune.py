@@ -40,8 +40,8 @@ def register(app: typer.Typer) -> None:
 
         Makes an index, questions and training rows, trains, and answers the held-out questions before and after. The tuned model
         is recommended only if it is better by more than chance and does not refuse more of the answerable questions; otherwise the
-        untuned one is. The model is reader, or another one that can be trained. An interrupted run resumes when the command is repeated;
-        --out then holds report.html, the models' answers and recommended.json.
+        untuned one is. The model is reader, or another one that can be trained. An interrupted run resumes when the command is repeated.
+        At the end, --out holds report.html, the models' answers and recommended.json.
         """
         import os
         import sys

@@ -1,4 +1,4 @@
-"""Checks before any of modegraph's packages is imported: Python finds modegraph's own folders, and libraries are quiet."""
+"""Runs before any of modegraph's packages is imported: checks that Python finds modegraph's own folders, and quiets libraries."""
 
 from __future__ import annotations
 

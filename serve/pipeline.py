@@ -62,7 +62,8 @@ def answer_from(
 ) -> Answer:
     """Answer the query of `evidence` from its best `top_k` excerpts, together at most `max_context_tokens` tokens of the model.
 
-    With `drops`, sentences that `verifier` finds unsupported are left out of the answer; `unsupported` has the positions at which they were.
+    With `drops`, sentences that `verifier` finds unsupported are left out of the answer; `unsupported` gives the places where they
+    would have been.
     """
     started = time.perf_counter()
     ranked = rank_excerpts(evidence, top_k, token_budget(max_context_tokens, model.count_tokens))
@@ -96,8 +97,8 @@ def cite(
     verifier: Verifier | None = None,
     drops: bool = False,
 ) -> Answer:
-    """Parse the completion of a prompt, generated in `seconds`, into an Answer; citations without an excerpt are removed from reason and
-    answer, and with `drops` unsupported sentences.
+    """Parse the completion of a prompt, generated in `seconds`, into an Answer. Citations without an excerpt are removed from reason and
+    answer; with `drops`, so are unsupported sentences.
     """
     evidence, excerpts = prompt.evidence, prompt.excerpts
     parsed = parse_answer(completion.text, prompt.form)

@@ -1,4 +1,4 @@
-"""`modegraph train verifier`: trains a verifier, a folder for `--verifier`, from claims, in seconds on one core.
+"""`modegraph train verifier`: trains a verifier, a folder for `--verifier`, from claims, within about a minute on one core.
 
 Trees are fitted on train; dev stops them early and sets temperature and threshold; figures are measured on test. With sentences that
 people labelled, a logistic regression over the trees' logit, the features and the overlap of wording is fitted to their

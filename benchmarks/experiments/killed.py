@@ -2,7 +2,8 @@
 
 Run: python -P benchmarks/experiments/killed.py [--kills 4] [--seed 0] [--json] [--out DIR]. A miniature of configs/eval/study-smollm2.yaml with the
 tiny model: index, pairs, SFT, responses, MS, alignment, answers. It runs once undisturbed, then once more with SIGKILL to all its processes at
-random moments (within the duration of the first run), restarted each time. Compared byte for byte: rows, weights, the samples' figures without times and paths, answers.
+random moments (within the duration of the first run), restarted each time. Compared byte for byte: rows, weights, answers, and the alignment
+figures without times and paths.
 """
 
 import argparse

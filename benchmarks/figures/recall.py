@@ -67,7 +67,7 @@ def draw() -> Figure:
 
 
 def draw_set(axes: Axes, name: str, modes: dict[str, tuple[float, float]], colour: str, marker: str) -> None:
-    """The modes of one set; ours is filled."""
+    """The modes of one set; the marker of OURS is filled."""
     for mode, (milliseconds, recall) in modes.items():
         axes.plot(milliseconds, recall, marker, color=colour, mfc=colour if mode == OURS else "none", ms=8)
     axes.set_xscale("log")

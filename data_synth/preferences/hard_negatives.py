@@ -160,7 +160,7 @@ def answer_shape(answer: str) -> tuple[bool, bool, int]:
 
 
 def misread_context(draft: Draft, reason: str, answer: str, target: int, longer: bool) -> str:
-    """Sentences of the context that the true reasoning does not use, most similar to the question and `answer`, the side's own answer, first.
+    """Sentences of the context that the true reasoning does not use, those most similar to the question and to this side's `answer` first.
 
     Sentences that contain the gold answer are left out, unless it is a choice such as "yes". The rest are cut to length by `fit_length`; "" when there are none.
     """

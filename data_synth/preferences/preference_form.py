@@ -56,7 +56,7 @@ def separating_measures(measures: Mapping[str, float]) -> list[str]:
 
 
 def by_overlap(rows: Sequence[PreferenceRow]) -> float:
-    """Accuracy of "the side with more of its words in the prompt is the chosen one", or of its opposite if that is better; ties count half."""
+    """Accuracy of "the side with more of its words in the prompt (by share) is the chosen one", or of its opposite if better; ties count half."""
     gaps = []
     for row in rows:
         known = set(terms_of(" ".join(turn.content for turn in row.prompt)))

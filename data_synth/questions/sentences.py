@@ -46,7 +46,7 @@ _UNCLEAR = re.compile(
 )
 _POSSESSIVE = re.compile(r"\b(?:his|her|its|their)\b")
 _NOT_PROSE = re.compile(r"[“”\"|{}<>#_\\?!…=/]|\.\.|http|\d, \d+(?:,| and | or )")
-"""Marks, and lists of numbers ("stage 2, 3 and 4"), which would be cut at their commas."""
+"""Symbols that plain prose does not contain, and lists of numbers ("stage 2, 3 and 4"), which would be cut at their commas."""
 _HEADED = re.compile(
     r"(?<=[a-z0-9)] )(?:The|An|This|These|Your?|It|They|We|If|When)(?= [a-z])|"
     r"\b(?P<again>[^\W\d_][\w-]*(?: \w+){0,3}) (?i:(?P=again))\b"

@@ -52,7 +52,8 @@ _OPPOSITE = re.compile(r"\b(" + "|".join(OPPOSITES) + r")\b")
 def changed_question(question: str, gold: str, passages: Sequence[str], rng: random.Random) -> str | None:
     """The question with a name, number or word replaced by one that `gold`, the text that answers it, does not contain; None if there is no such change.
 
-    A new name comes from the passages, has as many words, and shares no word of three letters or more with the question and `gold`. None for a choice ("… or …").
+    A new name comes from the passages, has as many words, and shares no word of three letters or more with the question or `gold`.
+    None for a choice ("… or …").
 
     >>> passages = ["She met Bram Oakes in Rill.", "Later that year Adam Finch sailed to Tarn."]
     >>> changed_question("When did Bram Oakes arrive?", passages[0], passages, random.Random(0))

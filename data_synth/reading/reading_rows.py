@@ -2,8 +2,8 @@
 
 A context is made for one question: its gold passages (in a share of the contexts, only those without the answer) among passages of the same
 document and BM25's top hits. All questions that its passages answer become rows over it, so that training reads the passages once. Where the
-passages lack the answer, the answer is "not in the documents"; no distractor of a row contains its answer. A question with gold passages in
-several places is never refused: other passages may answer it, too. A set is published, or made from a user's own index."""
+passages lack the answer, the answer is "not in the documents"; no distractor of a row contains its answer. A question that the
+set repeats with other gold passages is never refused: further passages may answer it, too. A set is published, or made from a user's own index."""
 
 from __future__ import annotations
 

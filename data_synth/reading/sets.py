@@ -24,7 +24,10 @@ YES_NO = frozenset({"yes", "no"})
 
 @dataclass(frozen=True)
 class ReadingQuestion:
-    """One question. `gold_ids` are the passages that together answer it, `context_ids` those of its possible contexts, `evidence` sentences of the gold passages."""
+    """One question. `gold_ids` are the passages that together answer it, `context_ids` those that its contexts may contain.
+
+    `evidence` are sentences of the gold passages.
+    """
 
     id: str
     text: str

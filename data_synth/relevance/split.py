@@ -199,7 +199,7 @@ def keep_earlier_splits(questions: Sequence[GoldQuestion], earlier: Mapping[str,
 
 
 def exclude_overlap(split: Split, index: Index, earlier: Mapping[str, str]) -> Split:
-    """The split without the propositions that are in another split in `earlier`: they become NOWHERE, or, from ANYWHERE, only in that split."""
+    """The split without overlap with `earlier`: a proposition in another split there becomes NOWHERE, one from ANYWHERE is only in that split."""
     propositions_N = split.propositions_N.copy()
     for row, proposition in enumerate(index.data.proposition_ids):
         if proposition in earlier:

@@ -1,6 +1,7 @@
 """Rewards of a response by component, each from 0 to 1 and stored separately (training combines them by weights), and the form of response rows.
 
-A component is a formula over one response and its question; "grounded" needs the encoder and is in data_synth/responses/responses.py."""
+Most components are formulas over one response and its prompt or gold answers; "supported" also needs a verifier, and "grounded" (in
+data_synth/responses/responses.py) the encoder."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ LENGTH_WORDS = 120
 def answer_reward(response: str, golds: Sequence[str]) -> float:
     """1 when the answer equals a gold one (ignoring case, citations and outer punctuation), else half of the best word F1.
 
-    "Not in the documents" shares no words with an answer: it gets 1 if it is gold, else 0; where it is the only gold answer, any other gets 0.
+    "Not in the documents" is not compared by its words: it gets 1 if it is gold, else 0; where it is the only gold answer, any other gets 0.
 
     >>> answer_reward("###Reason: So. ###Answer: Tarn.", ["tarn"]), answer_reward("in Tarn", ["Tarn"])
     (1.0, 0.3333333333333333)
@@ -125,7 +126,7 @@ COMPONENTS = (
     "human",
     "reward_model",
 )
-"""Every component that a row may have: by rules, by a judging model, by people, and by a reward model (`train score`)."""
+"""Every component that a row may have: by rules, an encoder, a verifier, a judging model, people, or a reward model (`train score`)."""
 
 
 def response_problems(row: ResponseRow) -> list[str]:

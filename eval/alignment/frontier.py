@@ -112,7 +112,7 @@ FIGURE_LABELS = {
 class Alignment:
     """A complete measurement: the runs, their reference, constant answers, and every system at equal KL.
 
-    Differences within ±`margin` count as equal (None: not tested).
+    A difference that is shown to lie within ±`margin` counts as equality (None: not tested).
     """
 
     runs: tuple[MeasuredRun, ...]

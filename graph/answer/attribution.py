@@ -22,7 +22,7 @@ from graph.types import Excerpt
 CONTEXT_WEIGHT = 0.7
 """Weight of a word that occurs in the title or the preceding sentence, not in the sentence itself."""
 QUESTION_OF_FRAGMENT, QUESTION_OF_SENTENCE = 1.0, 0.1
-"""Weights of the question's words in the scores of a fragment and of a full sentence; for a full sentence, they only break ties."""
+"""Weights of the question's words in the scores of a fragment and of a full sentence; for a full sentence, they count little."""
 LEAST_SHARE, LEAST_OF_QUESTION = 0.6, 0.1
 """A passage sentence must contain at least these shares of the words of the sentence that it supports and, for a fragment, of the question."""
 MOST_STATEMENTS = 100

@@ -216,7 +216,7 @@ def _values(claim: str, ground: Ground) -> Mapping[str, float]:
     words = Words.of(asides_last(claim))
     title_stems: set[str] = set().union(*ground.titles)
     source = best_source(words, ground.sentences, ground.words_N, title_stems)
-    # Where the source does not name a title in full, or refers back, the claim may have the title in place of a pronoun: it is not aligned.
+    # Where the source does not name a title in full, or refers back, the claim may have the title in place of a pronoun: its words are not aligned.
     full_titles = () if source.joint else (title for title in ground.titles if title <= source.words.stem_set)
     unaligned = title_stems - set().union(*full_titles)
     aligned = {at: position for at, position in align(words, source.words).items() if words.stems[at] not in unaligned}

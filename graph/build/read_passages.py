@@ -1,7 +1,7 @@
 """Connects the store and the extractors: chooses the extractor, passes the waiting documents to it, and commits its readings.
 
-A group of readings and the status of its documents are one transaction, so a killed run continues with the first
-passage that has no reading. A model's finished calls are also in `LEDGER`, committed one by one, so no call is made twice.
+A group of readings and the status of its documents are committed in one transaction, so a killed run continues with
+the first passage that has no reading. A model's finished calls are also in `LEDGER`, committed one by one, so no call is made twice.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -36,7 +36,7 @@ Split = Callable[[Document], Sequence[Passage]]
 
 @dataclass(frozen=True)
 class Extractor:
-    """A way to read documents. `version` identifies everything that determines the readings; it is stored in the index."""
+    """A way to read documents. `version` identifies it in the index: for a model, by the model's name and a hash of the prompts."""
 
     version: str
     read: ReadDocuments

@@ -1,6 +1,6 @@
 """GraphML, for graph tools (igraph, networkx, Gephi): one directed graph, every node and edge with its kind.
 
-Elements are written as they are read, so memory does not grow with the index.
+Elements are written one by one, as they are read, so the text of the file is never in memory as a whole.
 """
 
 import re

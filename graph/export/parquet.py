@@ -31,8 +31,8 @@ EDGE_COLUMNS = {"kind": TEXT, "source": TEXT, "target": TEXT, "weight": pa.float
 def write_parquet(index: Index, folder: Path) -> dict[str, int]:
     """Write documents.parquet, …, occurrences.parquet, edges.parquet into the new `folder`; returns how many rows were written.
 
-    Nodes with vectors have a column "vector", a list of D floats. Ends of edges are "kind:id", the columns of occurrences are
-    ids. Tables have different columns, so a reader opens them one by one.
+    Nodes with vectors have a column "vector", a list of D floats. Ends of edges are "kind:id"; occurrences name their
+    proposition and passage by id. Tables have different columns, so a reader opens them one by one.
     """
     folder.mkdir()
     counts = {name: _write_tables(tables, folder / f"{name}.parquet") for name, tables in _tables_of(index).items()}

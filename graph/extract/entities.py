@@ -1,4 +1,4 @@
-"""Entities in a sentence by rules (capitalised runs, quoted titles, dates, quantities), and spellings of one person.
+"""Entities in a sentence by rules (capitalised runs, quoted titles, dates, quantities), and the spellings of one person's name.
 
 `find_entities` uses no corpus statistics: the same sentence in the same document gives the same entities. In scripts without case,
 graph/extract/terms.py finds the rest. A short name that fits several people is matched to none."""

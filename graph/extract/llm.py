@@ -1,6 +1,6 @@
 """Propositions by a language model (ToPG §2.1, HLG §6.2): one call for the collection's domain, then one structured-output call per passage.
 
-Calls run in waves, two at a time. After an unusable reply, the call is repeated once, in the next wave; a second unusable reply is a Failure.
+Calls run in waves, two waves at a time. After an unusable reply, the call is repeated once, in the next wave; a second unusable reply is a Failure.
 Only the parts of a reply that the passage supports are used. Every attempt has its own seed, so that the ledger of finished calls never answers
 a new attempt."""
 
@@ -67,7 +67,7 @@ MAX_PROPOSITIONS, MAX_NAMES_OF_ONE = 64, 27
 """Bounds on lists, because a small model may repeat one name without end. Rules extract at most 13 propositions from any of 8,256 passages of
 HotpotQA (up to 200 tokens each), and no inspected proposition has more than 27 names."""
 MAX_PROPOSITION_CHARS, COPIED_SENTENCES = 500, 3
-"""The maximum length of a proposition, and the number of sentences from which it is not a statement but a copy of the passage; small models
+"""The maximum length of a proposition, and the number of sentences that make it a copy of the passage, not a statement; small models
 write such copies."""
 Name = Annotated[str, at_most("maxLength", 80)]
 

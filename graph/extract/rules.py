@@ -1,7 +1,7 @@
 """Propositions without a model: one per sentence (of prose or of a list item) or table row, made self-contained as far as rules can.
 
 De-contextualising: a sentence that does not name the document's title (in long or untitled documents: the nearest heading) gets it as a prefix,
-which claims nothing; a table row always gets it, and becomes "header: value" pairs (HLG §4.3.2). A pronoun at the start of a sentence is replaced if
+which adds no claim; a table row always gets it, and becomes "header: value" pairs (HLG §4.3.2). A pronoun at the start of a sentence is replaced if
 its antecedent is clear: the title, if it is the subject of the document's first sentence, or the person who is the subject of the previous
 sentence. A title or heading that is a topic ("Leave and holidays") is not an entity.
 """

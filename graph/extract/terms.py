@@ -1,7 +1,7 @@
 """Entities in languages without case: noun-like n-grams by corpus statistics, computed when the arrays are derived.
 
 All n-grams of a text are candidates: of characters between particles in scripts without spaces, of words elsewhere, with and
-without affixes of a noun (Korean endings, Arabic and Hebrew prefixes). A candidate is an entity if at least two propositions have it, if
+without affixes of a noun (Korean endings, Arabic and Hebrew prefixes). A candidate is an entity if at least two propositions contain it, if
 it is rarer than a function word, and if no longer candidate covers all its occurrences. A document's title is an entity wherever it
 occurs. All of this depends only on the contents of the index, not on the order in which documents were added.
 """

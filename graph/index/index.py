@@ -123,7 +123,7 @@ class Index:
     _lock: Lock = field(default_factory=Lock, init=False, repr=False, compare=False)
 
     def encode_queries(self, texts: Sequence[str]) -> Floats:
-        """The unit vectors [Q, D] of queries, by the index's own encoder (loaded on the first call)."""
+        """The unit vectors [Q, D] of queries, by the index's encoder (loaded on the first call)."""
         return unit_rows(self.encoder_source.get().encode_queries(texts))
 
     def encode_texts(self, texts: Sequence[str]) -> Floats:

@@ -17,7 +17,7 @@ from graph.types import Floats
 
 USUAL = 0.05
 """The share of pairs of propositions with a cosine below u. Not one half: in documents about one subject most pairs are related, and with
-the median as u Recall@5 is lower (docs/log.md)."""
+the median as u, Recall@5 is lower (docs/log.md)."""
 MOST_USUAL = 0.99
 """Upper bound on u, for an index whose texts are all the same."""
 LEAST_SQUARE = 0.05

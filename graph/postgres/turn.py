@@ -1,9 +1,9 @@
 """The queue of an index's writers in its database, across machines: first come, first served, one at a time.
 
-A writer draws a ticket: a row of `leases`, whose key is the *fence*. The lowest ticket has the turn. A ticket is a lease of LEASE_S: its writer
-renews it while it waits and writes, and waiting writers discard tickets that have expired, or whose process on the waiter's own machine is
-gone. Every transaction that writes first renews its ticket, which locks it until the end. If the ticket is gone, the writer slept past its
-lease and another writer has the turn: the late write is refused. All times are the database's.
+A writer draws a ticket: a row of `leases`, whose key is the *fence*. The lowest ticket has the turn. A ticket is a lease of LEASE_S: its
+writer renews it while it waits and writes, and waiting writers discard tickets that have expired, or whose process ran on the same machine
+and has ended. Every writing transaction begins by renewing the ticket, which locks the ticket until the transaction ends. If the ticket is
+gone, the writer slept past its lease and another writer has the turn: the late write is refused. All times are the database's.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Turn:
             raise
 
     def renew(self, connection: Connection) -> None:
-        """Renew the lease within a transaction, which locks it until the end. UserError when another writer has the turn."""
+        """Renew the lease within a transaction; the lease is then locked until the transaction ends. UserError when another writer has the turn."""
         if connection.execute(_RENEW, (LEASE_S, self.fence)).rowcount == 0:
             found = f"{self.folder}: this writer was inactive for longer than its lease of {LEASE_S:g} s, and another writer has taken over"
             remedy = f"nothing of this step was written; continue with: modegraph resume {self.folder}"

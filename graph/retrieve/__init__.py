@@ -1,1 +1,1 @@
-"""Retrieval: a question and an index to evidence, by one of many modes."""
+"""Retrieval: from a question and an index to evidence, by one of many modes."""

@@ -1,7 +1,7 @@
 """The probability of absence: that the documents do not cover a question, estimated from the passages retrieved for it. No model is called.
 
-Three values, each at most 1, measure how well the retrieved passages match the question (`signs`), independent of the encoder's and the collection's
-scale; the probability is a logistic function of them. Its coefficients are fitted on examples/ only (`benchmarks/abstain.py --fit`):
+Three values, each at most 1, measure how well the retrieved passages match the question (`signs`), on one scale for every encoder and
+collection; the probability is a logistic function of them. Its coefficients are fitted on examples/ only (`benchmarks/abstain.py --fit`):
 questions run on parts of the collection, with and without their documents, both cases with equal weight.
 
 Legend: F signs, R passages.

@@ -71,7 +71,7 @@ class Group(TyperGroup):
             _raise_for_option(problem, ctx, self)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """As in typer, but a command of two words has precedence; UserError for an unknown command."""
+        """As in typer, but a command of two words takes precedence; UserError for an unknown command."""
         if (both := " ".join(args[:2])) in self.commands and len(args) > 1:
             return both, self.commands[both], args[2:]
         if args[0] not in self.commands and not ctx.resilient_parsing:

@@ -1,6 +1,6 @@
 """Models of the hub (huggingface.co): checked with one request, so that a wrong name or missing network is reported at once, and loaded quietly.
 
-The download libraries request file after file, retrying each without a network; while loading they print lines of no use to users."""
+Without a network, the download libraries try file after file, each several times; while loading, they print lines of no use to users."""
 
 import logging
 

@@ -10,8 +10,8 @@ from eval.reading import ReadingAnswer, constant_answers
 from eval.statistics import Interval, bootstrap_difference
 
 MOST_ADDED_REFUSALS, MOST_LOSS = 0.02, 0.01
-"""The largest increase allowed in the share of refusals; the largest loss allowed in F1 over passages with the answer, without the question's
-words, and on the general set."""
+"""The largest increase allowed in the share of refusals; the largest loss allowed in F1, whether over passages with the answer, without
+the question's words or on the general set."""
 ROUNDING = 1e-9
 
 

@@ -1,6 +1,6 @@
 """The questions of a tuning run, made by rules, written by a teacher or given by the user.
 
-They have two parts, for training and for testing, without common documents or facts."""
+They are divided into two parts, for training and for testing, with no documents or facts in common."""
 
 from __future__ import annotations
 
@@ -126,7 +126,10 @@ def rule_rows(index: Index, settings: TuneSettings, splits: Mapping[str, str]) -
 
 
 def teacher_rows(index: Index, settings: TuneSettings, teacher: LanguageModel, seconds: float) -> list[Row | Dropped]:
-    """Questions that `teacher` writes within `seconds`, each about one passage; its document contains the answer word for word, and retrieval for the question finds it."""
+    """Questions that `teacher` writes within `seconds`, each about one passage.
+
+    The document contains the answer word for word, and the passages retrieved for the question contain most of the words of the answer.
+    """
     spec = QuestionSpec(settings.most_questions, (1,), settings.seed)
     search = parse_settings(RetrieveSettings, {"top_k": PASSAGES_SEARCHED}, "tune")
     deadline = time.monotonic() + seconds

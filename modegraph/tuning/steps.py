@@ -245,7 +245,7 @@ def run_step(name: str, tuning: Tuning) -> None:
 
 @dataclass(frozen=True)
 class GeneralSet:
-    """Questions about other documents, in two halves without common passages: one is mixed into training, the other measured."""
+    """Questions about other documents, in two halves that share no passages: one is mixed into training, the other measured."""
 
     name: str
     trained_on: ReadingSet

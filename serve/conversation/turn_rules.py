@@ -131,7 +131,8 @@ Dependence = Literal["alone", "leans", "unknown"]
 """`unknown`: in another language."""
 
 FEW_WORDS = 3
-"""With at least this many content words, a question without a verb is a keyword search; with at most this many, a definite noun and no name, it leans on earlier turns."""
+"""From this many content words on, a question without a verb is a keyword search. Up to this many, a question with a definite noun and no name
+leans on earlier turns."""
 LONG_CHARACTERS = 400
 """A longer question is taken to stand alone."""
 SHORT_WORDS, SHORT_CHARACTERS = 4, 8
@@ -185,8 +186,8 @@ def is_short(question: str) -> bool:
 
 
 def _is_fragment(words: Sequence[str], content_words: int, has_opening: bool) -> bool:
-    """Whether the question is incomplete: it has no verb of the word lists, it is not of the form "Who built it?" or "How many ships sank?", and,
-    unless it has an opening such as "and", it has too few words for a keyword search.
+    """Whether the question is incomplete: it has none of the listed verbs, it does not have the form "Who built it?" or "How many ships sank?",
+    and it has too few words for a keyword search (after an opening such as "and" their number does not matter).
     """
     if not AUXILIARY.isdisjoint(words) or (words and words[0] in IMPERATIVES):
         return False

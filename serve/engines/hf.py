@@ -239,9 +239,9 @@ def decode_side_by_side(
 ) -> list[list[int]]:
     """The tokens generated for each row, up to and including its first stop token; equal rows share the keys and values of their prompt.
 
-    The rows of a prompt are one sequence: the tokens that its unfinished rows get in one step follow each other in the cache, and the mask lets each row
-    see only the prompt and its own tokens. Prompts whose rows are all finished leave the cache when they are half of it. Legend: U unfinished rows, D prompts
-    in the cache, K the largest number of unfinished rows of one prompt, N positions in the cache.
+    The rows of a prompt are one sequence: the tokens that its unfinished rows get in one step follow each other in the cache, and the mask lets
+    each row see only the prompt and its own tokens. Prompts whose rows are all finished leave the cache once they are at least half of it.
+    Legend: U unfinished rows, D prompts in the cache, K the largest number of unfinished rows of one prompt, N positions in the cache.
     """
     first, prompts = first_of_equals(torch.cat([ids_BT, mask_BT], 1).tolist())
     prompt_mask_DT = mask_BT[first].bool()

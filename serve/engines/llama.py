@@ -30,12 +30,12 @@ KEY = "MODEGRAPH_LLAMA_KEY"
 PACKAGE = "xllamacpp"
 MAGIC = b"GGUF"
 SLOTS = 4
-"""Concurrent requests. More gain nothing on a CPU: one prefill uses all of it."""
+"""Concurrent requests. More would gain nothing on a CPU: one prefill uses all of it."""
 CONTEXT_TOKENS = 8192
 """Context tokens shared by all running requests; one request may use them all."""
 CACHE_MIB = 256
-"""Cache for prompts beyond those in the slots, so that a second question about the same passages needs no new prefill. Without adapters only: llama.cpp
-restores a prompt's cache whichever adapter computed it (llama.cpp issue 26207)."""
+"""Cache for prompts beyond those in the slots, so that a second question about the same passages needs no new prefill. Only without adapters:
+llama.cpp restores a prompt's cache whichever adapter computed it (llama.cpp issue 26207)."""
 PATIENCE_S = 3600.0
 ADAPTER_PREFIX = "adapter-"
 """The prefix of the file names of exported adapters."""

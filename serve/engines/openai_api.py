@@ -1,7 +1,8 @@
 """The engine for any OpenAI-compatible server (vLLM, llama.cpp, a hosted one), and for several servers of one model: chat completions over HTTP.
 
 The key comes from OPENAI_API_KEY, or is "none". At most `in_flight` calls run at once, whatever the number of callers. With several
-servers, a call goes to the one with the most free slots. A ledger's keys contain only the model's name, so a run can continue on other servers."""
+servers, a call goes to the one with the most free slots. A ledger's keys contain the model's name but no URL, so a run can continue on other
+servers."""
 
 from __future__ import annotations
 

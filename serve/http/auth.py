@@ -66,7 +66,7 @@ class AuthMiddleware:
                 _check_rate(self._ring.wait_s(key))
             return access
         if scope["path"] in OPEN_PATHS:
-            return NO_ACCESS if self._ring is not None else FULL_ACCESS
+            return NO_ACCESS
         raise ApiError(401, "wrong_key", KEY_REQUIRED, headers={"WWW-Authenticate": "Bearer"})
 
 

@@ -1,8 +1,8 @@
 """uvicorn's connections with timeouts, and a shutdown that loses no request.
 
 Idle connections are closed after a while, or earlier to make way for new ones; uvicorn limits neither the time in which request headers
-arrive nor how long a closing connection takes. A connection whose request was answered before all of it was read is closed as RFC 9112 §9.6
-says, or a TCP reset could lose the answer. A stopping server says so at /ready for `unready_s`, so that load balancers send new requests
+arrive nor how long a closing connection takes. A connection whose request was answered before all of it was read is closed as in RFC 9112
+§9.6, since a TCP reset could otherwise lose the answer. A stopping server says so at /ready for `unready_s`, so that load balancers send new requests
 elsewhere, then accepts the clients that have connected, then closes."""
 
 from __future__ import annotations

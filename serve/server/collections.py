@@ -120,7 +120,7 @@ class LiveIndex:
             await self.refresh()
 
     async def refresh(self) -> None:
-        """Load the index on disk if it has changed; a failure is logged once, and retried later."""
+        """Load the index on disk if it has changed; a failed load is logged once and tried again later."""
         async with self._reloading:
             try:
                 newer = await asyncio.to_thread(self._open_newer)

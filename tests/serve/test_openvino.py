@@ -86,6 +86,9 @@ def test_replies_follow_the_schema_and_repeat_with_the_seed(model: OpenVinoModel
 
 def test_a_negative_top_k_is_no_limit(model: OpenVinoModel) -> None:
     request = ask("Name a town.", 8, 1.5, seed=2)
+    model.complete(
+        [request]
+    )  # the first reading of a prompt may differ in rounding from later ones, which find it in the cache
     assert model.stream(request, lambda ids: False, Sampling(top_k=-1)) == model.complete([request])[0]
 
 

@@ -66,7 +66,7 @@ def export_merged(run: Path, output: Path) -> MergeLoss:
 
 
 def export_adapter(run: Path, output: Path, base: str = "") -> str:
-    """Write the adapter alone with tokenizer, card and run.json to `output`; returns the name of its base, `base` or its hub name.
+    """Write the adapter alone with tokenizer, card and run.json to `output`; returns the name of its base: `base` if given, else its hub name.
 
     UserError as in `export_merged`, and if the base is a local folder and `base` is empty.
     """

@@ -2,7 +2,7 @@
 
 Tensors are named by the map of the package gguf; matrices are written in the requested type, vectors in float32. llama.cpp identifies a
 tokenizer's pre-tokenizer by name, so only those named here are supported. An adapter has the layout of convert_lora_to_gguf.py: llama.cpp
-adds (α / r) B A with one α per file, so B is multiplied by any other scale of a module."""
+adds (α / r) B A with one α per file, so where the scale of a module differs, its B is multiplied by the ratio."""
 
 from __future__ import annotations
 

@@ -39,9 +39,9 @@ SETTINGS: dict[PlannedStage, type[TrainSettings]] = {
 class Job:
     """A stage's rows as groups of a prompt and its completions; `trainer_of` makes its trainer for the rows with the given numbers.
 
-    `reference_groups` are scored without gradients before training; `reference_forwards` is the number of forward passes in a step besides
-    each row's own, also over dev rows with `reference_in_dev`. `copies` is the number of copies of the trained weights in memory. A batch
-    that predicts more than `max_stored_logits` tokens recomputes its logits.
+    `reference_groups` are scored without gradients before training; `reference_forwards` is the number of further forward passes over each
+    row of a step, and with `reference_in_dev` also over each dev row. `copies` is the number of copies of the trained weights in memory.
+    A batch that predicts more than `max_stored_logits` tokens recomputes its logits.
     """
 
     train: Sequence[TokenizedGroup]

@@ -87,7 +87,7 @@ def chosen_rows(tokens: Sequence[int], batch: int, steps: int, draw: Any) -> lis
 
 
 def calibrate(trainer: Any, tokens: Sequence[int], batch: int) -> Calibration:
-    """Train on the rows of `trainer`, which have `tokens` each, in order: the first batch measures memory, the others are timed."""
+    """Train on the rows of `trainer` in order (`tokens`: the tokens of each): the first batch measures memory, the others are timed."""
     trainer.args.train_sampling_strategy = "sequential"
     trainer.remove_callback(PrinterCallback)
     clock = _Clock(trainer.model)

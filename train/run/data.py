@@ -162,7 +162,7 @@ def check_row(row: PreferenceRow, where: str) -> None:
 
 
 def check_prompt(prompt: Sequence[Message], where: str) -> None:
-    """UserError if a prompt does not end with a question."""
+    """UserError if a prompt does not end with a user's turn."""
     if not prompt or prompt[-1].role != "user":
         raise UserError(f"{where}: the prompt does not end with a user's turn", "a question to answer", "fix the row")
 

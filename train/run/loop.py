@@ -85,7 +85,7 @@ RECOUNTED_METRIC = "num_tokens"
 SHOWN_METRICS = ("rewards/accuracies", "rewards/margins")
 """The metrics in progress lines of preference training, besides the loss."""
 TRACKERS = {"tensorboard": ("tensorboard", "tensorboardX")}
-"""The packages of which a tracker needs any one; other trackers need the package that has their name."""
+"""A tracker needs any one of its packages here; a tracker that is not listed needs the package of its name."""
 TENSORBOARD = "tensorboard"
 """The folder for TensorBoard's files in a run."""
 TIMING_METRICS = ("runtime", "per_second", "epoch", RECOUNTED_METRIC)
@@ -176,7 +176,7 @@ def lora_config(lora: LoraSettings | None, head: Head = "tokens") -> LoraConfig 
 
 
 def trl_arguments(settings: TrainSettings, splits: Splits, folder: Path) -> dict[str, Any]:
-    """`trainer_arguments` for TRL's trainers, whose dev figures are means of batch means, so that all dev batches must have one size."""
+    """`trainer_arguments` for TRL's trainers, whose dev figures are means of batch means: all dev batches must have the same size."""
     size = even_batch(len(splits.dev), settings.batch_size)
     return trainer_arguments(settings, folder) | {"per_device_eval_batch_size": size}
 

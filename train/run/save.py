@@ -93,7 +93,7 @@ def last_checkpoint(folder: Path, settings: Settings, origin: Mapping[str, str])
 
 
 def check_same_run(folder: Path, settings: Settings, origin: Mapping[str, str]) -> None:
-    """Describe the run in progress in its folder; UserError if one with other settings or another `origin` was interrupted there.
+    """Write the settings and the `origin` of the run in progress to its folder; UserError if a run with others was interrupted there.
 
     `origin` are the fingerprints of data and weights.
     """

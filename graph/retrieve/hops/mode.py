@@ -91,7 +91,7 @@ def mention_loss(mentions_X: Ints) -> Floats:
 
 
 def reach(own_P: Floats, links: Links) -> tuple[Floats, dict[int, int]]:
-    """Each passage's own score or its best link's, whichever is higher: float32[P]; and the best link by passage, where its score is higher."""
+    """Each passage's own score or its best link's, whichever is higher: float32[P]; and the best link to each passage that it raises."""
     best_X = best_links(links)
     reached_P = own_P.copy()
     np.maximum.at(reached_P, links.to_passage_X[best_X], links.worth_X[best_X])
@@ -213,7 +213,7 @@ def content_forms(text: str) -> frozenset[str]:
 
 @dataclass(frozen=True)
 class HopSearch:
-    """The scores before links, the links, the scores after links, and by passage the link that raised its score (`link_to`)."""
+    """The scores before links, the links, the scores after links, and the best link to each passage that a link raised (`link_to`)."""
 
     alone: OwnScores
     links: Links

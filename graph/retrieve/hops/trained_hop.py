@@ -26,7 +26,7 @@ HOP_FILE = "hop.safetensors"
 FORMAT = "modegraph selector, hop, 1"
 SHIPPED = Path(__file__).parent
 HEADER = "hop"
-"""The one key of the file's metadata; its value is JSON, so that equal hops are equal bytes."""
+"""The one key of the file's metadata; its value is JSON, so that equal hops give equal bytes."""
 
 
 @dataclass(frozen=True)

@@ -245,7 +245,7 @@ def first_span(index: Index, rows_n: Ints) -> tuple[Floats, Floats]:
 SELECTOR_FILE = "selector.safetensors"
 FORMAT = "modegraph selector, light, 2"
 HEADER = "selector"
-"""The one key of the file's metadata; its value is JSON, so that equal selectors are equal bytes."""
+"""The one key of the file's metadata; its value is JSON, so that equal selectors give equal bytes."""
 
 
 @dataclass(frozen=True)

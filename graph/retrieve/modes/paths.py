@@ -1,7 +1,8 @@
 """`paths` (PropRAG): explore by PageRank, search proposition paths with a beam, then run PageRank around the entities on them.
 
 No model is called. The published method embeds the joined text of every candidate path; here, a path's score is the normalised
-similarity of the question to the mean of its propositions' unit vectors, which needs no encoder and puts paths of all lengths on one scale.
+similarity of the question to the mean of its propositions' unit vectors, which needs no further encoding and puts paths of all lengths on one
+scale.
 
 Legend: P passages, N propositions, E entities, V vertices (entities, then passages), k passages or propositions chosen for this query,
 m entities of the chosen passages, R pairs of a chosen proposition and an entity, L propositions of a path, D dimensions.

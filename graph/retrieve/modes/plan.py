@@ -1,4 +1,4 @@
-"""`plan` (PankRAG): a model splits the question, sub-questions are answered in the order of their dependencies, and all lists are fused by rank.
+"""`plan` (PankRAG): a model splits the question, sub-questions are answered in the order of their dependencies, and the results are fused by rank.
 
 One call makes the plan (§3.2), which is validated before any other call; sub-questions are answered level by level, and their results reranked
 by the answers that they depend on (§3.3). A missing answer is a NoAnswer, never text. Without a model, or with an invalid plan, `hops`
@@ -191,7 +191,7 @@ class SubQuery:
 
 
 def search_all(index: Index, queries: Sequence[SubQuery], settings: RetrieveSettings) -> dict[str, FoundNodes]:
-    """The `settings.top_k` best nodes of each question, by its text, reranked by the findings that it depends on, if any."""
+    """The `settings.top_k` best nodes of each question, with its text as the key, reranked by the findings that it depends on, if any."""
     vectors_QD = index.encode_queries([query.text for query in queries])
     nodes_of = {}
     for query, vector_D in zip(queries, vectors_QD, strict=True):
@@ -271,7 +271,7 @@ class NoAnswer(Enum):
 class PlanRun:
     """The state of an execution, filled step by step, so that results survive if the model becomes unavailable.
 
-    `found` has the nodes of each question by its text, except for questions to which the model found no answer.
+    `found` maps each question's text to its nodes, except for questions to which the model found no answer.
     """
 
     found: dict[str, FoundNodes] = field(default_factory=dict)

@@ -1,9 +1,9 @@
 """`statements` (HLG §4.1, StatementGraphRAG): keywords and similarity give the first propositions, a beam over shared entities adds others.
 
 The published method reranks statements with a cross-encoder; here, a statement's score is the mean of its similarity and its passage's score, or
-that of the best path to it. A path grows by a proposition that shares an entity with its last one (Eq. 5 and 8); a step through an entity
+that of the best path to it, if higher. A path grows by a proposition that shares an entity with its last one (Eq. 5 and 8); a step through an entity
 that many documents mention has a loss, unless it leads to a document of that name. The published search keeps only steps that raise a
-path's score; without that condition Recall@5 is .12 higher on 2wiki_dev164. Twins are dropped (diversity.py).
+path's score; without that condition Recall@5 is .12 higher on 2wiki_dev164. Duplicates are dropped (diversity.py).
 
 Legend: P passages, N propositions, E entities, U documents, D dimensions, F paths of the frontier, X pairs of a path and a next proposition,
 Y propositions of an entity, R distinct next propositions."""
@@ -133,7 +133,7 @@ def _number_entries(block: sp.csr_array) -> sp.csr_array:
 
 
 INITIAL = 100
-"""Paths start from this many propositions by keywords, and as many by similarity."""
+"""Paths start from up to this many propositions by keywords, and this many by similarity (or top k, if that is more)."""
 STEP_LOSS = 0.1
 """The loss of a path per step: the similarity of a sum of vectors is higher than that of each vector."""
 

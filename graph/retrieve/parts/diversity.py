@@ -1,7 +1,7 @@
 """Diversity of statements (HLG §4.3.1): of two statements with the same meaning and words, only the better one is kept.
 
 The published method drops stop words and folds numbers, so that "did acquire" equals "did not acquire" and −3.5 % equals −3.7 %. Here
-all words count: two statements are twins only if their distinctive words (numbers, negations, names, single letters) are equal and
+all words count: two statements are duplicates only if their distinctive words (numbers, negations, names, single letters) are equal and
 in the same order, and the cosine of their TF-IDF vectors over words and pairs of words is above 1 − τ.
 """
 
@@ -22,7 +22,7 @@ _NEGATIONS = frozenset(
 
 
 def diverse_rows(texts: Sequence[str], threshold: float = THRESHOLD) -> Ints:
-    """The rows of `texts` (best first) without twins of earlier ones: int64, ascending."""
+    """The rows of `texts` (best first) without duplicates of earlier ones: int64, ascending."""
     distinctive = [distinctive_words(text) for text in texts]
     if len(set(distinctive)) == len(distinctive):
         return np.arange(len(texts))
@@ -41,7 +41,7 @@ def diverse_rows(texts: Sequence[str], threshold: float = THRESHOLD) -> Ints:
 
 
 def distinctive_words(text: str) -> tuple[str, ...]:
-    """The words of a text that a twin must have in the same order: numbers, negations, capitalised words and single letters.
+    """The words of a text that a duplicate must have in the same order: numbers, negations, capitalised words and single letters.
 
     >>> distinctive_words("Vitamin C did not fall by −3.5 % in Tarn.")
     ('Vitamin', 'C', 'not', '−3.5 %', 'Tarn')

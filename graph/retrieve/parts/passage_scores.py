@@ -21,7 +21,7 @@ NAMED_BONUS = 0.5
 OTHER_PASSAGES_SHARE = 0.25
 """A named document's best passage gets the whole bonus, its other passages this share of the bonus."""
 SCAN_ALL, SCANNED_PASSAGES = 150_000, 5_000
-"""Up to SCAN_ALL propositions are all scored; in larger indexes only those of the SCANNED_PASSAGES nearest passages."""
+"""In an index of up to SCAN_ALL propositions, all are scored; in a larger one, only those of the SCANNED_PASSAGES nearest passages."""
 NEAREST_CANDIDATES, WORDED_CANDIDATES, SAMPLE_SIZE = 2_000, 1_000, 1_000
 """How many passages are scored in an index with ANN indexes: the nearest, and those with most of the question's words; and the size of the sample that
 gives the scale."""

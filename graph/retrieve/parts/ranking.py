@@ -30,7 +30,7 @@ def top_rows(scores_N: Floats, count: int) -> NDArray[np.int64]:
 
 
 def _lowest_of_top(scores_N: Floats, count: int) -> np.floating[Any]:
-    """The lowest of the `count` highest scores. With many scores, a sample gives a lower bound; if that is too high, all scores are partitioned."""
+    """The lowest of the `count` highest scores. With many scores, a sample estimates a lower bound; if it is too high, all are partitioned."""
     sample = scores_N[:: max(1, len(scores_N) // SAMPLE_SIZE)]
     above = 2 * count * len(sample) // len(scores_N) + SPARE
     if above < len(sample) // 2 and len(scores_N) > 2 * SAMPLE_SIZE:

@@ -41,7 +41,7 @@ function spanOf({ text, from }, passage) {
   return { start: before, end: before + length(text.trim()) };
 }
 
-/** The words of a text by their first letters, so that most endings do not matter. */
+/** The words of a text, each cut to its first letters, so that most endings do not matter. */
 function words(text) {
   const plain = text.normalize("NFKC").toLowerCase();
   const found = byWord

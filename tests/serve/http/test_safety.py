@@ -14,6 +14,7 @@ from graph.config import parse_settings
 from graph.errors import UserError
 from serve.http import connections
 from serve.http.settings import ServerSettings
+from tests.corpora import ISLES
 from tests.fakes import chat_server
 from tests.serve.conftest import Stack
 from tests.serve.http.running import Running, serving, until
@@ -51,6 +52,8 @@ def test_a_set_key_is_required_on_all_but_health_and_ready(stack: Stack, caplog:
         assert running.get(path, headers={"X-Api-Key": KEY}).status_code != 401, path
     assert running.post("/v1/chat/completions", json=ASK).status_code == 401 and upstream.requests == []
     assert running.get("/health").status_code == running.get("/ready").status_code == 200
+    assert running.get("/ready").json()["collections"] == [] and running.get("/ready").json()["index"] is None
+    assert running.get("/ready", headers={"X-Api-Key": KEY}).json()["documents"] == len(ISLES)
     with pytest.raises(openai.AuthenticationError):
         running.client("nonsense").models.list()
     assert running.client(KEY).chat.completions.create(**ASK).choices  # type: ignore[call-overload]

@@ -13,7 +13,7 @@ FIGURES = {
     "modes": modes.draw,
     "recall": recall.draw,
     "study": study.draw_runs,
-    "study-equal-kl": study.draw_equal,
+    "frontiers": study.draw_frontiers,
     "edits": edits.draw,
     "walk": walk.draw,
     "batch": batch.draw,

@@ -1,11 +1,11 @@
-"""docs/figures/study and study-equal-kl: MS against DPO on SmolLM2-135M-Instruct, from two tables of docs/results.md."""
+"""docs/figures/study and frontiers: MS against DPO on SmolLM2-135M-Instruct, from two tables of docs/results.md."""
 
 from itertools import groupby
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from benchmarks.figures.style import BLUE, GREEN, GREY, ORANGE, PINK, SKY, Row, dress, interval, number, table
+from benchmarks.figures.style import BLUE, GREEN, GREY, ORANGE, PINK, SKY, Row, dress, number, table
 
 STYLES = {
     ("DPO", "2"): (BLUE, "o", "-"),
@@ -46,19 +46,18 @@ def system_of(row: Row) -> tuple[str, str]:
     return row["run"], row["K"]
 
 
-def draw_equal() -> Figure:
-    """Reward at equal KL, minus that of DPO at K = 2, with 95 % intervals over prompts and seeds."""
-    rows = [row for row in table("| system | reward | by seed |") if row["minus DPO K = 2"] != "–"]
-    figure = Figure(figsize=(7.5, 2.6), layout="constrained")
+def draw_frontiers() -> Figure:
+    """Reward against KL of MS-16 and DPO-16: one line per run, a marker at each quarter of its updates."""
+    figure = Figure(figsize=(7.5, 4.2), layout="constrained")
     axes: Axes = figure.subplots()
-    for index, row in enumerate(reversed(rows)):
-        mean, low, high = interval(row["minus DPO K = 2"])
-        name, _, count = row["system"].partition(" K = ")
-        colour, marker, _ = STYLES[name, f"{count} (55)" if count == "64" else count or "2"]
-        axes.errorbar(mean, index, xerr=[[mean - low], [high - mean]], fmt=marker, color=colour, capsize=4, ms=7)
-    axes.axvline(0, color=GREY, lw=1)
-    axes.set_yticks(range(len(rows)), [row["system"] for row in reversed(rows)])
-    axes.set_ylim(-0.6, len(rows) - 0.4)
-    axes.set_xlabel("reward at 2.51 nats, minus that of DPO K = 2 (95 % over prompts and seeds)")
+    for row in table("| arm | seed | KL at quarters |"):
+        colour, marker = {"MS-16": (ORANGE, "s"), "DPO-16": (BLUE, "o")}[row["arm"]]
+        kls, rewards = ([number(each) for each in row[f"{name} at quarters"].split()] for name in ("KL", "reward"))
+        label = row["arm"] if row["seed"] == "0" else None
+        axes.plot(kls, rewards, color=colour, marker=marker, ms=5, lw=1.2, alpha=0.8, label=label)
+    axes.set_xlabel("KL to the start, nats a response")
+    axes.set_ylabel("expected reward")
+    axes.set_title("96 held-out prompts, 8 samples each; one line per seed")
+    axes.legend(frameon=False, labelcolor=GREY)
     dress(axes)
     return figure

@@ -41,17 +41,6 @@ def number(text: str) -> float:
     return float(text.replace("−", "-").replace(",", ""))
 
 
-def interval(text: str) -> tuple[float, float, float]:
-    """(mean, low, high) of a difference with its interval.
-
-    >>> interval("+.021 [−.071, +.106]")
-    (0.021, -0.071, 0.106)
-    """
-    mean, _, bounds = text.partition(" [")
-    low, _, high = bounds.rstrip("]").partition(", ")
-    return number(mean), number(low), number(high)
-
-
 GREY = "#7f8a94"
 """Readable on light and on dark pages; figures have no background."""
 BLUE, ORANGE, GREEN, PINK, SKY = "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9"

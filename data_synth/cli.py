@@ -33,7 +33,10 @@ def register(app: typer.Typer, open_model: "OpenModel") -> None:
     register_reading(synth)
     register_relevance(synth, open_model)
     register_claims(synth)
-    register_data(data)
+    data.command(cls=Command)(validate)
+    data.command("import", cls=command(settings="data_synth.reading.reading_rows:ReadingSettings"))(import_set)
+    data.command(cls=Command)(split)
+    data.command(cls=Command)(join)
 
 
 MAX_SHOWN_ROWS = 20
@@ -44,107 +47,98 @@ SUPPORT = "support"
 SETS = ("pubmedqa", "medmcqa", "riddlesense", "qa_feedback", SUPPORT, READING, FEEDBACK)
 
 
-def register_data(data: typer.Typer) -> None:
-    """Add the commands of `data`."""
+def validate(
+    data: Annotated[
+        Path,
+        typer.Argument(
+            metavar="DATA",
+            help="A .jsonl or .parquet file made by `modegraph synth`, a questions file, or a folder of such .jsonl files.",
+        ),
+    ],
+    as_json: AsJson = False,
+) -> None:
+    """Check every row of training data, or of questions.
 
-    @data.command(cls=Command)
-    def validate(
-        data: Annotated[
-            Path,
-            typer.Argument(
-                metavar="DATA",
-                help="A .jsonl or .parquet file made by `modegraph synth`, a questions file, or a folder of such .jsonl files.",
-            ),
-        ],
-        as_json: AsJson = False,
-    ) -> None:
-        """Check every row of training data, or of questions.
+    Prints the line, the problem and the remedy; exits with 1 if any row is bad.
+    """
+    from dataclasses import asdict
 
-        Prints the line, the problem and the remedy; exits with 1 if any row is bad.
-        """
-        from dataclasses import asdict
+    from data_synth.dataset.validate import files_to_check, validate_file
 
-        from data_synth.dataset.validate import files_to_check, validate_file
+    results = {file: validate_file(file) for file in files_to_check(data)}
+    if as_json:
+        files = [{"file": str(file), "share_good": one.share_good, **asdict(one)} for file, one in results.items()]
+        print_json({"folder": str(data), "files": files} if data.is_dir() else files[0])
+    else:
+        print("\n".join(line for file, one in results.items() for line in describe_validation(file, one)))
+    if any(one.bad for one in results.values()):
+        raise typer.Exit(1)
 
-        results = {file: validate_file(file) for file in files_to_check(data)}
-        if as_json:
-            files = [{"file": str(file), "share_good": one.share_good, **asdict(one)} for file, one in results.items()]
-            print_json({"folder": str(data), "files": files} if data.is_dir() else files[0])
-        else:
-            print("\n".join(line for file, one in results.items() for line in describe_validation(file, one)))
-        if any(one.bad for one in results.values()):
-            raise typer.Exit(1)
 
-    @data.command("import", cls=command(settings="data_synth.reading.reading_rows:ReadingSettings"))
-    def import_set(
-        kind: Annotated[str, typer.Argument(metavar="SET", help=f"One of {', '.join(SETS)}.")],
-        file: Annotated[
-            Path,
-            typer.Argument(
-                metavar="FILE",
-                help="Rows of the set, one JSON object per line; for feedback, the index folder; for reading, a folder with corpus.jsonl and questions.jsonl; for support, a folder of sets, each with rows.jsonl.",
-            ),
-        ],
-        out: Out,
-        config: Config = None,
-        settings: Set = None,
-        as_json: AsJson = False,
-    ) -> None:
-        """Convert a published set, or readers' feedback, to documents and questions or to training rows.
+def import_set(
+    kind: Annotated[str, typer.Argument(metavar="SET", help=f"One of {', '.join(SETS)}.")],
+    file: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE",
+            help="Rows of the set, one JSON object per line; for feedback, the index folder; for reading, a folder with corpus.jsonl and questions.jsonl; for support, a folder of sets, each with rows.jsonl.",
+        ),
+    ],
+    out: Out,
+    config: Config = None,
+    settings: Set = None,
+    as_json: AsJson = False,
+) -> None:
+    """Convert a published set, or readers' feedback, to documents and questions or to training rows.
 
-        `feedback` imports the entries that `modegraph serve --feedback` stored: those with consent become the folders preferences
-        and relevance below --out. `reading` makes rows of questions over passages, by the settings of --config and --set. `support`
-        makes claims from sentences that people labelled, for `train verifier --set real=DIR`; the card names the licences.
-        """
-        from data_synth.dataset.public_sets import multiple_choice, pubmedqa, qa_feedback, read_items
-        from data_synth.dataset.write import check_folder, write_or_preview
-        from data_synth.responses.rewards import RESPONSES
-        from graph.shared.jsonl import write_jsonl
+    `feedback` imports the entries that `modegraph serve --feedback` stored: those with consent become the folders preferences
+    and relevance below --out. `reading` makes rows of questions over passages, by the settings of --config and --set. `support`
+    makes claims from sentences that people labelled, for `train verifier --set real=DIR`; the card names the licences.
+    """
+    from data_synth.dataset.public_sets import multiple_choice, pubmedqa, qa_feedback, read_items
+    from data_synth.dataset.write import check_folder, write_or_preview
+    from data_synth.responses.rewards import RESPONSES
+    from graph.shared.jsonl import write_jsonl
 
-        if kind not in SETS:
-            raise UserError(f"set {kind!r}", f"one of {', '.join(SETS)}", "choose one of these")
-        if kind != READING and (config or settings):
-            found = f"data import {kind} with {'--config' if config else '--set'}"
-            raise UserError(found, f"settings for {READING} alone", "leave it out")
-        if kind == FEEDBACK:
-            show_feedback(file, out, as_json)
-            return
-        check_folder(out)
-        if kind == READING:
-            from data_synth.reading.reading_form import READING as READING_ROWS
-            from data_synth.reading.reading_rows import ReadingSettings, rows_of_sets
-            from graph.config import load_settings
+    if kind not in SETS:
+        raise UserError(f"set {kind!r}", f"one of {', '.join(SETS)}", "choose one of these")
+    if kind != READING and (config or settings):
+        found = f"data import {kind} with {'--config' if config else '--set'}"
+        raise UserError(found, f"settings for {READING} alone", "leave it out")
+    if kind == FEEDBACK:
+        show_feedback(file, out, as_json)
+        return
+    check_folder(out)
+    if kind == READING:
+        from data_synth.reading.reading_form import READING as READING_ROWS
+        from data_synth.reading.reading_rows import ReadingSettings, rows_of_sets
+        from graph.config import load_settings
 
-            reading = rows_of_sets(file, load_settings(ReadingSettings, config, settings or ()))
-            write_or_preview(reading, READING_ROWS, {"Imported from": file.name}, out, None, as_json)
-            return
-        if kind == SUPPORT:
-            from data_synth.claims.claims import LABELLED_CLAIMS
-            from data_synth.dataset.public_sets import support_claims, support_origin, support_sets
+        reading = rows_of_sets(file, load_settings(ReadingSettings, config, settings or ()))
+        write_or_preview(reading, READING_ROWS, {"Imported from": file.name}, out, None, as_json)
+        return
+    if kind == SUPPORT:
+        from data_synth.claims.claims import LABELLED_CLAIMS
+        from data_synth.dataset.public_sets import support_claims, support_origin, support_sets
 
-            files = support_sets(file)
-            write_or_preview(support_claims(files), LABELLED_CLAIMS, support_origin(files), out, None, as_json)
-            return
-        if kind == "qa_feedback":
-            write_or_preview(
-                read_items(file, qa_feedback), RESPONSES, {"Imported from": "QA-Feedback"}, out, None, as_json
-            )
-            return
-        pairs = list(read_items(file, pubmedqa)) if kind == "pubmedqa" else []
-        questions = [question for _, question in pairs] or list(read_items(file, multiple_choice))
-        out.mkdir(parents=True, exist_ok=True)
-        rows = {"questions": write_jsonl(out / "questions.jsonl", questions)}
-        if pairs:
-            rows["documents"] = write_jsonl(out / "corpus.jsonl", (document for document, _ in pairs))
-        if as_json:
-            print_json({"out": str(out), **rows})
-        else:
-            print(", ".join(f"{count:,} {what}" for what, count in rows.items()) + f" in {out}")
-            corpus = "…/corpus.jsonl" if pairs else "DOCUMENTS"
-            say(f"next: modegraph index {corpus}, then modegraph synth preferences INDEX --questions …")
-
-    data.command(cls=Command)(split)
-    data.command(cls=Command)(join)
+        files = support_sets(file)
+        write_or_preview(support_claims(files), LABELLED_CLAIMS, support_origin(files), out, None, as_json)
+        return
+    if kind == "qa_feedback":
+        write_or_preview(read_items(file, qa_feedback), RESPONSES, {"Imported from": "QA-Feedback"}, out, None, as_json)
+        return
+    pairs = list(read_items(file, pubmedqa)) if kind == "pubmedqa" else []
+    questions = [question for _, question in pairs] or list(read_items(file, multiple_choice))
+    out.mkdir(parents=True, exist_ok=True)
+    rows = {"questions": write_jsonl(out / "questions.jsonl", questions)}
+    if pairs:
+        rows["documents"] = write_jsonl(out / "corpus.jsonl", (document for document, _ in pairs))
+    if as_json:
+        print_json({"out": str(out), **rows})
+    else:
+        print(", ".join(f"{count:,} {what}" for what, count in rows.items()) + f" in {out}")
+        corpus = "…/corpus.jsonl" if pairs else "DOCUMENTS"
+        say(f"next: modegraph index {corpus}, then modegraph synth preferences INDEX --questions …")
 
 
 def describe_validation(file: Path, validation: "Validation") -> "Iterator[str]":

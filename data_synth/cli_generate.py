@@ -114,7 +114,7 @@ def register_questions(synth: typer.Typer, open_model: "OpenModel") -> None:
             "Index": index.name,
             "Written by": models[0].name if models[0] else BY_TEMPLATES,
             "Judged by": models[1].name if models[1] else "nobody",
-            "Questions answered again from": f"10 excerpts of mode {settings.mode}"
+            "Answers checked against": f"10 excerpts of mode {settings.mode}"
             if writer
             else "the index's own sentences",
             "Hops": ", ".join(map(str, spec.hops)),

@@ -34,7 +34,7 @@ class LastHierarchy:
     """The hierarchy of the last generation, to start from: its X nodes are passages, then S summaries by layer.
 
     With `carry`, its communities are carried over (graph/hierarchy/communities.py); otherwise they are detected again. With `extractive`
-    (no model wrote or will write summaries, and the remaining passages have kept their propositions), a summary is reused if its members
+    (no model wrote or will write summaries, and the propositions of the remaining passages are unchanged), a summary is reused if its members
     are unchanged or, with `carry`, if few of them changed.
     """
 

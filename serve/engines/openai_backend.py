@@ -132,7 +132,7 @@ class OpenAIBackend:
             response = await self._http.get(f"{self.url}/models", timeout=CHECK_TIMEOUT_S)
         except httpx2.HTTPError as problem:
             raise self._unavailable(problem) from None
-        if response.status_code == 401:
+        if response.status_code in KEY_REFUSED:
             raise self._key_refused(response.status_code, response.text)
         if response.status_code >= 500:
             raise self._server_error(response.status_code, response.text)

@@ -116,6 +116,33 @@ def test_prompts_that_differ_in_padding_alone_are_not_one_prompt(model: HfModel)
     assert (long - short).abs().max() > 1e-3
 
 
+def test_every_step_has_the_logits_of_the_whole_sequence_also_after_prompts_left_the_cache(model: HfModel) -> None:
+    """Prompts of different lengths, two rows each, with forced tokens; the rows of the prompts 0 and 2 end first, then one of prompt 3."""
+    stop, steps = 2, 6
+    prompts = [[5, 7, 9], [4, 6], [8, 3, 3, 5, 7], [9, 4, 8, 6]]
+    longest = max(map(len, prompts))
+    rows = [prompt for prompt in prompts for _ in range(2)]
+    ids_BT = torch.tensor([[0] * (longest - len(ids)) + ids for ids in rows])
+    mask_BT = torch.tensor([[0] * (longest - len(ids)) + [1] * len(ids) for ids in rows])
+    forced_BS = torch.randint(3, 40, (len(rows), steps), generator=torch.Generator().manual_seed(0))
+    for row, step in {0: 1, 1: 2, 4: 2, 5: 0, 6: 4}.items():
+        forced_BS[row, step] = stop
+    logits_of: list[list[torch.Tensor]] = [[] for _ in rows]
+
+    def force(numbers: Sequence[int], logits_UV: torch.Tensor) -> torch.Tensor:
+        for row, logits_V in zip(numbers, logits_UV, strict=True):
+            logits_of[row].append(logits_V)
+        tokens_U = torch.tensor([forced_BS[row, len(logits_of[row]) - 1] for row in numbers])
+        return torch.nn.functional.one_hot(tokens_U, logits_UV.shape[-1])
+
+    with torch.inference_mode():
+        drawn = decode_side_by_side(model._model, ids_BT, mask_BT, force, steps, frozenset([stop]))
+        for ids, tokens, recorded in zip(rows, drawn, logits_of, strict=True):
+            whole_TV = model._model(input_ids=torch.tensor([ids + tokens])).logits[0, len(ids) - 1 : -1]
+            torch.testing.assert_close(torch.stack(recorded), whole_TV, atol=1e-4, rtol=1e-4)
+    assert list(map(len, drawn)) == [2, 3, 6, 6, 3, 1, 5, 6]
+
+
 @pytest.mark.parametrize("window", [None, 8])
 def test_a_model_that_cannot_decode_side_by_side_decodes_each_row(
     window: int | None, tiny_llama: Path, monkeypatch: pytest.MonkeyPatch

@@ -1,5 +1,6 @@
 """The life of a server: the engine fails, clients disconnect, the index changes, the process is stopped."""
 
+import asyncio
 import json
 import os
 import signal
@@ -11,6 +12,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import httpx2
@@ -19,6 +21,8 @@ import pytest
 from graph.build.build import build_index
 from graph.build.stores import read_settings
 from graph.types import Document
+from serve.engines.openai_backend import OpenAIBackend
+from serve.http.errors import ApiError
 from tests.fakes import HashEncoder, chat_server
 from tests.places import ROOT
 from tests.serve.conftest import Stack
@@ -121,6 +125,21 @@ def test_an_engine_that_refuses_the_servers_key_is_reported_as_such(stack: Stack
             str(status) in error["message"] and "OPENAI_API_KEY" in error["message"] and "sk-123" not in response.text
         )
         assert "does not answer" not in error["message"]
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_an_engine_that_refuses_the_servers_key_is_not_ready(status: int) -> None:
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(status)
+            self.end_headers()
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        backend = OpenAIBackend(f"http://127.0.0.1:{server.server_port}/v1", "sk", {"tiny": "tiny"}, str)
+        with pytest.raises(ApiError, match=f"refuses this server's key .status {status}"):
+            asyncio.run(backend.check())
+        server.shutdown()
 
 
 @pytest.mark.parametrize("retrieval", [True, False])

@@ -35,7 +35,7 @@ SYSTEMS = {
     "topg": 3,
     "pankrag": 2,
     "study-smollm2": 8,
-    "papers-smollm2": 9,
+    "papers-reader": 11,
 }
 
 

@@ -10,7 +10,6 @@ Run: python -P benchmarks/abstain.py (--index FOLDER --questions FILE.jsonl)... 
      python -P benchmarks/abstain.py --fit INDEX_OF_EXAMPLES
 """
 
-import argparse
 import random
 import sys
 import time
@@ -27,7 +26,7 @@ from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 
-from benchmarks.report import Check, print_report
+from benchmarks.report import Check, new_parser, print_report
 from graph.documents.questions import Question, read_questions
 from graph.index.filters import Condition
 from graph.index.index import Index, open_index
@@ -207,13 +206,12 @@ def fit(index: Index) -> dict[str, float | str]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = new_parser(__doc__)
     parser.add_argument("--index", type=Path, action="append", default=[])
     parser.add_argument("--questions", type=Path, action="append", default=[])
     parser.add_argument("--most", type=int, default=100, help="largest number of questions per set")
     parser.add_argument("--figure", type=Path, help="reliability plot to write, as PNG")
     parser.add_argument("--fit", type=Path, help="index of examples/documents")
-    parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     if arguments.fit is not None:
         return print_report("abstain, fit", fit(open_index(arguments.fit)), [], arguments.json)

@@ -7,7 +7,6 @@ passages of other questions (OTHERS). Milliseconds are processor time of one thr
 Run: python -P benchmarks/attribute.py FOLDER_OF_SETS [--rows 400] [--json]
 """
 
-import argparse
 import random
 import sys
 import time
@@ -20,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import numpy as np
 
-from benchmarks.report import Check, print_report
+from benchmarks.report import Check, new_parser, print_report
 from data_synth.claims.restate import PassageSentence, restate
 from graph.answer.attribution import attribute
 from graph.answer.support import SupportChecker
@@ -130,10 +129,9 @@ def measure(cases: Sequence[Case], verifier: Verifier) -> dict[str, float]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = new_parser(__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--rows", type=int, default=400)
-    parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     sets = {
         "hotpotqa_train": hotpot_cases(arguments.folder / "hotpotqa_train", arguments.rows),

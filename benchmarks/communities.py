@@ -4,7 +4,6 @@ Clustering the whole graph again makes an edited index equal one built from scra
 communities as good as leidenalg's? Run: python -P benchmarks/communities.py [--json]
 """
 
-import argparse
 import sys
 from pathlib import Path
 
@@ -13,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import numpy as np
 import scipy.sparse as sp
 
-from benchmarks.report import Check, median_seconds, print_report, seconds_of
+from benchmarks.report import Check, median_seconds, new_parser, print_report, seconds_of
 from graph.hierarchy.communities import find_communities, modularity
 
 NODES, EDGES, DOCUMENT_NODES = 180_000, 340_000, 30
@@ -51,8 +50,7 @@ def with_document(graph: sp.csr_array, seed: int) -> sp.csr_array:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", action="store_true")
+    parser = new_parser(__doc__)
     arguments = parser.parse_args()
     graph = with_document(corpus_graph(0), 1)
     memberships = {}

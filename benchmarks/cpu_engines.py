@@ -9,7 +9,6 @@ MODEGRAPH_VLLM_PYTHON names its Python. `gguf` is the file of the catalogue; ggu
 import argparse
 import json
 import os
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -22,7 +21,7 @@ sys.path.insert(0, str(ROOT))
 
 import psutil
 
-from benchmarks.report import MIB, Check, print_report
+from benchmarks.report import MIB, Check, measure_in_process, new_parser, print_report
 from graph.answer.prompt import answer_messages
 from graph.types import CompletionRequest, Excerpt, Message
 
@@ -103,12 +102,11 @@ def convert_to_gguf(name: str, kind: str, folder: Path) -> Path:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = new_parser(__doc__)
     parser.add_argument("--model", default="qwen2.5-coder-0.5b")
     parser.add_argument("--answers", type=int, default=100)
     parser.add_argument("--specs", nargs="+", choices=SPECS, default=SPECS)
     parser.add_argument("--measure", help=argparse.SUPPRESS)
-    parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     if arguments.measure:
         print(json.dumps(measure(arguments.measure, arguments.answers)))
@@ -122,8 +120,7 @@ def main() -> int:
             spec = f"{kind}:{arguments.model}"
             if kind.startswith("gguf-"):
                 spec = f"gguf:{convert_to_gguf(arguments.model, kind.removeprefix('gguf-'), Path(folder))}"
-            call = [sys.executable, "-P", __file__, "--measure", spec, "--answers", str(arguments.answers)]
-            measured = json.loads(subprocess.run(call, check=True, stdout=subprocess.PIPE, text=True).stdout)
+            measured = measure_in_process(__file__, spec, "--answers", str(arguments.answers))
             answers[kind] = measured.pop("answers")
             figures |= {f"{kind}: {name}": round(value, 3) for name, value in measured.items()}
             reference = answers.get("hf", [])

@@ -5,7 +5,6 @@ four propositions; the stub encoder's time is subtracted. A step's seconds exclu
 that carry communities over (layers_on_edit).
 """
 
-import argparse
 import cProfile
 import importlib
 import random
@@ -23,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import numpy as np
 
-from benchmarks.report import Check, print_report
+from benchmarks.report import Check, new_parser, print_report
 from graph.build.build import build_index
 from graph.build.lifecycle import delete_documents
 from graph.index.index import open_index
@@ -202,10 +201,9 @@ def edit_checks(figures: Mapping[str, float | str], sizes: Sequence[int]) -> lis
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = new_parser(__doc__)
     parser.add_argument("--passages", type=int, nargs="+", default=[500, 2_000])
     parser.add_argument("--profile", type=Path, help="write cProfile's statistics of all edits to this file")
-    parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     watch, profile = Stopwatch(), cProfile.Profile() if arguments.profile else None
     watch_steps(watch)

@@ -27,7 +27,7 @@ import psutil
 
 from benchmarks.edits import Stopwatch, StubEncoder
 from benchmarks.index import invented_documents
-from benchmarks.report import Check, print_report
+from benchmarks.report import Check, new_parser, print_report
 from graph.build.build import build_index
 from graph.build.lifecycle import compact_index
 from graph.documents.read import read_documents
@@ -120,14 +120,13 @@ def is_same(first: Path, second: Path, encoder: OpenEncoder) -> bool:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = new_parser(__doc__)
     parser.add_argument("--corpus", type=Path, action="append", default=[])
     parser.add_argument("--every", type=int, default=1, help="use every N-th document")
     parser.add_argument("--documents", type=int, default=2_000, help="number of invented documents")
     parser.add_argument("--stub", action="store_true", help="use an encoder that costs next to nothing")
     parser.add_argument("--build", choices=ENGINES, help=argparse.SUPPRESS)
     parser.add_argument("--out", type=Path, help=argparse.SUPPRESS)
-    parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     works = [
         Work(corpus, arguments.every, arguments.documents, arguments.stub) for corpus in arguments.corpus or [None]

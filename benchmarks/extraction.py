@@ -5,7 +5,6 @@ least the given cosine. Run: python -P benchmarks/extraction.py FOLDER [--json],
 ({"id", "facts"}) and graphs.jsonl ({"id", "system", "triples"}).
 """
 
-import argparse
 import sys
 from pathlib import Path
 
@@ -13,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import numpy as np
 
-from benchmarks.report import Check, print_report
+from benchmarks.report import Check, new_parser, print_report
 from graph.documents.split import split_passages
 from graph.extract.rules import extract_by_rules
 from graph.models.encoder import open_encoder
@@ -38,9 +37,8 @@ def best_cosines(facts: list[str], texts: list[str], encoder: Encoder) -> np.nda
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = new_parser(__doc__)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     encoder = open_encoder("minilm")
     corpus = {

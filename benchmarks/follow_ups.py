@@ -9,17 +9,17 @@ INDEX is an index of examples/documents. Recall@5 of `hops`, with search queries
 Earlier answers are given as most clients send them (the answer alone) and in the form used in training.
 """
 
-import argparse
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import Literal
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from benchmarks.report import Check, print_report
+from benchmarks.report import Check, new_parser, print_report
 from eval.metrics.ranking import recall_at
 from eval.retrieval import ranked_sources
 from graph.answer.prompt import ANSWER, format_answer, parse_answer
@@ -114,14 +114,14 @@ def recalls(index: Index, texts: Sequence[str], questions: Sequence[Question]) -
 def measure(index: Index) -> dict[str, float]:
     """All figures by name."""
     questions = read_questions(EXAMPLES / "questions.jsonl")
-    figures = {"questions, alone": mean(recalls(index, [question.text for question in questions], questions))}
+    figures = {"questions, alone": fmean(recalls(index, [question.text for question in questions], questions))}
     for answers in ("alone", "form"):
         for count in (1, 2):
             histories = [turns_of(unrelated(questions, position, count), answers) for position in range(len(questions))]
             for name, rewrite in (("rule", by_rule), ("entities", by_entities)):
                 texts = [rewrite(turns, question.text) for turns, question in zip(histories, questions, strict=True)]
                 key = f"questions, after {count} unrelated, answers {answers}: {name}"
-                figures[key] = mean(recalls(index, texts, questions))
+                figures[key] = fmean(recalls(index, texts, questions))
         figures |= measure_follow_ups(index, answers)
     return figures
 
@@ -143,18 +143,13 @@ def measure_follow_ups(index: Index, answers: Answers) -> dict[str, float]:
             half_values = [
                 value for value, question in zip(values, questions, strict=True) if half in ("all", question.split)
             ]
-            figures[f"follow-ups, {half}, answers {answers}: {name}"] = mean(half_values)
+            figures[f"follow-ups, {half}, answers {answers}: {name}"] = fmean(half_values)
     return figures
 
 
-def mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values)
-
-
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = new_parser(__doc__)
     parser.add_argument("--index", type=Path, required=True)
-    parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     figures = measure(open_index(arguments.index))
     checks = []

@@ -11,18 +11,7 @@ from random import Random
 MIB = 1 << 20
 Make = Callable[[Random, int], bytes]
 WORDS = (
-    "tide",
-    "salt",
-    "mill",
-    "ferry",
-    "quince",
-    "lantern",
-    "harbour",
-    "bridge",
-    "island",
-    "rope",
-    "cheese",
-    "basalt",
+    *("tide", "salt", "mill", "ferry", "quince", "lantern", "harbour", "bridge", "island", "rope", "cheese", "basalt"),
 )
 SOUP = (
     *("<", ">", "</", "<!", "<!--", "-->", "<?", "&", "&#", "&amp", "&#x", ";", '"', "'", "=", "/", "table", "td", "p"),

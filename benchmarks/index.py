@@ -3,7 +3,6 @@
 Run: python -P benchmarks/index.py [--corpus FILE.jsonl] [--passages 10000] [--json]. Without --corpus, documents of invented prose.
 """
 
-import argparse
 import random
 import sys
 import tempfile
@@ -18,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import scipy.sparse as sp
 
-from benchmarks.report import Check, print_report
+from benchmarks.report import Check, new_parser, print_report
 from graph.build.build import build_index
 from graph.build.lifecycle import delete_documents, index_status
 from graph.documents.read import read_documents
@@ -34,40 +33,12 @@ ADDED = Document(
     "added", "Added Light", "Added Light stands above Quill. It was first lit in 1902. Ada Marlow paid for it."
 )
 WORDS = [
-    "harbour",
-    "ferry",
-    "lamp",
-    "tide",
-    "bell",
-    "keeper",
-    "road",
-    "mill",
-    "salt",
-    "rope",
-    "quince",
-    "fever",
-    "chapel",
-    "engine",
-    "signal",
-    "winter",
-    "orchard",
-    "letter",
+    *("harbour", "ferry", "lamp", "tide", "bell", "keeper", "road", "mill", "salt", "rope", "quince", "fever"),
+    *("chapel", "engine", "signal", "winter", "orchard", "letter"),
 ]
 NAMES = [
-    "Ada Marlow",
-    "Quill",
-    "Port Ellery",
-    "Tarn",
-    "Lantern",
-    "Marlow Yard",
-    "Jonas Reed",
-    "Salt Row",
-    "Gull",
-    "Corrow",
-    "Pell",
-    "Orrin",
-    "Thole",
-    "Brandt",
+    *("Ada Marlow", "Quill", "Port Ellery", "Tarn", "Lantern", "Marlow Yard", "Jonas Reed", "Salt Row", "Gull"),
+    *("Corrow", "Pell", "Orrin", "Thole", "Brandt"),
 ]
 
 
@@ -116,10 +87,9 @@ def fingerprint(data: IndexData) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = new_parser(__doc__)
     parser.add_argument("--corpus", type=Path)
     parser.add_argument("--passages", type=int, default=10_000)
-    parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     source = read_documents(arguments.corpus, print) if arguments.corpus else invented_documents(arguments.passages)
     documents = list(islice(source, arguments.passages))

@@ -4,7 +4,6 @@ Run: python -P benchmarks/kinds.py --data FOLDER_OF_SETS [--kinds untitled mails
 Each kind is made from a public set (see SETS), with its questions unchanged. An index is built for each in --folder and reused by later runs.
 """
 
-import argparse
 import random
 import re
 import sys
@@ -18,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import numpy as np
 
-from benchmarks.report import Check, print_report
+from benchmarks.report import Check, new_parser, print_report
 from eval.metrics.ranking import recall_at
 from eval.retrieval import ranked_sources
 from eval.statistics import bootstrap_difference
@@ -201,13 +200,12 @@ def measure(name: str, data: Path, folder: Path, most: int, encoder: str) -> tup
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = new_parser(__doc__)
     parser.add_argument("--data", type=Path, required=True, help="folder of public sets")
     parser.add_argument("--kinds", nargs="+", choices=SETS, default=list(SETS))
     parser.add_argument("--questions", type=int, default=300, help="largest number of questions per kind")
     parser.add_argument("--encoder", default="minilm")
     parser.add_argument("--folder", type=Path, help="folder of the indexes, for reuse by later runs")
-    parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     figures: dict[str, float | str] = {}
     checks: list[Check] = []

@@ -6,7 +6,6 @@ verdict. Their prompts, schemas and retries are those of the commands. Questions
 share of items with a result after at most two calls for each reply; tokens and seconds are per item, retries included.
 """
 
-import argparse
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -19,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import numpy as np
 
-from benchmarks.report import print_report
+from benchmarks.report import new_parser, print_report
 from data_synth.questions.by_model import article_groups, judge_questions, write_questions
 from data_synth.questions.by_rules import template_questions
 from data_synth.questions.question_form import QuestionRow
@@ -181,12 +180,11 @@ def _evenly_spread(total: int, count: int) -> Ints:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = new_parser(__doc__)
     parser.add_argument("index", type=Path)
     parser.add_argument("--model", required=True)
     parser.add_argument("--items", type=int, default=10)
     parser.add_argument("--shown", type=int, default=3)
-    parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     from serve.engines import open_model
 

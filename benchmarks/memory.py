@@ -13,7 +13,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks.index import invented_documents
-from benchmarks.report import MIB, Check, measure_in_process, peak_mib, print_report
+from benchmarks.report import MIB, Check, measure_in_process, new_parser, peak_mib, print_report
 from graph.build.build import build_index
 from graph.models.encoder import open_encoder
 from graph.store.arrays import load_arrays
@@ -32,10 +32,9 @@ def build_and_measure(documents: int) -> dict[str, float]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = new_parser(__doc__)
     parser.add_argument("--documents", type=int, default=1_000)
     parser.add_argument("--measure", type=int, help=argparse.SUPPRESS)
-    parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     if arguments.measure:
         print(json.dumps(build_and_measure(arguments.measure)))

@@ -4,7 +4,6 @@ Run: python -P benchmarks/ocr.py [--pages 10] [--json]. Pages are drawn from the
 200 dots an inch. A word is recovered if it is read on its page exactly as printed.
 """
 
-import argparse
 import shutil
 import sys
 import textwrap
@@ -18,7 +17,7 @@ sys.path.insert(0, str(ROOT))
 
 from PIL import Image, ImageDraw, ImageFont
 
-from benchmarks.report import print_report
+from benchmarks.report import new_parser, print_report
 from graph.documents.parse.formats import Limits
 from graph.documents.parse.ocr import Ocr
 from graph.documents.sandbox import ParseWorker
@@ -29,9 +28,8 @@ A4 = (1654, 2339)
 
 def main() -> int:
     """Parse, measure, print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = new_parser(__doc__)
     parser.add_argument("--pages", type=int, default=10)
-    parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     if shutil.which("tesseract") is None or shutil.which("pdftoppm") is None:
         return print_report("ocr", {"not measured": "tesseract or pdftoppm is not installed"}, [], options.json)

@@ -5,7 +5,6 @@ Run: python -P benchmarks/page.py [--index FOLDER] [--json]. The engine is the s
 playwright, if it is found (MODEGRAPH_CHROMIUM, or on the path).
 """
 
-import argparse
 import asyncio
 import gzip
 import os
@@ -24,7 +23,7 @@ sys.path.insert(0, str(ROOT))
 
 import httpx2
 
-from benchmarks.report import Check, print_report
+from benchmarks.report import Check, new_parser, print_report
 from benchmarks.serve import engine, example_index, server
 
 CHROMIUM = os.environ.get("MODEGRAPH_CHROMIUM") or shutil.which("chromium") or ""
@@ -39,9 +38,8 @@ READY = "performance.getEntriesByType('navigation')[0].domContentLoadedEventEnd"
 
 def main() -> int:
     """Parse, measure, print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = new_parser(__doc__)
     parser.add_argument("--index", type=Path, help="index to serve; by default one of examples/ is made")
-    parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     with TemporaryDirectory(prefix="modegraph-bench-") as scratch:
         index = options.index or example_index(Path(scratch) / "index")

@@ -7,10 +7,6 @@
 one thing that a person does: a drop, a click, a line of typing, a key. Seconds include the server's work, but not a person's time.
 """
 
-import argparse
-import asyncio
-import os
-import shutil
 import sys
 import time
 from collections.abc import Iterator
@@ -25,11 +21,10 @@ sys.path.insert(0, str(ROOT))
 
 from playwright.sync_api import Page, sync_playwright
 
-from benchmarks.report import Check, print_report
-from benchmarks.serve import running, wait_until_ready
-from serve.engines.child import free_port
+from benchmarks.page import CHROMIUM
+from benchmarks.report import Check, new_parser, print_report
+from benchmarks.serve import serving
 
-CHROMIUM = os.environ.get("MODEGRAPH_CHROMIUM") or shutil.which("chromium") or ""
 HANDBOOK = ROOT / "examples" / "handbook"
 QUESTION, ANSWER = "How many days of leave does a full-time employee have?", "27"
 DELETED, PROPOSED = "Pay and pension", 10
@@ -90,10 +85,9 @@ class Person:
 
 def main() -> int:
     """Parse, run the tasks, print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = new_parser(__doc__)
     parser.add_argument("--model", default="reader", help="SPEC of the model that answers")
     parser.add_argument("--screenshots", type=Path, help="folder for screenshots")
-    parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     if options.screenshots is not None:
         options.screenshots.mkdir(parents=True, exist_ok=True)
@@ -154,11 +148,8 @@ def run_tasks(person: Person, folder: Path) -> None:
 @contextmanager
 def served(index: Path, model: str) -> Iterator[tuple[str, float]]:
     """`modegraph serve` over a new index, and its seconds until it is ready."""
-    url = f"http://127.0.0.1:{free_port()}"
-    words = ["serve", str(index), "--writable", "--model", model, "--port", url.rpartition(":")[2]]
     started = time.perf_counter()
-    with running(["-m", "modegraph", *words]) as process:
-        asyncio.run(wait_until_ready(f"{url}/ready", process))
+    with serving(index, "--writable", "--model", model) as (url, _):
         yield url, time.perf_counter() - started
 
 

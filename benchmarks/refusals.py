@@ -5,8 +5,6 @@ over one connection. For each request: microseconds of the server's processor an
 rounds with 95 % intervals; "rest" is the difference between the two absent names: the error of the measurement.
 """
 
-import argparse
-import asyncio
 import json
 import math
 import shutil
@@ -28,8 +26,8 @@ sys.path.insert(0, str(ROOT))
 
 import httpx2
 
-from benchmarks.report import Check, print_report
-from benchmarks.serve import example_index, running, wait_until_ready
+from benchmarks.report import Check, new_parser, print_report
+from benchmarks.serve import example_index, serving
 from graph.index.index import open_index
 from serve.engines.child import free_port
 from serve.http.keys import change_keys, make_key
@@ -102,10 +100,9 @@ def requests_over(passages: Mapping[str, str]) -> dict[str, Request]:
 
 def main() -> int:
     """Parse, measure, print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = new_parser(__doc__)
     parser.add_argument("--rounds", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     with TemporaryDirectory(prefix="modegraph-bench-") as scratch:
         figures, checks = measure(Path(scratch), options.rounds, Random(options.seed))
@@ -120,15 +117,18 @@ def measure(scratch: Path, rounds: int, chance: Random) -> tuple[dict[str, float
     requests = requests_over(passages_in(scratch / "public", chance))
     figures: dict[str, float | str] = {}
     checks = []
+    # No refusal calls the model, so none has to run.
+    model = f"openai:stub@http://127.0.0.1:{free_port()}/v1"
+    words = (scratch / "public", scratch / "secret", "--feedback", "--model", model, "--keys", scratch / "keys.json")
     with (
         sink() as collector,
-        serving(scratch, collector) as (url, pid),
+        serving(*words, "--otlp-endpoint", collector, ready="/health") as (url, process),
         httpx2.Client(base_url=url, trust_env=False, timeout=60) as client,
     ):
         for key in ("collection", OTHER_KEY):
             leave_feedback(client, keys[key])
         for name, request in requests.items():
-            times = times_us(client, request, keys[request.key], rounds, chance, lambda: processor_s(pid))
+            times = times_us(client, request, keys[request.key], rounds, chance, lambda: processor_s(process.pid))
             for clock, (absent, foreign, other) in times.items():
                 figures[f"{name}, {clock}: absent, µs"] = median(absent)
                 figures[f"{name}, {clock}: foreign less absent, µs"] = with_interval(gaps(foreign, absent))
@@ -211,19 +211,6 @@ def leave_feedback(client: httpx2.Client, key: str) -> None:
     vote = {"kind": "vote", "user": OTHER_READER, "consent": True, "question": "Who?", "rating": "up"}
     vote["answer"] = {"model": "stub", "text": "so"}
     client.post("/v1/feedback", json=vote, headers={"Authorization": f"Bearer {key}"}).raise_for_status()
-
-
-@contextmanager
-def serving(scratch: Path, collector: str) -> Iterator[tuple[str, int]]:
-    """Run the server of both collections, which sends its spans to a collector; yields its address and process id."""
-    url = f"http://127.0.0.1:{free_port()}"
-    command = ["-m", "modegraph", "serve", str(scratch / "public"), str(scratch / "secret"), "--feedback"]
-    # No refusal calls the model, so none has to run.
-    command += ["--model", f"openai:stub@http://127.0.0.1:{free_port()}/v1", "--otlp-endpoint", collector]
-    command += ["--keys", str(scratch / "keys.json"), "--port", url.rpartition(":")[2]]
-    with running(command) as process:
-        asyncio.run(wait_until_ready(f"{url}/health", process))
-        yield url, process.pid
 
 
 @contextmanager

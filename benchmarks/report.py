@@ -1,5 +1,6 @@
 """The output of every benchmark: figures, and checks of them against targets, as text or as one JSON object."""
 
+import argparse
 import json
 import os
 import platform
@@ -11,6 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
 from time import perf_counter
+from typing import Any
 
 MIB = 2**20
 
@@ -27,6 +29,13 @@ class Check:
     @property
     def ok(self) -> bool:
         return self.value >= self.target if self.at_least else self.value <= self.target
+
+
+def new_parser(doc: str | None) -> argparse.ArgumentParser:
+    """A parser with a script's docstring as its help, and the option --json of every benchmark."""
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", action="store_true")
+    return parser
 
 
 def print_report(name: str, figures: Mapping[str, float | str], checks: Sequence[Check], as_json: bool) -> int:
@@ -49,7 +58,7 @@ def peak_mib() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / MIB
 
 
-def measure_in_process(script: str, *arguments: str) -> dict[str, float]:
+def measure_in_process(script: str, *arguments: str) -> dict[str, Any]:
     """The figures that a script prints as JSON when called with --measure and the arguments, in a separate process."""
     call = [sys.executable, "-P", script, "--measure", *arguments]
     return dict(json.loads(subprocess.run(call, check=True, stdout=subprocess.PIPE, text=True).stdout))

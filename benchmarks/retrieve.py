@@ -3,7 +3,6 @@
 Run: python -P benchmarks/retrieve.py [--index FOLDER --questions FILE.jsonl]... [--propositions 1000000] [--json].
 """
 
-import argparse
 import sys
 from collections.abc import Sequence
 from functools import partial
@@ -14,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import numpy as np
 
-from benchmarks.report import Check, print_report, seconds_of
+from benchmarks.report import Check, new_parser, print_report, seconds_of
 from graph.documents.questions import read_questions
 from graph.index.index import EncoderSource, Index, open_index
 from graph.models.encoder import open_encoder, unit_rows
@@ -160,11 +159,10 @@ def time_invented(propositions: int) -> float:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = new_parser(__doc__)
     parser.add_argument("--index", type=Path, action="append", default=[])
     parser.add_argument("--questions", type=Path, action="append", default=[])
     parser.add_argument("--propositions", type=int, default=1_000_000, help="size of the synthetic index; 0 to skip it")
-    parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     figures: dict[str, float | str] = {}
     checks: list[Check] = []

@@ -4,7 +4,6 @@ Run: python -P benchmarks/sampling.py [--model smollm2] [--prompt-tokens 800] [-
 K copies of the prompt as a batch. Reported: processor seconds of each method, and whether the greedy tokens are equal.
 """
 
-import argparse
 import sys
 import time
 from collections.abc import Callable
@@ -16,7 +15,7 @@ sys.path.insert(0, str(ROOT))
 
 import torch
 
-from benchmarks.report import Check, print_report
+from benchmarks.report import Check, new_parser, print_report
 from graph.types import CompletionRequest, Message
 from serve.engines.hf import GumbelSampler, HfModel, decode_side_by_side
 from serve.engines.hf_open import open_hf
@@ -61,12 +60,11 @@ def measure(model: HfModel, prompt_1T: torch.Tensor, size: int, tokens: int) -> 
 
 def main() -> int:
     """Parse, measure, print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = new_parser(__doc__)
     parser.add_argument("--model", default="smollm2")
     parser.add_argument("--prompt-tokens", type=int, default=800)
     parser.add_argument("--tokens", type=int, default=32)
     parser.add_argument("--sizes", default="1,8,16", help="responses, K")
-    parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     model = open_hf(options.model)
     prompt_1T = prompt_of(model, options.prompt_tokens)

@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks.edits import SETTINGS, Stopwatch, StubEncoder, edit_checks, invented_document, watch_steps
 from benchmarks.edits import measure as measure_edits
-from benchmarks.report import Check, measure_in_process, peak_mib, print_report, seconds_of
+from benchmarks.report import Check, measure_in_process, new_parser, peak_mib, print_report, seconds_of
 from graph.build.build import build_index
 from graph.build.lifecycle import compact_index, delete_documents, index_status
 from graph.config import parse_settings, set_value
@@ -147,11 +147,10 @@ def scale_checks(figures: Mapping[str, float | str], sizes: Sequence[int]) -> li
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = new_parser(__doc__)
     parser.add_argument("--sizes", type=int, nargs="+", default=[10_000], help="numbers of passages")
     parser.add_argument("--set", action="append", default=[], help="a setting of the index, KEY=VALUE")
     parser.add_argument("--measure", type=int, help=argparse.SUPPRESS)
-    parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     values = SETTINGS.model_dump()
     for assignment in arguments.set:

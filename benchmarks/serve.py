@@ -6,7 +6,6 @@ trained here unless one is given; without vLLM, a stub that sends a token every 
 kept under load for that long while documents are added to its index.
 """
 
-import argparse
 import asyncio
 import json
 import os
@@ -16,7 +15,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -28,7 +27,7 @@ sys.path.insert(0, str(ROOT))
 
 import httpx2
 
-from benchmarks.report import Check, print_report
+from benchmarks.report import Check, new_parser, print_report
 from benchmarks.stub_engine import STUB_TOKEN_S
 from graph.answer.context import build_context
 from graph.answer.prompt import answer_messages
@@ -63,13 +62,12 @@ class Engine:
 
 def main() -> int:
     """Parse, measure, print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = new_parser(__doc__)
     parser.add_argument("--index", type=Path)
     parser.add_argument("--questions", type=Path, default=ROOT / "examples" / "questions.jsonl")
     parser.add_argument("--model", type=Path, help="folder of a model for vLLM; by default a tiny one is trained")
     parser.add_argument("--queries", type=int, default=64)
     parser.add_argument("--soak-s", type=float, default=0)
-    parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     with TemporaryDirectory(prefix="modegraph-bench-") as scratch:
         index = options.index or example_index(Path(scratch) / "index")
@@ -254,47 +252,54 @@ async def engine(model: Path | None, scratch: Path) -> AsyncIterator[Engine]:
             await child.stop()
         return
     port = free_port()
-    with running([str(ROOT / "benchmarks" / "stub_engine.py"), str(port)]) as process:
-        url = f"http://127.0.0.1:{port}"
-        await wait_until_ready(f"{url}/v1/models", process)
-        yield Engine(f"stub, a token every {1000 * STUB_TOKEN_S:g} ms", f"{url}/v1", "none", "stub")
+    url = f"http://127.0.0.1:{port}/v1"
+    with running([str(ROOT / "benchmarks" / "stub_engine.py"), str(port)], ready=f"{url}/models"):
+        yield Engine(f"stub, a token every {1000 * STUB_TOKEN_S:g} ms", url, "none", "stub")
 
 
 @asynccontextmanager
 async def server(index: Path, bare: Engine) -> AsyncIterator[tuple[Engine, "subprocess.Popen[bytes]"]]:
     """`modegraph serve` over the engine, in a separate process."""
-    port = free_port()
-    command = ["-m", "modegraph", "serve", str(index), "--model", f"openai:{bare.model}@{bare.url}"]
-    command += ["--port", str(port), "--capacity", str(CONCURRENT), "--queue", str(CONCURRENT), "--top-k", str(K)]
-    with running(command, bare.key) as process:
-        await wait_until_ready(f"http://127.0.0.1:{port}/ready", process)
-        yield Engine("modegraph", f"http://127.0.0.1:{port}/v1", "none", bare.model), process
+    limits = ("--capacity", CONCURRENT, "--queue", CONCURRENT, "--top-k", K)
+    with serving(index, "--model", f"openai:{bare.model}@{bare.url}", *limits, key=bare.key) as (url, process):
+        yield Engine("modegraph", f"{url}/v1", "none", bare.model), process
 
 
 @contextmanager
-def running(words: Sequence[str], key: str = "none") -> Iterator["subprocess.Popen[bytes]"]:
-    """Run one of our scripts or modules as a process, and end it afterwards; its standard error is discarded."""
+def serving(
+    *words: object, key: str = "none", ready: str = "/ready"
+) -> Iterator[tuple[str, "subprocess.Popen[bytes]"]]:
+    """Run `modegraph serve` with these arguments on a free port; yields its address and its process once it is ready."""
+    url = f"http://127.0.0.1:{free_port()}"
+    command = ["-m", "modegraph", "serve", *map(str, words), "--port", url.rpartition(":")[2]]
+    with running(command, key, f"{url}{ready}") as process:
+        yield url, process
+
+
+@contextmanager
+def running(words: Sequence[str], key: str = "none", ready: str = "") -> Iterator["subprocess.Popen[bytes]"]:
+    """Run one of our scripts or modules as a process, wait until the address `ready` answers, and end it afterwards; its standard error is discarded."""
     command = [sys.executable, "-P", *words]
     process = subprocess.Popen(command, env={**os.environ, "OPENAI_API_KEY": key}, stderr=subprocess.DEVNULL)
     try:
+        if ready:
+            wait_until_ready(ready, process)
         yield process
     finally:
         process.terminate()
         process.wait()
 
 
-async def wait_until_ready(url: str, process: "subprocess.Popen[bytes]") -> None:
+def wait_until_ready(url: str, process: "subprocess.Popen[bytes]") -> None:
     """Wait until `url` answers 200."""
-    async with httpx2.AsyncClient(timeout=5, trust_env=False) as client:
+    with httpx2.Client(timeout=5, trust_env=False) as client:
         for _ in range(10 * START_S):
             if process.poll() is not None:
                 raise RuntimeError(f"the process behind {url} ended with {process.returncode}")
-            try:
-                if (await client.get(url)).status_code == 200:
+            with suppress(httpx2.HTTPError):
+                if client.get(url).status_code == 200:
                     return
-            except httpx2.HTTPError:
-                pass
-            await asyncio.sleep(0.1)
+            time.sleep(0.1)
     raise RuntimeError(f"{url} did not answer within {START_S} s")
 
 

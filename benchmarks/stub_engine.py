@@ -1,6 +1,6 @@
 """A stub engine for benchmarks without vLLM: it sends a token every STUB_TOKEN_S.
 
-Run: python -P benchmarks/stub_engine.py [PORT]. Without a port it prints a note and exits.
+Run: python -P benchmarks/stub_engine.py PORT.
 """
 
 import asyncio
@@ -50,7 +50,5 @@ def head(body: dict[str, Any]) -> dict[str, Any]:
     return {"id": "stub", "object": "chat.completion", "created": 0, "model": body["model"]}
 
 
-if __name__ == "__main__" and len(sys.argv) == 2 and sys.argv[1].isdigit():
+if __name__ == "__main__":
     serve(int(sys.argv[1]))
-elif __name__ == "__main__":
-    print(json.dumps({"name": "stub_engine", "figures": {}, "checks": [], "note": "started by benchmarks/serve.py"}))

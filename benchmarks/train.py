@@ -14,7 +14,6 @@ import argparse
 import json
 import sys
 import tempfile
-from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 from statistics import median
@@ -28,8 +27,8 @@ from torch import Tensor
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM, set_seed
 from trl import DPOConfig, DPOTrainer
 
-from benchmarks.report import Check, print_report
-from benchmarks.turns import Measurement, Stopwatch, largest_gap, measure_in_turn, peak_mib_on
+from benchmarks.report import Check, new_parser, print_report
+from benchmarks.turns import Measurement, Stopwatch, largest_gap, measure_contests, peak_mib_on
 from train.model.attention import SHARED_PREFIX, use_shared_prefix_attention
 from train.model.packing import TokenizedGroup, pack_rows, packed_logps, packing_problem, plain_logps
 from train.preference.groups import hard_label
@@ -161,18 +160,17 @@ def our_steps(
 def measure(side: str, size: str, device: str, steps: int, attention: str) -> Measurement:
     """One side in this process: median seconds of a step after WARM_STEPS (in which threads and memory settle), every loss, peak MiB."""
     quiet_libraries()
-    work: dict[str, Callable[[], tuple[list[float], list[float]]]] = {
-        "packed-2": lambda: our_steps(size, device, steps, 2, True, attention),
-        "packed-8": lambda: our_steps(size, device, steps, 8, True, attention),
-        "plain-8": lambda: our_steps(size, device, steps, 8, False, attention),
-    }
-    with completion_logits_only() if side == "trl-completion" else nullcontext():
-        seconds, losses = work.get(side, lambda: trl_steps(size, device, steps))()
+    if side.startswith("trl"):
+        with completion_logits_only() if side == "trl-completion" else nullcontext():
+            seconds, losses = trl_steps(size, device, steps)
+    else:
+        layout, responses = side.split("-")
+        seconds, losses = our_steps(size, device, steps, int(responses), layout == "packed", attention)
     return {"seconds": median(seconds[WARM_STEPS:]), "losses": losses, "peak_mib": peak_mib_on(device)}
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = new_parser(__doc__)
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--size", choices=list(PROMPTS), default="34m")
     parser.add_argument(
@@ -180,15 +178,13 @@ def main() -> int:
     )
     parser.add_argument("--steps", type=int, default=5)
     parser.add_argument("--measure", choices=[side for sides in CONTESTS for side in sides], help=argparse.SUPPRESS)
-    parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     if arguments.measure:
         options = (arguments.size, arguments.device, arguments.steps, arguments.attention)
         print(json.dumps(measure(arguments.measure, *options)))
         return 0
     side_options = {"size": arguments.size, "device": arguments.device, "attention": arguments.attention}
-    contests = [measure_in_turn(__file__, contest, side_options, arguments.steps) for contest in CONTESTS]
-    sides = {side: measurement for contest in contests for side, measurement in contest.items()}
+    sides = measure_contests(__file__, CONTESTS, side_options, arguments.steps)
     prompts = PROMPTS[arguments.size]
     on_cuda = arguments.device == "cuda"
     figures: dict[str, float | str] = {

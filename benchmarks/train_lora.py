@@ -11,7 +11,6 @@ import argparse
 import json
 import sys
 import tempfile
-from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 
@@ -21,8 +20,8 @@ import torch
 from datasets import Dataset
 from trl import DPOConfig, DPOTrainer
 
-from benchmarks.report import Check, print_report
-from benchmarks.turns import Measurement, Stopwatch, largest_gap, measure_in_turn, peak_mib_on
+from benchmarks.report import Check, new_parser, print_report
+from benchmarks.turns import Measurement, Stopwatch, largest_gap, measure_contests, peak_mib_on
 from data_synth.rows import PreferenceRow, ResponseRow, Sampling, preference_to_json, response_to_json
 from graph.answer.prompt import answer_messages, format_answer
 from graph.answer.template import prompt_text
@@ -154,23 +153,16 @@ def figures_of(side: str, measurement: Measurement) -> dict[str, float]:
     }
 
 
-def run_contests(model: str, steps: int, contests: Sequence[Sequence[str]]) -> dict[str, Measurement]:
-    """Every side of every contest."""
-    results = [measure_in_turn(__file__, contest, {"model": model}, steps) for contest in contests]
-    return {side: measurement for contest in results for side, measurement in contest.items()}
-
-
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = new_parser(__doc__)
     parser.add_argument("--model", default="smollm2")
     parser.add_argument("--steps", type=int, default=4)
     parser.add_argument("--measure", choices=[side for sides in CONTESTS for side in sides], help=argparse.SUPPRESS)
-    parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     if arguments.measure:
         print(json.dumps(measure(arguments.measure, arguments.model, arguments.steps)))
         return 0
-    sides = run_contests(arguments.model, arguments.steps, CONTESTS)
+    sides = measure_contests(__file__, CONTESTS, {"model": arguments.model}, arguments.steps)
     figures: dict[str, float | str] = {"model": arguments.model, "threads": torch.get_num_threads()}
     for side, measurement in sides.items():
         figures |= figures_of(side, measurement)

@@ -38,6 +38,14 @@ class Stopwatch(TrainerCallback):
         print(DONE, flush=True)
 
 
+def measure_contests(
+    script: str, contests: Sequence[Sequence[str]], options: Mapping[str, object], steps: int
+) -> dict[str, Measurement]:
+    """Every side of every contest, one contest after the other."""
+    results = [measure_in_turn(script, contest, options, steps) for contest in contests]
+    return {side: measurement for contest in results for side, measurement in contest.items()}
+
+
 def measure_in_turn(
     script: str, sides: Sequence[str], options: Mapping[str, object], steps: int
 ) -> dict[str, Measurement]:

@@ -4,7 +4,6 @@ Run: python -P benchmarks/uploads.py [--files 300] [--seed 0] [--json]. An uploa
 the server reads the first and writes nothing. benchmarks/hostile_files.py lists the kinds.
 """
 
-import argparse
 import asyncio
 import sys
 import time
@@ -20,8 +19,8 @@ sys.path.insert(0, str(ROOT))
 import httpx2
 
 from benchmarks.hostile_files import hostile_file
-from benchmarks.report import Check, print_report
-from benchmarks.serve import run_modegraph, running, wait_until_ready
+from benchmarks.report import Check, new_parser, print_report
+from benchmarks.serve import run_modegraph, running, serving
 from graph.documents.parse.formats import Limits
 from graph.documents.read import read_bytes
 from graph.documents.sandbox import ParseWorker
@@ -46,10 +45,9 @@ class ReadResult:
 
 def main() -> int:
     """Parse, measure, print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = new_parser(__doc__)
     parser.add_argument("--files", type=int, default=300)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     numbers = range(options.files)
     indexed = index_all(numbers, options.seed)
@@ -106,13 +104,12 @@ async def upload_all(numbers: Sequence[int], seed: int, scratch: Path) -> tuple[
     """Upload every file, AT_ONCE at a time, while chatting; returns the result of each file and the seconds of each chat."""
     (scratch / "one.md").write_text("# Tides\n\nHigh tide is at noon.", encoding="utf-8")
     run_modegraph("index", scratch / "one.md", "--out", scratch / "index")
-    ports = free_port(), free_port()
-    engine = [str(ROOT / "benchmarks" / "stub_engine.py"), str(ports[0])]
-    command = ["-m", "modegraph", "serve", str(scratch / "index"), "--port", str(ports[1]), "--writable"]
-    command += ["--model", f"openai:stub@http://127.0.0.1:{ports[0]}/v1"]
-    address = f"http://127.0.0.1:{ports[1]}"
-    with running(engine), running(command) as server:
-        await wait_until_ready(f"{address}/ready", server)
+    port = free_port()
+    model = f"openai:stub@http://127.0.0.1:{port}/v1"
+    with (
+        running([str(ROOT / "benchmarks" / "stub_engine.py"), str(port)]),
+        serving(scratch / "index", "--writable", "--model", model) as (address, _),
+    ):
         async with httpx2.AsyncClient(timeout=300, trust_env=False) as client:
             turns, chats = asyncio.Semaphore(AT_ONCE), list[float]()
             chatting = asyncio.create_task(chat(client, address, chats))

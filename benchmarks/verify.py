@@ -6,7 +6,6 @@ number of the claim (eval/metrics/grounding.py). Milliseconds are processor time
 Run: python -P benchmarks/verify.py FOLDER_OF_SETS [--verifier FOLDER] [--claims 2000] [--json]
 """
 
-import argparse
 import random
 import sys
 import time
@@ -21,7 +20,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import numpy as np
 from sklearn.metrics import balanced_accuracy_score, roc_auc_score
 
-from benchmarks.report import Check, print_report
+from benchmarks.attribute import excerpt_of
+from benchmarks.report import Check, new_parser, print_report
 from data_synth.claims.claims import ClaimPassage, ClaimRow, claim_rows
 from data_synth.claims.falsify import Surroundings, falsify, names_in
 from data_synth.claims.restate import PassageSentence, fuse, restate
@@ -121,10 +121,7 @@ def planted_answers(folder: Path, most: int) -> Iterator[PlantedAnswer]:
 def planted_answer(row: Mapping[str, Any], corpus: Mapping[str, Mapping[str, Any]]) -> PlantedAnswer | None:
     """The answer to one question; None without supporting sentences, or if no sentence could be broken."""
     draw, passages = random.Random(row["id"]), [corpus[passage] for passage in row["context_ids"]]
-    excerpts = tuple(
-        Excerpt(passage["id"], passage["title"], passage["text"], passage["id"], 0, len(passage["text"]))
-        for passage in passages
-    )
+    excerpts = tuple(excerpt_of(passage["id"], passage["title"], passage["text"]) for passage in passages)
     number_of = {passage["id"]: number for number, passage in enumerate(passages, start=1)}
     sentences = [
         with_citation(
@@ -213,11 +210,10 @@ def supported_by_rule(item: Item, encoder: Encoder) -> bool:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = new_parser(__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--verifier", default="")
     parser.add_argument("--claims", type=int, default=2000)
-    parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     verifier, encoder = open_verifier(arguments.verifier), open_encoder("minilm")
     pubmed = arguments.folder / "pubmedqa_l"

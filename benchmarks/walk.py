@@ -3,7 +3,6 @@
 Run: python -P benchmarks/walk.py [--json]
 """
 
-import argparse
 import sys
 from pathlib import Path
 
@@ -13,7 +12,7 @@ import igraph
 import numpy as np
 import scipy.sparse as sp
 
-from benchmarks.report import Check, median_seconds, paired_seconds, print_report
+from benchmarks.report import Check, median_seconds, new_parser, paired_seconds, print_report
 from graph.random_walk import (
     attraction,
     bipartite_transition,
@@ -50,8 +49,7 @@ def subgraph(seed: int) -> sp.csr_array:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", action="store_true")
+    parser = new_parser(__doc__)
     parser.add_argument("--runs", type=int, default=7)
     arguments = parser.parse_args()
 

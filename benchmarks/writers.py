@@ -6,7 +6,6 @@ one that a single writer built from the pairs that both report as left in the in
 and check that it contains exactly the documents of the versions that it states. Documents are invented; the encoder is the stub of edits.py.
 """
 
-import argparse
 import random
 import re
 import sys
@@ -23,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import numpy as np
 
 from benchmarks.edits import Stopwatch, StubEncoder
-from benchmarks.report import Check, print_report
+from benchmarks.report import Check, new_parser, print_report
 from graph.build.build import build_index
 from graph.build.derive import encoded_text
 from graph.build.lifecycle import compact_index, delete_documents, index_status, verify_index
@@ -265,10 +264,9 @@ def same_bytes(folder: Path, twin: Path) -> bool:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = new_parser(__doc__)
     parser.add_argument("--seconds", type=float, default=120)
     parser.add_argument("--store", nargs="+", default=["sqlite"], help="sqlite, or an empty database as postgresql://…")
-    parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     figures: dict[str, float | str] = {"seconds": arguments.seconds}
     checks: list[Check] = []

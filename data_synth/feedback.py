@@ -9,24 +9,21 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
-from data_synth.contexts import gold_share
 from data_synth.dataset.summary import Summary
-from data_synth.dataset.write import check_folder, write_dataset
+from data_synth.dataset.write import SUMMARY, check_folder, write_dataset
 from data_synth.preferences.hard_negatives import WORSE
 from data_synth.preferences.preference_form import PREFERENCES, preference_problems
-from data_synth.preferences.preferences import BY_RULES
+from data_synth.preferences.preferences import BY_RULES, preference_row
 from data_synth.preferences.reasons import UNSUPPORTED, cite_statement, closest_statements
 from data_synth.relevance.relevance_form import RELEVANCE, SPLIT_BY, GoldQuestion, RelevanceRow
 from data_synth.relevance.relevance_rows import relevance_rows
 from data_synth.relevance.split import make_split
-from data_synth.rows import Draft, Dropped, Form, PreferenceRow
+from data_synth.rows import Draft, Dropped, PreferenceRow, without_dropped
 from graph.answer.context import of_passage, of_proposition, of_summary
-from graph.answer.prompt import answer_messages, format_answer
+from graph.answer.prompt import format_answer
 from graph.documents.questions import Question, Quote
 from graph.errors import UserError
 from graph.feedback import Correction, Feedback, GivenAnswer, Preference, RightPassage, Vote, read_feedback
@@ -101,7 +98,7 @@ class AnswerPair:
 
 def judge_answers(entries: Iterable[Feedback]) -> tuple[list[AnswerPair], list[Dropped]]:
     """Each pair of answers once, the better one being the choice of most readers; the pairs are in the order of their first comparison."""
-    pairs, dropped = _pairs_of(entries)
+    pairs, dropped = without_dropped(_pairs_of(entries))
     groups: defaultdict[tuple[object, ...], list[AnswerPair]] = defaultdict(list)
     for pair in pairs:
         answers = frozenset((answer_key(pair.chosen), answer_key(pair.rejected)))
@@ -116,35 +113,29 @@ def judge_answers(entries: Iterable[Feedback]) -> tuple[list[AnswerPair], list[D
     return judged, dropped
 
 
-def _pairs_of(entries: Iterable[Feedback]) -> tuple[list[AnswerPair], list[Dropped]]:
-    pairs: list[AnswerPair] = []
-    dropped: list[Dropped] = []
+def _pairs_of(entries: Iterable[Feedback]) -> Iterator[AnswerPair | Dropped]:
     votes: list[tuple[str, Vote]] = []
     for entry in entries:
         match entry.content:
             case Preference(first, second, better):
                 ordered = (first, second) if better == "first" else (second, first)
-                problem = NO_DIFFERENCE if better == "neither" else _problem(*ordered)
-                pairs += [] if problem else [AnswerPair(entry.question, *ordered)]
-                dropped += [Dropped(problem)] if problem else []
+                yield Dropped(NO_DIFFERENCE) if better == "neither" else _pair(entry.question, *ordered)
             case Correction(answer, corrected, reasoning, passage_ids):
                 right = GivenAnswer(READER_MODEL, corrected, reasoning, answer.context_ids, answer.mode)
-                problem = _problem(right, answer)
-                pairs += [] if problem else [AnswerPair(entry.question, right, answer, passage_ids)]
-                dropped += [Dropped(problem)] if problem else []
+                yield _pair(entry.question, right, answer, passage_ids)
             case Vote():
                 votes.append((entry.question, entry.content))
-    from_votes = list(_from_votes(votes))
-    pairs += [one for one in from_votes if isinstance(one, AnswerPair)]
-    dropped += [one for one in from_votes if isinstance(one, Dropped)]
-    return pairs, dropped
+    yield from _from_votes(votes)
 
 
-def _problem(chosen: GivenAnswer, rejected: GivenAnswer) -> str:
-    """Why two answers make no pair; "" if they do."""
+def _pair(
+    question: str, chosen: GivenAnswer, rejected: GivenAnswer, passage_ids: tuple[str, ...] = ()
+) -> AnswerPair | Dropped:
     if chosen.context_ids != rejected.context_ids:
-        return DIFFERENT_PASSAGES
-    return EQUAL_ANSWERS if (chosen.text, chosen.reasoning) == (rejected.text, rejected.reasoning) else ""
+        return Dropped(DIFFERENT_PASSAGES)
+    if (chosen.text, chosen.reasoning) == (rejected.text, rejected.reasoning):
+        return Dropped(EQUAL_ANSWERS)
+    return AnswerPair(question, chosen, rejected, passage_ids)
 
 
 def _from_votes(votes: Iterable[tuple[str, Vote]]) -> Iterator[AnswerPair | Dropped]:
@@ -197,12 +188,8 @@ class Lookup:
 
     def passage(self, passage_id: str) -> Passage | None:
         """A passage; None if it is not in the index."""
-        row = self._passages.get(passage_id)
+        row = row_of(self._index.data, "passage", passage_id)
         return None if row is None else self._index.passage(row)
-
-    @cached_property
-    def _passages(self) -> dict[str, int]:
-        return {item_id: row for row, item_id in enumerate(self._index.data.passage_ids)}
 
 
 def question_id(question: str) -> str:
@@ -229,26 +216,17 @@ def preference_rows(
 
 def pair_row(pair: AnswerPair, draft: Draft, passages: Sequence[Passage]) -> PreferenceRow | Dropped:
     """The row of one pair over the excerpts of `draft`; `passages` are those that a reader gave for the better answer."""
-    question, excerpts = draft.question, draft.excerpts
     reason: str | Dropped = pair.chosen.reasoning.strip() or reason_by_rules(draft, passages)
     if isinstance(reason, Dropped):
         return reason
     chosen, rejected = format_answer(reason, draft.answer), format_given_answer(pair.rejected)
-    row = PreferenceRow(
-        id=f"{question.id}#{len(excerpts)}@{shown_id(content_id(chosen, rejected))}",
-        prompt=answer_messages(question.text, excerpts),
-        chosen=chosen,
-        rejected=rejected,
-        question_id=question.id,
-        question=question.text,
-        answers=question.answers,
-        kind=question.kind,
-        split=question.split,
-        context_size=len(excerpts),
-        context_ids=tuple(excerpt.id for excerpt in excerpts),
-        gold_in_context=gold_share(question.gold_sources, excerpts),
-        reasoner=pair.chosen.model if pair.chosen.reasoning.strip() else BY_RULES,
-        hard_negative=WORSE if pair.rejected.reasoning.strip() else "",
+    row = preference_row(
+        draft,
+        f"@{shown_id(content_id(chosen, rejected))}",
+        chosen,
+        rejected,
+        pair.chosen.model if pair.chosen.reasoning.strip() else BY_RULES,
+        WORSE if pair.rejected.reasoning.strip() else "",
     )
     problems = preference_problems(row)
     return Dropped(f"{MALFORMED}{problems[0]}") if problems else row
@@ -308,29 +286,23 @@ def _gold_question(text: str, right: Sequence[Quote], shown: Iterable[str]) -> G
 NEGATIVES = 64
 SEED = 0
 """The defaults of `synth relevance`."""
-DATASETS: Mapping[str, Form[Any]] = {"preferences": PREFERENCES, "relevance": RELEVANCE}
-"""The folders below --out."""
-
-
-def check_out(out: Path) -> None:
-    """UserError unless all of DATASETS can be written below `out`."""
-    for name in DATASETS:
-        check_folder(out / name)
 
 
 def import_feedback(index: Index, out: Path) -> dict[str, Summary]:
-    """Write DATASETS below `out` from the feedback of `index`. UserError if there is no feedback.
+    """Write the datasets `preferences` and `relevance` below `out` from the feedback of `index`. UserError if there is no feedback, and was none before.
 
     The same feedback gives the same rows. A dataset without rows is written too: it replaces one made from
     entries that have since been deleted.
     """
     entries = read_feedback(index.folder)
-    if not entries:
+    folders = {name: out / name for name in ("preferences", "relevance")}
+    if not entries and not any((folder / SUMMARY).exists() for folder in folders.values()):
         found = f"{index.folder}: no feedback"
         raise UserError(
             found, "an index whose readers have given feedback", "serve it with `modegraph serve --feedback`"
         )
-    check_out(out)
+    for folder in folders.values():
+        check_folder(folder)
     latest, dropped = latest_entries(entries)
     lookup = Lookup(index)
     questions, gone = gold_questions(latest, lookup)
@@ -344,14 +316,11 @@ def import_feedback(index: Index, out: Path) -> dict[str, Summary]:
         "Feedback": f"{len(entries):,} entries of {len({entry.user for entry in entries}):,} readers",
         "Seed": str(SEED),
     }
-    rows: dict[str, Iterable[Any]] = {
-        "preferences": chain(dropped, unpaired, preference_rows(pairs, lookup, split, gold)),
-        "relevance": chain(gone, _passage_labelled_rows(index, with_gold)),
-    }
-    extra_origin = {"relevance": {SPLIT_BY: "passages"}}
+    answered = chain(dropped, unpaired, preference_rows(pairs, lookup, split, gold))
+    labelled = chain(gone, _passage_labelled_rows(index, with_gold))
     return {
-        name: write_dataset(out / name, rows[name], form, {**origin, **extra_origin.get(name, {})})
-        for name, form in DATASETS.items()
+        "preferences": write_dataset(folders["preferences"], answered, PREFERENCES, origin),
+        "relevance": write_dataset(folders["relevance"], labelled, RELEVANCE, {**origin, SPLIT_BY: "passages"}),
     }
 
 

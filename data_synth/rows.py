@@ -5,11 +5,13 @@ questions, reading, relevance, claims); code that streams, counts, describes or 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, get_origin, get_type_hints
 
-from graph.documents.questions import Question
+from graph.documents.questions import SPLITS, Question
 from graph.types import Excerpt, Message
 
 if TYPE_CHECKING:
@@ -26,6 +28,7 @@ class Row(Protocol):
 
 
 R = TypeVar("R", bound=Row)
+T = TypeVar("T")
 
 
 def no_measures(rows: Sequence[Any]) -> dict[str, float]:
@@ -76,6 +79,18 @@ class Dropped:
 
     why: str
     reply: str = field(default="", compare=False)
+
+
+def without_dropped(rows: Iterable[T | Dropped]) -> tuple[list[T], list[Dropped]]:
+    """The rows that were made, and those that were not."""
+    made: list[T] = []
+    dropped: list[Dropped] = []
+    for row in rows:
+        if isinstance(row, Dropped):
+            dropped.append(row)
+        else:
+            made.append(row)
+    return made, dropped
 
 
 @dataclass(frozen=True)
@@ -159,9 +174,64 @@ class ResponseRow:
     cut: tuple[int, ...] = ()
 
 
+def split_files(folder: Path, ending: str = "jsonl") -> list[Path]:
+    """Those of train, dev and test that exist in a folder as files with this ending."""
+    return [file for split in SPLITS if (file := folder / f"{split}.{ending}").is_file()]
+
+
+def prompt_problems(row: PreferenceRow | ReadingRow | ResponseRow) -> list[str]:
+    """A problem if a prompt does not end with a user's turn."""
+    return [] if row.prompt and row.prompt[-1].role == "user" else ["the prompt does not end with a user's turn"]
+
+
+def split_problems(row: Row) -> list[str]:
+    """A problem if the split is unknown."""
+    return [] if row.split in SPLITS else [f"split is {row.split!r}, expected one of {', '.join(SPLITS)}"]
+
+
+@cache
+def field_types(kind: type) -> dict[str, Any]:
+    """The types of a row's fields, in order."""
+    return get_type_hints(kind)
+
+
+def messages_type() -> pa.DataType:
+    """The column type of a list of messages."""
+    import pyarrow as pa
+
+    return pa.list_(pa.struct([("role", pa.string()), ("content", pa.string())]))
+
+
+def row_schema(kind: type, **columns: pa.DataType) -> pa.Schema:
+    """The typed columns of a row as stored, in the order of its fields; `columns` are those that are not stored with the type of their field."""
+    import pyarrow as pa
+
+    types = {
+        int: pa.int32(),
+        bool: pa.bool_(),
+        float: pa.float32(),
+        float | None: pa.float32(),
+        tuple[int, ...]: pa.list_(pa.int32()),
+        tuple[str, ...]: pa.list_(pa.string()),
+        tuple[Message, ...]: messages_type(),
+    }
+    return pa.schema(
+        [(name, columns.get(name, types.get(hint, pa.string()))) for name, hint in field_types(kind).items()]
+    )
+
+
 def row_fields(row: Any) -> dict[str, Any]:
     """The fields of a row in order; tuples become lists, and nested dataclasses objects."""
     return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(row).items()}
+
+
+def row_from_json(kind: type[R], row: Mapping[str, Any], **read: Callable[[Any], Any]) -> R:
+    """The inverse of `row_fields`; `read` converts fields that are stored in another way. KeyError for a missing key (callers add file and line)."""
+    values = {}
+    for name, hint in field_types(kind).items():
+        convert = read.get(name) or (tuple if get_origin(hint) is tuple else None)
+        values[name] = convert(row[name]) if convert else row[name]
+    return kind(**values)
 
 
 def preference_to_json(row: PreferenceRow) -> dict[str, Any]:
@@ -177,24 +247,9 @@ def plain_preference_to_json(row: PreferenceRow) -> dict[str, Any]:
 
 
 def preference_from_json(row: Mapping[str, Any]) -> PreferenceRow:
-    """The inverse of both functions above; a plain prompt is one user turn. KeyError for a missing key (callers add file and line)."""
-    return PreferenceRow(
-        id=row["id"],
-        prompt=turns_from_json(row["prompt"]),
-        chosen=_answer_from_json(row["chosen"]),
-        rejected=_answer_from_json(row["rejected"]),
-        question_id=row["question_id"],
-        question=row["question"],
-        answers=tuple(row["answers"]),
-        kind=row["kind"],
-        split=row["split"],
-        context_size=row["context_size"],
-        context_ids=tuple(row["context_ids"]),
-        gold_in_context=row["gold_in_context"],
-        reasoner=row["reasoner"],
-        hard_negative=row["hard_negative"],
-        support=row.get("support"),
-    )
+    """The inverse of both functions above; a plain prompt is one user turn. KeyError for a missing key."""
+    sides = {"chosen": _answer_from_json, "rejected": _answer_from_json}
+    return row_from_json(PreferenceRow, {"support": None, **row}, prompt=turns_from_json, **sides)
 
 
 def reading_to_json(row: ReadingRow) -> dict[str, Any]:
@@ -204,18 +259,7 @@ def reading_to_json(row: ReadingRow) -> dict[str, Any]:
 
 def reading_from_json(row: Mapping[str, Any]) -> ReadingRow:
     """The inverse of `reading_to_json`; raises as in `preference_from_json`."""
-    return ReadingRow(
-        id=row["id"],
-        prompt=turns_from_json(row["prompt"]),
-        completion=_answer_from_json(row["completion"]),
-        question_id=row["question_id"],
-        question=row["question"],
-        answers=tuple(row["answers"]),
-        kind=row["kind"],
-        split=row["split"],
-        context_ids=tuple(row["context_ids"]),
-        gold_ids=tuple(row["gold_ids"]),
-    )
+    return row_from_json(ReadingRow, row, prompt=turns_from_json, completion=_answer_from_json)
 
 
 def message_to_json(message: Message) -> dict[str, str]:
@@ -230,21 +274,13 @@ def response_to_json(row: ResponseRow) -> dict[str, Any]:
 
 def response_from_json(row: Mapping[str, Any]) -> ResponseRow:
     """The inverse of `response_to_json`; raises as in `preference_from_json`."""
-    return ResponseRow(
-        id=row["id"],
-        prompt=turns_from_json(row["prompt"]),
-        responses=tuple(row["responses"]),
-        rewards={component: tuple(values) for component, values in row["rewards"].items() if values is not None},
-        question_id=row["question_id"],
-        question=row["question"],
-        answers=tuple(row["answers"]),
-        kind=row["kind"],
-        split=row["split"],
-        context_size=row["context_size"],
-        context_ids=tuple(row["context_ids"]),
-        sampling=Sampling(**row["sampling"]),
-        policy=row["policy"],
-        cut=tuple(row.get("cut") or ()),
+    return row_from_json(
+        ResponseRow,
+        {"cut": None, **row},
+        prompt=turns_from_json,
+        rewards=_rewards_from_json,
+        sampling=lambda sampling: Sampling(**sampling),
+        cut=lambda cut: tuple(cut or ()),
     )
 
 
@@ -258,3 +294,7 @@ def turns_from_json(prompt: Any) -> tuple[Message, ...]:
 def _answer_from_json(side: Any) -> str:
     content: str = side if isinstance(side, str) else side[0]["content"]
     return content
+
+
+def _rewards_from_json(rewards: Mapping[str, Sequence[float] | None]) -> dict[str, tuple[float, ...]]:
+    return {component: tuple(values) for component, values in rewards.items() if values is not None}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from enum import StrEnum
@@ -329,7 +330,7 @@ def add_alignment(commands: typer.Typer) -> None:
 
 
 def reward_weights(options: Sequence[str]) -> dict[str, float] | None:
-    """The weights of --reward options, None without any; UserError for one that is not COMPONENT=WEIGHT.
+    """The weights of --reward options, None without any; UserError for one that is not COMPONENT=WEIGHT, and if all are 0.
 
     >>> reward_weights(["correct=1", "format=.25"])
     {'correct': 1.0, 'format': 0.25}
@@ -340,7 +341,11 @@ def reward_weights(options: Sequence[str]) -> dict[str, float] | None:
         try:
             weights[component] = float(weight)
         except ValueError:
-            raise UserError(f"--reward {part}", "COMPONENT=WEIGHT, such as correct=1", "fix the option") from None
+            weights[component] = math.nan
+        if not math.isfinite(weights[component]):
+            raise UserError(f"--reward {part}", "COMPONENT=WEIGHT, such as correct=1", "fix the option")
+    if options and not any(weights.values()):
+        raise UserError(f"--reward {' '.join(options)}", "a weight other than 0", "fix the option")
     return weights or None
 
 

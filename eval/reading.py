@@ -16,7 +16,7 @@ from data_synth.reading.reading_rows import Distractors, contains_answer, words_
 from data_synth.reading.score import ReadingScore, score_reading, short_answer
 from data_synth.reading.sets import ReadingQuestion, ReadingSet
 from eval.statistics import Interval, bootstrap_mean
-from eval.tables import Table
+from eval.tables import Table, optional
 from graph.answer.citations import own_citations
 from graph.answer.match import f1_beyond_question
 from graph.answer.prompt import NOT_FOUND, answer_messages, with_title
@@ -253,7 +253,14 @@ def reading_table(title: str, models: Mapping[str, Mapping[str, ReadingFigures]]
                     f"{interval.mean:.3f} [{interval.low:.3f}, {interval.high:.3f}]"
                     for interval in (figures.exact, figures.f1)
                 )
-                rows.append((f"{name}, {kind}", str(figures.questions), *intervals, *map(_share, shares)))
+                rows.append(
+                    (
+                        f"{name}, {kind}",
+                        str(figures.questions),
+                        *intervals,
+                        *(optional(share, ".2f") for share in shares),
+                    )
+                )
     header = (
         "model, kind",
         "n",
@@ -268,10 +275,6 @@ def reading_table(title: str, models: Mapping[str, Mapping[str, ReadingFigures]]
     )
     note = "F1 beyond: over the words that the question lacks; refused: of questions with an answer; cites: of answers; cites gold: of right answers; supported: a cited passage contains the answer"
     return Table(title, header, tuple(rows), note)
-
-
-def _share(value: float | None) -> str:
-    return "–" if value is None else f"{value:.2f}"
 
 
 def reading_json(models: Mapping[str, Mapping[str, ReadingFigures]]) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from graph.documents.questions import SPLITS, Question, check_gold
 from graph.errors import UserError
 from graph.index.index import Index
 from graph.retrieve.learned.selectors import find_selector
-from graph.retrieve.parts.passage_scores import own_scores, score_passages, score_propositions
+from graph.retrieve.parts.passage_scores import near_scores, score_passages, score_propositions
 from graph.retrieve.parts.query import Caller, Query, RetrieveSettings
 from graph.retrieve.parts.ranking import top_rows, worth_of_propositions
 from graph.shared.console import say, track
@@ -240,7 +240,7 @@ def candidates_of(index: Index, query: Query) -> Ints:
     """The candidates, best first, by the mean of a proposition's similarity to the question and its best passage's score: as in `local`, if the question names no document."""
     near_P = score_passages(index, query.vector_D)
     near_N = score_propositions(index, near_P, query.vector_D)
-    return top_rows(worth_of_propositions(index, near_N, own_scores(index, near_P, near_N, [])), CANDIDATES)
+    return top_rows(worth_of_propositions(index, near_N, near_scores(index, near_P, near_N)), CANDIDATES)
 
 
 def retrieval_table(report: RetrievalReport) -> Table:

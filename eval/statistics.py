@@ -335,10 +335,8 @@ def _cluster_sums(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     number = {cluster: row for row, cluster in enumerate(dict.fromkeys(clusters))}
     row_Q = [number[cluster] for cluster in clusters]
-    sums_C, sizes_C = np.zeros(len(number)), np.zeros(len(number))
-    np.add.at(sums_C, row_Q, difference_Q)
-    np.add.at(sizes_C, row_Q, 1.0)
-    return sums_C, sizes_C
+    sums_C, sizes_C = np.bincount(row_Q, difference_Q), np.bincount(row_Q)
+    return sums_C.astype(np.float64), sizes_C.astype(np.float64)
 
 
 SAME_QUESTIONS, SAME_QUESTIONS_REMEDY = "the same questions in both", "compare runs over the same questions"

@@ -177,8 +177,8 @@ def difference_sd(seed_sd: float, prompt_sd: float, prompts: int) -> float:
     return math.sqrt(seed_sd**2 + prompt_sd**2 / prompts)
 
 
-def smallest_difference(seeds: int, level: float, power: float = POWER) -> float:
-    """The least true difference that the exact sign-flip test finds with `power`, in standard deviations of a seed's difference.
+def smallest_difference(seeds: int, level: float) -> float:
+    """The least true difference that the exact sign-flip test finds with a power of 80 %, in standard deviations of a seed's difference.
 
     By simulation with normal differences, the same draws for every difference tried (bisection): 1.79 for six seeds at .05, where all six must agree.
     """
@@ -194,7 +194,7 @@ def smallest_difference(seeds: int, level: float, power: float = POWER) -> float
     low, high = 0.0, 16.0
     for _ in range(BISECTIONS):
         middle = (low + high) / 2
-        low, high = (low, middle) if power_at(middle) >= power else (middle, high)
+        low, high = (low, middle) if power_at(middle) >= POWER else (middle, high)
     return high
 
 

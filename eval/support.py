@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy.stats import rankdata
 
 from eval.statistics import Interval
-from eval.tables import Table
+from eval.tables import Table, optional
 from graph.answer.labelled import SupportRow, support_row
 from graph.answer.support import can_be_checked
 from graph.answer.verifier import Ground, Verifier, judge_claims
@@ -139,7 +139,7 @@ def support_table(title: str, figures: dict[str, SupportFigures]) -> Table:
             name,
             f"{scorer.auc.mean:.3f} [{scorer.auc.low:.3f}, {scorer.auc.high:.3f}]",
             *(
-                "–" if value is None else f"{value:.2f}"
+                optional(value, ".2f")
                 for value in (
                     scorer.supported_marked,
                     scorer.unsupported_marked,

@@ -42,13 +42,14 @@ def _run_row(result: PolicyResult) -> tuple[str, ...]:
     policy, record = result.policy, result.policy.record
     if record is None:
         return (policy.name, "untuned", policy.source, *[NONE] * 6)
-    figures = [_plain(value) for value in (record.responses_per_prompt, record.label_smoothing, record.beta)]
+    figures = [optional(value, "g") for value in (record.responses_per_prompt, record.label_smoothing, record.beta)]
     reference = policy.reference or NONE
     return (policy.name, record.stage, policy.source, reference, *figures, record.data, f"{record.train_seconds:.1f}")
 
 
-def _plain(value: float | None) -> str:
-    return NONE if value is None else f"{value:g}"
+def optional(value: float | None, form: str) -> str:
+    """A figure in a format, or a dash if there is none."""
+    return NONE if value is None else f"{value:{form}}"
 
 
 def measure_table(comparison: Comparison) -> Table:

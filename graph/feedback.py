@@ -109,28 +109,18 @@ def kind_of(content: FeedbackContent) -> str:
     return next(name for name, kind in KINDS.items() if isinstance(content, kind))
 
 
-def content_to_json(content: FeedbackContent) -> dict[str, Any]:
-    """The fields of the content, by name."""
-    return asdict(content)
-
-
-def content_from_json(kind: str, values: Mapping[str, Any]) -> FeedbackContent:
-    """The inverse of `content_to_json`; KeyError for an unknown kind, TypeError for wrong fields."""
-    fields = {name: _answer(value) if isinstance(value, Mapping) else _tuple(value) for name, value in values.items()}
-    content: FeedbackContent = KINDS[kind](**fields)
-    return content
-
-
 def row_of(entry: Feedback) -> FeedbackRow:
     """An entry as a row to store."""
-    content = json.dumps(content_to_json(entry.content))
+    content = json.dumps(asdict(entry.content))
     return entry.id, entry.user, entry.at, int(entry.consent), kind_of(entry.content), entry.question, content
 
 
 def entry_of(row: FeedbackRow) -> Feedback:
-    """The inverse of `row_of`."""
+    """The inverse of `row_of`; KeyError for an unknown kind, TypeError for wrong fields of the content."""
     identity, user, at, consent, kind, question, content = row
-    return Feedback(identity, user, at, bool(consent), question, content_from_json(kind, json.loads(content)))
+    values = json.loads(content)
+    fields = {name: _answer(value) if isinstance(value, Mapping) else _tuple(value) for name, value in values.items()}
+    return Feedback(identity, user, at, bool(consent), question, KINDS[kind](**fields))
 
 
 def _answer(values: Mapping[str, Any]) -> GivenAnswer:

@@ -79,7 +79,6 @@ def query_aware_walks(
     restart_NQ: Floats,
     structure_weight: float,
     damping: float,
-    tolerance: float = TOLERANCE,
 ) -> Floats:
     """Walks of many queries over one structure, each attracted by its column of `attraction_NQ`: float32[N, Q], columns sum to 1.
 
@@ -95,12 +94,12 @@ def query_aware_walks(
     share_NQ = np.divide(1, reached_NQ, out=np.zeros_like(reached_NQ), where=reached_NQ > 0)
     restart_NQ = (restart_NQ / restart_NQ.sum(axis=0)).astype(np.float32)
     mass_NQ = restart_NQ
-    for _ in range(most_steps(damping, tolerance)):
+    for _ in range(most_steps(damping, TOLERANCE)):
         stepped_NQ = structure_weight * (pull_NN @ mass_NQ)
         stepped_NQ += (1 - structure_weight) * attraction_NQ * (back_NN @ (mass_NQ * share_NQ))
         stepped_NQ *= damping
         stepped_NQ += (1 - stepped_NQ.sum(axis=0)) * restart_NQ
-        settled = np.abs(stepped_NQ - mass_NQ).sum(axis=0).max(initial=0) < last_change(damping, tolerance)
+        settled = np.abs(stepped_NQ - mass_NQ).sum(axis=0).max(initial=0) < last_change(damping, TOLERANCE)
         mass_NQ = stepped_NQ
         if settled:
             break

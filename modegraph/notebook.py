@@ -212,18 +212,8 @@ def index_html(status: IndexStatus) -> str:
 
 SHOWN_SETTINGS = (
     *("model", "data", "texts", "learning_rate", "epochs", "max_steps", "steps", "batch_size", "gradient_accumulation"),
-    *(
-        "lora",
-        "quantise",
-        "precision",
-        "beta",
-        "beta_reward",
-        "label_smoothing",
-        "responses",
-        "size",
-        "tolerance",
-        "seed",
-    ),
+    *("lora", "quantise", "precision", "beta", "beta_reward", "label_smoothing"),
+    *("responses", "size", "seed"),
 )
 """Settings that distinguish runs."""
 

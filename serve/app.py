@@ -44,7 +44,7 @@ from serve.http.routes.runs import runs_router
 from serve.http.routes.vector_stores import vector_stores_router
 from serve.http.settings import ServerSettings
 from serve.http.telemetry import Metrics, Tracing
-from serve.mcp.server import McpRoute, add_mcp
+from serve.mcp.server import add_mcp
 from serve.page.middleware import PageMiddleware, page_router
 from serve.server.collections import Collections, LiveIndex, collection_name
 from serve.server.retriever import Retriever
@@ -135,7 +135,14 @@ def build_app(services: Services, only_mcp: bool = False) -> OverflowMiddleware:
         app.include_router(questions_router())
         app.include_router(page_router())
     app.state.services = services
-    app.router.lifespan_context = _lifespan(services, add_mcp(app, services))
+    mcp = add_mcp(app, services)
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        async with services.running(), mcp.manager.run():
+            yield
+
+    app.router.lifespan_context = lifespan
     add_error_handlers(app)
     ring = KeyRing(services.settings.keys) if services.settings.keys is not None else None
     describe_key(app, services.settings.api_key is not None or ring is not None)
@@ -144,15 +151,6 @@ def build_app(services: Services, only_mcp: bool = False) -> OverflowMiddleware:
     auth = AuthMiddleware(admission, services.settings.api_key, ring)
     access_log = AccessLogMiddleware(FramingMiddleware(PageMiddleware(auth)), services.metrics)
     return OverflowMiddleware(access_log, admission, services.metrics)
-
-
-def _lifespan(services: Services, mcp: McpRoute):  # type: ignore[no-untyped-def]
-    @asynccontextmanager
-    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        async with services.running(), mcp.manager.run():
-            yield
-
-    return lifespan
 
 
 RESERVED_FILES = 256

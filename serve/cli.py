@@ -141,7 +141,7 @@ class BackgroundModel:
         self._opening.result()
 
     def count_tokens(self, text: str) -> int:
-        """The tokens of a text."""
+        """The tokens of a text; only a call waits, since this method is passed on where nothing may be counted."""
         return self._opening.result().count_tokens(text)
 
     def __getattr__(self, name: str) -> Any:

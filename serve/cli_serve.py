@@ -62,7 +62,7 @@ AuditLog = Annotated[
     Path | None,
     option("--audit-log FILE", SERVER, "Write a line to this file for each addition and deletion of documents."),
 ]
-Writable = Annotated[bool, option("--writable", SERVER, "Let clients add and delete documents over HTTP.")]
+Writable = Annotated[bool, option("--writable", SERVER, "Let clients add documents, and delete them over HTTP.")]
 Feedback = Annotated[
     bool,
     option(

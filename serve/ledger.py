@@ -82,8 +82,7 @@ class SqliteCalls:
             self._renew()
 
     def get(self, key: str) -> CallRow | None:
-        row: CallRow | None = self._run(f"SELECT {CALL_COLUMNS} FROM calls WHERE key = ?", (key,))
-        return row
+        return self._run(f"SELECT {CALL_COLUMNS} FROM calls WHERE key = ?", (key,))
 
     def put(self, row: CallRow) -> None:
         self._run("INSERT INTO calls VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING", row)

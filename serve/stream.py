@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple
 from graph.answer.attribution import Citation, cite_excerpts
 from graph.answer.citations import CitationGate, Mark, check_citations
 from graph.answer.context import rank_excerpts, token_budget
-from graph.answer.prompt import NOT_FOUND, FormSplitter, Part, with_title
+from graph.answer.prompt import FormSplitter, Part, with_title
 from graph.answer.support import Handling, NotChecked, SupportChecker, SupportGate, Unsupported
 from graph.answer.verifier import Verifier
 from graph.errors import UserError
@@ -23,7 +23,7 @@ from graph.text.prompting import quote
 from graph.types import Completion, Evidence, Excerpt, LanguageModel
 from serve.citations import citation, url_citation
 from serve.conversation.prompt import Prompt, fit_prompt, halvings, standalone_prompt
-from serve.engines.chat_backend import ChatBackend, call_until_it_fits
+from serve.engines.chat_backend import ChatBackend, call_until_it_fits, not_found_chunks
 from serve.http.errors import ApiError
 from serve.pipeline import Answer, cite
 
@@ -314,53 +314,29 @@ async def stream_answer(
     prompt, limit = await asyncio.to_thread(
         _fitted_prompt, evidence, top_k, max_context_tokens, backend, backend.language_model(name), max_answer_tokens
     )
-    reply, parts = StreamedReply(), MessageParts(prompt.excerpts, form=True)
-    if not prompt.ranked:
-        reply.text, reply.finish_reason = NOT_FOUND, "stop"
-        shown = parts.feed({"content": NOT_FOUND})
-        for answer_delta in (*_answer_deltas(shown), *_answer_deltas(parts.finish())):
-            yield answer_delta
-    else:
-        try:
+    text, reason, usage = "", "length", dict[str, int]()
+    try:
+        if prompt.ranked:
             prompt, chunks = await _open_chunks(backend, name, prompt, limit)
-            parts = MessageParts(prompt.excerpts, form=True)
-            async with aclosing(chunks) as open_chunks:  # type: ignore[type-var]
-                async for chunk in open_chunks:
-                    for delta in reply.take(chunk):
-                        for answer_delta in _answer_deltas(parts.feed(delta)):
-                            yield answer_delta
-        except ApiError as problem:
-            raise UserError(f"{name}: {problem}", "", "") from None
-        for answer_delta in _answer_deltas(parts.finish()):
-            yield answer_delta
-    seconds = time.perf_counter() - started
-    yield cite(prompt, reply.completion(), name, seconds, verifier)
-
-
-class StreamedReply:
-    """Collects the text, finish reason and token counts of a stream with one choice."""
-
-    def __init__(self) -> None:
-        self.text = ""
-        self.finish_reason = "length"
-        self._usage: dict[str, int] = {}
-
-    def take(self, chunk: dict[str, Any]) -> list[dict[str, Any]]:
-        """Add a chunk; returns its deltas."""
-        self._usage = chunk.get("usage") or self._usage
-        deltas = []
-        for choice in chunk["choices"]:
-            delta = choice.get("delta") or {}
-            self.text += delta.get("content") or ""
-            self.finish_reason = choice.get("finish_reason") or self.finish_reason
-            deltas.append(delta)
-        return deltas
-
-    def completion(self) -> Completion:
-        """The collected reply."""
-        reason: Literal["stop", "length"] = "length" if self.finish_reason == "length" else "stop"
-        tokens = (self._usage.get("prompt_tokens", 0), self._usage.get("completion_tokens", 0))
-        return Completion(self.text.strip(), reason, *tokens)
+        else:
+            chunks = not_found_chunks({"model": name})
+        parts = MessageParts(prompt.excerpts, form=True)
+        async with aclosing(chunks) as open_chunks:  # type: ignore[type-var]
+            async for chunk in open_chunks:
+                usage = chunk.get("usage") or usage
+                for choice in chunk["choices"]:
+                    delta = choice.get("delta") or {}
+                    text += delta.get("content") or ""
+                    reason = choice.get("finish_reason") or reason
+                    for answer_delta in _answer_deltas(parts.feed(delta)):
+                        yield answer_delta
+    except ApiError as problem:
+        raise UserError(f"{name}: {problem}", "", "") from None
+    for answer_delta in _answer_deltas(parts.finish()):
+        yield answer_delta
+    tokens = (usage.get("prompt_tokens") or 0, usage.get("completion_tokens") or 0)
+    completion = Completion(text.strip(), "length" if reason == "length" else "stop", *tokens)
+    yield cite(prompt, completion, name, time.perf_counter() - started, verifier)
 
 
 def _fitted_prompt(

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from peft import get_peft_model
 from torch import Tensor
-from transformers import EarlyStoppingCallback, PreTrainedTokenizerBase, Trainer, TrainingArguments, set_seed
+from transformers import EarlyStoppingCallback, PreTrainedTokenizerBase, TrainingArguments, set_seed
 from transformers.trainer_utils import EvalLoopOutput
 
 from data_synth.reading.score import score_reading
@@ -27,8 +27,9 @@ from train.model.logps import TokenizedRow, check_rotation, greedy_answers, toke
 from train.model.packing import LogpsOf, TokenizedGroup, choose_layout
 from train.refusals import anchor_refusals, with_refusals
 from train.run.conversations import Conversation, read_conversations
+from train.run.data import check_fit
 from train.run.loop import (
-    SingleCastMixin,
+    GroupTrainer,
     check_start,
     load_start,
     lora_config,
@@ -73,7 +74,7 @@ def read_sft_data(settings: SftSettings, tokenizer: PreTrainedTokenizerBase) -> 
 
     def groups(rows: Sequence[Conversation], file: Path) -> list[TokenizedGroup]:
         tokenized = tokenize_rows(tokenizer, [(row.prompt, row.completion) for row in rows])
-        check_fit(tokenized, settings.max_length_tokens, file)
+        check_fit([len(row.ids) for row in tokenized], settings.max_length_tokens, file)
         max_tokens = settings.group_tokens or settings.max_length_tokens
         return share_prefixes(tokenized, [row.context for row in rows], max_tokens)
 
@@ -82,7 +83,7 @@ def read_sft_data(settings: SftSettings, tokenizer: PreTrainedTokenizerBase) -> 
     if not settings.anchor_refusals:
         return data
     row = tokenize_row(tokenizer, train[0].prompt, NOT_FOUND)
-    refusal = row.ids[row.prompt_tokens :]
+    refusal = row.completion
     return replace(data, train=[with_refusals(group, refusal[0]) for group in data.train], refusal=refusal)
 
 
@@ -93,19 +94,6 @@ def spread(rows: Sequence[Any], count: int) -> list[Any]:
     (['a', 'c', 'e'], ['a', 'b'])
     """
     return [rows[len(rows) * number // count] for number in range(count)] if count < len(rows) else list(rows)
-
-
-def check_fit(rows: Sequence[TokenizedRow], max_length_tokens: int, file: Path) -> None:
-    """UserError with the number of rows longer than `max_length_tokens`, and the longest."""
-    too_long = [number for number, row in enumerate(rows, start=1) if len(row.ids) > max_length_tokens]
-    if too_long:
-        longest = max(len(row.ids) for row in rows)
-        raise UserError(
-            f"{file}: {len(too_long)} of {len(rows)} rows are longer than max_length_tokens = {max_length_tokens} "
-            f"(the first is row {too_long[0]}, the longest has {longest} tokens)",
-            "rows within this limit",
-            f"set max_length_tokens to {longest}, or make shorter contexts",
-        )
 
 
 def share_prefixes(
@@ -131,8 +119,7 @@ def share_prefixes(
 
 def _common(one: TokenizedRow, other: TokenizedRow) -> int:
     """The number of common tokens at the start of two prompts."""
-    pairs = zip(one.ids[: one.prompt_tokens], other.ids[: other.prompt_tokens], strict=False)
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one.prompt, other.prompt, strict=False)))
 
 
 def _group(rows: Sequence[TokenizedRow], shared: int) -> TokenizedGroup:
@@ -144,8 +131,8 @@ LossOf = Callable[[Any, Sequence[TokenizedGroup]], Tensor]
 """Maps a model and groups to their summed loss."""
 
 
-class SftTrainer(SingleCastMixin, Trainer):  # type: ignore[misc]
-    """transformers' Trainer over groups; its dev figures are the exact mean of −log π and those of `measure`, from answers to dev rows."""
+class SftTrainer(GroupTrainer):
+    """A trainer over groups; its dev figures are the exact mean of −log π and those of `measure`, from answers to dev rows."""
 
     def __init__(
         self,
@@ -154,24 +141,20 @@ class SftTrainer(SingleCastMixin, Trainer):  # type: ignore[misc]
         measure: Callable[[Any], Mapping[str, float]] | None,
         **arguments: Any,
     ) -> None:
-        super().__init__(data_collator=list, **arguments)
-        self.model_accepts_loss_kwargs = False
-        self.logps_of, self.loss_of, self.measure = logps_of, loss_of, measure
+        super().__init__(logps_of, **arguments)
+        self.loss_of, self.measure = loss_of, measure
         self._dev_losses: list[tuple[float, int]] = []
 
-    def compute_loss(
-        self, model: Any, inputs: Any, return_outputs: bool = False, num_items_in_batch: Any = None
-    ) -> Any:
+    def compute_loss(self, model: Any, inputs: Any, **_: Any) -> Tensor:
         """The loss of a batch per scored token."""
-        del num_items_in_batch
-        loss = self.loss_of(model, inputs) / answer_tokens(inputs)
-        return (loss, {}) if return_outputs else loss
+        return self.loss_of(model, inputs) / answer_tokens(inputs)
 
     def prediction_step(self, model: Any, inputs: Any, *args: Any, **kwargs: Any) -> tuple[Tensor, None, None]:
         """The loss of one batch of dev groups; there are no logits to gather."""
+        tokens = answer_tokens(inputs)
         with torch.no_grad():
-            loss = -self.logps_of(model, inputs).sum() / answer_tokens(inputs)
-        losses = [(float(loss) * answer_tokens(inputs), answer_tokens(inputs))]
+            loss = -self.logps_of(model, inputs).sum() / tokens
+        losses = [(float(loss) * tokens, tokens)]
         self._dev_losses += self.accelerator.gather_for_metrics(losses, use_gather_object=True)
         return loss, None, None
 
@@ -185,10 +168,6 @@ class SftTrainer(SingleCastMixin, Trainer):  # type: ignore[misc]
         if self.measure is not None:
             output.metrics.update({f"eval_{name}": value for name, value in self.measure(self.model).items()})
         return output
-
-    def _prepare_inputs(self, inputs: Any) -> Any:
-        """The batch, a list of groups, unchanged: the layout moves tensors to the device."""
-        return inputs
 
 
 def answer_tokens(groups: Sequence[TokenizedGroup]) -> int:
@@ -247,14 +226,14 @@ def best_checkpoint_arguments(settings: SftSettings) -> dict[str, Any]:
 def reading_figures(model: Any, tokenizer: PreTrainedTokenizerBase, rows: Sequence[Conversation]) -> dict[str, float]:
     """The figures of greedy answers: exact match, F1, and of the exact answers with gold passages, the share that cites these alone."""
     prompts = tokenize_rows(tokenizer, [(row.prompt, row.completion) for row in rows])
-    limit = 2 * max(len(row.ids) - row.prompt_tokens for row in prompts)
+    limit = 2 * max(len(row.completion) for row in prompts)
     order = sorted(range(len(rows)), key=lambda row_number: prompts[row_number].prompt_tokens)
     scores = []
     while order:
         longest = prompts[order[-1]].prompt_tokens
         size = max(1, MEASURED_TOKENS // longest)
         batch, order = order[-size:], order[:-size]
-        batch_prompts = [prompts[row_number].ids[: prompts[row_number].prompt_tokens] for row_number in batch]
+        batch_prompts = [prompts[row_number].prompt for row_number in batch]
         for row_number, ids in zip(batch, greedy_answers(model, tokenizer, batch_prompts, limit), strict=True):
             row, text = rows[row_number], tokenizer.decode(ids, skip_special_tokens=True)
             scores.append((row, score_reading(text, row.answers, row.gold, len(row.context))))

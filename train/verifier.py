@@ -11,7 +11,6 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -35,16 +34,22 @@ from graph.answer.verifier import (
 from graph.documents.questions import SPLITS
 from graph.errors import UserError
 from graph.shared.console import say
-from graph.shared.ids import checksum, content_id
-from graph.shared.jsonl import read_jsonl, write_json
+from graph.shared.jsonl import write_json
 from graph.trees import forest_logits, probabilities
 from graph.types import Floats, Ints
 from train.run.record import markdown_table
 from train.run.save import about_run, fresh_folder
 from train.run.settings import VerifierSettings
-from train.shared.calibrate import Bin, calibration_error, draw_reliability, fit_temperature, reliability
-from train.shared.labelled import check_apart
-from train.shared.trees import best_count, fit_trees, to_forest
+from train.shared.calibrate import (
+    Bin,
+    calibration_error,
+    draw_reliability,
+    fit_temperature,
+    reliability,
+    reliability_table,
+)
+from train.shared.labelled import check_apart, read_labelled
+from train.shared.trees import best_count, fit_trees, library_versions, to_forest
 
 
 @dataclass(frozen=True)
@@ -147,13 +152,14 @@ def read_real(folder: Path, names: Sequence[str]) -> tuple[dict[str, dict[str, l
 
 def _read_folder(folder: Path, made_by: str) -> tuple[dict[str, list[ClaimRow]], str]:
     """The rows of a folder's splits, and its fingerprint."""
-    files = {split: folder / f"{split}.jsonl" for split in SPLITS if (folder / f"{split}.jsonl").is_file()}
-    if not files:
+    rows, fingerprint = read_labelled(
+        folder, lambda values, _: claim_from_json(values), claim_problems, f"a row of {made_by}"
+    )
+    if not rows:
         raise UserError(
             f"{folder}: none of {', '.join(f'{split}.jsonl' for split in SPLITS)}", made_by, "make the data"
         )
-    rows = {split: _read(file, split, made_by) for split, file in files.items()}
-    return rows, content_id(*(checksum(file) for file in files.values()))
+    return rows, fingerprint
 
 
 def _check_labels(where: str, rows: Sequence[ClaimRow], remedy: str) -> None:
@@ -166,30 +172,8 @@ def _check_labels(where: str, rows: Sequence[ClaimRow], remedy: str) -> None:
 
 def _check_passages(rows: Mapping[str, Sequence[ClaimRow]]) -> None:
     """UserError for rows of two splits with the same passages."""
-    passages = {split: {_passages_of(row): row.id for row in rows.get(split, ())} for split in SPLITS}
+    passages = {split: {(row.passage, *row.further): row.id for row in rows.get(split, ())} for split in SPLITS}
     check_apart("passage", passages, "splits that share no passage", "make the data again, of all documents at once")
-
-
-def _passages_of(row: ClaimRow) -> str:
-    """The passages of a row as one key."""
-    return "\0".join([row.passage, *row.further])
-
-
-def _read(file: Path, split: str, made_by: str) -> list[ClaimRow]:
-    """The rows of a split's file; UserError with file and line for a malformed one."""
-    rows = []
-    for number, raw in read_jsonl(file):
-        try:
-            row = claim_from_json(raw)
-            problems = claim_problems(row)
-        except (KeyError, TypeError) as problem:
-            problems = [f"{type(problem).__name__}: {problem}"]
-        else:
-            problems += [f"split is {row.split!r}, expected {split!r}"] if row.split != split else []
-        if problems:
-            raise UserError(f"{file} line {number}: {problems[0]}", f"a row of {made_by}", "make the data again")
-        rows.append(row)
-    return rows
 
 
 def licences(folder: Path) -> dict[str, str]:
@@ -270,10 +254,6 @@ def verifier_card(record: VerifierRecord) -> str:
     ]
     heads = ("set", "licence", "train", "dev", "AUC", "supported marked", "unsupported marked")
     second = SECOND.format(share=record.settings["most_marked"])
-    bins = [
-        (f"{b.low:g} to {b.high:g}", f"{b.examples:,}", f"{b.mean_probability:.3f}", f"{b.share_relevant:.3f}")
-        for b in record.reliability
-    ]
     sections = [
         "---\nlibrary_name: modegraph\npipeline_tag: text-classification\n---",
         "# A verifier of cited sentences",
@@ -284,7 +264,7 @@ def verifier_card(record: VerifierRecord) -> str:
         markdown_table(("figure", "verifier", "rule"), measured),
         markdown_table(("claim", "claims", "share marked as unsupported"), kinds),
         "## Reliability on test\n\n![reliability](reliability.png)",
-        markdown_table(("probability", "claims", "mean probability", "share unsupported"), bins),
+        reliability_table(record.reliability, "claims", "unsupported"),
         "## Features\n\n" + ", ".join(f"`{name}`" for name in record.features) + ".",
         f"## Use\n\n{USE}",
         "## Versions\n\n" + ", ".join(f"{name} {number}" for name, number in record.versions.items()),
@@ -293,7 +273,6 @@ def verifier_card(record: VerifierRecord) -> str:
 
 
 RECORD, PLOT, CARD = "verifier.json", "reliability.png", "README.md"
-LIBRARIES = ("scikit-learn", "numpy")
 EVEN_ODDS = 0.5
 SET_WEIGHT, INVERSE_L2 = 1000.0, 0.3
 """The total weight of each dataset of labelled sentences in the loss, and the inverse strength of the L2 penalty on the
@@ -345,7 +324,7 @@ def train_verifier(settings: VerifierSettings) -> VerifierRecord:
             reliability=bins,
             milliseconds=milliseconds,
             train_seconds=time.perf_counter() - wall_start,
-            versions={name: version(name) for name in LIBRARIES},
+            versions=library_versions(),
         )
         draw_reliability(bins, folder / PLOT, "claims", "unsupported")
         (folder / CARD).write_text(verifier_card(record), encoding="utf-8")

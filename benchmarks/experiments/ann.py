@@ -4,7 +4,6 @@ Run: python -P benchmarks/experiments/ann.py --data INDEX QUESTIONS [--data …]
 With `--candidates N`, `hops` examines N passages by similarity and N / 2 by words, instead of its defaults, which suit large indexes.
 """
 
-import argparse
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -18,8 +17,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
 
 import numpy as np
 
-from benchmarks.report import Check, print_report
+from benchmarks.report import Check, new_parser, print_report
 from eval.metrics.ranking import recall_at
+from eval.retrieval import ranked_sources
 from graph.documents.questions import Question, read_questions
 from graph.index.index import Index, open_index
 from graph.retrieve.parts import passage_scores
@@ -58,8 +58,7 @@ def recalls(index: Index, questions: Sequence[Question], vectors_QD: Floats) -> 
             started = thread_time()
             evidence = ask(Query(question.text, vector_D))
             times.append(1000 * (thread_time() - started))
-            ranked = list(dict.fromkeys(scored.item.source for scored in evidence.passages))
-            mode_recalls.append(recall_at(ranked, question.gold_sources, 5))
+            mode_recalls.append(recall_at(ranked_sources(evidence), question.gold_sources, 5))
         figures |= {f"{mode}: Recall@5": float(np.mean(mode_recalls)), f"{mode}: ms": median(times)}
     return figures
 
@@ -105,11 +104,10 @@ def measure(folder: Path, file: Path, limit: int | None) -> tuple[dict[str, floa
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = new_parser(__doc__)
     parser.add_argument("--data", type=Path, nargs=2, action="append", required=True)
     parser.add_argument("--limit", type=int)
     parser.add_argument("--candidates", type=int)
-    parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     if arguments.candidates:
         passage_scores.NEAREST_CANDIDATES, passage_scores.WORDED_CANDIDATES = (

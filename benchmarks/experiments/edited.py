@@ -6,7 +6,6 @@ random moment. A reader that runs from the start checks every generation that it
 an edit. Then the index is compacted and compared, to the byte, with one built from the final documents.
 """
 
-import argparse
 import json
 import os
 import random
@@ -16,7 +15,8 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import NoReturn
@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
 
 import graph.build.build
 from benchmarks.edits import Stopwatch, StubEncoder
-from benchmarks.report import Check, print_report
+from benchmarks.report import Check, new_parser, print_report
 from graph.build.build import Edit, build_index, edit_index
 from graph.build.lifecycle import compact_index, verify_index
 from graph.index.index import Index, open_index
@@ -109,8 +109,16 @@ def _kill_at(commit: int) -> None:
 
         return call
 
+    transaction, committed = SqliteStore.transaction, count_calls(lambda: None)
+
+    @contextmanager
+    def counted_transaction(store: SqliteStore) -> Iterator[None]:
+        with transaction(store):
+            yield
+        committed()
+
     graph.build.build.publish = count_calls(graph.build.build.publish)  # type: ignore[assignment]
-    SqliteStore._after_commit = count_calls(SqliteStore._after_commit)  # type: ignore[method-assign]
+    SqliteStore.transaction = counted_transaction  # type: ignore[method-assign]
     PendingVectors.put = count_calls(PendingVectors.put)  # type: ignore[method-assign]
 
 
@@ -198,10 +206,9 @@ def run_edits(scratch: Path, edits: int, seed: int) -> dict[str, float | str]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = new_parser(__doc__)
     parser.add_argument("--edits", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     graph.build.build.PATCHED_FROM_PASSAGES, graph.build.build.MAX_PATCHED_SHARE = 0, MAX_PATCHED_SHARE
     with tempfile.TemporaryDirectory(prefix="modegraph-bench-") as scratch:

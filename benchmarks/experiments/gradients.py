@@ -12,7 +12,6 @@ Legend: R responses of a prompt, W weights of the adapter.
 
 from __future__ import annotations
 
-import argparse
 import json
 import random
 import sys
@@ -29,6 +28,7 @@ from peft import get_peft_model
 from torch import Tensor
 from transformers import set_seed
 
+from benchmarks.report import new_parser
 from data_synth.rows import ResponseRow
 from graph.errors import UserError
 from graph.models.checkpoint import RUN_RECORD, is_adapter
@@ -138,12 +138,11 @@ def measure(model_name: str, rows: Sequence[ResponseRow], seed: int) -> list[dic
 
 def main() -> int:
     """Measure, and print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = new_parser(__doc__)
     parser.add_argument("responses", type=Path, help="file of `synth responses`, with 16 or more per prompt")
     parser.add_argument("--model", default="smollm2", help="a model, or a run on one")
     parser.add_argument("--prompts", type=int, default=16)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     rows = usable_rows(options.responses, options.prompts)
     table = measure(options.model, rows, options.seed)

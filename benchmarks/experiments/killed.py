@@ -6,7 +6,6 @@ random moments (within the duration of the first run), restarted each time. Comp
 figures without times and paths.
 """
 
-import argparse
 import os
 import random
 import re
@@ -21,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
 
 import yaml
 
-from benchmarks.report import Check, print_report
+from benchmarks.report import Check, new_parser, print_report
 from graph.shared.home import HOME
 from graph.shared.ids import checksum
 
@@ -49,11 +48,10 @@ LOADING_S = 8.0
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = new_parser(__doc__)
     parser.add_argument("--kills", type=int, default=4)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, default=Path("runs/killed"))
-    parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     alone, killed = arguments.out / "alone", arguments.out / "killed"
     started = time.monotonic()

@@ -4,7 +4,6 @@ Run: python -P benchmarks/experiments/postgres.py my-index --postgres DSN --ques
 same index (modegraph export). On a small table PostgreSQL would scan all rows, which is exact: sequential scans are turned off here, to measure the index.
 """
 
-import argparse
 import json
 import sys
 from pathlib import Path
@@ -13,6 +12,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
 
 from psycopg import sql
 
+from benchmarks.report import new_parser
 from graph.documents.questions import read_questions
 from graph.export.postgres import SCHEMA
 from graph.index.index import open_index
@@ -37,12 +37,11 @@ def recall_at_k(ids: Strings, vectors_ND: Matrix, vectors_QD: Floats, results: l
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = new_parser(__doc__)
     parser.add_argument("index", type=Path)
     parser.add_argument("--postgres", required=True)
     parser.add_argument("--questions", type=Path, required=True)
     parser.add_argument("--schema", default=SCHEMA)
-    parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     index = open_index(arguments.index)
     vectors_QD = index.encode_queries([question.text for question in read_questions(arguments.questions)])

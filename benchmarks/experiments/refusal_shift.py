@@ -27,6 +27,7 @@ import torch
 from transformers import LogitsProcessorList
 
 from eval.reading import ReadingAnswer, ReadingTask, over_distractors, over_gold, pick_questions, score_text
+from eval.support import auc
 from graph.answer.prompt import NOT_FOUND, answer_messages
 from graph.config import parse_settings
 from graph.shared.console import track
@@ -164,10 +165,8 @@ def shift_like(untuned: Sequence[Reading], tuned: Sequence[Reading]) -> float:
 
 def separation(answerable: Sequence[Reading], unanswerable: Sequence[Reading]) -> float:
     """The share of pairs of an unanswerable and an answerable question in which the first has the larger margin (AUC)."""
-    unanswerable_N = np.array([each.margin for each in unanswerable])
-    answerable_M = np.array([each.margin for each in answerable])
-    gaps_NM = unanswerable_N[:, None] - answerable_M[None]
-    return float((gaps_NM > 0).mean() + (gaps_NM == 0).mean() / 2)
+    margins = np.array([each.margin for each in (*unanswerable, *answerable)])
+    return auc(margins, np.arange(len(margins)) < len(unanswerable))
 
 
 def measures(answers: Sequence[ReadingAnswer]) -> dict[str, float]:

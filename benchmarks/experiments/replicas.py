@@ -5,7 +5,6 @@ of benchmarks/stub_engine.py, which needs TOKENS times its seconds per token for
 is sent as many requests at once as it processes concurrently.
 """
 
-import argparse
 import asyncio
 import sys
 from pathlib import Path
@@ -15,7 +14,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
 
-from benchmarks.report import Check, print_report
+from benchmarks.report import Check, new_parser, print_report
 from benchmarks.serve import ROOT, Engine, engine, example_index, run_all, server
 from benchmarks.stub_engine import STUB_TOKEN_S
 from graph.documents.questions import read_questions
@@ -26,9 +25,8 @@ LEAST_TIMES = 1.8
 
 def main() -> int:
     """Parse, measure, print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = new_parser(__doc__)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     with TemporaryDirectory(prefix="modegraph-bench-") as scratch:
         rates = asyncio.run(measure(example_index(Path(scratch) / "index"), Path(scratch), options.rounds))

@@ -9,7 +9,6 @@ Legend: S seeds, T starts, G groups (prompts), K responses a group, X outcomes, 
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import sys
@@ -28,8 +27,9 @@ from matplotlib.figure import Figure
 from matplotlib.patheffects import withStroke
 from torch import Generator, Tensor
 
+from benchmarks.report import new_parser
 from eval.plots import save_figure
-from eval.tables import NONE, Table, as_text
+from eval.tables import NONE, Table, as_text, optional
 from graph.errors import UserError
 from graph.shared.console import say, track
 from graph.shared.jsonl import write_json
@@ -467,8 +467,7 @@ def modes_table(experiment: Experiment) -> Table:
 
 def _fit_row(fit: Fit, beta_reward: float) -> tuple[str, ...]:
     objective = fit.objective
-    size = NONE if objective.responses_per_prompt is None else f"{objective.responses_per_prompt}"
-    smoothing = NONE if objective.label_smoothing is None else f"{objective.label_smoothing:g}"
+    size, smoothing = optional(objective.responses_per_prompt, "g"), optional(objective.label_smoothing, "g")
     softness = NONE if objective.labels == "hard" else f"{beta_reward:g}"
     figures = (_mean_and_spread([of(policy) for policy in fit.policies]) for _, _, of in FIT_MEASURES)
     return (objective.method, objective.labels, size, smoothing, softness, f"{BETA_POLICY:g}", *figures)
@@ -521,12 +520,11 @@ def write_modes(experiment: Experiment, out: Path) -> None:
 
 def main() -> int:
     """Parse, run, write, print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = new_parser(__doc__)
     parser.add_argument("--beta-reward", type=float, default=DEFAULT_BETA_REWARD, help="β_r")
     parser.add_argument("--seeds", type=int, default=5, help="seeds to run, from 0; each draws its own responses")
     parser.add_argument("--steps", type=int, default=300, help="gradient steps from each start")
     parser.add_argument("--out", type=Path, default=Path("two-modes"))
-    parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     line = two_modes(options.beta_reward)
     experiment = run_modes(line, options.seeds, options.steps)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-import math
 from typing import Any
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
+from numpy.typing import NDArray
+from scipy.special import softmax
 
 from benchmarks.figures.style import BLUE, DATA, GREEN, GREY, ORANGE, dress
 
@@ -41,25 +43,13 @@ def draw() -> Figure:
     return figure
 
 
-def shares_of(data: dict[str, Any]) -> dict[str, list[float]]:
+def shares_of(data: dict[str, Any]) -> dict[str, NDArray[np.float64]]:
     """softmax(r / β_r) of the rewards, and softmax(β_π Δ) of each tuned model."""
     settings, logps = data["settings"], data["logps"]
-    shares = {"rewards": softmax([reward / settings["beta_reward"] for reward in data["rewards"]])}
+    shares = {"rewards": softmax(np.array(data["rewards"]) / settings["beta_reward"])}
     for name in ("MS", "DPO"):
-        gains = [after - before for after, before in zip(logps[name], logps[REFERENCE], strict=True)]
-        shares[name] = softmax([settings["beta"] * gain for gain in gains])
+        shares[name] = softmax(settings["beta"] * (np.array(logps[name]) - logps[REFERENCE]))
     return shares
-
-
-def softmax(values: list[float]) -> list[float]:
-    """Shares that sum to 1.
-
-    >>> softmax([0.0, 0.0])
-    [0.5, 0.5]
-    """
-    highest = max(values)
-    weights = [math.exp(value - highest) for value in values]
-    return [weight / sum(weights) for weight in weights]
 
 
 def label(left: Axes, right: Axes, data: dict[str, Any], order: list[int]) -> None:

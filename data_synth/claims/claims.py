@@ -7,19 +7,17 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from data_synth.claims.falsify import Surroundings, falsify, names_in
 from data_synth.claims.restate import PassageSentence, restate
 from data_synth.relevance.split import split_by_hash
-from data_synth.rows import Dropped, Form
-from graph.documents.questions import SPLITS
+from data_synth.rows import Dropped, Form, row_schema, split_problems
 from graph.shared.ids import content_id
 from graph.text.sentences import split_units
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from graph.index.index import Index
 
 
@@ -53,21 +51,10 @@ def claim_from_json(row: Mapping[str, Any]) -> ClaimRow:
     return ClaimRow(**texts, supported=row["supported"], further=tuple(further))
 
 
-def claim_schema() -> pa.Schema:
-    """The typed columns of a claim."""
-    import pyarrow as pa
-
-    columns = [(name, pa.string()) for name in ("id", "title", "passage", "claim")]
-    columns += [("supported", pa.bool_()), ("kind", pa.string()), ("split", pa.string())]
-    return pa.schema([*columns, ("further", pa.list_(pa.string())), ("dataset", pa.string())])
-
-
 def claim_problems(row: ClaimRow) -> list[str]:
     """The problems that make a row unusable for training, in words; empty for a good row."""
-    problems = [f"the {name} is empty" for name in ("passage", "claim") if not getattr(row, name).strip()]
-    if row.split not in SPLITS:
-        problems.append(f"split is {row.split!r}, expected one of {', '.join(SPLITS)}")
-    return problems
+    empty = [f"the {name} is empty" for name in ("passage", "claim") if not getattr(row, name).strip()]
+    return empty + split_problems(row)
 
 
 def _counts(row: ClaimRow) -> dict[str, str]:
@@ -85,7 +72,7 @@ CLAIMS: Form[ClaimRow] = Form(
     ),
     to_json=asdict,
     from_json=claim_from_json,
-    schema=claim_schema,
+    schema=partial(row_schema, ClaimRow),
     problems=claim_problems,
     counts=_counts,
     lengths=lambda row: {"claim": len(row.claim.split()), "passage": len(row.passage.split())},

@@ -11,8 +11,8 @@ from typing import Any
 
 from data_synth.dataset.validate import form_of
 from data_synth.relevance.gold import read_gold_questions, with_sentences
-from data_synth.rows import MALFORMED, Form
-from graph.documents.questions import SPLITS, read_question_rows
+from data_synth.rows import MALFORMED, Form, split_files
+from graph.documents.questions import read_question_rows
 from graph.errors import UserError
 from graph.shared.ids import content_id
 from graph.shared.jsonl import read_jsonl
@@ -67,8 +67,8 @@ def join_rows(folders: Sequence[Path]) -> tuple[Form[Any], Iterator[Any]]:
 
 
 def files_of(folder: Path) -> list[Path]:
-    """Those of train.jsonl, dev.jsonl and test.jsonl that exist in a folder; UserError if none does."""
-    files = [folder / f"{split}.jsonl" for split in SPLITS if (folder / f"{split}.jsonl").is_file()]
+    """The `split_files` of a folder; UserError if there are none."""
+    files = split_files(folder)
     if not files:
         raise UserError(
             f"{folder}: no train.jsonl, dev.jsonl or test.jsonl", "a folder of training data", "check the path"

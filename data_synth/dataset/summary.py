@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from statistics import mean, median
 from typing import Generic
@@ -90,7 +90,9 @@ class Tally(Generic[R]):
             drops=dict(sorted(self.drops.items())),
             by_split={split: self.splits[split] for split in SPLITS if split in self.splits},
             counts={table: _ordered(counts) for table, counts in self.tables.items()},
-            lengths={part: measure_lengths(words) for part, words in self.words.items()},
+            lengths={
+                part: Lengths(round(mean(words), 2), median(words), max(words)) for part, words in self.words.items()
+            },
             measures={what: round(value, 4) for what, value in self.form.measures(self.sample).items()},
         )
 
@@ -100,11 +102,6 @@ class Tally(Generic[R]):
             self.sample.append(row)
         elif (slot := self.draw.randrange(self.splits.total())) < SAMPLED_ROWS:
             self.sample[slot] = row
-
-
-def measure_lengths(words: Sequence[int]) -> Lengths:
-    """Mean, median and maximum; zeros for no rows."""
-    return Lengths(round(mean(words), 2), median(words), max(words)) if words else Lengths(0.0, 0.0, 0)
 
 
 def _ordered(counts: Counter[str]) -> dict[str, int]:

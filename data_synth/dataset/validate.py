@@ -5,7 +5,7 @@ The form of a file's rows is recognised by a column that only this form has; a b
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,13 +16,10 @@ from data_synth.questions.question_form import QUESTIONS
 from data_synth.reading.reading_form import READING
 from data_synth.relevance.relevance_form import RELEVANCE
 from data_synth.responses.rewards import RESPONSES
-from data_synth.rows import MALFORMED, Form
-from graph.documents.questions import SPLITS, question_problems
+from data_synth.rows import MALFORMED, Form, split_files
+from graph.documents.questions import question_problems
 from graph.errors import UserError, unreadable
 
-FORMS: dict[str, Form[Any]] = {
-    form.name: form for form in (PREFERENCES, RESPONSES, QUESTIONS, READING, RELEVANCE, CLAIMS)
-}
 FORM_BY_COLUMN: dict[str, Form[Any]] = {
     "chosen": PREFERENCES,
     "completion": READING,
@@ -33,12 +30,8 @@ FORM_BY_COLUMN: dict[str, Form[Any]] = {
 }
 
 
-@dataclass(frozen=True)
-class Checks:
-    """A kind of row and the function that lists a row's problems; it raises the errors of `Form.from_json`."""
-
-    kind: str
-    problems: Callable[[Mapping[str, Any]], list[str]]
+Problems = Callable[[Mapping[str, Any]], Sequence[str]]
+"""Lists the problems of a row; raises the errors of `Form.from_json`."""
 
 
 def form_of(row: Mapping[str, Any], where: str) -> Form[Any]:
@@ -53,12 +46,12 @@ def form_of(row: Mapping[str, Any], where: str) -> Form[Any]:
     )
 
 
-def checks_of(row: Mapping[str, Any], where: str) -> Checks:
-    """The checks for rows like this one: those of their form, or of plain questions, which have no form; UserError as in `form_of`."""
+def checks_of(row: Mapping[str, Any], where: str) -> tuple[str, Problems]:
+    """The name and the checks of rows like this one: those of their form, or of plain questions, which have no form; UserError as in `form_of`."""
     if "question" in row and not any(column in row for column in FORM_BY_COLUMN):
-        return Checks("questions", question_problems)
+        return "questions", question_problems
     form = form_of(row, where)
-    return Checks(form.name, lambda values: list(form.problems(form.from_json(values))))
+    return form.name, lambda values: form.problems(form.from_json(values))
 
 
 @dataclass(frozen=True)
@@ -87,8 +80,7 @@ def files_to_check(path: Path) -> list[Path]:
     """The file itself; for a folder, its train.jsonl, dev.jsonl and test.jsonl, or else all its .jsonl files; UserError if there are none."""
     if not path.is_dir():
         return [path]
-    splits = [file for split in SPLITS if (file := path / f"{split}.jsonl").is_file()]
-    files = splits or sorted(file for file in path.glob("*.jsonl") if file.is_file())
+    files = split_files(path) or sorted(file for file in path.glob("*.jsonl") if file.is_file())
     if not files:
         raise UserError(f"{path}: no .jsonl file in it", "a folder of training data or questions", "check the path")
     return files
@@ -96,7 +88,7 @@ def files_to_check(path: Path) -> list[Path]:
 
 def validate_file(file: Path) -> Validation:
     """Check every row of a .jsonl or .parquet file; UserError for a file that cannot be read or has no JSON object, and if the first one has no known form."""
-    checks: Checks | None = None
+    checks: tuple[str, Problems] | None = None
     ids: set[str] = set()
     bad: list[BadRow] = []
     rows = 0
@@ -106,7 +98,7 @@ def validate_file(file: Path) -> Validation:
             bad.append(BadRow(line, "", (values,)))
             continue
         checks = checks or checks_of(values, f"{file} line {line}")
-        problems = problems_of(values, checks)
+        problems = problems_of(values, checks[1])
         row_id = str(values.get("id", ""))
         if row_id in ids:
             problems.append(f"id {row_id!r} appears above too")
@@ -115,13 +107,13 @@ def validate_file(file: Path) -> Validation:
             bad.append(BadRow(line, row_id, tuple(problems)))
     if checks is None:
         raise UserError(f"{file}: no rows that can be read", "one JSON object per line", "write it again")
-    return Validation(checks.kind, rows, tuple(bad))
+    return Validation(checks[0], rows, tuple(bad))
 
 
-def problems_of(values: Mapping[str, Any], checks: Checks) -> list[str]:
+def problems_of(values: Mapping[str, Any], problems: Problems) -> list[str]:
     """The problems of one row: a missing or malformed column, else those that the checks find."""
     try:
-        return checks.problems(values)
+        return list(problems(values))
     except KeyError as missing:
         return [f"no column {missing}"]
     except MALFORMED as problem:

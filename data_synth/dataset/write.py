@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
 from itertools import islice
@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from data_synth.dataset.summary import Summary, Tally
-from data_synth.rows import Dropped, Form, R
-from graph.documents.questions import SPLITS
+from data_synth.rows import Dropped, Form, R, split_files
 from graph.errors import UserError
 from graph.shared.console import print_json, say
 
@@ -165,17 +164,12 @@ def _write_lines(folder: Path, rows: Iterable[R | Dropped], form: Form[R], tally
 
 def _move_into_place(unfinished: Path, folder: Path) -> None:
     """Move every finished file into place, the summary last; splits of an earlier run that this one lacks are deleted."""
-    for stale in _split_files(folder):
+    for stale in (*split_files(folder, "jsonl"), *split_files(folder, "parquet")):
         if not (unfinished / stale.name).exists():
             stale.unlink()
     for file in sorted(unfinished.iterdir(), key=lambda file: file.name == SUMMARY):
         file.replace(folder / file.name)
     unfinished.rmdir()
-
-
-def _split_files(folder: Path) -> Iterator[Path]:
-    names = (f"{split}.{ending}" for split in SPLITS for ending in ("jsonl", "parquet"))
-    return (folder / name for name in names if (folder / name).exists())
 
 
 def _is_ours(marker: Path) -> bool:

@@ -30,8 +30,8 @@ INVENTED = "answer that no passage contains"
 """For rows whose passages do not contain the answer, and whose chosen side says so."""
 WORSE = "found worse by readers"
 """From feedback (data_synth/feedback.py): a reasoned answer that people rejected, whatever its length."""
-NO_PASSAGE_SAYS = "None of the passages says so."
-"""The reasoning of a refusal, right or wrong."""
+REFUSAL = format_answer("None of the passages says so.", NOT_FOUND)
+"""A refusal, right or wrong."""
 REFUSED_SHARE = 0.13
 """Share of hard negatives that refuse. About as many rows are right to refuse, so a refusal does not give the side away."""
 LONGER_SHARE = 0.35
@@ -71,7 +71,8 @@ class Pool:
         """Add the reasoning and the answer of a draft, once per question."""
         sentences = tuple(map(plain, sentences_of(reason)))
         if not any(known.question_id == draft.question.id for known in self.reasons):
-            self.reasons.append(Reasoning(draft.question.id, sentences, _words(sentences)))
+            words = sum(len(sentence.split()) for sentence in sentences)
+            self.reasons.append(Reasoning(draft.question.id, sentences, words))
             self.answers.append(draft.answer)
 
 
@@ -83,39 +84,29 @@ def make_hard_negative(draft: Draft, reason: str, pool: Pool) -> HardNegative | 
     """
     draw = random.Random(content_id(draft.question.id, str(len(draft.excerpts)), "hard negative"))
     if draft.excerpts and draw.random() < REFUSED_SHARE:
-        return HardNegative(REFUSED, format_answer(NO_PASSAGE_SAYS, NOT_FOUND))
-    longer, first = draw.random() < LONGER_SHARE, draw.random() < 0.5
-    target = len(reason.split())
-    kinds = (unsupported_negative, wrong_answer_negative) if first else (wrong_answer_negative, unsupported_negative)
-    for kind in kinds:
-        negative = kind(draft, reason, pool, target, longer)
+        return HardNegative(REFUSED, REFUSAL)
+    longer = draw.random() < LONGER_SHARE
+    for name in (UNSUPPORTED, WRONG) if draw.random() < 0.5 else (WRONG, UNSUPPORTED):
+        negative = reasoned_negative(name, draft, reason, pool, len(reason.split()), longer)
         if negative is not None:
             return negative
-    return HardNegative(REFUSED, format_answer(NO_PASSAGE_SAYS, NOT_FOUND)) if draft.excerpts else None
+    return HardNegative(REFUSED, REFUSAL) if draft.excerpts else None
 
 
-def unsupported_negative(draft: Draft, reason: str, pool: Pool, target: int, longer: bool) -> HardNegative | None:
-    """The gold answer after sentences of the context that are similar to the question but lack the answer; else after another question's reasoning."""
-    misread = misread_context(draft, reason, draft.answer, target, longer)
-    if misread:
-        return HardNegative(UNSUPPORTED, format_answer(misread, draft.answer))
-    borrowed = borrow_reason(draft, pool, target, longer)
-    if not borrowed:
+def reasoned_negative(
+    name: str, draft: Draft, reason: str, pool: Pool, target: int, longer: bool
+) -> HardNegative | None:
+    """The gold answer (UNSUPPORTED) or another one (WRONG) after reasoning that does not support it; None without another answer or any sentences.
+
+    The reasoning consists of sentences of the context that are similar to question and answer, cited correctly, or else is borrowed from another question.
+    """
+    answer = draft.answer if name == UNSUPPORTED else wrong_answer(draft, list(pool.answers))
+    if not answer:
         return None
-    cited = check_citations(reason, len(draft.excerpts)).cited
-    return HardNegative(UNSUPPORTED, format_answer(cite_in_turn(borrowed, cited), draft.answer))
-
-
-def wrong_answer_negative(draft: Draft, reason: str, pool: Pool, target: int, longer: bool) -> HardNegative | None:
-    """Another answer after sentences of the context that are similar to question and answer, cited correctly; else after borrowed sentences; None without another answer or any sentences."""
-    wrong = wrong_answer(draft, list(pool.answers))
-    if not wrong:
-        return None
-    reasoning = misread_context(draft, reason, wrong, target, longer)
-    if not reasoning:
-        borrowed = borrow_reason(draft, pool, target, longer)
-        reasoning = cite_in_turn(borrowed, check_citations(reason, len(draft.excerpts)).cited) if borrowed else ""
-    return HardNegative(WRONG, format_answer(reasoning, wrong)) if reasoning else None
+    reasoning = misread_context(draft, reason, answer, target, longer)
+    if not reasoning and (borrowed := borrow_reason(draft, pool, target, longer)):
+        reasoning = cite_in_turn(borrowed, check_citations(reason, len(draft.excerpts)).cited)
+    return HardNegative(name, format_answer(reasoning, answer)) if reasoning else None
 
 
 def wrong_answer(draft: Draft, others: Sequence[str]) -> str:
@@ -218,7 +209,3 @@ def _cited(sentence: str, *numbers: int | None) -> str:
     marks = "".join(f" [{number}]" for number in numbers if number is not None)
     ending = sentence[-1] if sentence.endswith((".", "!", "?")) else "."
     return f"{sentence.rstrip('.!?')}{marks}{ending}"
-
-
-def _words(sentences: Sequence[str]) -> int:
-    return sum(len(sentence.split()) for sentence in sentences)

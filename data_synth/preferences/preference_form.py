@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -14,10 +14,19 @@ import numpy as np
 
 from data_synth.preferences.hard_negatives import INVENTED, REFUSED, UNSUPPORTED, WORSE, WRONG
 from data_synth.preferences.reasons import normalise_answer
-from data_synth.rows import Form, PreferenceRow, plain_preference_to_json, preference_from_json, preference_to_json
+from data_synth.rows import (
+    Form,
+    PreferenceRow,
+    messages_type,
+    plain_preference_to_json,
+    preference_from_json,
+    preference_to_json,
+    prompt_problems,
+    row_schema,
+    split_problems,
+)
 from graph.answer.citations import check_citations
 from graph.answer.prompt import parse_answer
-from graph.documents.questions import SPLITS
 from graph.text.bm25 import terms_of
 from graph.text.prompting import quote
 from graph.types import Floats
@@ -56,13 +65,12 @@ def separating_measures(measures: Mapping[str, float]) -> list[str]:
 
 
 def by_overlap(rows: Sequence[PreferenceRow]) -> float:
-    """Accuracy of "the side with more of its words in the prompt (by share) is the chosen one", or of its opposite if better; ties count half."""
+    """Accuracy of "the side with more of its words in the prompt (by share) is the chosen one", or of its opposite."""
     gaps = []
     for row in rows:
         known = set(terms_of(" ".join(turn.content for turn in row.prompt)))
         gaps.append(_share_in(known, row.chosen) - _share_in(known, row.rejected))
-    more = sum(0.5 + 0.5 * float(np.sign(gap)) for gap in gaps) / len(gaps)
-    return max(more, 1 - more)
+    return _by_sign(gaps)
 
 
 def _share_in(known: Collection[str], text: str) -> float:
@@ -71,10 +79,14 @@ def _share_in(known: Collection[str], text: str) -> float:
 
 
 def length_alone(rows: Sequence[PreferenceRow]) -> float:
-    """Accuracy of "the side with more words is the chosen one", or of its opposite if that is better; ties count half."""
-    gaps = [len(row.chosen.split()) - len(row.rejected.split()) for row in rows]
-    longer = sum(0.5 + 0.5 * float(np.sign(gap)) for gap in gaps) / len(gaps)
-    return max(longer, 1 - longer)
+    """Accuracy of "the side with more words is the chosen one", or of its opposite."""
+    return _by_sign([len(row.chosen.split()) - len(row.rejected.split()) for row in rows])
+
+
+def _by_sign(gaps: Sequence[float]) -> float:
+    """The share of positive gaps, or of negative ones if that is larger; gaps of 0 count half."""
+    positive = sum(0.5 + 0.5 * float(np.sign(gap)) for gap in gaps) / len(gaps)
+    return max(positive, 1 - positive)
 
 
 def by_both_lengths(sides: Sequence[tuple[str, str]], chosen_first: Sequence[bool], questions: Sequence[str]) -> float:
@@ -119,14 +131,11 @@ supported by its context, does not copy the question and does not mention that t
 
 def preference_problems(row: PreferenceRow) -> list[str]:
     """The problems that make a pair unusable for training, in words; empty for a good pair."""
-    problems = []
-    if not row.prompt or row.prompt[-1].role != "user":
-        problems.append("the prompt does not end with a user's turn")
+    problems = prompt_problems(row)
     problems += [f"{side} is empty" for side, text in sides_of(row) if not text.strip()]
     if row.chosen == row.rejected:
         problems.append("chosen and rejected are the same text")
-    if row.split not in SPLITS:
-        problems.append(f"split is {row.split!r}, expected one of {', '.join(SPLITS)}")
+    problems += split_problems(row)
     parsed = parse_answer(row.chosen)
     if not parsed.well_formed:
         problems.append("chosen is not of the form ###Reason: … ###Answer: …")
@@ -158,24 +167,8 @@ def preference_schema(plain: bool = False) -> pa.Schema:
     """The typed columns of `preference_to_json` (`plain`: of `plain_preference_to_json`): an empty list in one file is still a list of strings."""
     import pyarrow as pa
 
-    text, texts = pa.string(), pa.list_(pa.string())
-    turns = text if plain else pa.list_(pa.struct([("role", text), ("content", text)]))
-    kinds = {"prompt": turns, "chosen": turns, "rejected": turns, "answers": texts, "context_ids": texts}
-    kinds |= {"context_size": pa.int32(), "gold_in_context": pa.float32(), "support": pa.float32()}
-    return pa.schema([(field.name, kinds.get(field.name, text)) for field in fields(PreferenceRow)])
-
-
-def _counts(row: PreferenceRow) -> dict[str, str]:
-    return {
-        "kind of question": row.kind or "unspecified",
-        "context size": str(row.context_size),
-        "rejected side": row.hard_negative or "answer alone",
-        "reasoner": row.reasoner,
-    }
-
-
-def _texts(row: PreferenceRow) -> Sequence[str]:
-    return [*(turn.content for turn in row.prompt), row.chosen, row.rejected]
+    turns = pa.string() if plain else messages_type()
+    return row_schema(PreferenceRow, prompt=turns, chosen=turns, rejected=turns)
 
 
 PREFERENCES: Form[PreferenceRow] = Form(
@@ -186,9 +179,14 @@ PREFERENCES: Form[PreferenceRow] = Form(
     from_json=preference_from_json,
     schema=preference_schema,
     problems=preference_problems,
-    counts=_counts,
+    counts=lambda row: {
+        "kind of question": row.kind or "unspecified",
+        "context size": str(row.context_size),
+        "rejected side": row.hard_negative or "answer alone",
+        "reasoner": row.reasoner,
+    },
     lengths=lambda row: {side: len(text.split()) for side, text in sides_of(row)},
-    texts=_texts,
+    texts=lambda row: [*(turn.content for turn in row.prompt), row.chosen, row.rejected],
     measures=measure_separation,
 )
 PLAIN_PREFERENCES = replace(

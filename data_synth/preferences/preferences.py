@@ -22,7 +22,7 @@ from data_synth.contexts import (
     gold_share,
 )
 from data_synth.preferences.hard_negatives import (
-    NO_PASSAGE_SAYS,
+    REFUSAL,
     HardNegative,
     Pool,
     invented_negative,
@@ -157,7 +157,7 @@ def make_rows(
                 continue
             pool = pools[draft.question.split]
             for reasoner, reasoned in zip(reasoners, next(by_draft), strict=True):
-                yield _pair(reasoned, _mark(reasoner, reasoners), reasoner.name, pool, hard_negatives)
+                yield make_pair(reasoned, _mark(reasoner, reasoners), reasoner.name, pool, hard_negatives)
 
 
 def is_missed(draft: Draft) -> bool:
@@ -174,8 +174,8 @@ def is_missed(draft: Draft) -> bool:
 def refusal_row(draft: Draft) -> PreferenceRow:
     """A row whose chosen side says that no passage contains the answer, and whose rejected side gives the answer anyway."""
     negative = invented_negative(draft)
-    reasoned = ReasonedDraft(replace(draft, answer=NOT_FOUND), NO_PASSAGE_SAYS, None)
-    return replace(_row(reasoned, "", BY_RULES, negative), answers=(NOT_FOUND,), kind="unanswerable")
+    row = preference_row(draft, "", REFUSAL, negative.text, BY_RULES, negative.name)
+    return replace(row, answers=(NOT_FOUND,), kind="unanswerable")
 
 
 def write_reasons(
@@ -196,28 +196,44 @@ def write_reasons(
     return [ReasonedDraft(drafts[n], rejected.get(n, reason), support.get(n)) for n, reason in enumerate(reasons)]
 
 
-def finish_row(
-    reasoned: ReasonedDraft, mark: str, reasoner: str, negative: HardNegative | None = None
+def make_pair(
+    reasoned: ReasonedDraft, mark: str, reasoner: str, pool: Pool, hard_negatives: float
 ) -> PreferenceRow | Dropped:
-    """Chosen: the reasoning, then the gold answer; rejected: the answer alone (GraphMPA, Appendix L), or a hard negative."""
+    """Chosen: the reasoning, then the gold answer; rejected: for a random share of pairs a hard negative, else the answer alone (GraphMPA, Appendix L)."""
     draft, reason = reasoned.draft, reasoned.reason
     if isinstance(reason, Dropped):
         return reason
+    seed = content_id("hard negatives", draft.question.id, str(len(draft.excerpts)), mark)
+    negative = HardNegative("", draft.answer)
+    if random.Random(seed).random() < hard_negatives:
+        made = make_hard_negative(draft, reason, pool)
+        if made is None:
+            return Dropped(NO_HARD_NEGATIVE)
+        negative = made
     chosen = format_answer(reason, draft.answer)
     parsed = parse_answer(chosen)
     if not parsed.well_formed or parsed.answer != draft.answer:
         return Dropped(UNPARSEABLE)
-    return _row(reasoned, mark, reasoner, negative)
+    support = round(reasoned.support.normalised_similarity, 4) if reasoned.support else None
+    return preference_row(draft, mark, chosen, negative.text, reasoner, negative.name, support)
 
 
-def _row(reasoned: ReasonedDraft, mark: str, reasoner: str, negative: HardNegative | None) -> PreferenceRow:
-    draft = reasoned.draft
+def preference_row(
+    draft: Draft,
+    mark: str,
+    chosen: str,
+    rejected: str,
+    reasoner: str,
+    hard_negative: str = "",
+    support: float | None = None,
+) -> PreferenceRow:
+    """The row of a draft and the two answers to it; `mark` ends its id."""
     question, size = draft.question, len(draft.excerpts)
     return PreferenceRow(
         id=f"{question.id}#{size}{mark}",
         prompt=answer_messages(question.text, draft.excerpts),
-        chosen=format_answer(str(reasoned.reason), draft.answer),
-        rejected=negative.text if negative else draft.answer,
+        chosen=chosen,
+        rejected=rejected,
         question_id=question.id,
         question=question.text,
         answers=question.answers,
@@ -227,20 +243,9 @@ def _row(reasoned: ReasonedDraft, mark: str, reasoner: str, negative: HardNegati
         context_ids=tuple(excerpt.id for excerpt in draft.excerpts),
         gold_in_context=gold_share(question.gold_sources, draft.excerpts),
         reasoner=reasoner,
-        hard_negative=negative.name if negative else "",
-        support=round(reasoned.support.normalised_similarity, 4) if reasoned.support else None,
+        hard_negative=hard_negative,
+        support=support,
     )
-
-
-def _pair(
-    reasoned: ReasonedDraft, mark: str, reasoner: str, pool: Pool, hard_negatives: float
-) -> PreferenceRow | Dropped:
-    """The pair of a draft, with a hard negative for a random share of pairs; Dropped where none can be made."""
-    seed = content_id("hard negatives", reasoned.draft.question.id, str(len(reasoned.draft.excerpts)), mark)
-    if isinstance(reasoned.reason, Dropped) or random.Random(seed).random() >= hard_negatives:
-        return finish_row(reasoned, mark, reasoner)
-    negative = make_hard_negative(reasoned.draft, reasoned.reason, pool)
-    return Dropped(NO_HARD_NEGATIVE) if negative is None else finish_row(reasoned, mark, reasoner, negative)
 
 
 def _mark(reasoner: Reasoner, reasoners: Sequence[Reasoner]) -> str:

@@ -55,24 +55,18 @@ class SupportScorer:
     index: Index
 
     def of_drafts(self, drafts: Sequence[Draft], reasons: Sequence[str]) -> list[Support]:
-        """The support of each draft's reasoning by its own context (a MeasureSupport)."""
-        known = [f"{draft.question.text} {draft.answer}" for draft in drafts]
-        return self.measure(reasons, [draft.excerpts for draft in drafts], known)
-
-    def measure(
-        self, reasons: Sequence[str], contexts: Sequence[Sequence[Excerpt]], known: Sequence[str]
-    ) -> list[Support]:
-        """The support of each reasoning by its own context; `known` is text whose entities need no support (question, answer)."""
+        """The support of each draft's reasoning by its own context (a MeasureSupport); entities of question and answer need no support."""
         split_reasons = [sentences_of(reason) for reason in reasons]
         distinct = list(dict.fromkeys(sentence for sentences in split_reasons for sentence in sentences))
         vectors_SD = dict(zip(distinct, self.index.encode_texts(distinct), strict=True))
-        return [
-            Support(
-                mean_similarity(self.index, [vectors_SD[text] for text in sentences], self._vectors_of(context)),
-                share_named(reason, [*(f"{excerpt.title} {excerpt.text}" for excerpt in context), known_text]),
-            )
-            for reason, sentences, context, known_text in zip(reasons, split_reasons, contexts, known, strict=True)
-        ]
+        measured = []
+        for draft, reason, sentences in zip(drafts, reasons, split_reasons, strict=True):
+            own_SD = [vectors_SD[text] for text in sentences]
+            texts = [f"{excerpt.title} {excerpt.text}" for excerpt in draft.excerpts]
+            known = f"{draft.question.text} {draft.answer}"
+            similarity = mean_similarity(self.index, own_SD, self._vectors_of(draft.excerpts))
+            measured.append(Support(similarity, share_named(reason, [*texts, known])))
+        return measured
 
     def _vectors_of(self, context: Sequence[Excerpt]) -> Floats:
         """Vectors of the propositions that a context quotes, and of those in the passages that it quotes or summarises: float32[N, D]."""

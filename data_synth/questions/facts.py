@@ -8,10 +8,10 @@ from functools import cached_property
 from itertools import zip_longest
 from random import Random
 
-from data_synth.questions.index_statements import IndexStatements, Occurrence
-from data_synth.questions.question_form import Step, named_in
+from data_synth.questions.index_statements import IndexStatements, Occurrence, occurrence_text
+from data_synth.questions.question_form import named_in
 from data_synth.questions.sentences import Fact, facts_of, topic_of
-from data_synth.questions.templates import Candidate, shuffled, starts, values_at
+from data_synth.questions.templates import Candidate, shuffled, starts, step_at, values_at
 from graph.extract.entities import entity_key
 from graph.index.index import Index
 from graph.text.word_forms import FUNCTION_WORDS
@@ -48,9 +48,7 @@ class Sentences:
         self._documents: list[int] = []
         self._by_stem: defaultdict[str, set[int]] = defaultdict(set)
         for i, passage in enumerate(data.occurrence_passage_M):
-            offset = int(data.passage_start_P[passage])
-            start, end = int(data.occurrence_start_M[i]) - offset, int(data.occurrence_end_M[i]) - offset
-            text = data.passage_texts[passage][start:end]
+            text = occurrence_text(data, i)
             for stem in stems_of(text):
                 self._by_stem[stem].add(len(self._texts))
             self._texts.append(text)
@@ -249,14 +247,7 @@ def _candidate(
         if is_ambiguous or "“" in title or "?" in title or not fact.subject or named_in(fact.answers[0], title):
             return None
         question = f"{question.removesuffix('?')}, according to “{title}”?"
-    data = statements.mentions.index.data
-    step = Step(
-        fact.subject or title,
-        fact.answers[0],
-        data.document_sources[document],
-        data.passage_ids[occurrence.passage],
-        occurrence.quote,
-    )
+    step = step_at(statements.mentions, occurrence, fact.subject or title, fact.answers[0])
     return Candidate("single", question, fact.answers[0], ((step,),), (), fact.answers[1:])
 
 

@@ -6,7 +6,7 @@ A statement counts only if it occurs once in the index, and as a relation only i
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -26,6 +26,7 @@ from data_synth.questions.phrases import (
 from data_synth.questions.question_form import named_in
 from graph.extract.entities import entity_key
 from graph.index.index import Index
+from graph.store.data import IndexData
 from graph.types import Ints
 
 MAX_LINKING_DOCUMENTS = 10
@@ -147,6 +148,14 @@ def columns_of(block: sp.csr_array, row: int) -> list[int]:
     return columns
 
 
+def occurrence_text(data: IndexData, row: int) -> str:
+    """The text of an occurrence of a proposition."""
+    passage = data.occurrence_passage_M[row]
+    offset = int(data.passage_start_P[passage])
+    start, end = int(data.occurrence_start_M[row]) - offset, int(data.occurrence_end_M[row]) - offset
+    return data.passage_texts[passage][start:end]
+
+
 @dataclass(frozen=True)
 class Occurrence:
     """Where a statement occurs: document, passage and the exact words there."""
@@ -179,7 +188,7 @@ class IndexStatements:
     """The statements of an index by document row; `relations_to` are the relations by the key of the entity.
 
     `subject_names` holds, for documents about one thing, the name of that thing in the first sentence ("the Brandt Yard"). `splits` are train, dev
-    or test for each document; if empty, all are in one split.
+    or test for each document.
     """
 
     mentions: Mentions
@@ -189,14 +198,14 @@ class IndexStatements:
     relations_to: dict[str, tuple[RelationStatement, ...]]
     values: dict[int, tuple[ValueStatement, ...]]
     subject_names: dict[int, str]
-    splits: dict[int, str] = field(default_factory=dict)
+    splits: dict[int, str]
 
     def title(self, document: int) -> str:
         """A document's title without brackets."""
         return plain_title(self.mentions.index.data.document_titles[document])
 
 
-def read_index(index: Index, splits: Mapping[str, str] | None = None) -> IndexStatements:
+def read_index(index: Index, splits: Mapping[str, str]) -> IndexStatements:
     """Extract the statements of an index, reading every proposition once; `splits` has the split of each document, by source."""
     mentions = Mentions(index)
     titles = index.data.document_titles
@@ -226,7 +235,7 @@ def read_index(index: Index, splits: Mapping[str, str] | None = None) -> IndexSt
         {key: tuple(group) for key, group in relations_to.items()},
         values,
         {document: name for document, name in names.items() if name},
-        {row: splits[source] for row, source in enumerate(index.data.document_sources)} if splits else {},
+        {row: splits[source] for row, source in enumerate(index.data.document_sources)},
     )
 
 
@@ -250,10 +259,8 @@ def _single_statements(index: Index) -> Iterator[tuple[Occurrence, int]]:
         single = (i == 0 or rows[i - 1] != row) and (i + 1 == len(rows) or rows[i + 1] != row)
         if single:
             passage = int(data.occurrence_passage_M[i])
-            offset = int(data.passage_start_P[passage])
-            start, end = int(data.occurrence_start_M[i]) - offset, int(data.occurrence_end_M[i]) - offset
-            text = data.passage_texts[passage][start:end]
-            found.append((passage, start, Occurrence(int(data.passage_document_P[passage]), passage, text), int(row)))
+            occurrence = Occurrence(int(data.passage_document_P[passage]), passage, occurrence_text(data, i))
+            found.append((passage, int(data.occurrence_start_M[i]), occurrence, int(row)))
     yield from ((occurrence, row) for _, _, occurrence, row in sorted(found, key=lambda item: item[:2]))
 
 

@@ -348,13 +348,9 @@ def _imperative(segment: str) -> Clause | None:
     verb = BY_BASE.get(words[0].lower()) if words[0][:1].isupper() else None
     if verb is None or len(words) < 4 or words[1] in AUXILIARIES or words[1] in BY_BASE:
         return None
-    end = next((at for at in range(1, len(words)) if words[at] in PHRASE_STOPS and words[at] != "of"), len(words))
+    noun = 2 if words[1] in ("the", "a", "an", "all", "any", "each", "every") else 1
+    end = next((at for at in range(noun, len(words)) if words[at] in PHRASE_STOPS and words[at] != "of"), len(words))
     thing = words[1:end]
-    if words[1] in ("the", "a", "an", "all", "any", "each", "every") and end == 1:
-        thing_end = next(
-            (at for at in range(2, len(words)) if words[at] in PHRASE_STOPS and words[at] != "of"), len(words)
-        )
-        thing, end = words[1:thing_end], thing_end
     if not thing or any(word.casefold() in NO_SUBJECT or word in AUXILIARIES for word in thing) or end >= len(words):
         return None
     return Clause(" ".join(thing), "must", None, " ".join(["be", verb.participle, *words[end:]]))
@@ -694,12 +690,8 @@ def _people(clause: Clause) -> Iterator[Fact]:
         is_list = re.match(r" and| or|, (?:and )?[A-Z]", clause.then)
         if re.fullmatch(_NAME, rest) and _is_role(subject) and _is_person(rest) and not is_list:
             yield Fact(f"Who {clause.auxiliary} {subject}?", (rest,), subject)
-        if (
-            _is_person(subject)
-            and re.match(r"the [a-z]", rest)
-            and _is_role(_split_at(rest, re.compile(r" (?:and|or) "))[0])
-        ):
-            role, _ = _split_at(rest, re.compile(r" (?:and|or) "))
+        role, _ = _split_at(rest, re.compile(r" (?:and|or) "))
+        if _is_person(subject) and re.match(r"the [a-z]", rest) and _is_role(role):
             yield Fact(f"Who {clause.auxiliary} {role}?", (subject,), "")
     if clause.auxiliary in BE and (match := _CALLED.fullmatch(rest)) and _ends_name(match["after"]):
         after = _to_next_clause(match["after"])

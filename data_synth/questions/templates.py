@@ -75,15 +75,10 @@ def backward_relations(statements: IndexStatements, end: PathEnd) -> Iterator[Re
         yield found[0]
 
 
-def forward_step(statements: IndexStatements, end: PathEnd, statement: RelationStatement) -> Step:
-    """The hop from a document's subject to the entity that the statement relates it to."""
-    return _step(statements.mentions, statement.occurrence, end.name, statement.name)
-
-
 def backward_step(statements: IndexStatements, end: PathEnd, statement: RelationStatement) -> Step:
     """The hop from an entity to the subject of the document that is related to it."""
     title = statements.title(statement.occurrence.document)
-    return _step(statements.mentions, statement.occurrence, end.name, title)
+    return step_at(statements.mentions, statement.occurrence, end.name, title)
 
 
 def step_to_entity(statements: IndexStatements, document: int, key: str) -> Step | None:
@@ -91,7 +86,7 @@ def step_to_entity(statements: IndexStatements, document: int, key: str) -> Step
     mentions = statements.mentions
     occurrences = [one for one in statements.occurrences.get(document, ()) if named_in(key, one.quote)]
     match = re.search(re.escape(key), occurrences[0].quote, re.IGNORECASE) if len(occurrences) == 1 else None
-    return _step(mentions, occurrences[0], statements.title(document), match[0]) if match else None
+    return step_at(mentions, occurrences[0], statements.title(document), match[0]) if match else None
 
 
 def values_at(statements: IndexStatements, end: PathEnd) -> list[tuple[Value, Step]]:
@@ -99,7 +94,7 @@ def values_at(statements: IndexStatements, end: PathEnd) -> list[tuple[Value, St
     if end.document is None or end.document in end.documents:
         return []
     values = statements.values.get(end.document, ())
-    return [(one.value, _step(statements.mentions, one.occurrence, end.name, one.value.text)) for one in values]
+    return [(one.value, step_at(statements.mentions, one.occurrence, end.name, one.value.text)) for one in values]
 
 
 def fill_slots(phrase: str, *descriptions: str) -> str:
@@ -170,7 +165,7 @@ def _forward(statements: IndexStatements, end: PathEnd) -> Iterator[PathEnd]:
             statement.name,
             statements.mentions.document_of(statement.key),
             fill_slots(statement.relation.forward, end.description),
-            end.extended(forward_step(statements, end, statement)),
+            end.extended(step_at(statements.mentions, statement.occurrence, end.name, statement.name)),
             (*end.documents, statement.occurrence.document),
         )
 
@@ -188,7 +183,8 @@ def _backward(statements: IndexStatements, end: PathEnd) -> Iterator[PathEnd]:
             )
 
 
-def _step(mentions: Mentions, occurrence: Occurrence, given: str, found: str) -> Step:
+def step_at(mentions: Mentions, occurrence: Occurrence, given: str, found: str) -> Step:
+    """The hop that an occurrence states."""
     data = mentions.index.data
     source, passage_id = data.document_sources[occurrence.document], data.passage_ids[occurrence.passage]
     return Step(given, found, source, passage_id, occurrence.quote)
@@ -241,7 +237,12 @@ def _bridges_at(statements: IndexStatements, end: PathEnd) -> Iterator[Candidate
     for statement in forward_relations(statements, end):
         question = statement.relation.forward_question
         if question:
-            yield _bridge(end, question, statement.name, forward_step(statements, end, statement))
+            yield _bridge(
+                end,
+                question,
+                statement.name,
+                step_at(statements.mentions, statement.occurrence, end.name, statement.name),
+            )
     for statement in backward_relations(statements, end):
         step = backward_step(statements, end, statement)
         yield _bridge(end, statement.relation.backward_question, step.found, step)

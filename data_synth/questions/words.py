@@ -4,7 +4,12 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-_THINGS = """
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+THINGS = _words("""
 airport album anthem area army award band bank battle bay beach book bridge building canal castle cathedral
 championship channel cheese church city clinic club college comet committee company competition corporation council
 country county court dam dance department district drama dynasty event factory family ferry festival film firm
@@ -16,11 +21,10 @@ prefecture prison prize programme project province quarry quay race railway regi
 school sea season sequel series ship shipyard show single society song soundtrack spring square stadium state
 station story strait street studio suburb summit survey team temple theatre town track trail tram treaty tributary
 trilogy trophy tunnel university valley vessel village war watershed website work yard
-"""
-THINGS = frozenset(_THINGS.split())
+""")
 """Head nouns for subjects of documents, which take "which" and "that"."""
 
-_PEOPLE = """
+PEOPLE = _words("""
 actor actress archaeologist architect artist astronomer athlete author baker ballerina baron baroness biologist
 bishop botanist boxer brother businessman cardinal cartographer chemist coach composer conductor count countess
 cricketer critic dancer daughter designer diplomat director doctor duchess duke earl economist emperor engineer
@@ -30,8 +34,7 @@ mother musician noble nobleman noblewoman novelist officer painter partner perso
 physicist pianist player playwright poet politician president priest prince princess producer professor queen rapper
 ruler sailor scholar scientist screenwriter sculptor shipwright singer sister skater soldier son songwriter sprinter
 swimmer teacher tutor violinist wife wrestler writer
-"""
-PEOPLE = frozenset(_PEOPLE.split())
+""")
 """Head nouns for people, who take "who"."""
 
 _IRREGULAR = {
@@ -48,8 +51,7 @@ _IRREGULAR = {
     "rewritten": "rewrote",
     "co-written": "co-wrote",
 }
-_SAME = "bought brought built cut found held hit laid led made met run shot sold taught told won"
-_SAME_IN_BOTH = frozenset(_SAME.split())
+_SAME_IN_BOTH = _words("bought brought built cut found held hit laid led made met run shot sold taught told won")
 _WITHOUT_AGENT = frozenset(["bordered", "bounded", "caused", "followed", "preceded", "surrounded"])
 """Participles of verbs whose agent is not a person."""
 _OPENERS = re.compile(
@@ -109,8 +111,7 @@ set set set|shut shut shut|sing sang sung|sink sank sunk|sit sat sat|sleep slept
 stand stood stood|take took taken|teach taught taught|tell told told|think thought thought|wear wore worn|win won won
 write wrote written|rebuild rebuilt rebuilt|repay repaid repaid|overtake overtook overtaken
 """
-_DOUBLE = "cancel fit label permit plan refer ship stop submit transfer travel"
-_DOUBLED = frozenset(_DOUBLE.split())
+_DOUBLED = _words("cancel fit label permit plan refer ship stop submit transfer travel")
 
 
 @dataclass(frozen=True)
@@ -145,7 +146,7 @@ BY_THIRD = {verb.third: verb for verb in VERBS}
 BY_PAST = {verb.past: verb for verb in VERBS}
 BY_PARTICIPLE = {verb.participle: verb for verb in VERBS}
 
-_NOUNS = """
+NOUN_OR_VERB = _words("""
 bases calls changes charges checks claims cooks copies costs counts covers cuts displays draws drives dyes ends fields fills
 fines fires fits finishes gains grants guards handles hands houses increases issues joins labels leaves licences limits links
 lists loads locks marks matches measures moves names needs notes numbers offers orders paints parks passes permits picks
@@ -153,86 +154,75 @@ places plans plants plays posts presents prices prints processes records refunds
 requests returns reviews rewards rises rolls runs schedules sentences services sets shelves ships shows signs stamps stands
 starts stays stocks stops stores studies supplies supports tests ties totals trains transfers transports travels treats turns
 updates uses values visits waits walks warns washes works
-"""
-NOUN_OR_VERB = frozenset(_NOUNS.split())
+""")
 """Forms that are both a plural noun and a verb: "the store plans …", "plans are …"."""
 
-_STOPS = """
+PHRASE_STOPS = _words("""
 a about across after along an and around as at away because before behind between beyond but by daily each every for from if
 in inside into long monthly near off on onto or out outside over per plus since than the through throughout to together
 toward towards under unless until up upon weekly when where which while who with within without yearly
-"""
-PHRASE_STOPS = frozenset([*_STOPS.split(), "of"])
+""") | {"of"}
 """Words that end a noun phrase (callers treat "of" specially)."""
 
-_PLURALS_WITHOUT_S = "cattle children cm feet fish kg km men mm pence people sheep staff women"
-PLURALS_WITHOUT_S = frozenset(_PLURALS_WITHOUT_S.split())
+PLURALS_WITHOUT_S = _words("cattle children cm feet fish kg km men mm pence people sheep staff women")
 
-_LOCATION_VERBS = """
+LOCATION_VERBS = _words("""
 allow base be begin belong bury build display end find fit fix hand hang hold house install keep lie live locate lock make meet
 park permit place play post record register repair serve shelve sit situate stand start stay store teach test train wear work
-"""
-LOCATION_VERBS = frozenset(_LOCATION_VERBS.split())
+""")
 """Verbs whose place can be asked for with "where"."""
 
-_TRANSFER_VERBS = "address apply deliver give go hand pass pay present refer report return send show speak submit"
-TRANSFER_VERBS = frozenset(_TRANSFER_VERBS.split())
+TRANSFER_VERBS = _words(
+    "address apply deliver give go hand pass pay present refer report return send show speak submit"
+)
 """Verbs whose recipient can be asked for with "to whom"."""
 
-_PLACES = """
+PLACES = _words("""
 archive attic bank barn basement bay bench block board box building cabinet canteen cellar centre coast corner corridor
 cottage counter court cupboard depot desk door drawer east edge entrance factory farm field file floor folder foyer gallery
 garage garden gate gatehouse green ground hall harbour hill hook house intranet island kitchen lane library lobby locker lodge magazine mill
 north noticeboard office park path pier porch port quarry quay rack reception river road roof room safe school shed shelf shelter shop
 side south square stairs station store street studio tower town tunnel tunnels valley vault village wall ward warehouse
 website west wharf workshop yard
-"""
-PLACES = frozenset(_PLACES.split())
+""")
 """Nouns for places."""
 
-_ROLES = """
+ROLES = _words("""
 adviser agent apprentice assistant baker barber captain chair chairman chairwoman chief clerk contact controller cooper coordinator
 cook deputy driver employee gardener porter fire-warden first-aider foreman forewoman guard head lead leader mentor nurse officer owner receptionist
 representative secretary shopkeeper skipper specialist steward storekeeper supervisor technician trainee treasurer trustee
 warden
-"""
-ROLES = frozenset(_ROLES.split())
+""")
 """Further nouns for people at work, besides PEOPLE."""
 
-_MODALS = "can may must will shall should"
-_BE = "is are was were"
-MODALS, BE = frozenset(_MODALS.split()), frozenset(_BE.split())
+MODALS, BE = _words("can may must will shall should"), _words("is are was were")
 AUXILIARIES = MODALS | BE | {"has", "have", "had"}
-_ADVERBS = "also always currently generally normally now still usually"
-ADVERBS = frozenset(_ADVERBS.split())
+ADVERBS = _words("also always currently generally normally now still usually")
 """Adverbs before a verb that a question may omit."""
 
-_LINKS = "after and at before between by during for from in on or other to under with within without"
-LINKS = frozenset(_LINKS.split())
+LINKS = _words("after and at before between by during for from in on or other to under with within without")
 """Words that may link the nouns of a subject."""
-_NO_SUBJECT = """
+NO_SUBJECT = (
+    _words("""
 another anyone as because both but either even few he her here his how however i if it its many most my neither no nobody none nor
 not nothing one only others our please several she since so some such that their then there these they this those though unless
 until we what when where while who whoever why you your although once
-"""
-NO_SUBJECT = frozenset(_NO_SUBJECT.split()) | LINKS
+""")
+    | LINKS
+)
 """Words that cannot begin a subject that names something."""
 
-_NO_AGENT = "acclamation age beginning close end hand law majority means middle post start time vote way"
-NO_AGENT = frozenset(_NO_AGENT.split())
+NO_AGENT = _words("acclamation age beginning close end hand law majority means middle post start time vote way")
 """Nouns that follow "by" but are not agents."""
-_TIME_UNITS = "days hours minutes months nights seconds weeks years"
-TIME_UNITS = frozenset(_TIME_UNITS.split())
+TIME_UNITS = _words("days hours minutes months nights seconds weeks years")
 
-_INTRANSITIVE = """
+INTRANSITIVE = _words("""
 appear arrive become begin belong burn close come continue die end expire fall finish fly go happen hang join last leave lie live
 meet move open pass play resign retire return rise run sail serve sing sit speak stand start stay stop study teach train travel work
-"""
-INTRANSITIVE = frozenset(_INTRANSITIVE.split())
+""")
 """Verbs that need no object."""
 
-_INANIMATE = """
+INANIMATE = _words("""
 bridge canal earthquake ferry fire flood gale landslip line machine path railway river road storm street train tramway tunnel wall
-"""
-INANIMATE = frozenset(_INANIMATE.split())
+""")
 """Nouns for agents that are not people."""

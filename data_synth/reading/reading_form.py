@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
-from typing import TYPE_CHECKING
-
 from data_synth.reading.score import score_reading
-from data_synth.rows import Form, ReadingRow, reading_from_json, reading_to_json
+from data_synth.rows import (
+    Form,
+    ReadingRow,
+    messages_type,
+    prompt_problems,
+    reading_from_json,
+    reading_to_json,
+    row_schema,
+    split_problems,
+)
 from graph.answer.citations import check_citations
 from graph.answer.prompt import NOT_FOUND, is_no_answer
-from graph.documents.questions import SPLITS
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 ABOUT = """\
 Questions over passages with short, cited answers, after RAFT (Zhang et al. 2024). Rows over one set of passages are adjacent: training reads
@@ -22,13 +24,10 @@ them contains the answer. Where a gold passage is missing, the answer is "not in
 
 def reading_problems(row: ReadingRow) -> list[str]:
     """The problems that make a row unusable for training, in words; empty for a good row."""
-    problems = []
-    if not row.prompt or row.prompt[-1].role != "user":
-        problems.append("the prompt does not end with a user's turn")
+    problems = prompt_problems(row)
     if not row.completion.strip():
         problems.append("completion is empty")
-    if row.split not in SPLITS:
-        problems.append(f"split is {row.split!r}, expected one of {', '.join(SPLITS)}")
+    problems += split_problems(row)
     numbers = {passage_id: number for number, passage_id in enumerate(row.context_ids, start=1)}
     if absent := [passage_id for passage_id in row.gold_ids if passage_id not in numbers]:
         problems.append(f"gold_ids name {absent[0]!r}, which is no passage of the context")
@@ -43,16 +42,6 @@ def reading_problems(row: ReadingRow) -> list[str]:
     if any("<|" in text for text in (row.completion, *(turn.content for turn in row.prompt))):
         problems.append("a text contains a special token")
     return problems
-
-
-def reading_schema() -> pa.Schema:
-    """The columns of `reading_to_json`, typed."""
-    import pyarrow as pa
-
-    text, texts = pa.string(), pa.list_(pa.string())
-    turns = pa.list_(pa.struct([("role", text), ("content", text)]))
-    kinds = {"prompt": turns, "completion": turns, "answers": texts, "context_ids": texts, "gold_ids": texts}
-    return pa.schema([(field.name, kinds.get(field.name, text)) for field in fields(ReadingRow)])
 
 
 def _counts(row: ReadingRow) -> dict[str, str]:
@@ -73,7 +62,7 @@ READING: Form[ReadingRow] = Form(
     about=ABOUT,
     to_json=reading_to_json,
     from_json=reading_from_json,
-    schema=reading_schema,
+    schema=lambda: row_schema(ReadingRow, completion=messages_type()),
     problems=reading_problems,
     counts=_counts,
     lengths=lambda row: {

@@ -26,8 +26,9 @@ from graph.answer.overlap import Wording, overlaps
 from graph.answer.prompt import NOT_FOUND, CitedSentence, answer_messages, with_title, write_answer
 from graph.config import Settings
 from graph.documents.questions import Question, check_gold
+from graph.index.index import TermScores
 from graph.shared.ids import content_id
-from graph.text.bm25 import bm25, count_terms, term_weights, terms_of
+from graph.text.bm25 import count_terms, term_weights, terms_of
 from graph.text.prompting import quote
 from graph.text.word_forms import FUNCTION_WORDS
 from graph.types import AnswerForm, Excerpt
@@ -173,8 +174,7 @@ class Distractors:
         self._row_of = {term: row for row, term in enumerate(counted.terms)}
         texts_W = np.diff(counted.count_WP.indptr)
         length_P = np.asarray(counted.count_WP.sum(axis=0)).ravel()
-        self._idf_W, self._norm_P = term_weights(texts_W, length_P)
-        self._count_WP = counted.count_WP
+        self._term_scores = TermScores(counted.count_WP, texts_W, *term_weights(texts_W, length_P))
         self._gold_splits: defaultdict[str, set[str]] = defaultdict(set)
         self._gold_of_text: defaultdict[str, set[str]] = defaultdict(set)
         for question in source.questions:
@@ -217,15 +217,8 @@ class Distractors:
     def candidates(self, question: ReadingQuestion) -> tuple[list[str], list[str]]:
         """(distractors from the same document, from BM25's top hits): none is gold for the question or for a question of another split, and none contains the answer."""
         near = [passage_id for passage_id in question.context_ids if self._fits(passage_id, question)]
-        scores_P = np.zeros(len(self._ids), np.float32)
-        for term in set(terms_of(question.text)):
-            row = self._row_of.get(term)
-            if row is not None:
-                start, end = self._count_WP.indptr[row : row + 2]
-                passages_X = self._count_WP.indices[start:end]
-                counts_X = self._count_WP.data[start:end]
-                idf_X = np.full(len(passages_X), self._idf_W[row], np.float32)
-                scores_P[passages_X] += bm25(counts_X, idf_X, self._norm_P[passages_X])
+        terms = dict.fromkeys(terms_of(question.text))
+        scores_P = self._term_scores.sum([self._row_of[term] for term in terms if term in self._row_of])
         ranked = (self._ids[row] for row in np.argsort(-scores_P, kind="stable")[: 4 * LEXICAL])
         lexical = [passage_id for passage_id in ranked if self._fits(passage_id, question)]
         return near, lexical[:LEXICAL]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from data_synth.rows import Form, row_fields
-from graph.documents.questions import SPLITS, Question
+from data_synth.rows import Form, row_fields, row_from_json, row_schema, split_problems
+from graph.documents.questions import Question
 from graph.retrieve.learned.light import FEATURES
 
 if TYPE_CHECKING:
@@ -71,33 +71,15 @@ def relevance_to_json(row: RelevanceRow) -> dict[str, Any]:
 
 def relevance_from_json(row: Mapping[str, Any]) -> RelevanceRow:
     """The inverse of `relevance_to_json`; KeyError for a missing key or feature, ValueError for an invalid value."""
-    return RelevanceRow(
-        id=row["id"],
-        question_id=row["question_id"],
-        question=row["question"],
-        kind=row["kind"],
-        split=row["split"],
-        proposition_id=row["proposition_id"],
-        proposition=row["proposition"],
-        passage_ids=tuple(row["passage_ids"]),
-        label=row["label"],
-        labelled_by=row["labelled_by"],
-        found_by=row["found_by"],
-        features=tuple(float(row["features"][name]) for name in FEATURES),
-    )
+    return row_from_json(RelevanceRow, row, features=lambda features: tuple(float(features[name]) for name in FEATURES))
 
 
 def relevance_schema() -> pa.Schema:
     """The columns of `relevance_to_json`, typed."""
     import pyarrow as pa
 
-    text = pa.string()
-    kinds = {
-        "passage_ids": pa.list_(text),
-        "label": pa.int8(),
-        "features": pa.struct([(name, pa.float32()) for name in FEATURES]),
-    }
-    return pa.schema([(field.name, kinds.get(field.name, text)) for field in fields(RelevanceRow)])
+    features = pa.struct([(name, pa.float32()) for name in FEATURES])
+    return row_schema(RelevanceRow, label=pa.int8(), features=features)
 
 
 def relevance_problems(row: RelevanceRow) -> list[str]:
@@ -106,8 +88,7 @@ def relevance_problems(row: RelevanceRow) -> list[str]:
     problems = [f"{name} is empty" for name, text in texts.items() if not text.strip()]
     if row.label not in LABELS:
         problems.append(f"label is {row.label!r}, expected 0 or 1")
-    if row.split not in SPLITS:
-        problems.append(f"split is {row.split!r}, expected one of {', '.join(SPLITS)}")
+    problems += split_problems(row)
     if row.labelled_by not in get_args(LabelledBy):
         problems.append(f"labelled_by is {row.labelled_by!r}, expected one of {', '.join(get_args(LabelledBy))}")
     if row.found_by not in get_args(FoundBy):

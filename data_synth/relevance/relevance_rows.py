@@ -121,8 +121,7 @@ def quoted_rows(index: Index, quote: Quote) -> Ints | Dropped:
     if not spans:
         return Dropped(NOT_THERE)
     document = document_row(index, quote.source)
-    rows = np.flatnonzero(np.isin(data.occurrence_proposition_M, rows_of_sources(index, [quote.source])))
-    rows = rows[data.passage_document_P[data.occurrence_passage_M[rows]] == document]
+    rows = np.flatnonzero(data.passage_document_P[data.occurrence_passage_M] == document)
     start, end = data.occurrence_start_M[rows], data.occurrence_end_M[rows]
     hit = np.zeros(len(rows), bool)
     for first, last in spans:
@@ -201,14 +200,8 @@ def question_relevance_rows(
     rows_n = candidates.rows_n
     features_nF = measure(index, query, view, rows_n)
     verdicts = np.isin(rows_n, positives).tolist() if query.model is None else chosen_rows(index, query, rows_n)
-    yield from _make_rows(index, question, split, candidates, features_nF, verdicts, labeller(question, query))
-
-
-def labeller(question: Question, query: Query) -> LabelledBy:
-    """The source of the labels of a question's rows."""
-    if query.model is not None:
-        return "model"
-    return "sentence" if question.evidence else "passage"
+    labelled_by: LabelledBy = "model" if query.model is not None else "sentence" if question.evidence else "passage"
+    yield from _make_rows(index, question, split, candidates, features_nF, verdicts, labelled_by)
 
 
 def _make_rows(

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from data_synth.relevance.relevance_form import GoldQuestion, SplitBy
+from data_synth.rows import split_files
 from graph.documents.questions import SPLITS
 from graph.errors import UserError
 from graph.retrieve.parts.ranking import expand_rows
@@ -180,7 +181,7 @@ def read_earlier_splits(folders: Iterable[Path]) -> EarlierSplits:
     questions: dict[str, str] = {}
     propositions: dict[str, str] = {}
     for folder in folders:
-        files = [folder / f"{split}.parquet" for split in SPLITS if (folder / f"{split}.parquet").is_file()]
+        files = split_files(folder, "parquet")
         if not files:
             raise UserError(f"{folder}: no dataset", "a folder written by `synth relevance`", "fix --beside")
         for file in files:

@@ -94,7 +94,7 @@ def make_rows(
 def draw_responses(drafts: Sequence[Draft], policy: LanguageModel, sampling: Sampling) -> list[SampledResponses]:
     """The responses of `draw_texts` to each draft, in the policy's answer form."""
     prompts = [answer_messages(draft.question.text, draft.excerpts, policy.form) for draft in drafts]
-    keys = [(draft.question.id, str(_size(draft))) for draft in drafts]
+    keys = [(draft.question.id, str(len(draft.excerpts))) for draft in drafts]
     drawn = draw_texts(list(zip(keys, prompts, strict=True)), policy, sampling)
     return [SampledResponses(draft, each.texts, policy.form) for draft, each in zip(drafts, drawn, strict=True)]
 
@@ -148,7 +148,7 @@ def _response_row(
         return Dropped(TOO_FEW)
     draft, question = drawn.draft, drawn.draft.question
     return ResponseRow(
-        id=f"{question.id}#{_size(draft)}",
+        id=f"{question.id}#{len(draft.excerpts)}",
         prompt=answer_messages(question.text, draft.excerpts, policy.form),
         responses=drawn.responses,
         rewards=reward(drawn),
@@ -157,7 +157,7 @@ def _response_row(
         answers=question.answers,
         kind=question.kind,
         split=question.split,
-        context_size=_size(draft),
+        context_size=len(draft.excerpts),
         context_ids=tuple(excerpt.id for excerpt in draft.excerpts),
         sampling=sampling,
         policy=policy.name,
@@ -206,10 +206,6 @@ def grounded_reward(support: Support) -> float:
     (0.5, 0.5)
     """
     return min(1.0, max(0.0, support.normalised_similarity) / MIN_SIMILARITY) * support.named
-
-
-def _size(draft: Draft) -> int:
-    return len(draft.excerpts)
 
 
 MAX_MARK_TOKENS = 32

@@ -7,17 +7,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import fields
 from statistics import mean
 from typing import TYPE_CHECKING
 
 from data_synth.preferences.reasons import normalise_answer
-from data_synth.rows import Form, ResponseRow, response_from_json, response_to_json
+from data_synth.rows import (
+    Form,
+    ResponseRow,
+    prompt_problems,
+    response_from_json,
+    response_to_json,
+    row_schema,
+    split_problems,
+)
 from graph.answer.citations import own_citations
 from graph.answer.match import word_f1
 from graph.answer.prompt import form_of_prompt, is_no_answer, parse_answer
 from graph.answer.support import SupportChecker
-from graph.documents.questions import SPLITS
 from graph.types import AnswerForm
 
 if TYPE_CHECKING:
@@ -131,17 +137,12 @@ COMPONENTS = (
 
 def response_problems(row: ResponseRow) -> list[str]:
     """The problems that make a row unusable for training, in words; empty for a good row."""
-    problems = []
-    if not row.prompt or row.prompt[-1].role != "user":
-        problems.append("the prompt does not end with a user's turn")
-    if row.split not in SPLITS:
-        problems.append(f"split is {row.split!r}, expected one of {', '.join(SPLITS)}")
+    problems = [*prompt_problems(row), *split_problems(row)]
     if len(row.responses) < 2:
         problems.append(f"{len(row.responses)} responses, expected at least 2")
-    problems += [f"response {n} is empty" for n, text in enumerate(row.responses, start=1) if not text.strip()]
-    problems += [
-        f"response {n} contains a special token" for n, text in enumerate(row.responses, start=1) if "<|" in text
-    ]
+    numbered = list(enumerate(row.responses, start=1))
+    problems += [f"response {n} is empty" for n, text in numbered if not text.strip()]
+    problems += [f"response {n} contains a special token" for n, text in numbered if "<|" in text]
     if len(set(row.responses)) < len(row.responses) and not row.sampling.as_drawn:
         problems.append("a response appears twice")
     problems += [f"cut names response {n + 1}" for n in row.cut if not 0 <= n < len(row.responses)]
@@ -160,8 +161,6 @@ def response_schema() -> pa.Schema:
     """The columns of `response_to_json`; a component that a row does not have is null."""
     import pyarrow as pa
 
-    text, texts = pa.string(), pa.list_(pa.string())
-    turns = pa.list_(pa.struct([("role", text), ("content", text)]))
     sampling = pa.struct(
         [
             *(("samples", pa.int32()), ("temperature", pa.float32()), ("max_tokens", pa.int32())),
@@ -169,9 +168,7 @@ def response_schema() -> pa.Schema:
         ]
     )
     rewards = pa.struct([(component, pa.list_(pa.float32())) for component in COMPONENTS])
-    kinds = {"prompt": turns, "responses": texts, "rewards": rewards, "answers": texts, "context_size": pa.int32()}
-    kinds |= {"context_ids": texts, "sampling": sampling, "cut": pa.list_(pa.int32())}
-    return pa.schema([(field.name, kinds.get(field.name, text)) for field in fields(ResponseRow)])
+    return row_schema(ResponseRow, rewards=rewards, sampling=sampling)
 
 
 def measure_rewards(rows: Sequence[ResponseRow]) -> dict[str, float]:

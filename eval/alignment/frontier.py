@@ -32,7 +32,7 @@ from eval.held_out import check_held_out
 from eval.plots import figure_png
 from eval.report import ReportFigure, escape_markdown, report_html, sections
 from eval.statistics import SeedVerdict, check_paired_seeds, compare_seeds
-from eval.tables import NONE, Table, as_text
+from eval.tables import NONE, Table, as_text, optional
 from graph.shared.jsonl import write_json
 from train.run.data import read_responses
 from train.run.record import read_run
@@ -172,14 +172,14 @@ def runs_table(alignment: Alignment) -> Table:
             run.folder.name,
             run.system,
             f"{run.record.beta:g}",
-            "–" if run.record.beta_reward is None else f"{run.record.beta_reward:g}",
+            optional(run.record.beta_reward, "g"),
             str(run.seed),
             *_figure_cells(run.figures),
             f"{run.record.train_seconds:.0f}",
         )
         for run in alignment.runs
     ]
-    rows.append(("reference", "–", "–", "–", "–", *_figure_cells(alignment.reference), "–"))
+    rows.append(("reference", *[NONE] * 4, *_figure_cells(alignment.reference), NONE))
     rows += [_constant_row(constant) for constant in alignment.constants]
     head = ("run", "system", "β_π", "β_r", "seed", "reward", "KL", "entropy", *FIGURE_LABELS.values(), "train s")
     note = (

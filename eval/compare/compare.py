@@ -5,7 +5,7 @@ One model is in memory at a time, and a model with two roles (the SFT run is als
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -102,26 +102,32 @@ def score_pairs(model: Any, tokenizer: Any, rows: Sequence[PreferenceRow]) -> li
 
 
 PROMPTS_PER_CALL = 16
-LoadPolicy = Callable[[str], tuple[Any, Any]]
 
 
-def compare(
-    policies: Sequence[Policy],
-    rows: Sequence[PreferenceRow],
-    train_rows: Sequence[PreferenceRow],
-    open_model: OpenModel,
-    load_policy: LoadPolicy,
-    *,
+def compare_runs(
+    runs: Sequence[Path],
     data: Path,
-    split: str,
-    max_answer_tokens: int,
-    seed: int,
+    open_model: OpenModel,
+    *,
+    split: str = "test",
+    base: str | None = None,
+    context_sizes: Collection[int] = (),
+    max_answer_tokens: int = 256,
+    limit: int | None = None,
+    seed: int = 0,
     answers_only: bool = False,
 ) -> Comparison:
-    """Run every policy on `rows`; `train_rows` only provide the majority class. Differences are relative to the first policy.
+    """Compare the runs and their untuned model on held-out rows; differences are relative to the first run.
 
-    UserError, before any answer is generated, if systems with several seeds do not have the same seeds.
+    `context_sizes` selects rows by their number of excerpts; `answers_only` scores no pairs. UserError, before any answer is generated, for a
+    folder that is not a finished run, for data without such rows, for rows that a run was trained on (except for the split train), and if
+    systems with several seeds do not have the same seeds.
     """
+    policies = policies_of(runs, base)
+    rows = select_rows(read_rows(data, split), context_sizes, limit, seed)
+    if split != "train":
+        check_held_out(runs, rows, data / f"{split}.jsonl")
+    train_rows = read_rows(data, "train")
     systems = seed_systems(policies)
     if systems:
         check_paired_seeds({name: tuple(by_seed) for name, by_seed in systems.items()}, next(iter(systems)))
@@ -131,7 +137,8 @@ def compare(
     def scores_of(source: str) -> list[PairScore]:
         key = str(Path(source).resolve())
         if key not in scores:
-            scores[key] = score_with(source, pairs, load_policy)
+            model, tokenizer = load_policy(source)
+            scores[key] = score_pairs(model.eval(), tokenizer, pairs)
         return scores[key]
 
     results = []
@@ -194,48 +201,4 @@ def score_answer(row: PreferenceRow, completion: Completion) -> ScoredAnswer:
         missing=citations.missing,
         tokens=completion.completion_tokens,
         cut=completion.finish_reason == "length",
-    )
-
-
-def score_with(source: str, rows: Sequence[PreferenceRow], load_policy: LoadPolicy) -> list[PairScore]:
-    """Log-probabilities of the rows' pairs under the model at `source`, which is loaded for this call and then released."""
-    model, tokenizer = load_policy(source)
-    model.eval()
-    return score_pairs(model, tokenizer, rows)
-
-
-def compare_runs(
-    runs: Sequence[Path],
-    data: Path,
-    open_model: OpenModel,
-    *,
-    split: str = "test",
-    base: str | None = None,
-    context_sizes: Collection[int] = (),
-    max_answer_tokens: int = 256,
-    limit: int | None = None,
-    seed: int = 0,
-    answers_only: bool = False,
-) -> Comparison:
-    """Compare the runs and their untuned model on held-out rows.
-
-    `context_sizes` selects rows by their number of excerpts; `answers_only` scores no pairs. UserError for a folder that is
-    not a finished run, for data without such rows, and for rows that a run was trained on (except for the split train).
-    """
-    policies = policies_of(runs, base)
-    rows = select_rows(read_rows(data, split), context_sizes, limit, seed)
-    if split != "train":
-        check_held_out(runs, rows, data / f"{split}.jsonl")
-    train_rows = read_rows(data, "train")
-    return compare(
-        policies,
-        rows,
-        train_rows,
-        open_model,
-        load_policy,
-        data=data,
-        split=split,
-        max_answer_tokens=max_answer_tokens,
-        seed=seed,
-        answers_only=answers_only,
     )

@@ -38,22 +38,19 @@ class Output:
 
 @dataclass(frozen=True)
 class Metric:
-    """One metric; if `right_or_wrong`, its values are 0 or 1."""
+    """A metric by name, the part of the output that it needs, and its function."""
 
     name: str
     needs: Needs
     of: Callable[[Question, Output], float | None]
-    right_or_wrong: bool = False
 
 
-def _of_answer(name: str, score: Callable[[str, tuple[str, ...]], float], right_or_wrong: bool = False) -> Metric:
-    return Metric(name, "answer", lambda question, output: score(output.answer or "", question.answers), right_or_wrong)
+def _of_answer(name: str, score: Callable[[str, tuple[str, ...]], float]) -> Metric:
+    return Metric(name, "answer", lambda question, output: score(output.answer or "", question.answers))
 
 
-def _of_ranking(
-    name: str, score: Callable[[tuple[str, ...], tuple[str, ...]], float], right_or_wrong: bool = False
-) -> Metric:
-    return Metric(name, "ranking", lambda question, output: score(output.ranked, question.gold_sources), right_or_wrong)
+def _of_ranking(name: str, score: Callable[[tuple[str, ...], tuple[str, ...]], float]) -> Metric:
+    return Metric(name, "ranking", lambda question, output: score(output.ranked, question.gold_sources))
 
 
 def _yes_no_maybe(question: Question, output: Output) -> float | None:
@@ -90,25 +87,25 @@ SUPPORTED = "supported"
 METRICS: dict[str, Metric] = {
     metric.name: metric
     for metric in (
-        _of_answer("em", exact_match, True),
+        _of_answer("em", exact_match),
         _of_answer("f1", token_f1),
         _of_answer("hotpot_f1", hotpot_f1),
-        _of_answer("contains", contains_answer, True),
+        _of_answer("contains", contains_answer),
         _of_answer("rouge1", lambda answer, golds: rouge_f(answer, golds, "rouge1")),
         _of_answer("rouge2", lambda answer, golds: rouge_f(answer, golds, "rouge2")),
         _of_answer("rougeL", lambda answer, golds: rouge_f(answer, golds, "rougeL")),
         _of_answer("bleu", bleu),
         _of_answer("meteor", meteor),
-        Metric("yes_no_maybe", "answer", _yes_no_maybe, True),
-        Metric("choice", "answer", _choice, True),
-        Metric("mirage_choice", "answer", _mirage_choice, True),
+        Metric("yes_no_maybe", "answer", _yes_no_maybe),
+        Metric("choice", "answer", _choice),
+        Metric("mirage_choice", "answer", _mirage_choice),
         _of_ranking("recall@2", lambda ranked, gold: recall_at(ranked, gold, 2)),
         _of_ranking("recall@5", lambda ranked, gold: recall_at(ranked, gold, 5)),
         _of_ranking("recall@10", lambda ranked, gold: recall_at(ranked, gold, 10)),
-        _of_ranking("all_gold@5", lambda ranked, gold: all_gold_at(ranked, gold, 5), True),
+        _of_ranking("all_gold@5", lambda ranked, gold: all_gold_at(ranked, gold, 5)),
         _of_ranking("mrr", reciprocal_rank),
         _of_ranking("ndcg@10", lambda ranked, gold: ndcg_at(ranked, gold, 10)),
-        Metric("answer_in_context", "context", _answer_in_context, True),
+        Metric("answer_in_context", "context", _answer_in_context),
         *(_grounding(one.name) for one in fields(Grounding)),
         Metric(SUPPORTED, "grounding", lambda _, output: output.grounding.get(SUPPORTED)),
     )

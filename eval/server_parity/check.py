@@ -186,7 +186,7 @@ class _Check:
     def _compare_templates(self, name: str, probes: Sequence[ProbeConversation]) -> bool | None:
         """Whether the server writes prompts as training did; None when it does not return their tokens."""
         for number, probe in enumerate(probes, start=1):
-            ours = probe.prompt
+            ours = probe.row.prompt
             theirs = self.server.prompt_ids(name, probe.messages)
             if theirs is None:
                 return None

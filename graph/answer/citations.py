@@ -162,12 +162,9 @@ class CitationGate:
         self._context = ""
         self._pending = ""
         self._fence = ""
-        self._shown: list[str] = []
-        self._shown_chars = 0
-        self._marks: list[Mark] = []
+        self._output = _Output()
         self._cited: dict[int, None] = {}
         self._removed: dict[int, None] = {}
-        self._links = _LinkGuard()
 
     @property
     def cited(self) -> tuple[int, ...]:
@@ -182,12 +179,12 @@ class CitationGate:
     @property
     def marks(self) -> tuple[Mark, ...]:
         """The citations in the output so far, in order."""
-        return tuple(self._marks)
+        return tuple(self._output.marks)
 
     @property
     def shown(self) -> str:
         """The output so far."""
-        return "".join(self._shown)
+        return "".join(self._output.parts)
 
     def feed(self, piece: str) -> str:
         """The output that `piece` completes; text that may still become a citation is held back."""
@@ -198,75 +195,70 @@ class CitationGate:
         return self._take("", final=True)
 
     def _take(self, piece: str, final: bool) -> str:
-        text, start = self._context + self._pending + piece, len(self._context)
-        output = _Output(self._links)
-        end = self._read(text, start, final, output)
+        text, written = self._context + self._pending + piece, len(self._output.parts)
+        end = self._read(text, len(self._context), final)
         self._context, self._pending = text[max(0, end - _CONTEXT_CHARS) : end], text[end:]
-        shown = "".join(output.parts)
-        self._marks += [mark.shifted(self._shown_chars) for mark in output.marks]
-        self._shown.append(shown)
-        self._shown_chars += len(shown)
-        return shown
+        return "".join(self._output.parts[written:])
 
-    def _read(self, text: str, at: int, final: bool, output: _Output) -> int:
-        """Write the decided part of text[at:] to `output`; returns the offset where the undecided part begins."""
+    def _read(self, text: str, at: int, final: bool) -> int:
+        """Write the decided part of text[at:] to the output; returns the offset where the undecided part begins."""
         end = len(text)
         if not final:
             undecided = _UNDECIDED.search(text, max(at, end - _TAIL_CHARS))
             end = undecided.start() if undecided is not None else end
         while at < end:
             if self._fence:
-                at = self._read_fenced(text, at, end, output)
+                at = self._read_fenced(text, at, end)
                 continue
             token = _TOKEN.search(text, at, end)
-            output.put(text[at : token.start() if token is not None else end])
+            self._output.put(text[at : token.start() if token is not None else end])
             if token is None:
                 break
-            after = self._read_token(token, text, end, final, output)
+            after = self._read_token(token, text, end, final)
             if after is None:
                 return token.start()
             at = after
         return end
 
-    def _read_fenced(self, text: str, at: int, end: int, output: _Output) -> int:
+    def _read_fenced(self, text: str, at: int, end: int) -> int:
         """Copy a line of a fenced code block, and end the block if the line is its closing fence; returns the end of the line."""
         line_end = text.find("\n", at, end) + 1 or end
         line_start = text.rfind("\n", 0, at) + 1
         if re.fullmatch(rf" {{0,3}}{self._fence[0]}{{{len(self._fence)},}}{_SPACE}*\n?", text[line_start:line_end]):
             self._fence = ""
-        output.put(text[at:line_end])
+        self._output.put(text[at:line_end])
         return line_end
 
-    def _read_token(self, token: re.Match[str], text: str, end: int, final: bool, output: _Output) -> int | None:
+    def _read_token(self, token: re.Match[str], text: str, end: int, final: bool) -> int | None:
         """Write a token with the rest of its code or citation; returns the offset after both, None while undecided."""
         if token["fence"]:
             self._fence = token["fence"]
         elif token["ticks"]:
-            return self._read_code(token, text, end, final, output)
+            return self._read_code(token, text, end, final)
         elif token["open"]:
-            return self._read_bracket(token, text, end, final, output)
+            return self._read_bracket(token, text, end, final)
         elif token["close"]:
-            output.close(token["close"])
+            self._output.close(token["close"])
             return token.end()
         elif token["blank"]:
-            self._links.new_paragraph()
-        output.put(token[0])
+            self._output.new_paragraph()
+        self._output.put(token[0])
         return token.end()
 
-    def _read_code(self, token: re.Match[str], text: str, end: int, final: bool, output: _Output) -> int | None:
+    def _read_code(self, token: re.Match[str], text: str, end: int, final: bool) -> int | None:
         """Copy inline code between equal runs of backticks on one line; without a second run the first is plain text."""
         limit = min(end, token.end() + MAX_PENDING_CHARS)
         line_end = text.find("\n", token.end(), limit)
         closing = re.compile(rf"(?<!`){token[0]}(?!`)").search(text, token.end(), line_end if line_end >= 0 else limit)
         if closing is not None and not (closing.end() == limit == token.end() + MAX_PENDING_CHARS):
-            output.put(text[token.start() : closing.end()])
+            self._output.put(text[token.start() : closing.end()])
             return closing.end()
         if line_end < 0 and limit < token.end() + MAX_PENDING_CHARS and not final:
             return None
-        output.put(token[0])
+        self._output.put(token[0])
         return token.end()
 
-    def _read_bracket(self, token: re.Match[str], text: str, end: int, final: bool, output: _Output) -> int | None:
+    def _read_bracket(self, token: re.Match[str], text: str, end: int, final: bool) -> int | None:
         """Write a citation as [n] for each of its numbers that has a passage; copy any other opening bracket."""
         start, limit = token.end(), min(end, token.end() + MAX_PENDING_CHARS)
         closing = _BRACKET_END.search(text, start, limit)
@@ -276,80 +268,70 @@ class CitationGate:
             if limit - start < MAX_PENDING_CHARS and not final:
                 return None
             if limit - start == MAX_PENDING_CHARS:
-                output.put(token[0] + _ELLIPSIS)
+                self._output.put(token[0] + _ELLIPSIS)
                 return token.end()
         if closing is not None and closing["close"]:
             numbers = cited_numbers(body)
         if not numbers or closing is None:
-            output.open(token["space"], token["open"])
+            self._output.open(token["space"], token["open"])
             return token.end()
         is_plain = _is_no_citation(text, token.start("open"), closing.end(), end, final)
         if is_plain is None:
             return None
         if is_plain:
-            output.put(text[token.start() : closing.end()])
+            self._output.put(text[token.start() : closing.end()])
             return closing.end()
-        self._cite(token["space"], numbers, output)
+        self._cite(token["space"], numbers)
         return closing.end()
 
-    def _cite(self, space: str, numbers: tuple[int, ...], output: _Output) -> None:
+    def _cite(self, space: str, numbers: tuple[int, ...]) -> None:
         existing = [number for number in dict.fromkeys(numbers) if 1 <= number <= self._passages]
         self._cited.update(dict.fromkeys(existing))
         self._removed.update(dict.fromkeys(number for number in numbers if number not in existing))
         if existing:
-            output.cite(space, existing)
+            self._output.cite(space, existing)
         else:
-            output.remove()
-
-
-class _LinkGuard:
-    """The state that decides whether the next character would turn a citation into a Markdown link.
-
-    `depth` brackets are open, and the outermost `citing_depth` of them contain a citation. `closed` is true right after the end of a
-    bracket that is, or contains, a citation. `last` is the last character of the output.
-    """
-
-    def __init__(self) -> None:
-        self.depth = self.citing_depth = 0
-        self.closed = False
-        self.last = ""
-
-    def new_paragraph(self) -> None:
-        """Forget open brackets: no link continues after an empty line."""
-        self.depth = self.citing_depth = 0
+            self._output.remove()
 
 
 class _Output:
-    """Parts of the output, joined so that no citation becomes a link and no new citation arises."""
+    """Parts of the output, joined so that no citation becomes a Markdown link and no new citation arises.
 
-    def __init__(self, guard: _LinkGuard) -> None:
+    `_depth` brackets are open, and the outermost `_citing_depth` of them contain a citation. `_closed` is true right after the end of a
+    bracket that is, or contains, a citation.
+    """
+
+    def __init__(self) -> None:
         self.parts: list[str] = []
         self.marks: list[Mark] = []
-        self._chars = 0
-        self._guard = guard
+        self._chars = self._depth = self._citing_depth = 0
+        self._closed = False
 
     def put(self, text: str) -> None:
         """Append text, with a space inserted where `[1](http://…)`, `[1]: http://…` or `[1][x]` would become a link."""
         if not text:
             return
         visible = _VISIBLE.search(text)
-        if self._guard.closed and visible is not None and visible[0] in "([:":
+        if self._closed and visible is not None and visible[0] in "([:":
             text = f"{text[: visible.start()]} {text[visible.start() :]}"
         self._append(text)
-        self._guard.closed = self._guard.closed and visible is None
+        self._closed = self._closed and visible is None
+
+    def new_paragraph(self) -> None:
+        """Forget open brackets: no link continues after an empty line."""
+        self._depth = self._citing_depth = 0
 
     def open(self, space: str, bracket: str) -> None:
         """Append a bracket that opens no citation."""
         self.put(space + bracket)
-        self._guard.depth += 1
+        self._depth += 1
 
     def close(self, bracket: str) -> None:
         """Append a bracket that closes no citation; the pair may contain citations."""
         self.put(bracket)
-        guard = self._guard
-        guard.closed = 0 < guard.depth <= guard.citing_depth
-        guard.depth = max(0, guard.depth - 1)
-        guard.citing_depth = min(guard.citing_depth, guard.depth)
+        self._closed = 0 < self._depth <= self._citing_depth
+        self._depth = max(0, self._depth - 1)
+        self._citing_depth = min(self._citing_depth, self._depth)
 
     def cite(self, space: str, numbers: Sequence[int]) -> None:
         """Append consecutive citations, each as [n]."""
@@ -358,17 +340,16 @@ class _Output:
             start = self._chars
             self._append(f"[{number}]")
             self.marks.append(Mark(number, start, self._chars))
-        self._guard.citing_depth, self._guard.closed = self._guard.depth, True
+        self._citing_depth, self._closed = self._depth, True
 
     def remove(self) -> None:
         """Append nothing, or an ellipsis where the neighbours could join: within brackets into a citation, or after a backtick into code."""
-        if self._guard.depth or self._guard.last == "`":
+        if self._depth or (self.parts and self.parts[-1].endswith("`")):
             self.put(_ELLIPSIS)
 
     def _append(self, text: str) -> None:
         self.parts.append(text)
         self._chars += len(text)
-        self._guard.last = text[-1]
 
 
 def _is_no_citation(text: str, start: int, stop: int, end: int, final: bool) -> bool | None:

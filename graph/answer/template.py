@@ -56,7 +56,7 @@ def chat_ids(tokenizer: Any, chats: Sequence[tuple[Sequence[Message], str]]) -> 
 def _parts(tokenizer: Any, messages: Sequence[Message], answer: str) -> tuple[str, str]:
     """A prompt, and everything that follows it once `answer` is given."""
     prompt = prompt_text(tokenizer, messages)
-    turns = [*_turns(tokenizer, messages), _turn("assistant", _PLACEHOLDER)]
+    turns = [*_turns(tokenizer, messages), {"role": "assistant", "content": _PLACEHOLDER}]
     before, _, after = _render(tokenizer, turns).partition(_PLACEHOLDER)
     return prompt, _opening(prompt, before) + answer + after
 
@@ -102,11 +102,9 @@ def _continuation_ids(tokenizer: Any, before: list[int], both: list[int], text: 
 
 
 def _turns(tokenizer: Any, messages: Sequence[Message]) -> list[dict[str, str]]:
-    return [_turn(message.role, escape_special_tokens(message.content, tokenizer)) for message in messages]
-
-
-def _turn(role: str, content: str) -> dict[str, str]:
-    return {"role": role, "content": content}
+    return [
+        {"role": message.role, "content": escape_special_tokens(message.content, tokenizer)} for message in messages
+    ]
 
 
 def _render(tokenizer: Any, turns: list[dict[str, str]], add_generation_prompt: bool = False) -> str:

@@ -14,7 +14,7 @@ from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from itertools import pairwise
+from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -70,10 +70,6 @@ class Source:
         for position in positions:
             both[position >= self.joint].append(position)
         return both
-
-    def are_apart(self, first: int, second: int) -> bool:
-        """Whether two positions are on different sides."""
-        return (first >= self.joint) != (second >= self.joint)
 
 
 def asides_last(text: str) -> str:
@@ -337,7 +333,9 @@ def _share_reversed(positions: Sequence[int]) -> float:
 
 def _are_apart(source: Source, aligned: Mapping[int, int], first: int, second: int) -> bool:
     """Whether two words of a claim are aligned with different sides of the source."""
-    return first in aligned and second in aligned and source.are_apart(aligned[first], aligned[second])
+    if first not in aligned or second not in aligned:
+        return False
+    return (aligned[first] >= source.joint) != (aligned[second] >= source.joint)
 
 
 def _least_share_of_neighbours(
@@ -364,11 +362,8 @@ def _least_share_of_neighbours(
 
 
 def _longest_run(positions: Sequence[int], marked: set[int]) -> int:
-    longest = run = 0
-    for position in positions:
-        run = run + 1 if position in marked else 0
-        longest = max(longest, run)
-    return longest
+    runs = groupby(positions, key=marked.__contains__)
+    return max((len(list(run)) for is_marked, run in runs if is_marked), default=0)
 
 
 FEATURES = tuple(_values("", Ground.of([])))

@@ -18,7 +18,7 @@ import numpy as np
 from graph.shared.ids import ID_BYTES
 from graph.store.columns.blocks import Entries
 from graph.store.columns.moved import Block, find_ids, ids_below, moved_block, moved_strings, take_rows
-from graph.store.columns.row_map import RowMap, existing
+from graph.store.columns.row_map import NO_ROWS, RowMap, existing
 from graph.store.columns.strings import Strings, id_bytes
 from graph.store.rows import AMONG, Store
 from graph.types import IdBytes, Ints
@@ -215,8 +215,7 @@ class PropositionLinks:
 def read_links(rows: ChangedRows, table: LinkTable, propositions: Propositions, rows_R: Ints) -> PropositionLinks:
     """All links of the occurrences of these propositions, in any document."""
     if not len(rows_R):
-        empty = np.zeros(0, np.int64)
-        return PropositionLinks(empty, empty, empty, id_bytes([]))
+        return PropositionLinks(NO_ROWS, NO_ROWS, NO_ROWS, id_bytes([]))
     keys, ids = rows.keys("propositions", ids=None if rows.all else [propositions.ids[row] for row in rows_R.tolist()])
     pairs_X2 = rows.links(table.links, table.column, keys)
     key_K, id_K = rows.keys(table.name, np.unique(pairs_X2[:, 1]))

@@ -7,7 +7,6 @@ import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import closing
 from pathlib import Path
-from urllib.parse import quote
 
 from psycopg import sql
 
@@ -17,30 +16,18 @@ from graph.build.stores import read_settings
 from graph.errors import UserError
 from graph.postgres.connect import Connection, database_of, dsn_of, transaction
 from graph.postgres.schema import check_schema, migrate, restart_keys
+from graph.postgres.store import TABLES
 from graph.shared.console import track
 from graph.shared.disk import report_full_disk
 from graph.store.database import has_database
 from graph.store.ledger_file import LEDGER, LEDGER_TABLE, ledger_damage
 from graph.store.lock import writer_lock
 from graph.store.seal import check_undamaged
-from graph.store.sqlite import SQLITE_FILE, SqliteStore
+from graph.store.sqlite import SQLITE_FILE, SqliteStore, open_to_read
 from graph.types import OpenEncoder, OpenModel
 
-TABLES = (
-    "meta",
-    "documents",
-    "passages",
-    "propositions",
-    "entities",
-    "occurrences",
-    "mentions",
-    "topics",
-    "occurrence_topics",
-    "facts",
-    "quarantine",
-    "summaries",
-)
-"""The tables of index.sqlite, each after the tables that it references."""
+COPIED = tuple(table for table in TABLES if table != "changed")
+"""The copied tables of index.sqlite, each after the tables that it references."""
 CALLS_TABLE = "calls"
 """The table of the ledger."""
 POSTGRES_TYPES = {"TEXT": "text", "INTEGER": "int8"}
@@ -66,11 +53,11 @@ def copy_to_database(folder: Path, dsn: str) -> dict[str, int]:
         if connection.execute("SELECT 1 FROM meta LIMIT 1").fetchone() is not None:
             raise UserError(f"{database}: holds an index already", "a database without one", "name another")
         connection.execute("SET LOCAL statement_timeout = 0")
-        with closing(_open(folder / SQLITE_FILE)) as store:
-            counts = {table: _send(connection, store, table) for table in track(TABLES, "Tables", len(TABLES))}
+        with closing(open_to_read(folder / SQLITE_FILE)) as store:
+            counts = {table: _send(connection, store, table) for table in track(COPIED, "Tables", len(COPIED))}
         calls = 0
         if (folder / LEDGER).exists():
-            with closing(_open(folder / LEDGER)) as ledger:
+            with closing(open_to_read(folder / LEDGER)) as ledger:
                 calls = _send(connection, ledger, CALLS_TABLE)
         restart_keys(connection)
     return {**counts, CALLS_TABLE: calls}
@@ -105,7 +92,7 @@ def _receive_all(connection: Connection, folder: Path) -> dict[str, int]:
     """Copy the rows of an index and the calls of its ledger, if any, into new files."""
     SqliteStore(folder).close()
     with closing(sqlite3.connect(folder / SQLITE_FILE)) as store, store:
-        counts = {table: _receive(connection, store, table) for table in track(TABLES, "Tables", len(TABLES))}
+        counts = {table: _receive(connection, store, table) for table in track(COPIED, "Tables", len(COPIED))}
         # Deriving the arrays adds 1 again: they then have the generation of these rows.
         store.execute("UPDATE meta SET value = value - 1 WHERE key = 'generation'")
     with closing(sqlite3.connect(folder / LEDGER)) as ledger, ledger:
@@ -114,11 +101,6 @@ def _receive_all(connection: Connection, folder: Path) -> dict[str, int]:
     if not counts[CALLS_TABLE]:
         (folder / LEDGER).unlink()
     return counts
-
-
-def _open(file: Path) -> sqlite3.Connection:
-    """Open an SQLite file for reading."""
-    return sqlite3.connect(f"file:{quote(str(file))}?mode=ro", uri=True)
 
 
 def _columns(file: sqlite3.Connection, table: str) -> dict[str, str]:

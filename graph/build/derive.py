@@ -114,12 +114,9 @@ class LayerReuse:
     will write new ones.
     """
 
-    communities: bool = False
-    graphs: bool = False
-    summaries: bool = False
-
-
-REUSE_NOTHING = LayerReuse()
+    communities: bool
+    graphs: bool
+    summaries: bool
 
 
 def derive_arrays(
@@ -128,9 +125,9 @@ def derive_arrays(
     cache: EmbeddingCache,
     count_tokens: Callable[[str], int],
     settings: IndexSettings,
-    write: WriteSummaries | None = None,
-    changed: Sequence[str] | None = None,
-    reuse: LayerReuse = REUSE_NOTHING,
+    write: WriteSummaries | None,
+    changed: Sequence[str] | None,
+    reuse: LayerReuse,
 ) -> IndexData:
     """All arrays of the index for the store's current rows; vectors come from `cache`, summaries from `write` unless it is None.
 

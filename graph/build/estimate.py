@@ -99,7 +99,7 @@ def plan_build(
             passages += len(to_read)
             texts |= _text_ids(PendingDocument(document, to_read), rows)
             for passage in to_read if settings.extractor == "llm" else ():
-                calls.add(prompt.request(passage, Domain(), 0, first=True), passage.text)
+                calls.add(prompt.request(passage, Domain(), 0), passage.text)
                 sample = [*sample, passage][:SAMPLED_PASSAGES]
         if sample and settings.infer_domain and (store is None or store.get_meta("domain") is None):
             calls.add(domain_request(sample), "")
@@ -176,6 +176,5 @@ def _known_vectors(folder: Path) -> set[str]:
     if (folder / MANIFEST).exists():
         last = load_arrays(folder, IndexData)
         for ids, _ in VECTOR_FIELDS.values():
-            column = getattr(last, ids)
-            known |= {column[row] for row in range(len(column))}
+            known |= set(getattr(last, ids))
     return known

@@ -128,10 +128,9 @@ def retry_failed(
     open_encoder: OpenEncoder,
     open_model: OpenModel = no_model,
     settings: IndexSettings | None = None,
-    workers: Workers = THIS_PROCESS,
 ) -> int:
     """Read the quarantined passages again, then finish the index; returns how many passages were retried. `settings` as in `resume_build`."""
-    return _resume(Path(folder), open_encoder, open_model, settings, workers, quarantined=True)[0]
+    return _resume(Path(folder), open_encoder, open_model, settings, THIS_PROCESS, quarantined=True)[0]
 
 
 def _resume(

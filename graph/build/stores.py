@@ -59,27 +59,23 @@ def open_for_writing(folder: Path, give_up: GiveUp | None = None) -> Iterator[St
     `give_up` is as in graph/store/lock.py. Writers of a database take turns through graph/postgres/turn.py, writers of a folder through
     its lock; the latter leave the folder sealed (graph/store/seal.py) on success.
     """
-    with report_full_disk(folder), _open_exclusively(folder, give_up) as store:
-        yield store
-
-
-@contextmanager
-def _open_exclusively(folder: Path, give_up: GiveUp | None) -> Iterator[Store]:
     if has_database(folder):
         from graph.postgres.connect import dsn_of
         from graph.postgres.store import PostgresStore
         from graph.postgres.turn import writers_turn
 
         with (
+            report_full_disk(folder),
             writers_turn(dsn_of(folder), folder, give_up) as turn,
             closing(PostgresStore(dsn_of(folder), turn)) as store,
         ):
             yield store
     else:
         with (
+            report_full_disk(folder),
             writer_lock(folder, give_up),
             unsealed(folder) as seal,
-            closing(SqliteStore(folder, sealing=seal if seal.before else None)) as store,
+            closing(SqliteStore(folder, before_fold=seal.write if seal.before else None)) as store,
         ):
             yield store
             fold_ledger(folder)

@@ -34,29 +34,24 @@ if TYPE_CHECKING:
 IGNORE_FILE = ".modegraphignore"
 
 
-def files_in(folder: Path) -> Iterator[Path]:
-    """The files below `folder` in order of name, without hidden and ignored ones.
+def files_in(folder: Path, rules: tuple[tuple[Path, GitIgnoreSpec], ...] = ()) -> Iterator[Path]:
+    """The files below `folder` in order of name, without hidden and ignored ones; `rules` are those of the folders above.
 
     A link to a folder and an unreadable folder are yielded themselves, not their files.
     """
-    yield from _files_in(folder, ())
-
-
-def _files_in(folder: Path, inherited: tuple[tuple[Path, GitIgnoreSpec], ...]) -> Iterator[Path]:
     try:
         entries = sorted(folder.iterdir())
     except OSError:
         yield folder
         return
-    rules = inherited
     if (ignore_file := folder / IGNORE_FILE).is_file():
-        rules = (*inherited, (folder, _rules(ignore_file)))
+        rules = (*rules, (folder, _rules(ignore_file)))
     for entry in entries:
         is_folder = entry.is_dir() and not entry.is_symlink()
         if entry.name.startswith(".") or _is_ignored(entry, is_folder, rules):
             continue
         if is_folder:
-            yield from _files_in(entry, rules)
+            yield from files_in(entry, rules)
         else:
             yield entry
 
@@ -101,25 +96,21 @@ def read_documents(source: Path | str, note: Note, limits: Limits = Limits()) ->
     """
     source = Path(source)
     with ParseWorker(limits) as worker:
-        yield from _read_documents(source, note, worker)
+        if not source.exists():
+            raise UserError(f"{source}: no such file or folder", "documents to index", "check the path")
+        if source.is_dir():
+            documents = _read_files(source, files_in(source), note, worker)
+        elif source.suffix.lower() == ".jsonl":
+            documents = _documents_of_rows((f"{source} line {line}", row) for line, row in read_jsonl(source))
+        else:
+            documents = iter([_read_file(source, source.name, worker)])
+        yield from _at_least_one(documents, note, str(source), f"files ending in {ENDINGS_SHOWN}, or a .jsonl")
 
 
 def read_some(folder: Path, names: Iterable[str], note: Note, limits: Limits = Limits()) -> Iterator[Document]:  # noqa: B008
     """The documents in the named files of a folder; `note` gets a line for each file skipped."""
     with ParseWorker(limits) as worker:
         yield from _with_text(_read_files(folder, (folder / name for name in names), note, worker), note)
-
-
-def _read_documents(source: Path, note: Note, worker: ParseWorker) -> Iterator[Document]:
-    if not source.exists():
-        raise UserError(f"{source}: no such file or folder", "documents to index", "check the path")
-    if source.is_dir():
-        documents = _read_files(source, files_in(source), note, worker)
-    elif source.suffix.lower() == ".jsonl":
-        documents = _documents_of_rows((f"{source} line {line}", row) for line, row in read_jsonl(source))
-    else:
-        documents = iter([_read_file(source, source.name, worker)])
-    yield from _at_least_one(documents, note, str(source), f"files ending in {ENDINGS_SHOWN}, or a .jsonl")
 
 
 def documents_of_rows(rows: Iterable[tuple[str, Mapping[str, Any]]], note: Note, source: str) -> Iterator[Document]:

@@ -45,7 +45,8 @@ class ParseWorker:
     def __exit__(self, *error: object) -> None:
         with self._lock:
             self._closed = True
-            self._kill()
+            if self._process is not None:
+                _kill(self._process)
 
     def parse(self, data: bytes, suffix: str, file: str) -> ParsedFile:
         """Title, text and metadata of a file's bytes; UserError with `file`, the exceeded limit or other problem, and the remedy."""
@@ -62,9 +63,9 @@ class ParseWorker:
     def _parse_text(self, data: bytes, suffix: str, file: str) -> ParsedFile:
         """As `parse`, without OCR."""
         seconds, memory = self._limits.seconds_for(len(data)), self._limits.memory_for(len(data))
-        request = {"file": file, "suffix": suffix, "bytes": len(data), "seconds": seconds, "memory": memory}
+        request = {"file": file, "suffix": suffix, "seconds": seconds, "memory": memory}
         request["whole"] = self._limits.whole_pages
-        self.last, body = self._ask(json.dumps(request).encode() + b"\n", data, PATIENCE * seconds + GRACE_S)
+        self.last, body = self._ask(request, data, PATIENCE * seconds + GRACE_S)
         remedy = "split or simplify it, or raise the limit"
         if self.last.signal in (signal.SIGPROF, signal.SIGALRM):
             raise UserError(
@@ -110,15 +111,14 @@ class ParseWorker:
     def _scan_page(self, page: int, data: bytes, file: str, ocr: Ocr) -> str:
         """The text that OCR finds on a page; UserError if a program fails."""
         memory = self._limits.memory_for(len(data))
-        request = {"file": file, "page": page, "languages": ocr.languages, "bytes": len(data)}
+        request = {"file": file, "page": page, "languages": ocr.languages}
         request |= {"seconds": ocr.page_seconds, "memory": memory}
-        patience_s = PROGRAMS * PATIENCE * ocr.page_seconds + GRACE_S
-        self.last, body = self._ask(json.dumps(request).encode() + b"\n", data, patience_s)
+        self.last, body = self._ask(request, data, PROGRAMS * PATIENCE * ocr.page_seconds + GRACE_S)
         if not body:
             raise UserError(f"{file}: page {page}: its reader was killed", "a readable page", "repair or remove it")
         return str(_parse_reply(body)["text"])
 
-    def _ask(self, head: bytes, data: bytes, patience_s: float) -> tuple[ChildReport, bytes]:
+    def _ask(self, request: dict[str, Any], data: bytes, patience_s: float) -> tuple[ChildReport, bytes]:
         """The reply of the child process; if there is none, LATE or a report of its exit code, and an empty body."""
         process, started = self._running_process(), time.monotonic()
         assert process.stdin is not None and process.stdout is not None
@@ -126,7 +126,7 @@ class ParseWorker:
         watchdog.daemon = True
         watchdog.start()
         try:
-            process.stdin.write(head + data)
+            process.stdin.write(json.dumps({**request, "bytes": len(data)}).encode() + b"\n" + data)
             process.stdin.flush()
             report = ChildReport(**json.loads(process.stdout.readline()))
             return report, process.stdout.read(report.bytes)
@@ -143,10 +143,6 @@ class ParseWorker:
             if self._process is None or self._process.poll() is not None:
                 self._process = _start()
             return self._process
-
-    def _kill(self) -> None:
-        if self._process is not None:
-            _kill(self._process)
 
 
 def _parse_reply(body: bytes) -> dict[str, Any]:

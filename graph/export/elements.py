@@ -24,6 +24,17 @@ NODE_TABLES: dict[NodeKind, str] = {
     "summary": "summaries",
 }
 """The name of the table of each kind, in the formats that have tables."""
+COLUMNS: dict[str, dict[str, type[str | int | float]]] = {
+    "documents": {"id": str, "title": str, "metadata": str},
+    "passages": {"id": str, "source": str, "order": int, "start": int, "end": int, "text": str},
+    "propositions": {"id": str, "text": str},
+    "entities": {"id": str, "text": str},
+    "topics": {"id": str, "text": str},
+    "summaries": {"id": str, "layer": int, "text": str},
+    "occurrences": {"proposition": str, "passage": str, "start": int, "end": int},
+    "edges": {"kind": str, "source": str, "target": str, "weight": float},
+}
+"""The columns of each table, without vectors; `metadata` is JSON."""
 EdgeKind = Literal["has", "next", "states", "mentions", "called", "synonym", "about", "sums up", "similar"]
 Value = str | int
 
@@ -68,20 +79,11 @@ def nodes(index: Index, kind: NodeKind) -> Iterator[Node]:
     elif kind == "passage":
         for row in range(len(data.passage_ids)):
             passage = index.passage(row)
-            values: dict[str, Value] = {"id": passage.id, "source": passage.source, "order": passage.order}
-            yield Node(
-                f"passage:{passage.id}",
-                kind,
-                {**values, "start": passage.start, "end": passage.end, "text": passage.text},
-            )
+            yield Node(f"passage:{passage.id}", kind, {name: getattr(passage, name) for name in COLUMNS["passages"]})
     elif kind == "summary":
         for row in range(len(data.summary_ids)):
-            values = {
-                "id": data.summary_ids[row],
-                "layer": int(data.summary_layer_S[row]),
-                "text": data.summary_texts[row],
-            }
-            yield Node(f"summary:{values['id']}", kind, values)
+            identity, layer = data.summary_ids[row], int(data.summary_layer_S[row])
+            yield Node(f"summary:{identity}", kind, {"id": identity, "layer": layer, "text": data.summary_texts[row]})
     else:
         ids, text_of = {
             "proposition": (data.proposition_ids, data.proposition_texts.__getitem__),

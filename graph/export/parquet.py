@@ -9,23 +9,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from graph.export.elements import NODE_KINDS, NODE_TABLES, NodeKind, edges, nodes, occurrences
+from graph.export.elements import COLUMNS, NODE_KINDS, NODE_TABLES, NodeKind, edges, nodes, occurrences
 from graph.index.index import Index
 from graph.store.data import VECTOR_FIELDS
 from graph.store.vectors import Matrix
 
 ROWS_AT_ONCE = 10_000
-TEXT, WHOLE = pa.string(), pa.int64()
-COLUMNS: dict[NodeKind, dict[str, pa.DataType]] = {
-    "document": {"id": TEXT, "title": TEXT, "metadata": TEXT},
-    "passage": {"id": TEXT, "source": TEXT, "order": WHOLE, "start": WHOLE, "end": WHOLE, "text": TEXT},
-    "proposition": {"id": TEXT, "text": TEXT},
-    "entity": {"id": TEXT, "text": TEXT},
-    "topic": {"id": TEXT, "text": TEXT},
-    "summary": {"id": TEXT, "layer": WHOLE, "text": TEXT},
-}
-OCCURRENCE_COLUMNS = {"proposition": TEXT, "passage": TEXT, "start": WHOLE, "end": WHOLE}
-EDGE_COLUMNS = {"kind": TEXT, "source": TEXT, "target": TEXT, "weight": pa.float64()}
+TYPES = {str: pa.string(), int: pa.int64(), float: pa.float64()}
 
 
 def write_parquet(index: Index, folder: Path) -> dict[str, int]:
@@ -52,8 +42,8 @@ def index_tables(index: Index) -> dict[str, pa.Table]:
 def _tables_of(index: Index) -> dict[str, Iterator[pa.Table]]:
     return {
         **{NODE_TABLES[kind]: _node_tables(index, kind) for kind in NODE_KINDS},
-        "occurrences": _tables(map(vars, occurrences(index)), OCCURRENCE_COLUMNS),
-        "edges": _tables(map(vars, edges(index)), EDGE_COLUMNS),
+        "occurrences": _tables("occurrences", map(vars, occurrences(index))),
+        "edges": _tables("edges", map(vars, edges(index))),
     }
 
 
@@ -69,17 +59,14 @@ def _write_tables(tables: Iterator[pa.Table], file: Path) -> int:
 
 
 def _node_tables(index: Index, kind: NodeKind) -> Iterator[pa.Table]:
-    rows = (node.values for node in nodes(index, kind))
-    if NODE_TABLES[kind] not in VECTOR_FIELDS:
-        return _tables(rows, COLUMNS[kind])
-    return _tables(rows, COLUMNS[kind], getattr(index.data, VECTOR_FIELDS[NODE_TABLES[kind]][1]))
+    rows, name = (node.values for node in nodes(index, kind)), NODE_TABLES[kind]
+    return _tables(name, rows, getattr(index.data, VECTOR_FIELDS[name][1]) if name in VECTOR_FIELDS else None)
 
 
-def _tables(
-    rows: Iterable[Mapping[str, Any]], columns: dict[str, pa.DataType], vectors_ND: Matrix | None = None
-) -> Iterator[pa.Table]:
+def _tables(name: str, rows: Iterable[Mapping[str, Any]], vectors_ND: Matrix | None = None) -> Iterator[pa.Table]:
     """The rows as tables of up to ROWS_AT_ONCE, each row with its vector if there are any; without rows, one empty table."""
-    iterator, schema, count = iter(rows), pa.schema(columns), 0
+    iterator, count = iter(rows), 0
+    schema = pa.schema({column: TYPES[kind] for column, kind in COLUMNS[name].items()})
     vector = pa.list_(pa.float32(), 0 if vectors_ND is None else vectors_ND.shape[1])
     for part in chain(_parts(iterator), [[]]):
         if part or not count:

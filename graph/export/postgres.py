@@ -20,7 +20,7 @@ from psycopg.pq import Format
 from psycopg.types import TypeInfo
 
 from graph.errors import UserError
-from graph.export.elements import NODE_KINDS, NODE_TABLES, Value, edges, nodes, occurrences
+from graph.export.elements import COLUMNS, NODE_KINDS, NODE_TABLES, Value, edges, nodes, occurrences
 from graph.index.index import Index
 from graph.postgres.connect import Connection, database_of, transaction
 from graph.shared.console import track
@@ -228,24 +228,12 @@ def halfvec_dumper(number: int) -> type[Dumper]:
     return HalfvecDumper
 
 
-TEXT, JSON, WHOLE, REAL, VECTOR = "text", "jsonb", "int4", "float4", "halfvec"
+TEXT, VECTOR = "text", "halfvec"
+TYPES = {str: TEXT, int: "int4", float: "float4"}
 TABLES: dict[str, dict[str, str]] = {
-    "documents": {"id": TEXT, "title": TEXT, "metadata": JSON},
-    "passages": {
-        "id": TEXT,
-        "source": TEXT,
-        "order": WHOLE,
-        "start": WHOLE,
-        "end": WHOLE,
-        "text": TEXT,
-        "vector": VECTOR,
-    },
-    "propositions": {"id": TEXT, "text": TEXT, "vector": VECTOR},
-    "entities": {"id": TEXT, "text": TEXT, "vector": VECTOR},
-    "topics": {"id": TEXT, "text": TEXT},
-    "summaries": {"id": TEXT, "layer": WHOLE, "text": TEXT, "vector": VECTOR},
-    "occurrences": {"proposition": TEXT, "passage": TEXT, "start": WHOLE, "end": WHOLE},
-    "edges": {"kind": TEXT, "source": TEXT, "target": TEXT, "weight": REAL},
+    table: {name: "jsonb" if name == "metadata" else TYPES[kind] for name, kind in columns.items()}
+    | ({"vector": VECTOR} if table in VECTOR_FIELDS else {})
+    for table, columns in COLUMNS.items()
 }
 INDEXES = (
     *(f"ALTER TABLE {table} ADD PRIMARY KEY (id)" for table in NODE_TABLES.values()),
@@ -277,7 +265,7 @@ def rows_of(index: Index, table: str) -> Iterator[Row]:
             yield edge.kind, _node_id(edge.source), _node_id(edge.target), edge.weight
     else:
         (kind,) = (each for each in NODE_KINDS if NODE_TABLES[each] == table)
-        clean = [_CLEAN.get(name, storable) for name in TABLES[table] if TABLES[table][name] != VECTOR]
+        clean = [_CLEAN.get(name, storable) for name in COLUMNS[table]]
         vectors = halfvecs(getattr(index.data, VECTOR_FIELDS[table][1])) if table in VECTOR_FIELDS else repeat(None)
         for node, vector in zip(nodes(index, kind), vectors, strict=False):
             values = [

@@ -72,7 +72,7 @@ def place_triples(row: Row, document: Document, passages: Sequence[Passage]) -> 
     """The occurrences of each passage: its sentences, with their entities and facts from the row.
 
     A triple belongs to the passage that has most of its words, and in it to the sentence that has most of them (the first, on a tie);
-    if no sentence has any, "s p o" becomes a separate proposition. A subject or object that is not an entity ("a politician", "1960")
+    if no sentence has any, "s p o" becomes a separate proposition, whose span is the whole passage. A subject or object that is not an entity ("a politician", "1960")
     would link unrelated documents: it is left out, and its triple is not recorded as a fact.
     """
     sentences = extract_by_rules(document, passages)
@@ -86,7 +86,8 @@ def place_triples(row: Row, document: Document, passages: Sequence[Passage]) -> 
         if sentence >= 0 and share_supported(text, sentences[passage][sentence].text) > 0:
             facts.setdefault((passage, sentence), []).append(fact)
         else:
-            unmatched[passage].append(_triple_alone(fact, text, entities, passages[passage]))
+            alone = Occurrence(text, (), passages[passage].start, passages[passage].end)
+            unmatched[passage].append(_with_facts(alone, [fact], entities))
     return [
         (*(_with_facts(each, facts.get((row, n), []), entities) for n, each in enumerate(of_passage)), *unmatched[row])
         for row, of_passage in enumerate(sentences)
@@ -113,12 +114,6 @@ def _with_facts(sentence: Occurrence, facts: Sequence[Fact], entities: Sequence[
     ends = [end for fact in facts for end in (fact.subject, fact.object) if is_entity(end)]
     found = distinct_entities([*ends, *entities_within(sentence.text, (), entities)[0]])
     return replace(sentence, entities=found, facts=tuple(fact for fact in facts if ends_within(fact, found)))
-
-
-def _triple_alone(fact: Fact, text: str, entities: Sequence[str], passage: Passage) -> Occurrence:
-    """A triple as a separate proposition; its span is the whole passage."""
-    end = passage.start + len(passage.text)
-    return _with_facts(Occurrence(text, (), passage.start, end), [fact], entities)
 
 
 def _strings(value: Any, where: str) -> tuple[str, ...]:

@@ -193,8 +193,8 @@ class Prompt:
         )
         return content_id(*parts)[:12]
 
-    def request(self, passage: Passage, domain: Domain, attempt: int, first: bool) -> CompletionRequest:
-        """The request for one passage; `attempt` counts all earlier calls for it, `first` is false if an earlier run failed on it."""
+    def request(self, passage: Passage, domain: Domain, attempt: int) -> CompletionRequest:
+        """The first request of a run for one passage; `attempt` counts the calls for it in earlier runs, which failed."""
         types, topics = ", ".join(map(quote, domain.entity_types)), ", ".join(map(quote, domain.topics))
         system = fill(
             "graph/extract.txt",
@@ -205,7 +205,7 @@ class Prompt:
         return CompletionRequest(
             (Message("system", system), Message("user", quote_passage(passage.title, passage.text))),
             max_tokens=self.max_reply_tokens,
-            temperature=0.0 if first else RETRY_TEMPERATURE,
+            temperature=RETRY_TEMPERATURE if attempt else 0.0,
             seed=attempt,
             schema=strict_schema(Reply, propositions={"minItems": _count_sentences(passage.text)}),
         )
@@ -256,8 +256,7 @@ def read_by_model(
 
 def _first_calls(document: PendingDocument, prompt: Prompt, domain: Domain) -> Iterator[_Call]:
     for passage in document.passages:
-        request = prompt.request(passage, domain, document.attempts, first=document.attempts == 0)
-        yield _Call(passage, request, document.attempts, last=False)
+        yield _Call(passage, prompt.request(passage, domain, document.attempts), document.attempts, last=False)
 
 
 def _next_wave(retries: deque[_Call], new: Iterator[_Call]) -> list[_Call]:

@@ -99,8 +99,8 @@ def nested_communities(graph: sp.csr_array, top_N: Ints, around: Ints, smallest:
     waiting = [(np.arange(graph.shape[0]), top_N, -1)]
     while waiting:
         rows, community_n, parent = waiting.pop()
-        order = np.argsort(community_n, kind="stable")
-        for part in np.split(rows[order], np.flatnonzero(np.diff(community_n[order])) + 1):
+        for group in groups_of(community_n):
+            part = rows[group]
             if not np.isin(around, part, assume_unique=True).any():
                 continue
             members.append(part)
@@ -113,6 +113,16 @@ def nested_communities(graph: sp.csr_array, top_N: Ints, around: Ints, smallest:
             if inner_n.any():
                 waiting.append((part, inner_n, len(members) - 1))
     return NestedCommunities(tuple(members), np.array(parents, np.int64))
+
+
+def groups_of(membership_N: Ints) -> list[Ints]:
+    """The nodes of each community, ascending.
+
+    >>> [group.tolist() for group in groups_of(np.array([1, 0, 1]))]
+    [[1], [0, 2]]
+    """
+    order = np.argsort(membership_N, kind="stable")
+    return np.split(order, np.flatnonzero(np.diff(membership_N[order])) + 1)
 
 
 def modularity(graph: sp.csr_array, membership_N: Ints) -> float:

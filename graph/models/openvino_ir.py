@@ -10,6 +10,7 @@ import re
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -35,14 +36,20 @@ def is_installed() -> bool:
 
 def openvino_folder(model: PretrainedModel, note: Callable[[str], None]) -> Path:
     """The OpenVINO folder of a fetched model, which is made if it is missing; UserError for a model that is not fetched."""
-    gguf, target = gguf_of(model), folder_of(model) / OPENVINO_FOLDER
+    gguf, folder = gguf_of(model), folder_of(model)
+    make = partial(convert_to_openvino, gguf, model=model)
+    return _made(folder / OPENVINO_FOLDER, folder.parent, model.name, make, note)
+
+
+def _made(target: Path, cache: Path, name: str, make: Callable[[Path], None], note: Callable[[str], None]) -> Path:
+    """`target`, which is made if it is missing: by `make`, in the folder `openvino` of a scratch folder in `cache`."""
     if (target / OPENVINO_MODEL).is_file():
         return target
-    with fetching(folder_of(model).parent, note):
+    with fetching(cache, note):
         if not (target / OPENVINO_MODEL).is_file():
-            note(f"preparing {model.name} for OpenVINO (once, about a minute for each GB)")
-            with tempfile.TemporaryDirectory(dir=folder_of(model).parent, prefix=f"{model.name}.") as scratch:
-                convert_to_openvino(gguf, Path(scratch), model)
+            note(f"preparing {name} for OpenVINO (once, about a minute for each GB)")
+            with tempfile.TemporaryDirectory(dir=cache, prefix=f"{target.parent.name}.") as scratch:
+                make(Path(scratch))
                 shutil.rmtree(target, ignore_errors=True)
                 Path(scratch, OPENVINO_FOLDER).rename(target)
     return target
@@ -178,15 +185,8 @@ def adapted_folder(adapter: Path, note: Callable[[str], None]) -> Path:
     gguf = gguf_of(MODELS[base])
     adapted = folder_of(MODELS[base]) / "adapted"
     target = adapted / checksum(adapter / ADAPTER_WEIGHTS)[:16]
-    if (target / OPENVINO_MODEL).is_file():
-        return target
-    adapted.mkdir(exist_ok=True)
-    with fetching(adapted, note):
-        if not (target / OPENVINO_MODEL).is_file():
-            note(f"preparing {adapter.name} on {base} for OpenVINO (once, about a minute for each GB)")
-            changes = lora_changes(adapter, folder_of(MODELS[base]))
-            with tempfile.TemporaryDirectory(dir=adapted) as scratch:
-                write_openvino(gguf, Path(scratch), changes)
-                shutil.rmtree(target, ignore_errors=True)
-                Path(scratch, OPENVINO_FOLDER).rename(target)
-    return target
+
+    def make(scratch: Path) -> None:
+        write_openvino(gguf, scratch, lora_changes(adapter, folder_of(MODELS[base])))
+
+    return _made(target, adapted, f"{adapter.name} on {base}", make, note)

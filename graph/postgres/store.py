@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from functools import cache
 from itertools import chain
 from typing import Any
@@ -27,7 +27,7 @@ TABLES = (
     *("meta", "documents", "passages", "propositions", "entities", "occurrences", "mentions", "topics"),
     *("occurrence_topics", "facts", "quarantine", "summaries", "changed"),
 )
-"""The tables that a store reads and writes."""
+"""The tables that a store reads and writes, each after the tables that it references."""
 _TABLE_NAME = re.compile(rf"\b(FROM|JOIN|INTO|UPDATE) ({'|'.join(TABLES)})\b")
 
 
@@ -63,15 +63,15 @@ class PostgresStore(Store):
         if not self._connection.server.closed:
             super()._undo()
 
-    def _after_commit(self) -> None:
-        """Nothing to do: the server keeps its own log."""
-
-    def _before_commit(self) -> None:
-        assert self._turn is not None
-        with report_refusals(self._connection.dsn):
-            if self._readings:
-                put_readings(self._connection.server, self._readings)
-            self._turn.renew(self._connection.server)
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        with super().transaction():
+            yield
+            assert self._turn is not None
+            with report_refusals(self._connection.dsn):
+                if self._readings:
+                    put_readings(self._connection.server, self._readings)
+                self._turn.renew(self._connection.server)
 
 
 class _Statements:
@@ -106,7 +106,6 @@ def to_psycopg(statement: str) -> str:
     return statement.replace(AMONG, "= ANY(?)").replace("?", "%s")
 
 
-INSTEAD_OF_NUL = "\ufffd"
 _INSERT_PASSAGES = f"""INSERT INTO {SCHEMA}.passages (id, source, "order", "start", "end", reader, dropped)
     SELECT * FROM unnest(%s::text[], %s::text[], %s::int8[], %s::int8[], %s::int8[], %s::text[], %s::int8[])
     ON CONFLICT (id) DO UPDATE SET reader = excluded.reader, dropped = excluded.dropped RETURNING id, row"""
@@ -183,4 +182,4 @@ def _copy_rows(connection: Connection, table: str, columns: Sequence[str], rows:
 
 def _without_nul(text: str) -> str:
     """The text with U+FFFD for NUL, which PostgreSQL cannot store."""
-    return text.replace("\0", INSTEAD_OF_NUL)
+    return text.replace("\0", "\ufffd")

@@ -10,18 +10,17 @@ from __future__ import annotations
 
 import os
 import platform
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from threading import Event, Thread
 
 from graph.errors import UserError
 from graph.postgres.connect import Connection, connect, database_of, report_refusals, transaction
 from graph.postgres.schema import SCHEMA, migrate
-from graph.shared.console import say
-from graph.store.lock import GiveUp, IndexBusy
+from graph.store.lock import GiveUp, wait_for_turn
 
 LEASE_S = 60.0
 POLL_S = 0.1
@@ -82,7 +81,8 @@ def writers_turn(dsn: str, folder: Path, give_up: GiveUp | None = None) -> Itera
     renewer = Thread(target=_renew, args=(dsn, turn, done), name="lease", daemon=True)
     renewer.start()
     try:
-        _wait(dsn, turn, give_up)
+        with connect(dsn) as connection, report_refusals(dsn):
+            wait_for_turn(folder, partial(_writer_ahead, connection, turn.fence), give_up, POLL_S)
         yield turn
     except OSError:
         # A writer past its lease may miss files that the next writer has removed.
@@ -110,19 +110,6 @@ def _renew(dsn: str, turn: Turn, done: Event) -> None:
         with suppress(UserError), transaction(dsn) as connection:
             if connection.execute(_UNLOCKED, (turn.fence,)).fetchone():
                 connection.execute(_RENEW, (LEASE_S, turn.fence))
-
-
-def _wait(dsn: str, turn: Turn, give_up: GiveUp | None) -> None:
-    """Wait until no writer is ahead; IndexBusy when `give_up` returns True."""
-    announced = False
-    with connect(dsn) as connection, report_refusals(dsn):
-        while writer := _writer_ahead(connection, turn.fence):
-            if give_up is not None and give_up():
-                raise IndexBusy(turn.folder, writer)
-            if give_up is None and not announced:
-                say(f"{turn.folder}: being written by process {writer}; waiting until it is done")
-                announced = True
-            time.sleep(POLL_S)
 
 
 def _writer_ahead(connection: Connection, fence: int) -> str:

@@ -7,7 +7,6 @@ questions run on parts of the collection, with and without their documents, both
 Legend: F signs, R passages.
 """
 
-from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -16,6 +15,7 @@ from graph.index.index import Index
 from graph.index.normalised_similarity import normalised_similarity_to
 from graph.retrieve.parts.mentions import broad_sign
 from graph.retrieve.parts.query import Query
+from graph.retrieve.parts.words import row_of_term
 from graph.text.bm25 import idf, terms_of
 from graph.text.word_forms import FUNCTION_WORDS, form_of
 from graph.types import Absence, Evidence, Floats, Passage
@@ -59,13 +59,12 @@ def signs(index: Index, query: Query, passages: Sequence[Passage]) -> Floats:
 
 def word_weights(index: Index, question: str) -> dict[str, float]:
     """The content words of a question, as forms (`form_of`), with their idf; a word missing from the index counts as a word in no passage."""
-    data = index.data
     weights: dict[str, float] = {}
+    unknown = float(idf(np.array([0]), len(index.data.passage_ids))[0])
     for term in terms_of(question):
         if term not in FUNCTION_WORDS:
-            row = bisect_left(data.term_texts, term, 0, len(data.term_texts))
-            known = row < len(data.term_texts) and data.term_texts[row] == term
-            weight = float(data.term_idf_W[row]) if known else float(idf(np.array([0]), len(data.passage_ids))[0])
+            row = row_of_term(index, term)
+            weight = unknown if row is None else float(index.data.term_idf_W[row])
             weights[form_of(term)] = max(weight, weights.get(form_of(term), 0.0))
     return weights
 

@@ -5,9 +5,9 @@ goes to `hierarchy`; all others go to `hops`. It calls no model. Metrics are in 
 
 import json
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, get_args
+from typing import get_args
 
 from graph.errors import UserError
 from graph.index.index import Index, row_of
@@ -31,25 +31,13 @@ from graph.types import Evidence, LanguageModel, Passage, Proposition, Scored, S
 
 Strategy = Callable[[Index, Query, RetrieveSettings], Evidence]
 
-DIRECT_STRATEGIES: Mapping[Mode, Strategy] = {
-    "dense": retrieve_dense,
-    "lexical": retrieve_lexical,
-    "hybrid": retrieve_hybrid,
-    "naive": retrieve_naive,
-    "hierarchy": retrieve_hierarchy,
-    "hops": retrieve_hops,
-    "paths": retrieve_paths,
-    "local": retrieve_local,
-    "global": retrieve_global,
-    "statements": retrieve_statements,
-    "topics": retrieve_topics,
-    "plan": retrieve_plan,
-}
-
 
 def with_pages(evidence: Evidence, data: IndexData) -> Evidence:
     """The evidence with the page of each passage and span; unchanged if none of its documents has pages."""
-    metadata_of = {source: _metadata_of(data, source) for source in _sources_of(evidence)}
+    sources = {scored.item.source for scored in evidence.passages}
+    sources |= {span.source for scored in evidence.propositions for span in scored.item.spans}
+    rows = {source: row_of(data, "document", source) for source in sources}
+    metadata_of = {source: json.loads(data.document_metadata[row]) for source, row in rows.items() if row is not None}
     paged = {source: metadata for source, metadata in metadata_of.items() if page_at(metadata, 0) is not None}
     if not paged:
         return evidence
@@ -65,27 +53,30 @@ def with_pages(evidence: Evidence, data: IndexData) -> Evidence:
     return replace(evidence, passages=passages, propositions=propositions)
 
 
-def _sources_of(evidence: Evidence) -> Iterable[str]:
-    span_sources = (span.source for scored in evidence.propositions for span in scored.item.spans)
-    return {*(scored.item.source for scored in evidence.passages), *span_sources}
-
-
-def _metadata_of(data: IndexData, source: str) -> dict[str, Any]:
-    """The metadata of a document; {} if the index, or this part of it, has no document of that source."""
-    row = row_of(data, "document", source)
-    return {} if row is None else dict(json.loads(data.document_metadata[row]))
-
-
 def retrieve_auto(index: Index, query: Query, settings: RetrieveSettings) -> Evidence:
     """The evidence of `hierarchy` for a broad question, of `hops` for any other; the trace names the mode and the reason."""
     sign = broad_sign(index, query.text)
     mode: Mode = "hierarchy" if sign else "hops"
     reason = f"“{sign}” asks about the whole collection" if sign else "the question asks for something specific"
-    evidence = DIRECT_STRATEGIES[mode](index, replace(query, model=None), settings)
+    evidence = STRATEGIES[mode](index, replace(query, model=None), settings)
     return replace(evidence, trace=replace(evidence.trace, steps=(f"{mode}, because {reason}", *evidence.trace.steps)))
 
 
-STRATEGIES: dict[Mode, Strategy] = {**DIRECT_STRATEGIES, "auto": retrieve_auto}
+STRATEGIES: dict[Mode, Strategy] = {
+    "dense": retrieve_dense,
+    "lexical": retrieve_lexical,
+    "hybrid": retrieve_hybrid,
+    "naive": retrieve_naive,
+    "hierarchy": retrieve_hierarchy,
+    "hops": retrieve_hops,
+    "paths": retrieve_paths,
+    "local": retrieve_local,
+    "global": retrieve_global,
+    "statements": retrieve_statements,
+    "topics": retrieve_topics,
+    "plan": retrieve_plan,
+    "auto": retrieve_auto,
+}
 MODES: tuple[Mode, ...] = get_args(Mode)
 
 

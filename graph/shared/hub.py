@@ -4,7 +4,7 @@ Without a network, the download libraries try file after file, each several time
 
 import logging
 
-from graph.errors import UserError
+from graph.errors import UserError, first_line
 
 TIMEOUT_S = 5.0
 EXPECTED_MODEL = "a model's folder, or its name on the hub"
@@ -25,12 +25,11 @@ def only_in_cache(name: str, what: str) -> bool:
         found = f"{what}: no such folder, and the hub has no model of that name"
         raise UserError(found, EXPECTED_MODEL, "check the name (a private model needs HF_TOKEN)") from None
     except OfflineModeIsEnabled:
-        return _in_cache(
-            name, what, "HF_HUB_OFFLINE forbids requests to the hub", "check the name, or unset HF_HUB_OFFLINE"
-        )
+        why = "HF_HUB_OFFLINE forbids requests to the hub"
+        return _in_cache(name, what, why, "check the name, or unset HF_HUB_OFFLINE")
     except (HfHubHTTPError, HTTPError, OSError) as problem:
-        reason = str(problem).strip().split("\n")[0] or type(problem).__name__
-        return _in_cache(name, what, f"the hub does not answer ({reason})", "check the name and the network")
+        why = f"the hub does not answer ({first_line(problem)})"
+        return _in_cache(name, what, why, "check the name and the network")
     return False
 
 

@@ -10,7 +10,7 @@ import fcntl
 import json
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -62,10 +62,10 @@ def note_progress(folder: Path, step: int, of: int, figures: Mapping[str, Any] |
 def read_progress(folder: Path) -> FolderProgress | None:
     """The progress of the work in `folder`; None if there is none. A last line that a kill truncated is skipped."""
     try:
-        text = (folder / PROGRESS).read_text(encoding="utf-8")
+        text = (folder / PROGRESS).read_text(encoding="utf-8", errors="replace")
     except FileNotFoundError:
         return None
-    rows = [row for line in text.splitlines() if (row := parsed_line(line)) is not None]
+    rows = parsed_lines(text)
     start = max((number for number, row in enumerate(rows) if ABOUT in row), default=-1)
     about = rows[start][ABOUT] if start >= 0 else {}
     last: Mapping[str, Any] = next((row for row in reversed(rows) if "step" in row), {})
@@ -86,13 +86,13 @@ def seconds_left(rows: list[dict[str, Any]]) -> float | None:
     return float(seconds_per_step * (rows[-1]["of"] - rows[-1]["step"]))
 
 
-def parsed_line(line: str) -> dict[str, Any] | None:
-    """The JSON object in a line; None if there is none, as in a line that is being written."""
-    try:
-        row = json.loads(line)
-    except ValueError:
-        return None
-    return row if isinstance(row, dict) else None
+def parsed_lines(text: str) -> list[dict[str, Any]]:
+    """The JSON objects in the lines of a text, without those that cannot be read, such as a line that is being written."""
+    rows = []
+    for line in text.splitlines():
+        with suppress(ValueError):
+            rows.append(json.loads(line))
+    return [row for row in rows if isinstance(row, dict)]
 
 
 def _is_locked(file: Path) -> bool:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from graph.errors import UserError
-from graph.shared.progress import PROGRESS, FolderProgress, parsed_line, read_progress
+from graph.shared.progress import PROGRESS, FolderProgress, parsed_lines, read_progress
 
 State = Literal["finished", "running", "stopped"]
 
@@ -198,12 +198,11 @@ def logged_rows(folder: Path, run: FoundRun) -> Iterable[Mapping[str, Any]]:
     return [*rows, *(row for row in rows_of(run_folder / PROGRESS, folder) if row.get("step", -1) > last)]
 
 
-def rows_of(file: Path, root: Path) -> list[Mapping[str, Any]]:
+def rows_of(file: Path, root: Path) -> Sequence[Mapping[str, Any]]:
     """The complete rows of a file; none for a missing file and for a link that leads out of `root`."""
     if not file.resolve().is_relative_to(root.resolve()) or not file.is_file():
         return []
-    lines = file.read_text(encoding="utf-8").splitlines()
-    return [row for line in lines if (row := parsed_line(line)) is not None]
+    return parsed_lines(file.read_text(encoding="utf-8", errors="replace"))
 
 
 def checkpoint_rows(file: Path, root: Path) -> list[Mapping[str, Any]]:

@@ -8,6 +8,7 @@ not contain vectors, only their rows in the segments (graph/store/vectors.py).
 import json
 import shutil
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
@@ -83,7 +84,9 @@ def save_arrays(
 
 def publish(folder: Path, manifest: str) -> None:
     """Make a manifest from `save_arrays` the current one; remove all older generations except the one that it replaces."""
-    replaced = _names_in_use(folder)
+    replaced: list[str] = []
+    with suppress(UserError):
+        replaced = names_in(read_manifest(folder))
     write_text(folder / MANIFEST, f"{manifest}\n{content_id(manifest)}")
     drop_others(folder, [*names_in(read_manifest(folder)), *replaced])
 
@@ -167,11 +170,3 @@ def _field_of(file: str) -> str:
 
 def _ann_facts(ann: Ann) -> dict[str, Any]:
     return {"file": ann.file.name, "bytes": ann.file.stat().st_size, "probes": ann.probes, "recall": ann.recall}
-
-
-def _names_in_use(folder: Path) -> list[str]:
-    """The names in the current manifest (`names_in`); none if there is no valid manifest."""
-    try:
-        return names_in(read_manifest(folder))
-    except UserError:
-        return []

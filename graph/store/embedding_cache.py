@@ -26,7 +26,6 @@ from graph.store.float16 import StoredVectors
 from graph.store.index_settings import VectorType
 from graph.store.vectors import SEGMENT_ENDING, Vectors, open_segment, write_segment
 from graph.types import Encoder, Floats, IdBytes, Ints, Workers
-from graph.workers.open import THIS_PROCESS
 
 PENDING_FOLDER = "pending"
 
@@ -144,8 +143,8 @@ class EmbeddingCache:
         last: IndexData | None,
         pending: PendingVectors,
         encoder: Encoder,
-        dtype: VectorType = "float32",
-        workers: Workers = THIS_PROCESS,
+        dtype: VectorType,
+        workers: Workers,
     ) -> None:
         self._last, self._pending, self._encoder, self._dtype = last, pending, encoder, np.dtype(dtype)
         self._workers = workers

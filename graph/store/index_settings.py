@@ -68,25 +68,17 @@ class IndexSettings(Settings):
         0.0, ge=0, le=1, description="share of passages in quarantine above which a run ends with exit status 1"
     )
 
-    @field_validator("extractor_model")
+    @field_validator("extractor_model", "import_file")
     @classmethod
-    def _model_with_llm(cls, value: str, info: ValidationInfo) -> str:
-        return _required_by("llm", value, info)
-
-    @field_validator("import_file")
-    @classmethod
-    def _file_with_import(cls, value: str, info: ValidationInfo) -> str:
-        return _required_by("import", value, info)
-
-
-def _required_by(extractor: str, value: str, info: ValidationInfo) -> str:
-    """Check a value that one extractor requires and no other accepts."""
-    chosen = info.data.get("extractor")
-    if chosen == extractor and not value:
-        raise ValueError(f"extractor = {extractor} needs it")
-    if chosen != extractor and value:
-        raise ValueError(f"only extractor = {extractor} takes it, and extractor is {chosen}")
-    return value
+    def _fits_extractor(cls, value: str, info: ValidationInfo) -> str:
+        """Check a value that one extractor requires and no other accepts."""
+        extractor = "llm" if info.field_name == "extractor_model" else "import"
+        chosen = info.data.get("extractor")
+        if chosen == extractor and not value:
+            raise ValueError(f"extractor = {extractor} needs it")
+        if chosen != extractor and value:
+            raise ValueError(f"only extractor = {extractor} takes it, and extractor is {chosen}")
+        return value
 
 
 CHANGEABLE = frozenset(

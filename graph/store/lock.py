@@ -9,6 +9,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TextIO
 
@@ -36,15 +37,20 @@ def writer_lock(folder: Path, give_up: GiveUp | None = None) -> Iterator[None]:
     While waiting, `give_up` is polled: IndexBusy once it returns True. Without it, the wait is unlimited, and a line names the other writer.
     """
     with _ticket(folder) as number:
-        announced = False
-        while writer := _writer_before(folder, number):
-            if give_up is not None and give_up():
-                raise IndexBusy(folder, writer)
-            if give_up is None and not announced:
-                say(f"{folder}: being written by process {writer}; waiting until it is done")
-                announced = True
-            time.sleep(POLL_S)
+        wait_for_turn(folder, partial(_writer_before, folder, number), give_up, POLL_S)
         yield
+
+
+def wait_for_turn(folder: Path, writer_before: Callable[[], str], give_up: GiveUp | None, poll_s: float) -> None:
+    """Wait until `writer_before` names no writer; `give_up` is as in `writer_lock`."""
+    announced = False
+    while writer := writer_before():
+        if give_up is not None and give_up():
+            raise IndexBusy(folder, writer)
+        if give_up is None and not announced:
+            say(f"{folder}: being written by process {writer}; waiting until it is done")
+            announced = True
+        time.sleep(poll_s)
 
 
 @contextmanager

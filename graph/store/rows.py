@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import Any, Protocol
 
 from graph.extract.entities import entity_key
-from graph.extract.extraction import Failure, Occurrence, Reading
+from graph.extract.extraction import Occurrence, Reading
 from graph.shared.ids import content_id
 from graph.types import Document, Passage
 
@@ -87,14 +87,6 @@ class Store(ABC):
     def _undo(self) -> None:
         self._connection.execute("ROLLBACK")
 
-    @abstractmethod
-    def _before_commit(self) -> None:
-        """Hook before a transaction is committed."""
-
-    @abstractmethod
-    def _after_commit(self) -> None:
-        """Hook after a transaction is committed."""
-
     def count(self, table: str) -> int:
         """The number of rows of a table."""
         return int(self._connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0])
@@ -105,12 +97,10 @@ class Store(ABC):
         self._begin()
         try:
             yield
-            self._before_commit()
         except BaseException:
             self._undo()
             raise
         self._connection.execute("COMMIT")
-        self._after_commit()
 
     def rows(self, query: str, parameters: Sequence[object] = ()) -> Iterator[tuple[object, ...]]:
         """The rows of a SELECT, streamed."""
@@ -148,7 +138,7 @@ class Store(ABC):
     def _note_change(self, source: str) -> None:
         self._connection.execute("INSERT INTO changed VALUES (?) ON CONFLICT DO NOTHING", (source,))
 
-    def put_document(self, document: Document, input_hash: str = "") -> bool:
+    def put_document(self, document: Document, input_hash: str) -> bool:
         """Add or replace a document, to be extracted; False if an identical one exists.
 
         `input_hash` identifies the other inputs of its extraction (graph/build/read_passages.py).
@@ -208,7 +198,8 @@ class Store(ABC):
         ).fetchone()[0]
         self._connection.execute("DELETE FROM quarantine WHERE passage = ?", (row,))
         if reading.failure is not None:
-            self._put_failure(row, reading.failure)
+            values = (row, reading.failure.problem, reading.failure.reply, reading.failure.attempts)
+            self._connection.execute("INSERT INTO quarantine VALUES (?, ?, ?, ?)", values)
         for occurrence in reading.occurrences:
             self._put_occurrence(row, occurrence)
 
@@ -225,10 +216,6 @@ class Store(ABC):
             ORDER BY p.source, p."order" """
         )
         return [(Passage(*row[:7]), int(row[7])) for row in rows]
-
-    def _put_failure(self, passage_row: int, failure: Failure) -> None:
-        values = (passage_row, failure.problem, failure.reply, failure.attempts)
-        self._connection.execute("INSERT INTO quarantine VALUES (?, ?, ?, ?)", values)
 
     def _put_occurrence(self, passage_row: int, occurrence: Occurrence) -> None:
         proposition = self._row_of("propositions", "text", content_id("proposition", occurrence.text), occurrence.text)

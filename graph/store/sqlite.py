@@ -2,10 +2,9 @@
 
 import json
 import sqlite3
-from collections.abc import Iterable
-from contextlib import closing
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Protocol
 from urllib.parse import quote
 
 import numpy as np
@@ -59,19 +58,19 @@ CREATE INDEX passages_by_reader ON passages (reader, dropped);
 """`changed` holds documents stored, read or deleted since the arrays were derived; the last two indexes avoid full table scans."""
 
 
-class Sealing(Protocol):
-    """Receives the numbers (from 1) of the pages of the file that are about to be written, and the size of a page in bytes."""
+BeforeFold = Callable[[Iterable[int], int], None]
+"""Receives the numbers (from 1) of the pages of the file that are about to be written, and the size of a page in bytes."""
 
-    def write(self, pages: Iterable[int], page_bytes: int) -> None: ...
+
+def open_to_read(file: Path) -> sqlite3.Connection:
+    """A read-only connection to an SQLite file."""
+    return sqlite3.connect(f"file:{quote(str(file))}?mode=ro", uri=True)
 
 
 def read_sqlite_settings(folder: Path) -> IndexSettings:
     """The settings of the index in a folder; UserError when its file cannot be read, DiskFull when SQLite has no space for its auxiliary file."""
     try:
-        with (
-            report_full_disk(folder),
-            closing(sqlite3.connect(f"file:{quote(str(folder / SQLITE_FILE))}?mode=ro", uri=True)) as connection,
-        ):
+        with report_full_disk(folder), closing(open_to_read(folder / SQLITE_FILE)) as connection:
             (text,) = connection.execute("SELECT value FROM meta WHERE key = 'settings'").fetchone()
         settings = json.loads(text)
     except (sqlite3.DatabaseError, TypeError, ValueError) as problem:
@@ -81,11 +80,11 @@ def read_sqlite_settings(folder: Path) -> IndexSettings:
 
 
 class SqliteStore(Store):
-    """A connection to one index.sqlite: for the writer or, with `read_only`, for a reader."""
+    """A connection to one index.sqlite: for the writer or, with `read_only`, for a reader. The writer of a sealed file passes `before_fold`."""
 
-    def __init__(self, folder: Path, read_only: bool = False, sealing: Sealing | None = None) -> None:
+    def __init__(self, folder: Path, read_only: bool = False, before_fold: BeforeFold | None = None) -> None:
         super().__init__()
-        self._file, self._sealing = folder / SQLITE_FILE, sealing
+        self._file, self._before_fold = folder / SQLITE_FILE, before_fold
         mode = "ro" if read_only else "rwc"
         connection = sqlite3.connect(f"file:{quote(str(self._file))}?mode={mode}", uri=True, isolation_level=None)
         self._connection = connection
@@ -94,7 +93,7 @@ class SqliteStore(Store):
             connection.execute(f"PRAGMA cache_size = -{WRITER_CACHE_BYTES >> 10}")
         connection.execute("PRAGMA synchronous = NORMAL")
         connection.execute("PRAGMA foreign_keys = ON")
-        if sealing is not None:
+        if before_fold is not None:
             connection.execute("PRAGMA wal_autocheckpoint = 0")
         if not read_only and self._format() == 0 and self.count("sqlite_master") == 0:
             connection.executescript(f"BEGIN; {_SCHEMA} PRAGMA user_version = {FORMAT}; COMMIT;")
@@ -119,17 +118,17 @@ class SqliteStore(Store):
     def _begin(self) -> None:
         self._connection.execute("BEGIN IMMEDIATE")
 
-    def _before_commit(self) -> None:
-        """Do nothing: rows are written immediately."""
-
-    def _after_commit(self) -> None:
-        if self._sealing is not None and self._log.exists() and self._log.stat().st_size > MOST_LOGGED_BYTES:
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        with super().transaction():
+            yield
+        if self._before_fold is not None and self._log.exists() and self._log.stat().st_size > MOST_LOGGED_BYTES:
             self._fold()
 
     def _fold(self) -> None:
         """Fold the write-ahead log into the file."""
-        if self._sealing is not None:
-            self._sealing.write(*_pages_in(self._log))
+        if self._before_fold is not None:
+            self._before_fold(*_pages_in(self._log))
         self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     @property

@@ -49,7 +49,7 @@ def save_vectors(folder: Path, field: str, vectors: Vectors, merge_factor: int, 
 def _renumbered(vectors: Vectors, unchanged: Sequence[int]) -> tuple[Ints, Numbers]:
     """The rows to write (those in no unchanged segment), and the position of every row once the written rows follow the unchanged segments."""
     row_N, segment_K = np.array(assembled_numbers(vectors.row_N)), np.array(unchanged, np.int64)
-    shift_S, segment_N = np.zeros(len(vectors.segments), np.int64), vectors.segment_of(row_N)
+    shift_S, segment_N = np.zeros(len(vectors.segments), np.int64), np.searchsorted(vectors.starts, row_N, "right") - 1
     ends = np.cumsum([0, *(len(vectors.segments[place].ids_R) for place in unchanged)])
     shift_S[segment_K] = ends[:-1] - vectors.starts[segment_K]
     row_N += shift_S[segment_N]

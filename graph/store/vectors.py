@@ -138,10 +138,6 @@ class Vectors:
         """The number of rows of each segment that are in use: int64[S]."""
         return -np.diff([*(numbers_from(self.row_N, int(start)) for start in self.starts[:-1]), 0])
 
-    def segment_of(self, row_X: Ints) -> Ints:
-        """The segment of each of these rows of the concatenated segments."""
-        return np.searchsorted(self.starts, row_X, "right") - 1
-
     @property
     def shape(self) -> tuple[int, int]:
         return len(self.row_N), self.segments[0].vectors_RD.shape[1]

@@ -2,7 +2,6 @@
 
 The only error that a reply can raise is BadReply, whose message goes into the retry prompt."""
 
-import json
 import unicodedata
 from collections.abc import Mapping
 from typing import Annotated, Any, TypeVar
@@ -121,12 +120,9 @@ def parse_object(text: str) -> dict[str, Any]:
     if not text.strip():
         raise BadReply("it is empty")
     try:
-        value = json.loads(text)
+        value = repair_json(text, return_objects=True)
     except (ValueError, RecursionError):
-        try:
-            value = repair_json(text, return_objects=True)
-        except (ValueError, RecursionError):
-            value = None
+        value = None
     if not isinstance(value, dict):
         raise BadReply("it is not a JSON object")
     return value

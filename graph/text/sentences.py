@@ -34,7 +34,7 @@ def split_units(text: str) -> Iterator[Unit]:
     """
     header: tuple[str, ...] = ()
     for block, start in _blocks(text):
-        if is_row(block):
+        if is_row(block.partition("\n")[0]):
             cells = tuple(cell.strip() for cell in block.strip().strip("|").split("|"))
             if _RULE.match(block):
                 continue

@@ -328,12 +328,9 @@ class RayWorkers:
         for batch in batches:
             ahead.append(pool.send(reference, batch))
             while len(ahead) > pool.capacity:
-                yield self._result(ahead.popleft())
+                yield fetch_result(self._cluster, ahead.popleft())
         while ahead:
-            yield self._result(ahead.popleft())
-
-    def _result(self, reference: Any) -> Any:
-        return fetch_result(self._cluster, reference)
+            yield fetch_result(self._cluster, ahead.popleft())
 
 
 def encoder_slots(cluster: Cluster) -> list[Slot]:

@@ -1,8 +1,7 @@
-"""Shared by all adapters: opening an index, and retrieving with the settings of `retrieve`."""
+"""Shared by all adapters: opening an index, and the metadata of a passage."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +26,3 @@ def metadata_of(scored: Scored[Passage]) -> dict[str, Any]:
         "score": scored.score,
         **({"page": passage.page} if passage.page is not None else {}),
     }
-
-
-def passages(index: Index, question: str, settings: Mapping[str, Any]) -> tuple[Scored[Passage], ...]:
-    """The passages for a question, best first."""
-    return index.retrieve(question, **settings).passages

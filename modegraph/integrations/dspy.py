@@ -9,7 +9,7 @@ from typing import Any
 import dspy
 
 from modegraph.indexes import Index
-from modegraph.integrations.adapter import open_if_path, passages
+from modegraph.integrations.adapter import open_if_path
 
 
 class ModegraphRM(dspy.Module):
@@ -22,7 +22,7 @@ class ModegraphRM(dspy.Module):
     def forward(self, query: str, k: int | None = None) -> dspy.Prediction:
         """The passages for a query, with their scores and sources."""
         settings = self._settings if k is None else {**self._settings, "top_k": k}
-        scored = passages(self._index, query, settings)
+        scored = self._index.retrieve(query, **settings).passages
         return dspy.Prediction(
             passages=[passage.item.text for passage in scored],
             scores=[passage.score for passage in scored],

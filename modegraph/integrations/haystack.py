@@ -7,7 +7,7 @@ from typing import Any
 
 from haystack import Document, component, default_from_dict, default_to_dict
 
-from modegraph.integrations.adapter import metadata_of, open_if_path, passages
+from modegraph.integrations.adapter import metadata_of, open_if_path
 
 
 @component
@@ -21,7 +21,7 @@ class ModegraphRetriever:
     @component.output_types(documents=list[Document])
     def run(self, query: str) -> dict[str, Any]:
         """The documents for a query, best first."""
-        scored = passages(self._index, query, self._settings)
+        scored = self._index.retrieve(query, **self._settings).passages
         documents = [
             Document(id=passage.item.id, content=passage.item.text, meta=metadata_of(passage), score=passage.score)
             for passage in scored

@@ -10,7 +10,7 @@ from langchain_core.retrievers import BaseRetriever
 from pydantic import PrivateAttr
 
 from modegraph.indexes import Index
-from modegraph.integrations.adapter import metadata_of, open_if_path, passages
+from modegraph.integrations.adapter import metadata_of, open_if_path
 
 
 class ModegraphRetriever(BaseRetriever):
@@ -26,7 +26,7 @@ class ModegraphRetriever(BaseRetriever):
         self._opened = open_if_path(self.index)
 
     def _get_relevant_documents(self, query: str, *, run_manager: CallbackManagerForRetrieverRun) -> list[Document]:
-        scored = passages(self._opened, query, self.settings)
+        scored = self._opened.retrieve(query, **self.settings).passages
         return [
             Document(id=passage.item.id, page_content=passage.item.text, metadata=metadata_of(passage))
             for passage in scored

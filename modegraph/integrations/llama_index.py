@@ -10,7 +10,7 @@ from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 
 from modegraph.indexes import Index
-from modegraph.integrations.adapter import metadata_of, open_if_path, passages
+from modegraph.integrations.adapter import metadata_of, open_if_path
 
 
 class ModegraphRetriever(BaseRetriever):
@@ -21,7 +21,7 @@ class ModegraphRetriever(BaseRetriever):
         super().__init__()
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        scored = passages(self._index, query_bundle.query_str, self._settings)
+        scored = self._index.retrieve(query_bundle.query_str, **self._settings).passages
         return [
             NodeWithScore(
                 node=TextNode(id_=passage.item.id, text=passage.item.text, metadata=metadata_of(passage)),

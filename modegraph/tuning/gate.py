@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
@@ -24,14 +24,11 @@ class AnswerPair:
 
     def f1_difference(self, seed: int) -> Interval:
         """Mean F1 of the tuned model minus that of the untuned one, paired over questions."""
-        return bootstrap_difference(
-            [answer.score.f1 for answer in self.tuned], [answer.score.f1 for answer in self.untuned], seed=seed
-        )
+        return self._difference(lambda answer: answer.score.f1, seed)
 
     def difference_beyond_question(self, seed: int) -> Interval:
         """`f1_difference` over the words that the questions lack: a longer answer that repeats its question gains nothing."""
-        tuned, untuned = ([answer.f1_beyond_question for answer in side] for side in (self.tuned, self.untuned))
-        return bootstrap_difference(tuned, untuned, seed=seed)
+        return self._difference(lambda answer: answer.f1_beyond_question, seed)
 
     def difference_from_constant(self, seed: int) -> Interval:
         """Mean F1 of the tuned model minus that of the best constant answer, which reads nothing."""
@@ -44,7 +41,10 @@ class AnswerPair:
 
     def refusal_difference(self, seed: int) -> Interval:
         """By how much tuning increases the share of refused questions, among all questions, paired over questions."""
-        tuned, untuned = ([answer.score.refuses for answer in side] for side in (self.tuned, self.untuned))
+        return self._difference(lambda answer: answer.score.refuses, seed)
+
+    def _difference(self, of: Callable[[ReadingAnswer], float], seed: int) -> Interval:
+        tuned, untuned = (list(map(of, side)) for side in (self.tuned, self.untuned))
         return bootstrap_difference(tuned, untuned, seed=seed)
 
     def joined(self, other: AnswerPair) -> AnswerPair:

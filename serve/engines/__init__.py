@@ -4,9 +4,8 @@
 worker is lost is repeated, and a finished call never is."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import cache
-from operator import methodcaller
+from functools import cache, partial
+from operator import attrgetter, methodcaller
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +13,12 @@ from graph.errors import UserError
 from graph.models import openvino_ir
 from graph.models.catalogue import ADAPTERS, MODELS
 from graph.models.checkpoint import on_cpu
-from graph.types import AnswerForm, Completion, CompletionRequest, LanguageModel, Message, Workers
+from graph.types import Completion, CompletionRequest, LanguageModel, Message, Workers
 from graph.workers.open import THIS_PROCESS
 from serve.types import Engine
 
 OpenEngine = Callable[[str], Engine]
+FACTS = attrgetter("name", "form", "batch_size", "in_flight")
 
 
 class ModelOnWorkers:
@@ -26,8 +26,8 @@ class ModelOnWorkers:
 
     def __init__(self, spec: str, opener: OpenEngine, workers: Workers) -> None:
         """Asks one worker for the model's name, answer form, batch size and concurrent calls; UserError when it cannot be opened there."""
-        self._call, self._workers = _ModelCall(spec, opener), workers
-        self.name, self.form, self.batch_size, in_flight = self._ask(_model_facts)
+        self._call, self._workers = partial(_ask_own_copy, spec, opener), workers
+        self.name, self.form, self.batch_size, in_flight = self._ask(FACTS)
         self.in_flight = in_flight * workers.models
 
     def complete(self, requests: Sequence[CompletionRequest]) -> list[Completion]:
@@ -48,19 +48,9 @@ class ModelOnWorkers:
         return next(iter(self._workers.map(self._call, [query], needs="model")))
 
 
-@dataclass(frozen=True)
-class _ModelCall:
-    """Runs a query against the worker's own copy of a model."""
-
-    spec: str
-    opener: OpenEngine
-
-    def __call__(self, query: Callable[[Engine], Any]) -> Any:
-        return query(_cached_engine(self.spec, self.opener))
-
-
-def _model_facts(model: Engine) -> tuple[str, AnswerForm, int, int]:
-    return model.name, model.form, model.batch_size, model.in_flight
+def _ask_own_copy(spec: str, opener: OpenEngine, query: Callable[[Engine], Any]) -> Any:
+    """The result of a query against the worker's own copy of a model."""
+    return query(_cached_engine(spec, opener))
 
 
 @cache

@@ -1,14 +1,15 @@
-"""The interface of the server to an engine: chat completions in OpenAI's form, complete or as a stream; and the backend without a model."""
+"""The interface of the server to an engine: chat completions in OpenAI's form, complete or as a stream."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 from uuid import uuid4
 
 from starlette.responses import Response
 
+from graph.answer.prompt import NOT_FOUND
 from graph.types import LanguageModel
 from serve.http.errors import ApiError, no_model
 
@@ -21,6 +22,25 @@ Body = Mapping[str, Any]
 def head_of(body: Body, kind: str) -> dict[str, Any]:
     """The leading fields of a completion, or of each chunk of one; `kind` is the object's type."""
     return {"id": f"chatcmpl-{uuid4().hex}", "object": kind, "created": int(time.time()), "model": body["model"]}
+
+
+_NO_USAGE = {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}
+
+
+def not_found_completion(body: Body) -> dict[str, Any]:
+    """The completion for a request without evidence, in OpenAI's form: the same text for each choice."""
+    message = {"role": "assistant", "content": NOT_FOUND}
+    choices = [{"index": index, "message": message, "finish_reason": "stop"} for index in range(body.get("n", 1))]
+    return {**head_of(body, "chat.completion"), "choices": choices, "usage": _NO_USAGE}
+
+
+async def not_found_chunks(body: Body) -> AsyncIterator[dict[str, Any]]:
+    """Like `not_found_completion`, in chunks, the last with the usage."""
+    head = head_of(body, "chat.completion.chunk")
+    for index in range(body.get("n", 1)):
+        delta = {"role": "assistant", "content": NOT_FOUND}
+        yield {**head, "choices": [{"index": index, "delta": delta, "finish_reason": "stop"}]}
+    yield {**head, "choices": [], "usage": _NO_USAGE}
 
 
 P = TypeVar("P")
@@ -43,70 +63,43 @@ async def call_until_it_fits(prompts: Iterable[P], call: Callable[[P], Awaitable
     raise refusal or ValueError("no prompt")
 
 
-class ChatBackend(Protocol):
-    """An engine with one or several models. Failures raise ApiError: 503 when it cannot be reached."""
+class ChatBackend:
+    """An engine with one or several models. Failures raise ApiError: 503 when it cannot be reached.
 
-    @property
-    def models(self) -> tuple[str, ...]:
-        """The model names that clients request; the first is the base model."""
-        ...
+    This base class is the backend of a server without --model. It is always ready, since the server only searches.
+    """
 
-    async def start(self) -> None: ...
-    async def close(self) -> None: ...
+    models: tuple[str, ...] = ()
+    """The model names that clients request; the first is the base model."""
+
+    async def start(self) -> None:
+        """Start the engine, if it does not run already."""
+
+    async def close(self) -> None:
+        """Stop what `start` started."""
 
     async def check(self) -> None:
         """Return if the engine answered recently or answers now; otherwise raise ApiError at once: 503, or 502 when it refuses this server's key."""
-        ...
 
     async def complete(self, body: Body) -> dict[str, Any]:
         """The completion of a request without `stream`."""
-        ...
+        raise no_model()
 
     async def stream(self, body: Body) -> AsyncIterator[dict[str, Any]]:
         """The chunks of a completion, the last with its usage; a refusal is raised before the first.
 
         Closing the iterator ends the generation.
         """
-        ...
+        raise no_model()
 
     async def respond(self, body: Body) -> Response:
         """Pass on a request of OpenAI's Responses protocol; ApiError 404 where the engine does not support it."""
-        ...
+        raise no_model()
 
     def language_model(self, model: str) -> LanguageModel:
         """The model for retrieval and rewriting, called from threads."""
-        ...
-
-    def escape_special_tokens(self, text: str) -> str:
-        """`text` with special tokens escaped."""
-        ...
-
-
-class NoModelBackend:
-    """The backend of a server without --model. It is always ready, since the server only searches."""
-
-    models: tuple[str, ...] = ()
-
-    async def start(self) -> None:
-        """Do nothing."""
-
-    async def close(self) -> None:
-        """Do nothing."""
-
-    async def check(self) -> None:
-        """Do nothing: there is no engine that could fail."""
-
-    async def complete(self, body: Body) -> dict[str, Any]:
-        raise no_model()
-
-    async def stream(self, body: Body) -> AsyncIterator[dict[str, Any]]:
-        raise no_model()
-
-    async def respond(self, body: Body) -> Response:
-        raise no_model()
-
-    def language_model(self, model: str) -> LanguageModel:
         raise no_model()
 
     def escape_special_tokens(self, text: str) -> str:
+        """`text` with special tokens escaped; unchanged where the engine escapes them itself."""
         return text

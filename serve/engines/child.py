@@ -61,11 +61,6 @@ class ServerSpec(Protocol):
     def environment(self, key: str) -> Mapping[str, str]: ...
 
 
-def new_key() -> str:
-    """A key that no other process knows."""
-    return secrets.token_urlsafe(32)
-
-
 def free_port() -> int:
     """A port that is free now."""
     with socket.socket() as probe:
@@ -84,7 +79,7 @@ class SupervisedServer:
 
     def __init__(self, spec: ServerSpec) -> None:
         self.spec = spec
-        self.key = new_key()
+        self.key = secrets.token_urlsafe(32)
         self._port = free_port()
         self.url = f"http://127.0.0.1:{self._port}/v1"
         self.log = _new_log(spec.engine)
@@ -186,7 +181,7 @@ class OwnServer:
     """
 
     def __init__(self, spec: ServerSpec) -> None:
-        self.spec, self.name, self.key = spec, spec.name, new_key()
+        self.spec, self.name, self.key = spec, spec.name, secrets.token_urlsafe(32)
         port = free_port()
         self.url = f"http://127.0.0.1:{port}/v1"
         self.log = _new_log(spec.engine)

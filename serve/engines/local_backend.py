@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from graph.errors import UserError
 from graph.types import Completion, CompletionRequest, LanguageModel, Message
-from serve.engines.chat_backend import Body, head_of
+from serve.engines.chat_backend import Body, ChatBackend, head_of
 from serve.engines.local import LocalModel, Sampling
 from serve.http.errors import ApiError
 
@@ -56,21 +56,12 @@ class GenerationRequest:
         return "stop" if cut_at_stop(completion.text, self.stops) != completion.text else completion.finish_reason
 
 
-class LocalBackend:
+class LocalBackend(ChatBackend):
     """`models` maps the model names that clients request to models in memory, which escape special tokens themselves."""
 
     def __init__(self, models: Mapping[str, LocalModel]) -> None:
         self.models = tuple(models)
         self._models_by_name = dict(models)
-
-    async def start(self) -> None:
-        """Do nothing: the models are in memory."""
-
-    async def close(self) -> None:
-        """Do nothing: a running generation stops when its request ends."""
-
-    async def check(self) -> None:
-        """Do nothing: models in memory are always available."""
 
     async def complete(self, body: Body) -> dict[str, Any]:
         model = self._models_by_name[body["model"]]
@@ -100,9 +91,6 @@ class LocalBackend:
 
     def language_model(self, model: str) -> LanguageModel:
         return self._models_by_name[model]
-
-    def escape_special_tokens(self, text: str) -> str:
-        return text
 
     async def _chunks(self, generation: GenerationRequest, body: Body) -> AsyncIterator[dict[str, Any]]:
         """The chunks of one choice after another; text is sent once it can no longer change."""
@@ -254,8 +242,5 @@ def _chunk(head: Body, index: int, delta: Body, reason: str | None = None) -> di
 
 
 def _usage(completions: Sequence[Completion]) -> dict[str, int]:
-    prompt, generated = (
-        (completions[0].prompt_tokens if completions else 0),
-        sum(completion.completion_tokens for completion in completions),
-    )
+    prompt, generated = completions[0].prompt_tokens, sum(each.completion_tokens for each in completions)
     return {"prompt_tokens": prompt, "completion_tokens": generated, "total_tokens": prompt + generated}

@@ -27,7 +27,9 @@ def open_backend(spec: str | None, adapters: Sequence[str], vllm: VllmOptions) -
     An adapter is NAME=FOLDER, or with openai: the NAME of a model of the same server. Without a spec there is no model.
     """
     if spec is None:
-        return _none(adapters)
+        if adapters:
+            raise UserError(f"--adapter {adapters[0]} without --model", "a model to adapt", "give --model SPEC")
+        return ChatBackend()
     kind, target = kind_of(spec)
     if kind == "openai":
         return _openai(target, adapters)
@@ -54,14 +56,6 @@ def read_adapters(adapters: Sequence[str]) -> dict[str, Path]:
             )
         paths[name] = path
     return paths
-
-
-def _none(adapters: Sequence[str]) -> ChatBackend:
-    from serve.engines.chat_backend import NoModelBackend
-
-    if adapters:
-        raise UserError(f"--adapter {adapters[0]} without --model", "a model to adapt", "give --model SPEC")
-    return NoModelBackend()
 
 
 def _openai(target: str, adapters: Sequence[str]) -> ChatBackend:

@@ -239,8 +239,8 @@ class OpenAIModel:
         return Completion(
             text=choices[0].message.content or "",
             finish_reason="stop" if choices[0].finish_reason == "stop" else "length",
-            prompt_tokens=usage.prompt_tokens if usage else 0,
-            completion_tokens=usage.completion_tokens if usage else 0,
+            prompt_tokens=(usage and usage.prompt_tokens) or 0,
+            completion_tokens=(usage and usage.completion_tokens) or 0,
         )
 
     def _invalid_response(self, reason: str) -> UserError:

@@ -17,11 +17,11 @@ from starlette.responses import Response, StreamingResponse
 
 from graph.types import LanguageModel
 from serve.conversation.prompt import is_too_long
-from serve.engines.chat_backend import TOO_LONG, Body
+from serve.engines.chat_backend import TOO_LONG, Body, ChatBackend
 from serve.engines.engine_fields import is_deep
 from serve.engines.openai_api import REFUSALS, OpenAIModel, without_password
 from serve.http.encoding import DONE, ascii_json, event
-from serve.http.errors import ApiError
+from serve.http.errors import ApiError, model_gone
 
 _KNOWN_TOKENS = re.compile(
     r"<(?=[|｜/a-z]|</?s)(?:\|[^|<>]{1,60}\|>|｜[^｜<>]{1,60}｜>|/?(?:s|think|tool_call)>|(?:unk|pad|bos|eos|mask)>|</?sys>>"
@@ -101,7 +101,7 @@ KEY_REFUSED = frozenset({401, 403})
 JSON, SSE = "application/json", "text/event-stream"
 
 
-class OpenAIBackend:
+class OpenAIBackend(ChatBackend):
     """`models` maps the model names that clients request to those of the server at `url`."""
 
     def __init__(
@@ -109,7 +109,7 @@ class OpenAIBackend:
     ) -> None:
         self.url = url.rstrip("/")
         self.models = tuple(models)
-        self.escape_special_tokens = escape_special_tokens
+        self._escape = escape_special_tokens
         self._upstream = dict(models)
         self._language_models: dict[str, OpenAIModel] = {
             name: OpenAIModel(upstream, self.url, key) for name, upstream in models.items()
@@ -118,9 +118,6 @@ class OpenAIBackend:
         limits = httpx2.Limits(max_connections=None, max_keepalive_connections=64, keepalive_expiry=KEEPALIVE_S)
         self._http = httpx2.AsyncClient(headers={"Authorization": f"Bearer {key}"}, timeout=timeout, limits=limits)
         self._last_response_s = float("-inf")
-
-    async def start(self) -> None:
-        """Do nothing: the server is already running."""
 
     async def close(self) -> None:
         await self._http.aclose()
@@ -174,6 +171,9 @@ class OpenAIBackend:
 
     def language_model(self, model: str) -> LanguageModel:
         return self._language_models[model]
+
+    def escape_special_tokens(self, text: str) -> str:
+        return self._escape(text)
 
     def _upstream_body(self, body: Body) -> dict[str, Any]:
         """The request for the server, with the server's name of the model."""
@@ -250,8 +250,7 @@ class OpenAIBackend:
     def _unavailable(self, problem: Exception) -> ApiError:
         self._last_response_s = float("-inf")
         LOG.warning("%s does not answer: %s: %s", without_password(self.url), type(problem).__name__, problem)
-        message = "the model's server does not answer; /v1/retrieve still works"
-        return ApiError(503, "model_gone", message, headers={"Retry-After": "5"})
+        return model_gone("the model's server does not answer; /v1/retrieve still works")
 
     def _server_error(self, status: int, text: str) -> ApiError:
         problem = self._unavailable(RuntimeError(f"status {status}: {_reason(text)}"))

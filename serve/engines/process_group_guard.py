@@ -14,9 +14,9 @@ GRACE_S = 20.0
 
 def main() -> None:
     """Run the command until it or the pipe ends, then end its whole group."""
-    # Handlers that do nothing, because the command would inherit ignored signals.
-    signal.signal(signal.SIGTERM, _ignore)
-    signal.signal(signal.SIGINT, _ignore)
+    # The signals are for the rest of the group. Handlers that do nothing, because the command would inherit ignored signals.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: None)
     child = subprocess.Popen(sys.argv[1:], stdin=subprocess.DEVNULL)
     threading.Thread(target=_stop_at_end_of_pipe, args=(child,), daemon=True).start()
     code = child.wait()
@@ -32,10 +32,6 @@ def _stop_at_end_of_pipe(child: "subprocess.Popen[bytes]") -> None:
         child.wait(GRACE_S)
     except subprocess.TimeoutExpired:
         os.killpg(0, signal.SIGKILL)
-
-
-def _ignore(number: int, frame: object) -> None:
-    """Ignore the signal here: it is for the rest of the group."""
 
 
 if __name__ == "__main__":

@@ -52,10 +52,34 @@ class VllmSpec:
         return f"vllm:{self.model}"
 
     def command(self, port: int) -> list[str]:
-        return command_of(self, port)
+        """The command line of the server; the module form, which both the GPU and the CPU build have."""
+        command = [self.python, "-m", "vllm.entrypoints.openai.api_server", "--model", self.model]
+        command += ["--served-model-name", self.name, "--host", "127.0.0.1", "--port", str(port)]
+        command += ["--structured-outputs-config", json.dumps(STRUCTURED), "--generation-config", "vllm"]
+        if self.adapters:
+            modules = [f"{name}={folder.resolve()}" for name, folder in self.adapters.items()]
+            command += [
+                "--enable-lora",
+                "--max-lora-rank",
+                str(max_lora_rank(self.adapters)),
+                "--lora-modules",
+                *modules,
+            ]
+        return [*command, *(_for_this_cpu() if on_cpu() else ()), *self.extra]
 
     def environment(self, key: str) -> dict[str, str]:
-        return environment_of(self, key)
+        """The environment of the server: its key, the cache size on a CPU, and offline mode where the model is on disk.
+
+        Its threads may run on any core: by default they are bound to the first ones, which two servers would then share.
+        """
+        environment = {
+            "VLLM_CPU_KVCACHE_SPACE": "1",
+            "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+            **(ONE_PROCESS if on_cpu() else {}),
+            **os.environ,
+            "VLLM_API_KEY": key,
+        }
+        return environment | ({"HF_HUB_OFFLINE": "1"} if Path(self.model).is_dir() else {})
 
 
 def read_spec(target: str, adapters: Mapping[str, Path], python: str, extra: Sequence[str]) -> VllmSpec:
@@ -99,36 +123,10 @@ def max_lora_rank(adapters: Mapping[str, Path]) -> int:
     )
 
 
-def command_of(spec: VllmSpec, port: int) -> list[str]:
-    """The command line of the server; the module form, which both the GPU and the CPU build have."""
-    command = [spec.python, "-m", "vllm.entrypoints.openai.api_server", "--model", spec.model]
-    command += ["--served-model-name", spec.name, "--host", "127.0.0.1", "--port", str(port)]
-    command += ["--structured-outputs-config", json.dumps(STRUCTURED), "--generation-config", "vllm"]
-    if spec.adapters:
-        modules = [f"{name}={folder.resolve()}" for name, folder in spec.adapters.items()]
-        command += ["--enable-lora", "--max-lora-rank", str(max_lora_rank(spec.adapters)), "--lora-modules", *modules]
-    return [*command, *(_for_this_cpu() if on_cpu() else ()), *spec.extra]
-
-
 def _for_this_cpu() -> Iterator[str]:
     yield WHOLE_PROMPTS
     if not computes_in_bfloat16():
         yield from FLOAT32
-
-
-def environment_of(spec: VllmSpec, key: str) -> dict[str, str]:
-    """The environment of the server: its key, the cache size on a CPU, and offline mode where the model is on disk.
-
-    Its threads may run on any core: by default they are bound to the first ones, which two servers would then share.
-    """
-    environment = {
-        "VLLM_CPU_KVCACHE_SPACE": "1",
-        "VLLM_CPU_OMP_THREADS_BIND": "nobind",
-        **(ONE_PROCESS if on_cpu() else {}),
-        **os.environ,
-        "VLLM_API_KEY": key,
-    }
-    return environment | ({"HF_HUB_OFFLINE": "1"} if Path(spec.model).is_dir() else {})
 
 
 def as_trained(spec: VllmSpec, tokenizer: Any) -> VllmSpec:

@@ -40,11 +40,6 @@ class AdmissionMiddleware:
         """Whether there is no slot for another such request, running or waiting."""
         return is_limited_path(path) and self._slots_for(method, path).is_full
 
-    @property
-    def has_capacity(self) -> bool:
-        """Whether there are free slots for every kind of request."""
-        return not self._requests.is_full and not self._writes.is_full
-
     def _slots_for(self, method: str, path: str) -> _Slots:
         """The slots of a request. On a writable server, writes have their own, so that they neither wait for answers nor block questions."""
         return self._writes if path.startswith(UPLOADS) and method not in ("GET", "HEAD") else self._requests
@@ -225,8 +220,6 @@ class OverflowMiddleware:
 
     def refuses(self, data: bytes) -> bool:
         """Whether the server is full and these first bytes of a request are for a limited path; if so, counts the refusal."""
-        if self._admission.has_capacity:
-            return False
         parts = data[:MAX_LINE_BYTES].split(b" ", 2)
         refused = len(parts) == 3 and self._admission.is_full(parts[0].decode("latin-1"), parts[1].decode("latin-1"))
         if refused:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
 from pydantic import AfterValidator
@@ -30,17 +30,22 @@ class AsciiJSONResponse(JSONResponse):
         return ascii_json(content)
 
 
+def map_texts(change: Callable[[str], str], value: Any) -> Any:
+    """A JSON value with `change` applied to every string in it, but not to field names."""
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, list):
+        return [map_texts(change, each) for each in value]
+    return {name: map_texts(change, each) for name, each in value.items()} if isinstance(value, dict) else value
+
+
 def with_whole_characters(value: Any) -> Any:
     """A JSON value with lone surrogates in its strings replaced, for output that must be UTF-8.
 
     >>> with_whole_characters({"text": ["a\\ud800b"]})
     {'text': ['a\ufffdb']}
     """
-    if isinstance(value, str):
-        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    if isinstance(value, list):
-        return [with_whole_characters(each) for each in value]
-    return {name: with_whole_characters(each) for name, each in value.items()} if isinstance(value, dict) else value
+    return map_texts(lambda text: text.encode("utf-16", "surrogatepass").decode("utf-16", "replace"), value)
 
 
 def ascii_json(content: Any) -> bytes:

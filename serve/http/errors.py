@@ -82,6 +82,11 @@ def no_model() -> ApiError:
     return ApiError(404, "no_model", message)
 
 
+def model_gone(message: str) -> ApiError:
+    """503 while the model's server does not answer."""
+    return ApiError(503, "model_gone", message, headers={"Retry-After": "5"})
+
+
 def store_unavailable(problem: Unavailable) -> ApiError:
     """503 for a write to an index whose database does not answer or whose disk is full; the cause appears only in the log."""
     LOG.error("%s", problem)
@@ -93,9 +98,7 @@ def store_unavailable(problem: Unavailable) -> ApiError:
 
 def unknown_model(name: str, known: tuple[str, ...]) -> ApiError:
     """404 for a model that is not served."""
-    if not known:
-        return no_model()
-    served = ", ".join(known)
+    served = ", ".join(known) or "none to this key"
     return ApiError(404, "model_not_found", f"model {name[:80]!r} is not served here; available: {served}", "model")
 
 

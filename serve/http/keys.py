@@ -140,7 +140,7 @@ def read_keys(file: Path) -> list[Key]:
     return [parse_settings(Key, row, f"{file}, key {number}") for number, row in enumerate(rows, 1)]
 
 
-def change_keys(file: Path, change: Callable[[list[Key]], list[Key]]) -> list[Key]:
+def change_keys(file: Path, change: Callable[[list[Key]], list[Key]]) -> None:
     """Apply `change` to the keys in a file (none if it is missing) and write it atomically, readable only by its owner.
 
     Concurrent changes wait for each other.
@@ -159,7 +159,6 @@ def change_keys(file: Path, change: Callable[[list[Key]], list[Key]]) -> list[Ke
             output.flush()
             os.fsync(output.fileno())
         partial.replace(file)
-    return keys
 
 
 LOG = logging.getLogger("modegraph.serve")
@@ -218,7 +217,7 @@ class TokenBucket:
     """A token bucket for at most one minute's requests, which refills evenly."""
 
     def __init__(self, rate: int) -> None:
-        self._tokens, self._updated_s = float(rate), -1.0
+        self._tokens, self._updated_s = float(rate), 0.0
 
     def take(self, rate: int, now_s: float) -> float:
         """0 if a token was available, which is taken; otherwise the seconds until one is, at `rate` a minute.
@@ -227,7 +226,7 @@ class TokenBucket:
         >>> [bucket.take(2, now) for now in (0.0, 0.0, 0.0, 15.0, 30.0)]
         [0.0, 0.0, 30.0, 15.0, 0.0]
         """
-        elapsed_s = now_s - self._updated_s if self._updated_s >= 0 else 0.0
+        elapsed_s = now_s - self._updated_s
         self._tokens, self._updated_s = min(float(rate), self._tokens + elapsed_s * rate / 60), now_s
         if self._tokens < 1 - 1e-9:
             return (1 - self._tokens) * 60 / rate

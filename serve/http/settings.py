@@ -11,8 +11,6 @@ from graph.answer.support import Handling
 from graph.config import Settings
 from graph.shared.modes import ABSTAIN_AT, DEFAULT_MODE, Mode
 
-LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
-
 
 class ServerSettings(Settings):
     """How the server listens, its limits, and its defaults for retrieval."""
@@ -142,9 +140,7 @@ def is_loopback(host: str) -> bool:
     >>> is_loopback("127.0.0.1"), is_loopback("localhost"), is_loopback("0.0.0.0"), is_loopback("::")
     (True, True, False, False)
     """
-    if host in LOOPBACK_NAMES:
-        return True
     try:
-        return ip_address(host).is_loopback
+        return host == "localhost" or ip_address(host).is_loopback
     except ValueError:
         return False

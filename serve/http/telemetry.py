@@ -4,9 +4,9 @@ With a collector, otlp.py sends the spans; without one the same calls do nothing
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from fastapi import FastAPI
@@ -19,59 +19,30 @@ class Metrics:
     """The metrics; their names begin with modegraph_."""
 
     def __init__(self) -> None:
-        self.registry = registry = CollectorRegistry()
-        ProcessCollector(registry=registry)
-        self.requests = Counter(
-            "modegraph_requests", "Requests, by route and status", ["route", "status"], registry=registry
+        self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)
+        counter = partial(Counter, namespace="modegraph", registry=self.registry)
+        gauge = partial(Gauge, namespace="modegraph", registry=self.registry)
+        histogram = partial(Histogram, namespace="modegraph", buckets=SECONDS, registry=self.registry)
+        self.requests = counter("requests", "Requests, by route and status", ["route", "status"])
+        self.key_requests = counter("key_requests", "Requests of each key, by status", ["key", "status"])
+        self.key_tokens = counter("key_tokens", "Tokens of each key, by kind (prompt, completion)", ["key", "kind"])
+        self.errors = counter("errors", "Requests that failed, by kind", ["kind"])
+        self.waiting = gauge("requests_waiting", "Admitted requests that wait for their turn")
+        self.running = gauge("requests_running", "Requests being processed")
+        self.retrieval = histogram("retrieval_seconds", "Finding the evidence", ["mode"])
+        self.first_token = histogram(
+            "time_to_first_token_seconds", "From the arrival of a streamed request to its first text", ["model"]
         )
-        self.key_requests = Counter(
-            "modegraph_key_requests", "Requests of each key, by status", ["key", "status"], registry=registry
+        self.generation = histogram("generation_seconds", "Time spent in the model", ["model"])
+        self.tokens = counter("tokens", "Tokens, by model and kind (prompt, completion)", ["model", "kind"])
+        self.cache = counter("retrieval_cache", "Retrievals looked up in the cache, by outcome", ["outcome"])
+        self.removed = counter("citations_removed", "Citations of passages that do not exist")
+        self.rewritten = counter(
+            "questions_rewritten", "Questions with a history, by the origin of the search query", ["by"]
         )
-        self.key_tokens = Counter(
-            "modegraph_key_tokens",
-            "Tokens of each key, by kind (prompt, completion)",
-            ["key", "kind"],
-            registry=registry,
-        )
-        self.errors = Counter("modegraph_errors", "Requests that failed, by kind", ["kind"], registry=registry)
-        self.waiting = Gauge(
-            "modegraph_requests_waiting", "Admitted requests that wait for their turn", registry=registry
-        )
-        self.running = Gauge("modegraph_requests_running", "Requests being processed", registry=registry)
-        self.retrieval = Histogram(
-            "modegraph_retrieval_seconds", "Finding the evidence", ["mode"], buckets=SECONDS, registry=registry
-        )
-        self.first_token = Histogram(
-            "modegraph_time_to_first_token_seconds",
-            "From the arrival of a streamed request to its first text",
-            ["model"],
-            buckets=SECONDS,
-            registry=registry,
-        )
-        self.generation = Histogram(
-            "modegraph_generation_seconds", "Time spent in the model", ["model"], buckets=SECONDS, registry=registry
-        )
-        self.tokens = Counter(
-            "modegraph_tokens", "Tokens, by model and kind (prompt, completion)", ["model", "kind"], registry=registry
-        )
-        self.cache = Counter(
-            "modegraph_retrieval_cache", "Retrievals looked up in the cache, by outcome", ["outcome"], registry=registry
-        )
-        self.removed = Counter(
-            "modegraph_citations_removed", "Citations of passages that do not exist", registry=registry
-        )
-        self.rewritten = Counter(
-            "modegraph_questions_rewritten",
-            "Questions with a history, by the origin of the search query",
-            ["by"],
-            registry=registry,
-        )
-        self.generation_number = Gauge(
-            "modegraph_index_generation", "Generation of the index in use", ["collection"], registry=registry
-        )
-        self.swaps = Counter(
-            "modegraph_index_swaps", "Times a newer index was loaded, by outcome", ["outcome"], registry=registry
-        )
+        self.generation_number = gauge("index_generation", "Generation of the index in use", ["collection"])
+        self.swaps = counter("index_swaps", "Times a newer index was loaded, by outcome", ["outcome"])
 
     def count_tokens(self, model: str, key: str, usage: Any) -> None:
         """Add the tokens of a completion requested with the key `key`; does nothing when the engine reports no usage."""
@@ -82,16 +53,6 @@ class Metrics:
             self.tokens.labels(model, kind).inc(tokens)
             if key:
                 self.key_tokens.labels(key, kind).inc(tokens)
-
-
-@contextmanager
-def timed(histogram: Histogram) -> Iterator[None]:
-    """Observe the seconds of the block, however it ends."""
-    started = time.perf_counter()
-    try:
-        yield
-    finally:
-        histogram.observe(time.perf_counter() - started)
 
 
 Values = Mapping[str, str | int | bool]

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from graph.answer.support import NotChecked, Unsupported
 from graph.shared.modes import Mode
 from serve.http.encoding import Text
 from serve.http.routes.documents import NewDocument
@@ -31,7 +32,7 @@ class Search(Arguments):
     mode: Mode | None = Field(
         None, description="how to search: auto chooses, hops follows links between documents, dense is plain similarity"
     )
-    k: int = Field(5, ge=1, le=MAX_K, description="how many passages to find")
+    k: int | None = Field(None, ge=1, le=MAX_K, description="how many passages to find; the server's number by default")
     where: list[Condition] = Field(
         [], max_length=16, description="conditions on documents, such as year>=1990 or source=reports/*"
     )
@@ -150,7 +151,8 @@ class Citation(BaseModel):
 
 class Answered(BaseModel):
     """An answer; `removed` are cited numbers without a passage, removed from the text; `left_out` passages did not fit the window;
-    where the model wrote no answer (`answered` false), the nearest passage is quoted instead.
+    where the model wrote no answer (`answered` false), the nearest passage is quoted instead. `unsupported` are the sentences that the
+    passages do not seem to support, `not_checked` those that cannot be judged, and `checked` is the number judged (null: the check is off).
     """
 
     answer: str
@@ -160,6 +162,9 @@ class Answered(BaseModel):
     left_out: int
     cut_off: bool
     answered: bool
+    unsupported: tuple[Unsupported, ...]
+    not_checked: tuple[NotChecked, ...]
+    checked: int | None
 
 
 class Added(BaseModel):

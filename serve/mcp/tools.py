@@ -185,10 +185,7 @@ async def explain(call: Call, arguments: QuestionArguments) -> Explanation:
     """How a question led to its passages; a passage without a path was found by its own score."""
     _, evidence = await _find(call, arguments.question, arguments)
     paths = evidence.paths or tuple((f"own score {found.score:.3f}",) for found in evidence.passages)
-    passage_paths = [
-        Path(**{name: getattr(found.item, name) for name in ("id", "title", "source", "start", "end")}, steps=path)
-        for found, path in zip(evidence.passages, paths, strict=True)
-    ]
+    passage_paths = [Path(**vars(found.item), steps=path) for found, path in zip(evidence.passages, paths, strict=True)]
     return Explanation(mode=evidence.trace.mode, search=evidence.trace.steps, ways=passage_paths)
 
 
@@ -211,6 +208,9 @@ async def ask(call: Call, arguments: AskArguments) -> Answered:
         left_out=metadata.get("left_out", 0),
         cut_off=choice.get("finish_reason") == "length",
         answered=message.get("answered", True),
+        unsupported=message.get("unsupported", ()),
+        not_checked=message.get("not_checked", ()),
+        checked=message.get("checked"),
     )
 
 
@@ -235,8 +235,7 @@ async def _find(call: Call, question: str, arguments: Search) -> tuple[Collectio
 
 
 def _result(call: Call, view: CollectionView, passage: Passage, score: float) -> Result:
-    fields = {name: getattr(passage, name) for name in ("id", "title", "text", "source", "start", "end", "page")}
-    return Result(**fields, score=score, url=call.url(view, passage))
+    return Result(**vars(passage), score=score, url=call.url(view, passage))
 
 
 SEARCH = Tool(

@@ -9,8 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from functools import cache
-from importlib.resources import files
-from importlib.resources.abc import Traversable
+from pathlib import Path
 
 from fastapi import APIRouter, Request
 from starlette.datastructures import MutableHeaders
@@ -37,8 +36,7 @@ SECURITY_HEADERS = {
 }
 FOR_EVER = "public, max-age=31536000, immutable"
 PAGES = {"/": "index.html", "/docs": "docs.html"}
-FOLDERS = ("shared", "ask", "talks", "text", "look", "questions", "docs", "vendor")
-"""The folders of page files, next to this module."""
+FOLDER = Path(__file__).parent
 
 
 def page_router() -> APIRouter:
@@ -117,10 +115,6 @@ def page_files() -> Mapping[str, bytes]:
 
 
 def _read_files() -> dict[str, bytes]:
-    folder = files("serve") / "page"
-    folders = {"": folder, **{f"{name}/": folder / name for name in FOLDERS}}
-    return {name: data for prefix, inner in folders.items() for name, data in _contents(inner, prefix).items()}
-
-
-def _contents(folder: Traversable, prefix: str) -> dict[str, bytes]:
-    return {f"{prefix}{file.name}": file.read_bytes() for file in folder.iterdir() if file.name.endswith(tuple(TYPES))}
+    return {
+        file.relative_to(FOLDER).as_posix(): file.read_bytes() for file in FOLDER.rglob("*") if file.suffix in TYPES
+    }

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from graph.answer.support import Handling
 from graph.types import Message
 from serve.engines.engine_fields import EngineFields
-from serve.http.encoding import Text
+from serve.http.encoding import Text, map_texts
 from serve.http.errors import ApiError
 from serve.server.retriever import RetrievalOptions
 
@@ -68,15 +68,6 @@ class ChatRetrieval(AnswerOptions):
     """How to search for evidence; with `enabled` false there is no search, and the messages go to the model as they are, special tokens escaped."""
 
     enabled: bool = True
-
-
-def map_texts(change: Callable[[str], str], value: Any) -> Any:
-    """A JSON value with `change` applied to every string in it, but not to field names."""
-    if isinstance(value, str):
-        return change(value)
-    if isinstance(value, list):
-        return [map_texts(change, each) for each in value]
-    return {name: map_texts(change, each) for name, each in value.items()} if isinstance(value, dict) else value
 
 
 class ChatRequest(EngineFields):

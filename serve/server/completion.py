@@ -15,7 +15,6 @@ from functools import partial
 from typing import Any, TypeVar
 
 from graph.answer.context import rank_excerpts, token_budget
-from graph.answer.prompt import NOT_FOUND
 from graph.answer.support import Handling
 from graph.errors import UserError
 from graph.retrieve.parts.query import ModelUnavailable
@@ -32,34 +31,15 @@ from serve.conversation.prompt import (
     read_task,
 )
 from serve.conversation.rewrite import Question, read_turn
-from serve.engines.chat_backend import TOO_LONG, Body, call_until_it_fits, head_of
-from serve.http.errors import ApiError, not_supported
+from serve.engines.chat_backend import TOO_LONG, call_until_it_fits, not_found_chunks, not_found_completion
+from serve.http.errors import ApiError, model_gone, not_supported
 from serve.http.keys import Access
-from serve.http.telemetry import MODEL, timed, usage_values
+from serve.http.telemetry import MODEL, usage_values
 from serve.server.chat_request import ChatRequest, ChatRetrieval
 from serve.server.collections import STORE_FIELD, CollectionView
 from serve.server.evidence import trace_response
 from serve.server.services import Services
 from serve.stream import Attribution, MessageDelta, MessageParts, PlainParts, uses_our_form
-
-_NO_USAGE = {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}
-
-
-def not_found_completion(body: Body) -> dict[str, Any]:
-    """The completion for a request without evidence, in OpenAI's form: the same text for each choice."""
-    message = {"role": "assistant", "content": NOT_FOUND}
-    choices = [{"index": index, "message": message, "finish_reason": "stop"} for index in range(body.get("n", 1))]
-    return {**head_of(body, "chat.completion"), "choices": choices, "usage": _NO_USAGE}
-
-
-async def not_found_chunks(body: Body) -> AsyncIterator[dict[str, Any]]:
-    """Like `not_found_completion`, in chunks, the last with the usage."""
-    head = head_of(body, "chat.completion.chunk")
-    for index in range(body.get("n", 1)):
-        delta = {"role": "assistant", "content": NOT_FOUND}
-        yield {**head, "choices": [{"index": index, "delta": delta, "finish_reason": "stop"}]}
-    yield {**head, "choices": [], "usage": _NO_USAGE}
-
 
 UNSUPPORTED_FIELD = "retrieval.unsupported"
 
@@ -157,12 +137,10 @@ async def prepare(
         code = TOO_LONG if isinstance(problem, PromptTooLong) else "refused_by_model"
         raise ApiError(400, code, str(problem), "messages") from None
     body = _with_messages({"temperature": 0.0, **fields, limit: answer_tokens}, prompt.messages())
-    search_metadata: dict[str, Any] = {
+    search_metadata = {
         "intent": question.intent,
         "question": question.text,
         "rewritten_by": question.by,
-    }
-    search_metadata |= {
         **trace_response(evidence).model_dump(),
         "absence": asdict(evidence.absence) if evidence.absence else None,
     }
@@ -210,8 +188,7 @@ async def _read_turn(services: Services, history: Sequence[Exchange], turn: str,
     try:
         question = await services.retriever.in_thread(partial(read_turn, history, turn, model))
     except ModelUnavailable:
-        message = "the model's server stopped answering while it rewrote the question"
-        raise ApiError(503, "model_gone", message, headers={"Retry-After": "5"}) from None
+        raise model_gone("the model's server stopped answering while it rewrote the question") from None
     if history:
         services.metrics.rewritten.labels(question.by).inc()
     return question
@@ -239,7 +216,7 @@ async def complete(services: Services, prepared: PreparedRequest) -> tuple[Prepa
         completion = not_found_completion(prepared.body)
     else:
         with (
-            timed(services.metrics.generation.labels(model)),
+            services.metrics.generation.labels(model).time(),
             services.tracing.span("generate", {MODEL: model}) as span,
         ):
             prepared, completion = await call_until_it_fits(
@@ -295,7 +272,8 @@ async def stream_text(
 
 async def _with_metrics(services: Services, chunks: Chunks, model: str, key: str) -> Chunks:
     """The engine's chunks unchanged; records their time and tokens as metrics and in a span."""
-    with timed(services.metrics.generation.labels(model)), services.tracing.span("generate", {MODEL: model}) as span:
+    time_spent = services.metrics.generation.labels(model).time()
+    with time_spent, services.tracing.span("generate", {MODEL: model}) as span:
         async with aclosing(chunks) as open_chunks:  # type: ignore[type-var]
             async for chunk in open_chunks:
                 span.set(usage_values(chunk.get("usage")))

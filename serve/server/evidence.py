@@ -154,13 +154,7 @@ def evidence_response(evidence: Evidence, generation: Generation) -> Retrieved:
             for found, path in zip(evidence.passages, paths, strict=True)
         ],
         propositions=[
-            FoundProposition(
-                score=found.score,
-                id=found.item.id,
-                text=found.item.text,
-                entities=found.item.entities,
-                spans=tuple(Place(**vars(span)) for span in found.item.spans),
-            )
+            FoundProposition.model_validate({"score": found.score, **vars(found.item)}, from_attributes=True)
             for found in evidence.propositions
         ],
         summaries=[FoundSummary(score=found.score, **vars(found.item)) for found in evidence.summaries],
@@ -172,5 +166,4 @@ def evidence_response(evidence: Evidence, generation: Generation) -> Retrieved:
 
 def trace_response(evidence: Evidence) -> Spending:
     """The trace in the API's form."""
-    trace = evidence.trace
-    return Spending(**{name: getattr(trace, name) for name in Spending.model_fields})
+    return Spending.model_validate(evidence.trace, from_attributes=True)

@@ -63,15 +63,13 @@ class Services:
 
     def resolve_model(self, access: Access, requested: str) -> tuple[str, str | None]:
         """The model and the collection of "MODEL@COLLECTION" (None for a bare MODEL); ApiError 404 for any other name or a hidden collection."""
-        models = self.backend.models
-        if not models:
-            raise no_model()
-        if requested in models:
+        if requested in self.backend.models:
             return requested, None
         for collection in self.collections.names(access):
-            if requested.endswith(f"@{collection}") and requested.removesuffix(f"@{collection}") in models:
-                return requested.removesuffix(f"@{collection}"), collection
-        raise unknown_model(requested, self.model_names(access))
+            model = requested.removesuffix(f"@{collection}")
+            if model in self.backend.models:
+                return model, collection
+        raise unknown_model(requested, self.model_names(access)) if self.backend.models else no_model()
 
     def page_url(self, request: Request, view: CollectionView | None) -> str:
         """The URL of this server's page for the sender of `request`, with the collection if several are visible."""

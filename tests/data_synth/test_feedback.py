@@ -156,8 +156,10 @@ def test_deleted_feedback_is_absent_from_the_next_import(index: Index, tmp_path:
     assert not (tmp_path / "out/preferences/train.jsonl").exists()
     assert (tmp_path / "out/relevance/train.jsonl").exists()
     file.delete_user("reader-2")
+    assert [summary.rows for summary in import_feedback(index, tmp_path / "out").values()] == [0, 0]
+    assert not list(tmp_path.glob("out/*/*.jsonl"))
     with pytest.raises(UserError, match="no feedback"):
-        import_feedback(index, tmp_path / "out")
+        import_feedback(index, tmp_path / "new")
 
 
 def test_feedback_about_a_deleted_document_is_dropped(index: Index, tmp_path: Path) -> None:

@@ -1,8 +1,10 @@
 """Answers by the API: the same as the command line's, streamed by a real model and a real server, with all citations checked."""
 
 import asyncio
+import json
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -100,6 +102,23 @@ def test_failures_raise_an_exception(isles: mg.Index, tmp_path: Path) -> None:
         list(isles.ask_stream(QUESTION, model=f"openai:m@{server.url}"))
     with pytest.raises(mg.UserError, match="the question is empty"):
         isles.ask(" ", model=ScriptedModel(lambda request: REPLY))
+
+
+@pytest.mark.long
+def test_a_server_that_leaves_its_counts_empty_counts_as_none(isles: mg.Index) -> None:
+    def reply(body: dict[str, Any], number: int) -> tuple[int, str]:
+        message = {"role": "assistant", "content": REPLY}
+        choice = {"index": 0, "finish_reason": "stop", "delta" if body.get("stream") else "message": message}
+        usage = {"prompt_tokens": None, "completion_tokens": None, "total_tokens": None}
+        completion = json.dumps({"model": "m", "choices": [choice], "usage": usage})
+        return 200, f"data: {completion}\n\n" if body.get("stream") else completion
+
+    with chat_server(reply) as server:
+        stream = isles.ask_stream(QUESTION, model=f"openai:m@{server.url}")
+        list(stream)
+        for answer in (stream.answer, isles.ask(QUESTION, model=f"openai:m@{server.url}")):
+            assert answer.text == "Ada Marlow [1]"
+            assert (answer.writing.calls, answer.writing.prompt_tokens, answer.writing.completion_tokens) == (1, 0, 0)
 
 
 @pytest.mark.long

@@ -23,6 +23,17 @@ def test_importing_it_imports_nothing_else() -> None:
     assert loaded == ["modegraph"]
 
 
+def test_a_command_whose_extra_is_not_installed_names_the_extra() -> None:
+    done = python(
+        "import sys; sys.modules['fastapi'] = None; sys.argv = ['modegraph', 'serve', 'index']\n"
+        "from modegraph.cli import main; main()"
+    )
+    assert done.returncode == 2
+    assert done.stderr == (
+        "modegraph: the package fastapi is not installed. Expected the extra `serve`. pip install 'modegraph[serve]'\n"
+    )
+
+
 def test_every_public_name_is_there_and_no_other() -> None:
     assert all(getattr(mg, name) is not None for name in mg.__all__)
     assert dir(mg) == sorted(mg.__all__)

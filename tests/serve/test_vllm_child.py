@@ -16,7 +16,7 @@ from graph.errors import UserError
 from graph.models import checkpoint
 from serve.engines import child as children
 from serve.engines.child import PROCESS_GROUP_GUARD, SupervisedServer
-from serve.engines.vllm import VllmSpec, command_of, environment_of, lora_rank, max_lora_rank, read_spec
+from serve.engines.vllm import VllmSpec, lora_rank, max_lora_rank, read_spec
 from tests.serve.http.running import until
 
 STAND_IN = """#!{python}
@@ -85,7 +85,7 @@ def test_a_cpu_without_bfloat16_serves_in_float32_unless_set_otherwise(
 ) -> None:
     monkeypatch.setattr("serve.engines.vllm.computes_in_bfloat16", lambda: bfloat16)
     monkeypatch.setattr("serve.engines.vllm.on_cpu", lambda: not gpu)
-    command = " ".join(command_of(read_spec("o/m", {}, sys.executable, ["--dtype", "bfloat16"]), 1))
+    command = " ".join(read_spec("o/m", {}, sys.executable, ["--dtype", "bfloat16"]).command(1))
     assert command.endswith(f"{options} --dtype bfloat16".strip()) and command.count("--dtype") == 1 + bool(options)
 
 
@@ -93,15 +93,15 @@ def test_the_command_line(tmp_path: Path) -> None:
     (tmp_path / "model").mkdir()
     adapters = {"sft": adapter(tmp_path / "sft", r=4)}
     spec = read_spec(str(tmp_path / "model"), adapters, sys.executable, ["--enforce-eager"])
-    words = " ".join(command_of(spec, 99))
+    words = " ".join(spec.command(99))
     assert f"-m vllm.entrypoints.openai.api_server --model {tmp_path / 'model'} --served-model-name model" in words
     assert f"--enable-lora --max-lora-rank 8 --lora-modules sft={tmp_path / 'sft'}" in words and words.endswith(
         "--enforce-eager"
     )
     assert "--generation-config vllm" in words, "a model's own sampling defaults would change greedy answers"
-    assert "--host 127.0.0.1 --port 99" in words and "--enable-lora" not in command_of(
-        read_spec("o/m", {}, sys.executable, ()), 1
-    )
+    assert "--host 127.0.0.1 --port 99" in words and "--enable-lora" not in read_spec(
+        "o/m", {}, sys.executable, ()
+    ).command(1)
     with pytest.raises(UserError, match="no such folder"):
         read_spec("/nowhere/model", {}, sys.executable, ())
     with pytest.raises(UserError, match="no such program"):
@@ -227,9 +227,9 @@ def test_on_a_cpu_vllm_computes_in_one_process_unless_the_user_says_otherwise(mo
     name, spec = "VLLM_ENABLE_V1_MULTIPROCESSING", VllmSpec("hub/model", "model", {}, sys.executable)
     monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(checkpoint, "GPU_DEVICES", ())
-    assert environment_of(spec, "key")[name] == "0"
+    assert spec.environment("key")[name] == "0"
     monkeypatch.setenv(name, "1")
-    assert environment_of(spec, "key")[name] == "1"
+    assert spec.environment("key")[name] == "1"
     monkeypatch.delenv(name)
     monkeypatch.setattr(checkpoint, "GPU_DEVICES", ("/dev/null",))
-    assert name not in environment_of(spec, "key")
+    assert name not in spec.environment("key")

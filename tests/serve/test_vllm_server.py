@@ -28,7 +28,7 @@ from graph.shared.jsonl import write_jsonl
 from graph.store.index_settings import IndexSettings
 from serve.engines.child import SupervisedServer
 from serve.engines.open_backend import VllmOptions
-from serve.engines.vllm import command_of, max_lora_rank, read_spec
+from serve.engines.vllm import max_lora_rank, read_spec
 from serve.http.keys import FULL_ACCESS
 from serve.server.chat_request import ChatRequest
 from serve.server.completion import prepare
@@ -161,7 +161,7 @@ def test_adapters_answer_under_their_own_names(server: tuple[Running, Any, Super
         for name, completion in first.items()
     }
     assert replies["tiny"] != replies["sft"] != replies["ms"] != replies["tiny"]
-    assert max_lora_rank(child.spec.adapters) == 16 and "--max-lora-rank 16" in " ".join(command_of(child.spec, 1))
+    assert max_lora_rank(child.spec.adapters) == 16 and "--max-lora-rank 16" in " ".join(child.spec.command(1))
     with pytest.raises(openai.NotFoundError):
         client.chat.completions.create(model="dpo", messages=QUESTION)  # type: ignore[arg-type]
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, tensor
+from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from graph.answer.prompt import answer_messages, format_answer
@@ -48,7 +48,7 @@ def probe_rows(run: Path, record: RunRecord) -> tuple[str, list[TokenizedRow]]:
     tokens = 0
     for prompt, completion in turns:
         row = tokenize_row(tokenizer, prompt, completion)
-        tokens += len(row.ids) - row.prompt_tokens
+        tokens += len(row.completion)
         if rows and tokens > TOKENS_COMPARED:
             break
         rows.append(row)
@@ -84,9 +84,8 @@ def token_logps(model: Any, rows: Sequence[TokenizedRow]) -> list[Tensor]:
 @torch.no_grad()
 def row_logps(model: Any, row: TokenizedRow) -> Tensor:
     """log π(· | prefix) at every completion token of a row, by a model in evaluation mode: float32[N, V] on the CPU."""
-    count = len(row.ids) - row.prompt_tokens + 1
     ids_1T = torch.tensor([row.ids], device=device())
-    logits_NV: Tensor = model(input_ids=ids_1T, logits_to_keep=count, use_cache=False).logits[0, :-1]
+    logits_NV: Tensor = model(input_ids=ids_1T, logits_to_keep=len(row.completion) + 1, use_cache=False).logits[0, :-1]
     return logits_NV.float().log_softmax(-1).cpu()
 
 
@@ -96,7 +95,7 @@ def merge_loss(
     """The mean divergence and the largest gap between two models' distributions [N, V] at the completion tokens of each row."""
     kl_N = torch.cat([token_kl(p_NV, q_NV) for p_NV, q_NV in zip(before, after, strict=True)])
     gaps = [
-        (p_NV - q_NV).gather(1, torch.tensor(row.ids[row.prompt_tokens :])[:, None]).abs().max()
+        (p_NV - q_NV).gather(1, torch.tensor(row.completion)[:, None]).abs().max()
         for p_NV, q_NV, row in zip(before, after, rows, strict=True)
     ]
     return MergeLoss(float(kl_N.mean()), float(max(gaps)), len(kl_N), measured_on)
@@ -118,14 +117,9 @@ class ProbeConversation:
     messages: tuple[Message, ...]
     row: TokenizedRow
 
-    @property
-    def prompt(self) -> tuple[int, ...]:
-        """The tokens of the prompt."""
-        return self.row.ids[: self.row.prompt_tokens]
-
     def answered_by(self, ids: Sequence[int]) -> TokenizedRow:
         """The prompt with another answer."""
-        return TokenizedRow((*self.prompt, *ids), self.row.prompt_tokens)
+        return TokenizedRow((*self.row.prompt, *ids), self.row.prompt_tokens)
 
 
 @dataclass(frozen=True)
@@ -154,7 +148,7 @@ def read_probe_conversations(
 def score_completion(model: Any, row: TokenizedRow) -> CompletionScores:
     """A row's completion scored by a model in evaluation mode."""
     logps_NV = row_logps(model, row)
-    own_N = logps_NV.gather(1, tensor(row.ids[row.prompt_tokens :])[:, None])[:, 0]
+    own_N = logps_NV.gather(1, torch.tensor(row.completion)[:, None])[:, 0]
     return CompletionScores(tuple(own_N.tolist()), tuple((logps_NV.amax(-1) - own_N).tolist()))
 
 

@@ -17,6 +17,7 @@ import torch
 
 from graph.errors import UserError
 from graph.models.checkpoint import ADAPTER_CONFIG, ADAPTER_WEIGHTS, adapter_base, check_base, is_adapter
+from graph.models.load import one_line
 from graph.shared.console import say
 from train.export.divergence import MergeLoss, merge_loss, probe_rows, token_logps
 from train.model.load import Precision, load_model, load_tokenizer
@@ -101,7 +102,7 @@ def push_to_hub(folder: Path, repo: str) -> None:
         create_repo(repo, private=True, exist_ok=True)
         upload_folder(repo_id=repo, folder_path=folder)
     except (OSError, ValueError) as problem:
-        found = f"--push {repo}: {' '.join(str(problem).split())[:200]}"
+        found = f"--push {repo}: {one_line(problem)}"
         raise UserError(
             found, "a reachable hub and a token with write access", f"{folder} is complete: upload it later"
         ) from None

@@ -5,9 +5,9 @@ run's most likely one."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -56,7 +56,7 @@ class FileGaps:
 
 def fitting_probes(probes: Sequence[ProbeConversation], window: int) -> list[ProbeConversation]:
     """The conversations whose prompt and reply fit into `window` tokens, and into llama.cpp's context."""
-    return [probe for probe in probes if len(probe.prompt) + REPLY_TOKENS <= min(window, CONTEXT_TOKENS)]
+    return [probe for probe in probes if len(probe.row.prompt) + REPLY_TOKENS <= min(window, CONTEXT_TOKENS)]
 
 
 def llama_replies(
@@ -76,7 +76,8 @@ def llama_replies(
             _check_prompt(server, name, probe, file, tokenizer)
             return server.greedy(name, probe.messages, REPLY_TOKENS, tokenizer)
 
-        at_once = SLOTS if max(len(probe.prompt) for probe in probes) + REPLY_TOKENS <= CONTEXT_TOKENS // SLOTS else 1
+        longest = max(len(probe.row.prompt) for probe in probes) + REPLY_TOKENS
+        at_once = SLOTS if longest <= CONTEXT_TOKENS // SLOTS else 1
         with ThreadPoolExecutor(at_once) as pool:
             return list(track(pool.map(reply, probes), "replies by llama.cpp", len(probes)))
 
@@ -84,7 +85,8 @@ def llama_replies(
 def compare(model: Any, precision: str, probes: Sequence[ProbeConversation], replies: Sequence[Reply]) -> FileGaps:
     """The gaps between the run's scores of the replies and llama.cpp's."""
     model.to(device()).eval()
-    ours = list(track(_score_replies(model, probes, replies), f"the run in {precision}", len(probes)))
+    scored = (score_completion(model, p.answered_by(reply.ids or ())) for p, reply in zip(probes, replies, strict=True))
+    ours = list(track(scored, f"the run in {precision}", len(probes)))
     gaps = [
         abs(a - b)
         for reply, scores in zip(replies, ours, strict=True)
@@ -109,17 +111,10 @@ def first_departure(scores: CompletionScores) -> float:
     return next((nats for nats in scores.behind if nats > 0), 0.0)
 
 
-def _score_replies(
-    model: Any, probes: Sequence[ProbeConversation], replies: Sequence[Reply]
-) -> Iterator[CompletionScores]:
-    for probe, reply in zip(probes, replies, strict=True):
-        yield score_completion(model, probe.answered_by(reply.ids or ()))
-
-
 def _check_prompt(server: Server, name: str, probe: ProbeConversation, file: Path, tokenizer: Any) -> None:
     ids = server.prompt_ids(name, probe.messages) or ()
-    if ids != probe.prompt:
-        position, here, there = first_difference(probe.prompt, ids, tokenizer)
+    if ids != probe.row.prompt:
+        position, here, there = first_difference(probe.row.prompt, ids, tokenizer)
         raise UserError(
             f"{file.name}: llama.cpp tokenises a prompt differently from training: from token {position} on {there}",
             here,
@@ -245,30 +240,21 @@ def _write_adapter(run: Path, record: RunRecord, file: Path, kind: GgufType, bas
 def _compare_with_llama_cpp(
     run: Path, record: RunRecord, tokenizer: Any, file: Path, probes: Sequence[ProbeConversation], adapter_only: bool
 ) -> tuple[tuple[FileGaps, ...], int]:
-    """The `gaps` and `tokens` of a `GgufExport`."""
-    with _llama_cpp_files(run, record, tokenizer, file, adapter_only) as (model_file, adapters):
-        replies = llama_replies(model_file, adapters, probes, tokenizer)
+    """The `gaps` and `tokens` of a `GgufExport`. An adapter is tried on a temporary F16 file of its base, so that only the adapter is compared."""
     precision, quantisation = _precision(record), record.settings.get("quantise", "none")
+    with TemporaryDirectory() as folder:
+        model_file, adapters = file, dict[str, Path]()
+        if adapter_only:
+            model_file, adapters = Path(folder) / "base.gguf", {"adapter": file}
+            base = adapter_base(str(run))
+            say(f"writing {base} as F16, to try the adapter on")
+            write_gguf(load_model(base, precision), tokenizer, model_file, "f16", "base")
+        replies = llama_replies(model_file, adapters, probes, tokenizer)
     model = load_model(str(run), precision, quantisation=quantisation)
     gaps = [compare(model, precision, probes, replies)]
     if precision != "float32" and quantisation == "none":
         gaps.append(compare(model.float(), "float32", probes, replies))
     return tuple(gaps), sum(len(reply.logps) for reply in replies)
-
-
-@contextmanager
-def _llama_cpp_files(
-    run: Path, record: RunRecord, tokenizer: Any, file: Path, adapter_only: bool
-) -> Iterator[tuple[Path, Mapping[str, Path]]]:
-    """The files for llama.cpp: the model, or a temporary F16 file of the base with the adapter, so that only the adapter is compared."""
-    if not adapter_only:
-        yield file, {}
-        return
-    with TemporaryDirectory() as folder:
-        base = Path(folder) / "base.gguf"
-        say(f"writing {adapter_base(str(run))} as F16, to try the adapter on")
-        write_gguf(load_model(adapter_base(str(run)), _precision(record)), tokenizer, base, "f16", "base")
-        yield base, {"adapter": file}
 
 
 def _precision(record: RunRecord) -> Any:

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import openai
 
 from graph.errors import UserError
+from graph.models.load import one_line
 from graph.types import Message
 from serve.engines.child import OwnServer
 from serve.engines.llama import LlamaSpec
@@ -119,16 +120,13 @@ class Server:
         turns = [vars(turn) for turn in messages]
         body = self._body(name, messages=turns, max_tokens=max_tokens, temperature=0)
 
-        def ask(extra_fields: Mapping[str, Any]) -> Any:
-            return client.post("/chat/completions", body={**body, **extra_fields}, cast_to=object)
-
-        def ask_with_logprobs() -> Any:
+        def ask() -> Any:
             try:
-                return ask(LOGPROBS)
+                return client.post("/chat/completions", body=body | LOGPROBS, cast_to=object)
             except (openai.BadRequestError, openai.UnprocessableEntityError):
-                return ask({})
+                return client.post("/chat/completions", body=body, cast_to=object)
 
-        answer = self._send(ask_with_logprobs)
+        answer = self._send(ask)
         try:
             entries = (answer["choices"][0].get("logprobs") or {}).get("content") or []
             ids = token_ids(entries, answer["choices"][0]["message"].get("content") or "", tokenizer)
@@ -167,7 +165,7 @@ class Server:
         except openai.APIConnectionError as problem:
             raise self._unreachable(problem) from None
         except (openai.APIError, ValueError) as problem:
-            found = f"{self.url}: {' '.join(str(problem).split())[:200]}"
+            found = f"{self.url}: {one_line(problem)}"
             raise UserError(
                 found, "an OpenAI-compatible server", "check the model's name, the key and the server's log"
             ) from None

@@ -173,16 +173,13 @@ def _load_base(source: str, precision: Precision, quantisation: Quantisation, he
     """The full model; with `cached`, from the hub's cache without a request to the hub."""
     options: dict[str, Any] = {"dtype": getattr(torch, precision), "local_files_only": cached}
     if quantisation != "none":
-        return train_quantised(_load(source, options | {"quantization_config": four_bits()}, head))
-    return _load(source, options, head)
-
-
-def _load(source: str, options: dict[str, Any], head: Head) -> Any:
-    label = f"model {source!r}"
-    if head == "tokens":
-        return load_whole(AutoModelForCausalLM, resolve(source), label, **options)
-    kind = AutoModelForSequenceClassification
-    return load_whole(kind, resolve(source), label, new_modules=NEW_HEADS, num_labels=1, **options)
+        options["quantization_config"] = four_bits()
+    kind = AutoModelForCausalLM
+    if head == "score":
+        kind = AutoModelForSequenceClassification
+        options |= {"new_modules": NEW_HEADS, "num_labels": 1}
+    model = load_whole(kind, resolve(source), f"model {source!r}", **options)
+    return model if quantisation == "none" else train_quantised(model)
 
 
 def _is_present(source: str) -> bool:

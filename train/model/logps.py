@@ -141,10 +141,20 @@ def _logps(head: nn.Module, states_ND: Tensor, token_ids_N: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class TokenizedRow:
-    """One prompt and one completion as token ids for the trainers: `ids[:prompt_tokens]` is the prompt."""
+    """One prompt and one completion as token ids."""
 
     ids: tuple[int, ...]
     prompt_tokens: int
+
+    @property
+    def prompt(self) -> tuple[int, ...]:
+        """The tokens of the prompt."""
+        return self.ids[: self.prompt_tokens]
+
+    @property
+    def completion(self) -> tuple[int, ...]:
+        """The tokens of the completion, with its end token."""
+        return self.ids[self.prompt_tokens :]
 
 
 def completion_logps(model: Any, input_ids_BT: Tensor, completion_mask_BT: Tensor) -> Tensor:

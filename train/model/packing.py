@@ -7,7 +7,7 @@ and groups to the log-probability of each response. Legend: B rows, T tokens of 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import accumulate
 from typing import Any
@@ -89,15 +89,8 @@ class PackedBatch:
 
     def to(self, device: torch.device) -> PackedBatch:
         """The same batch on `device`."""
-        return PackedBatch(
-            self.ids_BT.to(device),
-            self.positions_BT.to(device),
-            self.group_BT.to(device),
-            self.response_BT.to(device),
-            self.scored_BT.to(device),
-            self.predictors_N.to(device),
-            on_device(self.spans, device),
-        )
+        tensors = {name: value.to(device) for name, value in vars(self).items() if isinstance(value, Tensor)}
+        return replace(self, **tensors, spans=on_device(self.spans, device))
 
 
 def pack_rows(groups: Sequence[TokenizedGroup], budget_tokens: int) -> PackedBatch:

@@ -22,6 +22,7 @@ from transformers.pytorch_utils import Conv1D
 from graph.errors import UserError
 from graph.models.catalogue import resolve
 from graph.models.checkpoint import ADAPTER_CONFIG, adapter_base, is_adapter
+from graph.models.load import one_line
 from train.model.attention import group_span
 from train.model.load import Head, check_source
 from train.model.packing import TokenizedGroup
@@ -81,17 +82,15 @@ def model_without_weights(settings: TrainSettings, head: Head) -> Any:
     try:
         config = AutoConfig.from_pretrained(resolve(source), local_files_only=cached)
     except (OSError, ValueError) as problem:
-        found = f"model {source!r}: no configuration ({' '.join(str(problem).split())[:200]})"
+        found = f"model {source!r}: no configuration ({one_line(problem)})"
         raise UserError(found, "the config.json of a model", "check the name") from None
     kind = AutoModelForCausalLM
     if head == "score":
         kind, config.num_labels = AutoModelForSequenceClassification, 1
     with torch.device("meta"):
         model = kind.from_config(config)
-    if not adapter and settings.lora is None:
-        return model
-    with torch.device("meta"):
-        model = get_peft_model(model, _adapter_of(settings) if adapter else lora_config(settings.lora, head))
+        if adapter or settings.lora is not None:
+            model = get_peft_model(model, _adapter_of(settings) if adapter else lora_config(settings.lora, head))
     return model
 
 

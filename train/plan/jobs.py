@@ -37,7 +37,7 @@ SETTINGS: dict[PlannedStage, type[TrainSettings]] = {
 
 @dataclass(frozen=True)
 class Job:
-    """A stage's rows as groups of a prompt and its completions; `trainer_of` makes its trainer for the rows with the given numbers.
+    """A stage's rows as groups of a prompt and its completions; `trainer_of` makes its trainer for the rows with the given numbers, from settings of the same kind.
 
     `reference_groups` are scored without gradients before training; `reference_forwards` is the number of further forward passes over each
     row of a step, and with `reference_in_dev` also over each dev row. `copies` is the number of copies of the trained weights in memory.
@@ -46,7 +46,7 @@ class Job:
 
     train: Sequence[TokenizedGroup]
     dev: Sequence[TokenizedGroup]
-    trainer_of: Callable[[Sequence[int], TrainSettings, Path], Any]
+    trainer_of: Callable[[Sequence[int], Any, Path], Any]
     packs: bool = False
     row_tokens: int | None = None
     reference_groups: Sequence[TokenizedGroup] = ()
@@ -81,8 +81,7 @@ def _preference_job(settings: MsSettings | DpoSettings, tokenizer: Any) -> Job:
     passes = 1 if settings.reference is None else 2  # if the reference is another model, the policy is scored, too
     is_cached = settings.reference_cache is not None and Path(settings.reference_cache).exists()
 
-    def trainer_of(rows: Sequence[int], some_settings: TrainSettings, folder: Path) -> Any:
-        assert isinstance(some_settings, MsSettings | DpoSettings)
+    def trainer_of(rows: Sequence[int], some_settings: MsSettings | DpoSettings, folder: Path) -> Any:
         part = PreferenceData([data.train[row] for row in rows], [], data.pairs)
         return response_group_trainer(some_settings, method_of(some_settings), part, tokenizer, folder)
 
@@ -111,8 +110,7 @@ def _trl_job(settings: MsSettings | DpoSettings, tokenizer: Any) -> Job:
     """TRL's DPOTrainer computes the reference, if the loss has one, with every batch: by a copy of the trained weights, or by the base below a new adapter."""
     splits = _read_splits_that_fit(settings, tokenizer)
 
-    def trainer_of(rows: Sequence[int], some_settings: TrainSettings, folder: Path) -> Any:
-        assert isinstance(some_settings, MsSettings | DpoSettings)
+    def trainer_of(rows: Sequence[int], some_settings: MsSettings | DpoSettings, folder: Path) -> Any:
         return trl_trainer(some_settings, _start(some_settings, splits, rows, tokenizer), folder)
 
     forwards = 0 if isinstance(settings, DpoSettings) and settings.loss in WITHOUT_REFERENCE else 1
@@ -125,8 +123,7 @@ def _trl_job(settings: MsSettings | DpoSettings, tokenizer: Any) -> Job:
 def _sft_job(settings: SftSettings, tokenizer: Any) -> Job:
     data = read_sft_data(settings, tokenizer)
 
-    def trainer_of(rows: Sequence[int], some_settings: TrainSettings, folder: Path) -> Any:
-        assert isinstance(some_settings, SftSettings)
+    def trainer_of(rows: Sequence[int], some_settings: SftSettings, folder: Path) -> Any:
         part = replace(data, train=[data.train[row] for row in rows], dev=[], dev_rows=[])
         return sft_trainer(some_settings, part, tokenizer, folder)
 
@@ -143,8 +140,7 @@ def _sft_job(settings: SftSettings, tokenizer: Any) -> Job:
 def _reward_job(settings: RewardSettings, tokenizer: Any) -> Job:
     splits = _read_splits_that_fit(settings, tokenizer)
 
-    def trainer_of(rows: Sequence[int], some_settings: TrainSettings, folder: Path) -> Any:
-        assert isinstance(some_settings, RewardSettings)
+    def trainer_of(rows: Sequence[int], some_settings: RewardSettings, folder: Path) -> Any:
         return reward_trainer(some_settings, _start(some_settings, splits, rows, tokenizer, "score"), folder)
 
     return Job(*_groups(splits, tokenizer), trainer_of, head="score")
@@ -152,8 +148,7 @@ def _reward_job(settings: RewardSettings, tokenizer: Any) -> Job:
 
 def _read_splits_that_fit(settings: TrainSettings, tokenizer: Any) -> Splits:
     splits = read_splits(Path(settings.data))
-    for name, rows in (("train", splits.train), ("dev", splits.dev)):
-        check_lengths(rows, tokenizer, settings.max_length_tokens, Path(settings.data) / f"{name}.jsonl")
+    check_lengths(splits, tokenizer, settings.max_length_tokens, Path(settings.data))
     return splits
 
 
@@ -167,8 +162,8 @@ def _start(
 def _groups(splits: Splits, tokenizer: Any) -> tuple[list[TokenizedGroup], list[TokenizedGroup]]:
     train, dev = (
         [
-            TokenizedGroup(pair[0].ids[: pair[0].prompt_tokens], tuple(each.ids[each.prompt_tokens :] for each in pair))
-            for pair in tokenized_pairs(rows, tokenizer)
+            TokenizedGroup(chosen.prompt, (chosen.completion, rejected.completion))
+            for chosen, rejected in tokenized_pairs(rows, tokenizer)
         ]
         for rows in (splits.train, splits.dev)
     )

@@ -46,14 +46,6 @@ class Grouping:
     seed: int
 
 
-@dataclass(frozen=True)
-class LengthLimit:
-    """The limit on a prompt with its longest response; longer rows are refused, or with `drop` dropped and counted."""
-
-    max_tokens: int
-    drop: bool
-
-
 def pair_groups(
     rows: Sequence[PreferenceRow], tokenizer: PreTrainedTokenizerBase, label_smoothing: float
 ) -> Iterator[ResponseGroup]:
@@ -158,24 +150,24 @@ def split_into_groups(count: int, size: int | None, draw: random.Random) -> list
     return groups
 
 
-def groups_within(groups: Sequence[ResponseGroup], limit: LengthLimit, file: Path) -> list[ResponseGroup]:
-    """The groups within the limit, after a report of their lengths; UserError with the number of longer ones, unless they are dropped.
+def groups_within(groups: Sequence[ResponseGroup], max_tokens: int, drop: bool, file: Path) -> list[ResponseGroup]:
+    """The groups of at most `max_tokens`, after a report of their lengths; UserError with the number of longer ones, unless `drop`.
 
     Nothing is truncated: that would remove a response's answer and its end token.
     """
-    too_long = [group for group in groups if group.longest_tokens > limit.max_tokens]
+    too_long = [group for group in groups if group.longest_tokens > max_tokens]
     longest = max(group.longest_tokens for group in groups)
-    if too_long and not limit.drop:
+    if too_long and not drop:
         raise UserError(
-            f"{file}: {len(too_long)} of {len(groups)} rows are longer than max_length_tokens = {limit.max_tokens} "
+            f"{file}: {len(too_long)} of {len(groups)} rows are longer than max_length_tokens = {max_tokens} "
             f"(the first is {too_long[0].id!r} with {too_long[0].longest_tokens} tokens, the longest has {longest})",
             "rows within this limit",
             f"set max_length_tokens to {longest}, make shorter contexts, or set over_long to drop",
         )
-    short_enough = [group for group in groups if group.longest_tokens <= limit.max_tokens]
+    short_enough = [group for group in groups if group.longest_tokens <= max_tokens]
     if not short_enough:
         raise UserError(
-            f"{file}: all rows are longer than {limit.max_tokens} tokens", "some rows within this limit", "raise it"
+            f"{file}: all rows are longer than {max_tokens} tokens", "some rows within this limit", "raise it"
         )
     prompts, responses = (
         [len(group.tokenized.prompt) for group in short_enough],
@@ -184,6 +176,6 @@ def groups_within(groups: Sequence[ResponseGroup], limit: LengthLimit, file: Pat
     say(
         f"{file.name}: {len(short_enough):,} groups of {len(responses):,} responses; tokens: prompts {fmean(prompts):.0f} on "
         f"average, {max(prompts):,} at most, responses {fmean(responses):.0f} and {max(responses):,}"
-        + (f"; {len(too_long):,} longer than {limit.max_tokens:,} dropped" if too_long else "")
+        + (f"; {len(too_long):,} longer than {max_tokens:,} dropped" if too_long else "")
     )
     return short_enough

@@ -33,7 +33,6 @@ from train.model.packing import LogpsOf, choose_layout, plain_logps
 from train.model.trial import check_still
 from train.preference.groups import (
     Grouping,
-    LengthLimit,
     ResponseGroup,
     best_worst_groups,
     groups_within,
@@ -88,7 +87,7 @@ class PairTrainer(SingleCastMixin, DPOTrainer):  # type: ignore[misc]
 
 
 def pair_trainer(
-    settings: PreferenceSettings, start: TrainingInputs, folder: Path, loss: Loss, label_smoothing: float | None = None
+    settings: PreferenceSettings, start: TrainingInputs, folder: Path, loss: Loss, label_smoothing: float = 0.0
 ) -> DPOTrainer:
     """TRL's trainer of one loss, `exo_pair` with ε = `label_smoothing`; dropout off throughout."""
     without_dropout(start.model)
@@ -99,7 +98,7 @@ def pair_trainer(
         max_length=None,
         loss_type=loss,
         beta=settings.beta,
-        label_smoothing=label_smoothing or 0.0,
+        label_smoothing=label_smoothing,
         disable_dropout=True,
         precompute_ref_log_probs=False,
     )
@@ -154,7 +153,7 @@ def trl_trainer(settings: MsSettings | DpoSettings, start: TrainingInputs, folde
     """TRL's trainer of the loss that the settings name."""
     if isinstance(settings, DpoSettings) and settings.loss in WITHOUT_REFERENCE:
         return reference_free_trainer(settings, start, folder)
-    return pair_trainer(settings, start, folder, TRL_LOSSES[method_of(settings)], settings.label_smoothing or None)
+    return pair_trainer(settings, start, folder, TRL_LOSSES[method_of(settings)], settings.label_smoothing)
 
 
 @dataclass(frozen=True)
@@ -231,7 +230,7 @@ def read_preference_data(
             raise UserError(
                 f"{file}: every prompt's responses have equal rewards", "some that differ", "change `rewards`"
             )
-        return groups_within(groups, LengthLimit(settings.max_length_tokens, settings.over_long == "drop"), file)
+        return groups_within(groups, settings.max_length_tokens, settings.over_long == "drop", file)
 
     data = PreferenceData(
         read_groups("train.jsonl"),

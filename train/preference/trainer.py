@@ -14,14 +14,14 @@ from typing import Any
 import torch
 from accelerate.utils import gather_object
 from torch import Tensor
-from transformers import PreTrainedTokenizerBase, Trainer, TrainerCallback
+from transformers import PreTrainedTokenizerBase, TrainerCallback
 from transformers.trainer_utils import EvalLoopOutput
 
 from train.model.logps import TokenIds, greedy_answers
 from train.model.packing import LogpsOf
 from train.preference.groups import ResponseGroup
 from train.preference.objective import Objective, mean_figures, prompt_losses
-from train.run.loop import SingleCastMixin
+from train.run.loop import GroupTrainer
 
 SAMPLED_PROMPTS = 8
 GRAM_TOKENS = 4
@@ -83,28 +83,22 @@ class Example:
     reference_K: Tensor
 
 
-class ResponseGroupTrainer(SingleCastMixin, Trainer):  # type: ignore[misc]
-    """A Trainer whose examples are `Example`s and whose loss is an `Objective`; `figures` are those of the policy before the first step."""
+class ResponseGroupTrainer(GroupTrainer):
+    """A trainer whose examples are `Example`s and whose loss is an `Objective`; `figures` are those of the policy before the first step."""
 
     def __init__(self, objective: Objective, logps_of: LogpsOf, figures: Mapping[str, float], **arguments: Any) -> None:
-        super().__init__(data_collator=list, **arguments)
-        self.model_accepts_loss_kwargs = False
+        super().__init__(logps_of, **arguments)
         self.objective = objective
-        self.logps_of = logps_of
         self.first_figures = figures
         self._figures: list[Mapping[str, float]] = []
         self._dev_figures: list[Mapping[str, float]] = []
 
-    def compute_loss(
-        self, model: Any, inputs: Any, return_outputs: bool = False, num_items_in_batch: Any = None
-    ) -> Any:
+    def compute_loss(self, model: Any, inputs: Any, **_: Any) -> Tensor:
         """Mean loss over the prompts of a batch."""
-        del num_items_in_batch
         losses_Q, figures = self._prompt_losses(model, inputs)
         for each in figures:
             self.note(each)
-        loss = losses_Q.mean()
-        return (loss, {}) if return_outputs else loss
+        return losses_Q.mean()
 
     def note(self, figures: Mapping[str, float]) -> None:
         """Add figures to the next row of the log, which has the means over all figures since the last row."""
@@ -130,10 +124,6 @@ class ResponseGroupTrainer(SingleCastMixin, Trainer):  # type: ignore[misc]
             logs = {**logs, **mean_figures(gather_object(self._figures))}
             self._figures = []
         super().log(logs, start_time)
-
-    def _prepare_inputs(self, inputs: Any) -> Any:
-        """The batch, a list of examples, unchanged: the layout moves tensors to the device."""
-        return inputs
 
     def _prompt_losses(self, model: Any, inputs: Sequence[Example]) -> tuple[Tensor, list[dict[str, float]]]:
         logps_R = self.logps_of(model, [example.group.tokenized for example in inputs])

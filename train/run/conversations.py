@@ -5,14 +5,16 @@ and instruction, input, output (Alpaca), one JSON object per line."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from data_synth.rows import MALFORMED
 from graph.errors import UserError
 from graph.shared.jsonl import read_jsonl
 from graph.types import Message
+from train.run.data import check_prompt
 
 ROLES = {"human": "user", "user": "user", "gpt": "assistant", "assistant": "assistant", "system": "system"}
 FORMS = "prompt and completion, prompt and chosen, messages, conversations, or instruction and output"
@@ -39,14 +41,11 @@ def read_conversations(file: Path) -> list[Conversation]:
         where = f"{file} line {line}"
         try:
             row = conversation_of(values)
-        except (KeyError, TypeError, IndexError, AttributeError, ValueError) as problem:
+        except MALFORMED as problem:
             reason = f"no {problem}" if isinstance(problem, KeyError) else str(problem)
             found = f"{where}: not a conversation ({reason}); its keys are {', '.join(values)}"
             raise UserError(found, FORMS, "fix the row, or see docs/guide.md") from None
-        if not row.prompt or row.prompt[-1].role != "user":
-            raise UserError(
-                f"{where}: the prompt does not end with a user's turn", "a question to answer", "fix the row"
-            )
+        check_prompt(row.prompt, where)
         if not row.completion.strip():
             raise UserError(f"{where}: the completion is {row.completion!r}", "a non-empty text", "remove the row")
         rows[row] = None
@@ -58,15 +57,18 @@ def read_conversations(file: Path) -> list[Conversation]:
 def conversation_of(row: Mapping[str, Any]) -> Conversation:
     """One row in any of the formats; KeyError, TypeError, IndexError, AttributeError or ValueError for any other row."""
     if "messages" in row or "conversations" in row:
-        return _conversation_of_turns(_turns(row.get("messages") or row["conversations"]))
+        turns = _turns(row.get("messages") or row["conversations"])
+        if turns[-1].role != "assistant":
+            raise ValueError(f"the last turn is the {turns[-1].role}'s, not the assistant's")
+        return _with_gold(turns[:-1], turns[-1].content, {})
     if "instruction" in row:
         question = "\n\n".join(part for part in (row["instruction"], row.get("input") or "") if part)
         system = (Message("system", row["system"]),) if row.get("system") else ()
-        return _with_gold(Conversation((*system, Message("user", question)), _text(row["output"])), row)
+        return _with_gold((*system, Message("user", question)), _text(row["output"]), row)
     prompt = row["prompt"]
     turns = (Message("user", prompt),) if isinstance(prompt, str) else _turns(prompt)
     completion = row["completion"] if "completion" in row else row["chosen"]
-    return _with_gold(Conversation(turns, _text(completion)), row)
+    return _with_gold(turns, _text(completion), row)
 
 
 def _text(completion: Any) -> str:
@@ -77,12 +79,6 @@ def _text(completion: Any) -> str:
     if [message.role for message in messages] != ["assistant"]:
         raise ValueError(f"the completion is not one text of the assistant: {completion!r:.60}")
     return messages[0].content
-
-
-def _conversation_of_turns(turns: Sequence[Message]) -> Conversation:
-    if turns[-1].role != "assistant":
-        raise ValueError(f"the last turn is the {turns[-1].role}'s, not the assistant's")
-    return _with_gold(Conversation(tuple(turns[:-1]), turns[-1].content), {})
 
 
 def _turns(turns: Any) -> tuple[Message, ...]:
@@ -96,12 +92,10 @@ def _turns(turns: Any) -> tuple[Message, ...]:
     return tuple(messages)
 
 
-def _with_gold(conversation: Conversation, row: Mapping[str, Any]) -> Conversation:
+def _with_gold(prompt: tuple[Message, ...], completion: str, row: Mapping[str, Any]) -> Conversation:
     """The conversation with the gold data of a reading row; for other rows, the completion is the accepted answer."""
     if "answers" not in row or "context_ids" not in row or "chosen" in row:
-        return Conversation(conversation.prompt, conversation.completion, (conversation.completion,))
+        return Conversation(prompt, completion, (completion,))
     numbers = {passage: number for number, passage in enumerate(row["context_ids"], start=1)}
     gold = tuple(sorted(numbers[passage] for passage in row.get("gold_ids", ()) if passage in numbers))
-    return Conversation(
-        conversation.prompt, conversation.completion, tuple(row["answers"]), gold, tuple(row["context_ids"])
-    )
+    return Conversation(prompt, completion, tuple(row["answers"]), gold, tuple(row["context_ids"]))

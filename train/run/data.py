@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -72,7 +73,11 @@ class Prompt:
 
 def read_prompts(file: Path) -> list[Prompt]:
     """The distinct prompts of a file of reading rows, preferences or scored responses, in order; UserError as in `read_preferences`."""
-    rows = _read_rows(file, prompt_from_json, _check_prompt_row, "reading", "prompt, answers or context_ids")
+
+    def check(prompt: Prompt, where: str) -> None:
+        check_prompt(prompt.row.prompt, where)
+
+    rows = _read_rows(file, prompt_from_json, check, "reading", "prompt, answers or context_ids")
     return list({prompt.row.prompt: prompt for prompt in rows}.values())
 
 
@@ -98,10 +103,6 @@ def prompt_from_json(row: Mapping[str, Any]) -> Prompt:
         ),
         None if gold is None else frozenset(n for n, passage in enumerate(passages, start=1) if passage in gold),
     )
-
-
-def _check_prompt_row(prompt: Prompt, where: str) -> None:
-    check_prompt(prompt.row.prompt, where)
 
 
 def rows_fingerprint(source: Path) -> str:
@@ -184,33 +185,37 @@ def check_responses(row: ResponseRow, where: str) -> None:
 
 
 def check_lengths(
-    rows: Sequence[PreferenceRow], tokenizer: PreTrainedTokenizerBase, max_length_tokens: int, file: Path
+    splits: Splits, tokenizer: PreTrainedTokenizerBase, max_length_tokens: int, folder: Path
 ) -> list[int]:
-    """Tokens of both completions of every row with their prompt; UserError with the number of rows longer than `max_length_tokens`.
+    """Tokens of both completions of every row with their prompt; UserError as in `check_fit`."""
+    lengths: list[int] = []
+    for name, rows in vars(splits).items():
+        pairs = [[len(side.ids) for side in pair] for pair in tokenized_pairs(rows, tokenizer)]
+        check_fit([max(pair) for pair in pairs], max_length_tokens, folder / f"{name}.jsonl")
+        lengths += chain(*pairs)
+    return lengths
 
-    TRL would silently truncate such rows, and so remove the answer and its end token.
-    """
-    lengths_of = [[len(side.ids) for side in pair] for pair in tokenized_pairs(rows, tokenizer)]
-    lengths = [max(row_lengths) for row_lengths in lengths_of]
+
+def check_fit(lengths: Sequence[int], max_length_tokens: int, file: Path) -> None:
+    """UserError with the number of rows longer than `max_length_tokens`; truncation would remove the answer and its end token."""
     too_long = [number for number, length in enumerate(lengths, start=1) if length > max_length_tokens]
     if too_long:
         longest = max(lengths)
         raise UserError(
-            f"{file}: {len(too_long)} of {len(rows)} rows are longer than max_length_tokens = {max_length_tokens} "
+            f"{file}: {len(too_long)} of {len(lengths)} rows are longer than max_length_tokens = {max_length_tokens} "
             f"(the first is row {too_long[0]} with {lengths[too_long[0] - 1]} tokens, the longest has {longest})",
             "rows within this limit",
             f"set max_length_tokens to {longest}, or make shorter contexts",
         )
-    return [length for row_lengths in lengths_of for length in row_lengths]
 
 
 def pair_dataset(rows: Sequence[PreferenceRow], tokenizer: PreTrainedTokenizerBase) -> Dataset:
     """The token columns of TRL's DPOTrainer: prompt_ids, and the completions chosen_ids and rejected_ids."""
     return _dataset(
         {
-            "prompt_ids": chosen.ids[: chosen.prompt_tokens],
-            "chosen_ids": _completion_ids(chosen),
-            "rejected_ids": _completion_ids(rejected),
+            "prompt_ids": chosen.prompt,
+            "chosen_ids": chosen.completion,
+            "rejected_ids": rejected.completion,
         }
         for chosen, rejected in tokenized_pairs(rows, tokenizer)
     )
@@ -220,12 +225,12 @@ def labelled_pair_dataset(rows: Sequence[PreferenceRow], tokenizer: PreTrainedTo
     """The token columns of TRL's CPOTrainer and ORPOTrainer: the prompt, and each completion with its prompt, which the labels omit."""
 
     def columns(side: str, row: TokenizedRow) -> dict[str, Sequence[int]]:
-        labels = (*[NO_LABEL] * row.prompt_tokens, *_completion_ids(row))
+        labels = (*[NO_LABEL] * row.prompt_tokens, *row.completion)
         return {f"{side}_input_ids": row.ids, f"{side}_attention_mask": [1] * len(row.ids), f"{side}_labels": labels}
 
     return _dataset(
         {
-            "prompt_input_ids": chosen.ids[: chosen.prompt_tokens],
+            "prompt_input_ids": chosen.prompt,
             "prompt_attention_mask": [1] * chosen.prompt_tokens,
             **columns("chosen", chosen),
             **columns("rejected", rejected),
@@ -246,10 +251,6 @@ def tokenized_pairs(rows: Sequence[PreferenceRow], tokenizer: PreTrainedTokenize
 
     for row in rows:
         yield tokenize_rows(tokenizer, [(row.prompt, text) for text in (row.chosen, row.rejected)])
-
-
-def _completion_ids(row: TokenizedRow) -> tuple[int, ...]:
-    return row.ids[row.prompt_tokens :]
 
 
 def _dataset(columns: Iterable[Mapping[str, Sequence[int]]]) -> Dataset:

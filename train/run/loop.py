@@ -18,7 +18,7 @@ from typing import Any
 import trl.trainer.utils
 from peft import LoraConfig
 from peft.helpers import disable_input_dtype_casting
-from transformers import PreTrainedTokenizerBase, PrinterCallback, TrainerCallback
+from transformers import PreTrainedTokenizerBase, PrinterCallback, Trainer, TrainerCallback
 from transformers.integrations import TensorBoardCallback
 
 from graph.errors import UserError
@@ -28,6 +28,7 @@ from graph.shared.console import duration, say
 from graph.shared.progress import note_progress
 from train.model.load import Head, device, load_model, load_tokenizer, quiet_transformers
 from train.model.logps import check_rotation
+from train.model.packing import LogpsOf
 from train.model.trial import check_model
 from train.run.data import Splits, check_lengths, read_splits, rows_fingerprint
 from train.run.record import Alignment, RunRecord, Stage
@@ -64,6 +65,18 @@ class SingleCastMixin:
         """The trainer's step, without PEFT's casts."""
         with disable_input_dtype_casting(self.model, self.args.bf16):
             return super().prediction_step(*arguments, **options)  # type: ignore[misc]
+
+
+class GroupTrainer(SingleCastMixin, Trainer):  # type: ignore[misc]
+    """transformers' Trainer with lists of examples as batches, which the layout `logps_of` turns into tensors on the device."""
+
+    def __init__(self, logps_of: LogpsOf, **arguments: Any) -> None:
+        super().__init__(data_collator=list, **arguments)
+        self.model_accepts_loss_kwargs = False
+        self.logps_of = logps_of
+
+    def _prepare_inputs(self, inputs: Any) -> Any:
+        return inputs
 
 
 SHARDED_LAUNCHES = {"FSDP": "ACCELERATE_USE_FSDP", "DEEPSPEED": "ACCELERATE_USE_DEEPSPEED"}
@@ -105,10 +118,7 @@ def prepare(settings: TrainSettings, head: Head = "tokens") -> TrainingInputs:
     check_start(settings)
     splits = read_splits(Path(settings.data))
     tokenizer = load_tokenizer(settings.model)
-    lengths: list[int] = []
-    for name, rows in (("train", splits.train), ("dev", splits.dev)):
-        file = Path(settings.data) / f"{name}.jsonl"
-        lengths += check_lengths(rows, tokenizer, settings.max_length_tokens, file)
+    lengths = check_lengths(splits, tokenizer, settings.max_length_tokens, Path(settings.data))
     model = load_start(settings, tokenizer, head)
     check_rotation(model.config, lengths)
     return TrainingInputs(splits, tokenizer, model)

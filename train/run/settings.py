@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, FiniteFloat, field_validator, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, FiniteFloat, field_validator, model_validator
 
 from graph.config import Settings
 from graph.models.checkpoint import computes_in_bfloat16
-from train.shared.labelled import Folders
 
 
 def machine_precision() -> Literal["float32", "bfloat16"]:
@@ -313,6 +312,22 @@ class RewardSettings(TrainSettings):
     center: float = Field(
         default=0.01, ge=0, description="weight of (r_chosen + r_rejected)², which keeps rewards near 0"
     )
+
+
+def _check_distinct(folders: tuple[str, ...]) -> tuple[str, ...]:
+    """The folders; ValueError for a repeated one."""
+    if len(set(folders)) < len(folders):
+        raise ValueError("each dataset once")
+    return folders
+
+
+Folders = Annotated[
+    tuple[str, ...],
+    Field(min_length=1),
+    BeforeValidator(lambda value: [value] if isinstance(value, str) else value),
+    AfterValidator(_check_distinct),
+]
+"""The setting that names the datasets: a list, or a single name."""
 
 
 class HopSettings(Settings):

@@ -8,7 +8,6 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +30,8 @@ from graph.types import Floats, Ints
 from train.run.record import markdown_table
 from train.run.save import about_run, fresh_folder
 from train.run.settings import SelectorSettings
-from train.shared.trees import best_count, fit_trees, to_forest
+from train.shared.labelled import check_one_encoder
+from train.shared.trees import best_count, fit_trees, library_versions, to_forest
 
 DEV_SHARE, TEST_SHARE = 0.1, 0.1
 
@@ -64,10 +64,7 @@ def read_indexes(folders: Sequence[str], files: Sequence[str]) -> list[TrainingI
             "set hop.questions",
         )
     indexes = [read_index(Path(folder), Path(file)) for folder, file in zip(folders, files, strict=True)]
-    encoders = {index.index.encoder_source.fingerprint: index.name for index in indexes}
-    if len(encoders) > 1:
-        encoder_names = ", ".join(f"{name} with {encoder[:12]}" for encoder, name in encoders.items())
-        raise UserError(f"indexes of several encoders ({encoder_names})", "one encoder", "make them with one encoder")
+    check_one_encoder("indexes", {each.index.encoder_source.fingerprint: each.name for each in indexes})
     missing = set(SPLITS) - {split for index in indexes for split in index.split_of.values()}
     if missing:
         found = f"no question in {', '.join(split for split in SPLITS if split in missing)}"
@@ -157,7 +154,6 @@ TOP_DOCUMENTS = 5
 """The number of documents that the figures count: Recall@5 and all gold@5."""
 TOP_PASSAGES = 100
 """The number of best passages that determine the first TOP_DOCUMENTS documents."""
-LIBRARIES = ("scikit-learn", "numpy")
 ABOUT = """Gradient-boosted trees that rerank the results of the mode `hops` and the passages that these lead to. Their features describe \
 a question, a way (a passage and an entity that it mentions) and a passage. Made by `modegraph train selector --size hop`; no language \
 model is called. The trees are fitted on the train questions, with early stopping on the dev questions; the figures are measured on the test questions, \
@@ -237,10 +233,10 @@ def train_hop(settings: SelectorSettings) -> HopRecord:
                 measure_gain(hop, each, questions["test"]) for each, questions in index_rows if questions["test"]
             ),
             train_seconds=seconds,
-            versions={name: version(name) for name in LIBRARIES},
+            versions=library_versions(),
         )
         (folder / "README.md").write_text(hop_card(record), encoding="utf-8")
-        write_json(folder / "selector.json", asdict(record))
+        write_json(folder / "selector.json", asdict(record) | {"figures": record.figures})
     return record
 
 

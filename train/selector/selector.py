@@ -5,9 +5,7 @@ Trees are fitted on train; dev stops them early and sets temperature and thresho
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
@@ -25,8 +23,6 @@ from train.selector.selector_data import (
     HELD_OUT,
     Doubles,
     Examples,
-    RankingFigures,
-    RelevanceDataset,
     SelectorRecord,
     examples_of,
     rank_datasets,
@@ -39,10 +35,11 @@ from train.shared.calibrate import (
     fit_temperature,
     log_loss,
     reliability,
+    reliability_table,
     threshold_figures,
     threshold_for,
 )
-from train.shared.trees import best_count, fit_trees, to_forest
+from train.shared.trees import best_count, fit_trees, library_versions, to_forest
 
 ABOUT = """Gradient-boosted trees that predict the probability that a proposition helps to answer a question, from features of \
 retrieval. Made by `modegraph train selector`; no language model is called. Trees are fitted on train; dev stops them early and sets \
@@ -83,10 +80,6 @@ def selector_card(record: SelectorRecord) -> str:
         for each in record.ranked
     ]
     header = ("data", "split", "questions", "selector", "cosine", "minus cosine")
-    bins = [
-        (f"{b.low:g} to {b.high:g}", f"{b.examples:,}", f"{b.mean_probability:.3f}", f"{b.share_relevant:.3f}")
-        for b in record.reliability
-    ]
     sections = [
         "---\nlibrary_name: modegraph\npipeline_tag: text-ranking\n---",
         f"# A {record.size} selector of propositions",
@@ -98,7 +91,7 @@ def selector_card(record: SelectorRecord) -> str:
         "## Test",
         markdown_table(("figure", "value"), [(name, f"{value:.4g}") for name, value in record.figures.items()]),
         "## Reliability on test\n\n![reliability](reliability.png)",
-        markdown_table(("probability", "propositions", "mean probability", "share relevant"), bins),
+        reliability_table(record.reliability, "propositions", "relevant"),
         "## Features\n\n" + ", ".join(f"`{name}`" for name in record.features) + ".",
         USE,
         "## Versions\n\n" + ", ".join(f"{name} {number}" for name, number in record.versions.items()),
@@ -107,7 +100,6 @@ def selector_card(record: SelectorRecord) -> str:
 
 
 RECORD, PLOT, CARD = "selector.json", "reliability.png", "README.md"
-LIBRARIES = ("scikit-learn", "numpy")
 
 
 def train_selector(settings: SelectorSettings) -> SelectorRecord | HopRecord:
@@ -125,7 +117,10 @@ def train_light(settings: SelectorSettings) -> SelectorRecord:
         start, processor_start = time.perf_counter(), time.process_time()
         classifier, trees = fit_classifier(splits["train"], splits["dev"], settings, datasets[0].encoder)
         save_selector(folder, classifier)
-        log_odds = log_odds_of(classifier, splits)
+        log_odds = {
+            split: forest_logits(classifier.forest, splits[split].features_nF) / classifier.temperature
+            for split in HELD_OUT
+        }
         seconds = (time.perf_counter() - start, time.process_time() - processor_start)
         bins = reliability(probabilities(log_odds["test"], 1.0), splits["test"].label_n)
         record = SelectorRecord(
@@ -139,13 +134,17 @@ def train_light(settings: SelectorSettings) -> SelectorRecord:
             trees=trees,
             temperature=classifier.temperature,
             threshold=classifier.threshold,
-            ranked=rank_held_out(splits, log_odds, datasets),
+            ranked=tuple(
+                ranked
+                for split in HELD_OUT
+                for ranked in rank_datasets(splits[split], log_odds[split], [each.name for each in datasets], split)
+            ),
             figures=held_out_figures(log_odds["test"], splits["test"], classifier.threshold)
             | {"ECE": calibration_error(bins)},
             reliability=bins,
             train_seconds=seconds[0],
             processor_seconds=seconds[1],
-            versions={name: version(name) for name in LIBRARIES},
+            versions=library_versions(),
         )
         draw_reliability(bins, folder / PLOT, "propositions", "relevant")
         (folder / CARD).write_text(selector_card(record), encoding="utf-8")
@@ -162,23 +161,6 @@ def fit_classifier(train: Examples, dev: Examples, settings: SelectorSettings, e
     temperature = fit_temperature(logits_n, dev.label_n)
     threshold = threshold_for(probabilities(logits_n, temperature), dev.label_n, settings.target_recall)
     return Classifier(forest, temperature, threshold, encoder), count
-
-
-def log_odds_of(classifier: Classifier, splits: Mapping[str, Examples]) -> dict[str, Doubles]:
-    """The selector's log odds of the held-out examples, divided by the temperature."""
-    return {
-        split: forest_logits(classifier.forest, splits[split].features_nF) / classifier.temperature
-        for split in HELD_OUT
-    }
-
-
-def rank_held_out(
-    splits: Mapping[str, Examples], log_odds: Mapping[str, Doubles], datasets: Sequence[RelevanceDataset]
-) -> tuple[RankingFigures, ...]:
-    """The ranking figures of each dataset's questions of dev and test."""
-    names = [dataset.name for dataset in datasets]
-    by_split = (rank_datasets(splits[split], log_odds[split], names, split) for split in HELD_OUT)
-    return tuple(ranked for of_split in by_split for ranked in of_split)
 
 
 def held_out_figures(log_odds_n: Doubles, test: Examples, threshold: float) -> dict[str, float]:

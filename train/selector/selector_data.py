@@ -6,7 +6,7 @@ Legend: n examples (a question and a proposition each), F features."""
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,11 +19,9 @@ from data_synth.relevance.relevance_form import SPLIT_BY, RelevanceRow, relevanc
 from graph.documents.questions import SPLITS
 from graph.errors import UserError
 from graph.retrieve.learned.light import FEATURES
-from graph.shared.ids import checksum, content_id
-from graph.shared.jsonl import read_jsonl
 from graph.types import Floats, Ints
 from train.shared.calibrate import Bin
-from train.shared.labelled import check_apart
+from train.shared.labelled import check_apart, check_one_encoder, read_labelled
 
 Doubles = NDArray[np.float64]
 
@@ -102,54 +100,32 @@ class RelevanceDataset:
 
 def read_folder(folder: Path) -> RelevanceDataset:
     """One dataset; UserError with file and line for a row that is malformed or lacks a feature."""
-    files = {split: folder / f"{split}.jsonl" for split in SPLITS}
     try:
         origin = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))["origin"]
         encoder = origin["Encoder"]
     except (OSError, ValueError, KeyError, TypeError) as problem:
         found = f"{folder / SUMMARY}: does not name the encoder ({type(problem).__name__}: {problem})"
         raise UserError(found, "a folder that `synth relevance` wrote", "make the data again") from None
-    rows = {split: list(read_rows(file)) for split, file in files.items() if file.is_file()}
-    fingerprint = content_id(*(checksum(files[split]) for split in rows))
+    rows, fingerprint = read_labelled(folder, _parse, relevance_problems, ROW)
     by_split = {split: rows.get(split, []) for split in SPLITS}
     return RelevanceDataset(folder.resolve().name, by_split, fingerprint, str(encoder), origin)
 
 
-def read_rows(file: Path) -> Iterator[RelevanceRow]:
-    """The rows of one split's file, which must be of that split."""
-    for number, row in read_jsonl(file):
-        where = f"{file} line {number}"
-        check_features(where, row.get("features"))
-        try:
-            parsed = relevance_from_json(row)
-            problems = relevance_problems(parsed)
-        except (KeyError, TypeError, ValueError, AttributeError) as problem:
-            found = f"{where}: {type(problem).__name__}: {problem}"
-            raise UserError(found, ROW, "make the data again") from None
-        if parsed.split != file.stem:
-            problems.append(f"split is {parsed.split!r}, expected {file.stem!r}")
-        if problems:
-            raise UserError(f"{where}: {problems[0]}", ROW, "make the data again")
-        yield parsed
-
-
-def check_features(where: str, value: object) -> None:
-    """UserError unless a row's features are those of this version."""
-    features = value if isinstance(value, dict) else {}
+def _parse(values: Mapping[str, Any], where: str) -> RelevanceRow:
+    """A row; UserError unless its features are those of this version."""
+    features = values["features"] if isinstance(values.get("features"), dict) else {}
     problems = [f"without {name!r}" for name in FEATURES if name not in features]
     problems += [f"with {name!r}" for name in features if name not in FEATURES]
     if problems:
         expected = f"the {len(FEATURES)} features of this version"
         raise UserError(f"{where}: features " + ", ".join(problems), expected, "make the data again")
+    return relevance_from_json(values)
 
 
 def read_datasets(folders: Sequence[Path]) -> list[RelevanceDataset]:
     """All datasets; UserError for unusable rows, for several encoders, and for overlapping splits."""
     datasets = [read_folder(folder) for folder in folders]
-    encoders = {dataset.encoder: dataset.name for dataset in datasets}
-    if len(encoders) > 1:
-        encoder_names = ", ".join(f"{name} with {encoder[:12]}" for encoder, name in encoders.items())
-        raise UserError(f"datasets of several encoders ({encoder_names})", "one encoder", "make them with one encoder")
+    check_one_encoder("datasets", {dataset.encoder: dataset.name for dataset in datasets})
     for split in SPLITS:
         check_classes(split, rows_of(datasets, split))
     check_nothing_shared(datasets)
@@ -248,10 +224,4 @@ def rank_datasets(
 def of_dataset(examples: Examples, row: int) -> Examples:
     """The examples of one dataset."""
     in_dataset_n = examples.dataset_n == row
-    return Examples(
-        examples.features_nF[in_dataset_n],
-        examples.label_n[in_dataset_n],
-        examples.question_n[in_dataset_n],
-        examples.own_n[in_dataset_n],
-        examples.dataset_n[in_dataset_n],
-    )
+    return Examples(**{name: values_n[in_dataset_n] for name, values_n in vars(examples).items()})

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 
 from graph.types import Ints
+from train.run.record import markdown_table
 
 Doubles = NDArray[np.float64]
 TEMPERATURES = (0.05, 20.0)
@@ -66,6 +67,15 @@ def reliability(probability_n: Doubles, label_n: Ints) -> tuple[Bin, ...]:
         means = float(probability_n[in_bin_n].mean()), float(label_n[in_bin_n].mean())
         rows.append(Bin(float(EDGES_B[number]), float(EDGES_B[number + 1]), int(in_bin_n.sum()), *means))
     return tuple(rows)
+
+
+def reliability_table(bins: Sequence[Bin], items: str, label: str) -> str:
+    """The bins in Markdown: the number of `items` in each, and the share of `label` among them."""
+    rows = [
+        (f"{b.low:g} to {b.high:g}", f"{b.examples:,}", f"{b.mean_probability:.3f}", f"{b.share_relevant:.3f}")
+        for b in bins
+    ]
+    return markdown_table(("probability", items, "mean probability", f"share {label}"), rows)
 
 
 def calibration_error(bins: tuple[Bin, ...]) -> float:

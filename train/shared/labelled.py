@@ -1,37 +1,66 @@
-"""Folders of labelled training rows: the setting that names them, and the check that no two splits overlap."""
+"""Folders of labelled training rows, a file a split: reads them, and checks that no two splits overlap and that datasets share an encoder."""
 
-from collections.abc import Mapping
-from typing import Annotated
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
 
-from pydantic import AfterValidator, BeforeValidator, Field
-
+from data_synth.rows import MALFORMED, Row
+from graph.documents.questions import SPLITS
 from graph.errors import UserError
+from graph.shared.ids import checksum, content_id
+from graph.shared.jsonl import read_jsonl
+
+R = TypeVar("R", bound=Row)
 
 MAX_NAMED = 5
 """Maximum number of ids in an error about overlapping splits."""
 
 
-def check_distinct(folders: tuple[str, ...]) -> tuple[str, ...]:
-    """The folders; ValueError for a repeated one."""
-    if len(set(folders)) < len(folders):
-        raise ValueError("each dataset once")
-    return folders
+def read_labelled(
+    folder: Path,
+    parse: Callable[[Mapping[str, Any], str], R],
+    problems_of: Callable[[R], Sequence[str]],
+    expected: str,
+) -> tuple[dict[str, list[R]], str]:
+    """The rows of each split that the folder has, and its fingerprint; UserError with file and line for a malformed row.
+
+    `parse` gets a row and its file and line.
+    """
+    files = {split: file for split in SPLITS if (file := folder / f"{split}.jsonl").is_file()}
+    rows = {split: list(_read_rows(file, parse, problems_of, expected)) for split, file in files.items()}
+    return rows, content_id(*map(checksum, files.values()))
 
 
-def one_or_several(value: object) -> object:
-    """A single name as a list."""
-    return [value] if isinstance(value, str) else value
+def _read_rows(
+    file: Path,
+    parse: Callable[[Mapping[str, Any], str], R],
+    problems_of: Callable[[R], Sequence[str]],
+    expected: str,
+) -> Iterator[R]:
+    for number, values in read_jsonl(file):
+        where = f"{file} line {number}"
+        try:
+            row = parse(values, where)
+            problems = list(problems_of(row))
+        except MALFORMED as problem:
+            raise UserError(f"{where}: {type(problem).__name__}: {problem}", expected, "make the data again") from None
+        if row.split != file.stem:
+            problems.append(f"split is {row.split!r}, expected {file.stem!r}")
+        if problems:
+            raise UserError(f"{where}: {problems[0]}", expected, "make the data again")
+        yield row
 
 
-Folders = Annotated[
-    tuple[str, ...], Field(min_length=1), BeforeValidator(one_or_several), AfterValidator(check_distinct)
-]
-"""The setting that names the datasets: a list, or a single name."""
-
-
-def check_apart(what: str, ids: Mapping[str, Mapping[str, str]], expected: str, remedy: str) -> None:
+def check_apart(what: str, ids: Mapping[str, Mapping[Any, str]], expected: str, remedy: str) -> None:
     """UserError, naming each `what` by id, for keys in two splits; `ids` has the ids of each split's keys."""
     for first, second in (("train", "dev"), ("train", "test"), ("dev", "test")):
         if shared := sorted(ids[second][key] for key in ids[first].keys() & ids[second].keys()):
             listed = ", ".join(shared[:MAX_NAMED]) + (", …" if len(shared) > MAX_NAMED else "")
             raise UserError(f"{len(shared):,} {what}s in both {first} and {second}: {listed}", expected, remedy)
+
+
+def check_one_encoder(sources: str, encoders: Mapping[str, str]) -> None:
+    """UserError for several encoders; `encoders` maps the fingerprint of each to one of the `sources` by name."""
+    if len(encoders) > 1:
+        listed = ", ".join(f"{name} with {encoder[:12]}" for encoder, name in encoders.items())
+        raise UserError(f"{sources} of several encoders ({listed})", "one encoder", "make them with one encoder")

@@ -5,6 +5,7 @@ Legend: n examples, F features, T trees, V nodes of all trees end to end.
 
 from __future__ import annotations
 
+from importlib.metadata import version
 from typing import Any, Protocol
 
 import numpy as np
@@ -13,25 +14,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 
 from graph.trees import Forest
 from graph.types import Floats, Ints
-
-
-class TreeSettings(Protocol):
-    """The hyperparameters of the trees; read-only."""
-
-    @property
-    def learning_rate(self) -> float: ...
-    @property
-    def max_trees(self) -> int: ...
-    @property
-    def patience_trees(self) -> int: ...
-    @property
-    def max_leaves(self) -> int: ...
-    @property
-    def min_examples_per_leaf(self) -> int: ...
-    @property
-    def l2(self) -> float: ...
-    @property
-    def seed(self) -> int: ...
+from train.run.settings import SelectorSettings, VerifierSettings
 
 
 class Examples(Protocol):
@@ -44,7 +27,7 @@ class Examples(Protocol):
 
 
 def fit_trees(
-    train: Examples, dev: Examples, settings: TreeSettings, positive_weight: float = 1.0
+    train: Examples, dev: Examples, settings: SelectorSettings | VerifierSettings, positive_weight: float = 1.0
 ) -> HistGradientBoostingClassifier:
     """Trees fitted on `train` by log loss, until that of `dev` has not fallen for `patience_trees` trees; both losses with the same weights."""
     trees = HistGradientBoostingClassifier(
@@ -94,6 +77,11 @@ def to_forest(trees: HistGradientBoostingClassifier, count: int, positive_weight
         base=float(trees._baseline_prediction[0, 0]) - float(np.log(positive_weight)),
         depth=int(max(nodes["depth"].max() for nodes in nodes_T)),
     )
+
+
+def library_versions() -> dict[str, str]:
+    """The versions of the libraries that determine the trees, for records."""
+    return {name: version(name) for name in ("scikit-learn", "numpy")}
 
 
 def columns_of(nodes: NDArray[Any], start: int) -> tuple[NDArray[Any], ...]:

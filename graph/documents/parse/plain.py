@@ -6,7 +6,7 @@ Blocks are separated by an empty line, table rows are Markdown rows, and the off
 import csv
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from io import StringIO
 
 from graph.documents.parse.formats import MAX_FILE_BYTES, MAX_PAGES, ParsedFile
@@ -165,14 +165,17 @@ def _delimiter(sample: str) -> str:
 
 def _cells(text: str, delimiter: str) -> list[list[str]]:
     csv.field_size_limit(MAX_FILE_BYTES)
-    rows = []
-    for row in csv.reader(StringIO(text, newline=""), delimiter=delimiter, skipinitialspace=True):
-        cells = [cell.strip() for cell in row]
+    rows = csv.reader(StringIO(text, newline=""), delimiter=delimiter, skipinitialspace=True)
+    return list(filled_rows([cell.strip() for cell in row] for row in rows))
+
+
+def filled_rows(rows: Iterable[list[str]]) -> Iterator[list[str]]:
+    """The rows without trailing empty cells, and without empty rows."""
+    for cells in rows:
         while cells and not cells[-1]:
             cells.pop()
         if cells:
-            rows.append(cells)
-    return rows
+            yield cells
 
 
 def _letters(line: str) -> str:

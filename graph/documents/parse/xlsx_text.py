@@ -9,7 +9,7 @@ from openpyxl import load_workbook
 
 from graph.documents.parse.archive import check_office
 from graph.documents.parse.formats import ParsedFile
-from graph.documents.parse.plain import check_count, join_blocks, table_row
+from graph.documents.parse.plain import check_count, filled_rows, join_blocks, table_row
 
 
 def read(data: bytes, file: str) -> ParsedFile:
@@ -24,14 +24,10 @@ def read(data: bytes, file: str) -> ParsedFile:
 
 
 def _rows(sheet: Any) -> Iterator[str]:
-    """The rows without trailing empty cells; the dimensions that a sheet declares are ignored."""
+    """The filled rows; the dimensions that a sheet declares are ignored."""
     sheet.reset_dimensions()
-    for values in sheet.iter_rows(values_only=True):
-        cells = [cell_text(value) for value in values]
-        while cells and not cells[-1]:
-            cells.pop()
-        if cells:
-            yield table_row(cells)
+    rows = sheet.iter_rows(values_only=True)
+    return map(table_row, filled_rows([cell_text(value) for value in row] for row in rows))
 
 
 def cell_text(value: object) -> str:

@@ -20,11 +20,11 @@ from graph.index.normalised_similarity import normalised_similarity
 from graph.retrieve.hops.trained_hop import HopRanking, find_hop, rank_by_hop
 from graph.retrieve.parts.passage_scores import OwnScores, Scores, passages_in, passages_of, score_alone
 from graph.retrieve.parts.query import Query, RetrieveSettings
-from graph.retrieve.parts.ranking import entries_in, expand_rows, top_rows
+from graph.retrieve.parts.ranking import entries_in, expand_rows, passages_at, top_rows
 from graph.retrieve.parts.words import best_terms, describe_terms
 from graph.text.bm25 import terms_of
 from graph.text.word_forms import FUNCTION_WORDS, form_of
-from graph.types import Evidence, Floats, Ints, Scored, Trace
+from graph.types import Evidence, Floats, Ints, Trace
 
 SEEDS = 5
 STEP = 0.9
@@ -92,18 +92,12 @@ def mention_loss(mentions_X: Ints) -> Floats:
 
 def reach(own_P: Floats, links: Links) -> tuple[Floats, dict[int, int]]:
     """Each passage's own score or its best link's, whichever is higher: float32[P]; and the best link to each passage that it raises."""
-    best_X = best_links(links)
+    order_X = np.lexsort((links.entity_X, links.proposition_X, -links.worth_X))
+    best_X = order_X[np.unique(links.to_passage_X[order_X], return_index=True)[1]]
     reached_P = own_P.copy()
     np.maximum.at(reached_P, links.to_passage_X[best_X], links.worth_X[best_X])
     link_to = {int(links.to_passage_X[x]): int(x) for x in best_X if links.worth_X[x] > own_P[links.to_passage_X[x]]}
     return reached_P, link_to
-
-
-def best_links(links: Links) -> Ints:
-    """The best link to each passage that has any."""
-    order_X = np.lexsort((links.entity_X, links.proposition_X, -links.worth_X))
-    _, first = np.unique(links.to_passage_X[order_X], return_index=True)
-    return order_X[first]
 
 
 def describe_path(
@@ -249,24 +243,20 @@ def retrieve_hops(index: Index, query: Query, settings: RetrieveSettings) -> Evi
     paths = []
     for row, words in zip(rows.tolist(), best_terms(index, alone.terms, rows), strict=True):
         way = ranking.ways.get(row)
-        path = describe_path(index, row, links, link_to, name_of) if way is None else describe_way(index, *way)
+        if way is None:
+            path = describe_path(index, row, links, link_to, name_of)
+        else:
+            path = (*describe_mention(index, *way), "which links the question to this passage")
         paths.append((*path, *describe_terms(words)) if alone.lift_P[row] > 0 else path)
     return Evidence(
         query=query.text,
-        passages=tuple(
-            Scored(index.passage(row), score) for row, score in zip(rows.tolist(), scores.tolist(), strict=True)
-        ),
+        passages=passages_at(index, rows, scores),
         paths=tuple(paths),
         trace=Trace("hops", steps),
     )
 
 
-def describe_way(index: Index, proposition: int, entity: int) -> tuple[str, ...]:
-    """How a trained hop reached a passage, in words, given the rows of the proposition and of the entity."""
-    return (*describe_mention(index, proposition, entity), "which links the question to this passage")
-
-
 def describe_mention(index: Index, proposition: int, entity: int) -> tuple[str, str]:
-    """A proposition and its mention of an entity, in words."""
+    """A proposition and its mention of an entity, in words, given their rows."""
     text = index.data.proposition_texts[proposition]
     return f"“{text}”", f"mentions “{index.entity_name(entity, [proposition])}”"

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from graph.index.index import Index
 from graph.models.encoder import find_model
-from graph.retrieve.hops.hop_features import HOP_FEATURES, HopRows, hop_rows
+from graph.retrieve.hops.hop_features import HOP_FEATURES, hop_rows
 from graph.retrieve.parts.passage_scores import OwnScores
 from graph.retrieve.parts.query import BUILT_IN_SELECTORS, Query
 from graph.trees import Forest, check_encoder, forest_from, forest_logits, read_forests, save_forest
@@ -58,9 +58,9 @@ def rank_by_hop(hop: Hop, index: Index, query: Query, alone: OwnScores, reached_
     logits_X = forest_logits(hop.forest, rows.features_XF)
     best_C = best_rows(logits_X, rows.candidate_X, len(rows.candidates_C))
     by_way = {
-        int(rows.candidates_C[place]): _way(rows, int(rows.way_X[row]))
-        for place, row in enumerate(best_C.tolist())
-        if rows.way_X[row] >= 0
+        candidate: (int(rows.ways.proposition_K[way]), int(rows.ways.entity_K[way]))
+        for candidate, way in zip(rows.candidates_C.tolist(), rows.way_X[best_C].tolist(), strict=True)
+        if way >= 0
     }
     return HopRanking(with_others(reached_P, rows.candidates_C, logits_X[best_C]), by_way, len(logits_X))
 
@@ -119,7 +119,3 @@ def _load(file: Path, changed_ns: int) -> Hop:
     del changed_ns
     with read_forests(file, HEADER, FORMAT, HOP_FEATURES) as (opened, header):
         return Hop(forest_from(opened, header, len(HOP_FEATURES)), str(header["encoder"]))
-
-
-def _way(rows: HopRows, way: int) -> tuple[int, int]:
-    return int(rows.ways.proposition_K[way]), int(rows.ways.entity_K[way])

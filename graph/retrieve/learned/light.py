@@ -17,7 +17,14 @@ from graph.index.index import Index
 from graph.index.normalised_similarity import normalised_similarity, normalised_similarity_to
 from graph.retrieve.hops.mode import find_links
 from graph.retrieve.parts.mentions import keywords_of, named_documents
-from graph.retrieve.parts.passage_scores import NOT_SCORED, Scores, own_scores, score_passages, score_propositions
+from graph.retrieve.parts.passage_scores import (
+    NOT_SCORED,
+    Scores,
+    add_names,
+    near_scores,
+    score_passages,
+    score_propositions,
+)
 from graph.retrieve.parts.query import Query, SuggestSettings
 from graph.retrieve.parts.ranking import entries_in, expand_rows, top_rows, worth_of_propositions
 from graph.retrieve.parts.suggest import SUBGRAPH_PROPOSITIONS, suggest
@@ -147,7 +154,7 @@ def view_of(index: Index, query: Query) -> QuestionView:
     near_P = score_passages(index, query.vector_D)
     near_N = score_propositions(index, near_P, query.vector_D)
     named = [document for _, document in named_documents(index, query.text)]
-    own_P = own_scores(index, near_P, near_N, named)
+    own_P = add_names(index, near_scores(index, near_P, near_N), named)
     links = find_links(Scores(index, query.vector_D, near_N, own_P))
     reached_P = own_P.copy()
     np.maximum.at(reached_P, links.to_passage_X, links.worth_X)

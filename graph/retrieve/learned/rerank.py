@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
 from threading import Lock
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
@@ -59,22 +59,6 @@ def open_reranker(spec: str) -> ScoreTexts:
 
 @cache
 def _open(spec: str) -> ScoreTexts:
-    model = _load(spec)
-
-    def score(question: str, texts: Sequence[str]) -> Floats:
-        pairs = [(question, text) for text in texts]
-        scores: Floats = model.predict(pairs, batch_size=BATCH_SIZE, show_progress_bar=False)
-        return np.asarray(scores, np.float32)
-
-    if model.num_labels != 1:
-        raise UserError(
-            f"reranker {spec!r}: {model.num_labels} labels", "a cross-encoder with one score", "name another"
-        )
-    return score
-
-
-def _load(spec: str) -> Any:
-    """The model, loaded from safetensors only."""
     folder = find_model(spec, "reranker")
     import torch
     from sentence_transformers import CrossEncoder
@@ -82,10 +66,21 @@ def _load(spec: str) -> Any:
     quiet_loading()
     device = "cuda" if torch.cuda.is_available() else "cpu"
     try:
-        return CrossEncoder(str(folder), device=device, model_kwargs={"use_safetensors": True})
+        model = CrossEncoder(str(folder), device=device, model_kwargs={"use_safetensors": True})
     except (OSError, ValueError) as problem:
         message = f"reranker {spec!r}: cannot be loaded ({first_line(problem)})"
         raise UserError(message, "the folder of a sentence-transformers CrossEncoder", "name another") from None
+    if model.num_labels != 1:
+        raise UserError(
+            f"reranker {spec!r}: {model.num_labels} labels", "a cross-encoder with one score", "name another"
+        )
+
+    def score(question: str, texts: Sequence[str]) -> Floats:
+        pairs = [(question, text) for text in texts]
+        scores: Floats = model.predict(pairs, batch_size=BATCH_SIZE, show_progress_bar=False)
+        return np.asarray(scores, np.float32)
+
+    return score
 
 
 def _pick(items: Sequence[Scored[T]], rows: Sequence[int], scores: Floats) -> tuple[Scored[T], ...]:

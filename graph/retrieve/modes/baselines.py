@@ -11,7 +11,7 @@ import numpy as np
 
 from graph.index.index import Index
 from graph.retrieve.parts.query import Query, RetrieveSettings
-from graph.retrieve.parts.ranking import nearest, top_rows
+from graph.retrieve.parts.ranking import nearest, passages_at, top_rows
 from graph.retrieve.parts.words import best_terms, describe_terms, known_terms, word_scores
 from graph.text.bm25 import terms_of
 from graph.types import Evidence, Floats, Ints, Scored, Trace
@@ -20,8 +20,7 @@ from graph.types import Evidence, Floats, Ints, Scored, Trace
 def retrieve_dense(index: Index, query: Query, settings: RetrieveSettings) -> Evidence:
     """Top k passages."""
     rows, cosines = nearest(index.data.passage_vectors_PD, query.vector_D, settings.top_k)
-    pairs = zip(rows.tolist(), cosines.tolist(), strict=True)
-    return Evidence(query=query.text, passages=tuple(Scored(index.passage(row), cosine) for row, cosine in pairs))
+    return Evidence(query=query.text, passages=passages_at(index, rows, cosines))
 
 
 def retrieve_naive(index: Index, query: Query, settings: RetrieveSettings) -> Evidence:
@@ -49,7 +48,7 @@ def retrieve_lexical(index: Index, query: Query, settings: RetrieveSettings) -> 
     rows = matching_rows(scores_P, settings.top_k)
     return Evidence(
         query=query.text,
-        passages=tuple(Scored(index.passage(int(row)), float(scores_P[row])) for row in rows),
+        passages=passages_at(index, rows, scores_P[rows]),
         paths=tuple(describe_terms(path_terms) for path_terms in best_terms(index, terms, rows)),
         trace=Trace(
             "lexical", (f"{len(terms)} of {len(terms_of(query.text))} terms of the question are in the index",)
@@ -77,7 +76,7 @@ def retrieve_hybrid(index: Index, query: Query, settings: RetrieveSettings) -> E
     ranks = [{int(row): rank for rank, row in enumerate(ranking, 1)} for ranking in (by_meaning, by_words)]
     return Evidence(
         query=query.text,
-        passages=tuple(Scored(index.passage(int(row)), float(scores_P[row])) for row in rows),
+        passages=passages_at(index, rows, scores_P[rows]),
         paths=tuple(
             (_rank_in_words("by meaning", ranks[0].get(int(row))), _rank_in_words("by words", ranks[1].get(int(row))))
             for row in rows

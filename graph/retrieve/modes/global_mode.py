@@ -27,7 +27,7 @@ from graph.random_walk import attraction, query_aware_walks, structural_transiti
 from graph.retrieve.learned.selectors import Select, find_selector, list_statements
 from graph.retrieve.parts.query import ModelUnavailable, Query, RetrieveSettings, SuggestSettings
 from graph.retrieve.parts.ranking import expand_rows, nearest, top_rows
-from graph.retrieve.parts.suggest import SUBGRAPH_PROPOSITIONS, TEMPERATURE, THRESHOLD, extract_subgraph, used_columns
+from graph.retrieve.parts.suggest import TEMPERATURE, THRESHOLD, extract_subgraph, used_columns
 from graph.text.prompting import quote, read_prompt
 from graph.text.replies import ReplyModel, Sentence, at_most, plain, sound_items
 from graph.types import Evidence, Finding, Floats, Ints, Scored, Trace
@@ -129,7 +129,7 @@ def _visit_by_walk(
     queries_nD: Floats,
 ) -> Visit:
     """SuggestGlobal (Eq. 10): one walk from each seed with its own query; the propositions that the walks visit most, pruned by the selector."""
-    rows_l = extract_subgraph(index, seeds_n, SUBGRAPH_PROPOSITIONS)
+    rows_l = extract_subgraph(index, seeds_n)
     structure_ll = structural_transition(used_columns(index.incidence_NB[rows_l, :]))
     near_ln = normalised_similarity_to(index, queries_nD, index.data.proposition_vectors_ND[rows_l] @ queries_nD.T)
     attracted_ln = attraction(near_ln, TEMPERATURE, THRESHOLD)

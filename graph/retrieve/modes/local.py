@@ -20,13 +20,13 @@ from graph.retrieve.hops.mode import describe_path, find_links, reach
 from graph.retrieve.learned.light import Classifier, QuestionView, judge, open_selector, view_of
 from graph.retrieve.learned.selectors import SELECTORS, Select, find_selector, list_statements
 from graph.retrieve.parts.mentions import named_documents
-from graph.retrieve.parts.passage_scores import Scores, own_scores, score_passages
+from graph.retrieve.parts.passage_scores import Scores, own_scores
 from graph.retrieve.parts.query import ModelUnavailable, Query, RetrieveSettings, SuggestSettings
-from graph.retrieve.parts.ranking import expand_rows, top_rows, worth_in_passages, worth_of_propositions
+from graph.retrieve.parts.ranking import expand_rows, passages_at, top_rows, worth_in_passages, worth_of_propositions
 from graph.retrieve.parts.suggest import suggest
 from graph.text.prompting import read_prompt
 from graph.text.replies import ReplyModel, Sentence, at_most, plain, sound_items
-from graph.types import Evidence, Finding, Floats, Ints, Scored, Trace
+from graph.types import Evidence, Finding, Floats, Ints, Trace
 
 MAX_ROUNDS = 3
 MAX_NEXT_QUESTIONS = 3
@@ -148,7 +148,7 @@ def retrieve_by_selector(index: Index, query: Query, selector: Classifier, top_k
     links = find_links(Scores(index, query.vector_D, view.near_N, own_P))
     reached_P, link_to = reach(own_P, links)
     scores_P = reached_P + JUDGED_GAIN * judged_P
-    rows = [int(row) for row in top_rows(scores_P, top_k)]
+    rows = top_rows(scores_P, top_k)
     name_of = {document: name for name, document in named_documents(index, query.text)}
     relevant = int((relevance_n >= selector.threshold).sum())
     steps = (
@@ -157,9 +157,10 @@ def retrieve_by_selector(index: Index, query: Query, selector: Classifier, top_k
     )
     return Evidence(
         query=query.text,
-        passages=tuple(Scored(index.passage(row), float(scores_P[row])) for row in rows),
+        passages=passages_at(index, rows, scores_P[rows]),
         paths=tuple(
-            (*describe_path(index, row, links, link_to, name_of), *_judgement(float(judged_P[row]))) for row in rows
+            (*describe_path(index, row, links, link_to, name_of), *_judgement(float(judged_P[row])))
+            for row in rows.tolist()
         ),
         trace=Trace("local", steps),
     )
@@ -190,8 +191,7 @@ def retrieve_local(index: Index, query: Query, settings: RetrieveSettings) -> Ev
     data = index.data
     select = find_selector(settings.selector, query)
     near_N = normalised_similarity_to(index, query.vector_D, data.proposition_vectors_ND @ query.vector_D)
-    named = [document for _, document in named_documents(index, query.text)]
-    own_P = own_scores(index, score_passages(index, query.vector_D), near_N, named)
+    own_P = own_scores(index, query, near_N)
     worth_N = worth_of_propositions(index, near_N, own_P)
     seeds = top_rows(worth_N, SUGGESTED if settings.selector == "llm" else SEEDS)
     if query.model is None:
@@ -230,5 +230,4 @@ def _ranked(index: Index, query: Query, own_P: Floats, worth_P: Floats, top_k: i
     """The best passages by their own score plus WALK_GAIN · `worth_P`."""
     scores_P = own_P + WALK_GAIN * worth_P
     rows = top_rows(scores_P, top_k)
-    passages = tuple(Scored(index.passage(int(row)), float(scores_P[row])) for row in rows)
-    return Evidence(query=query.text, passages=passages, trace=trace)
+    return Evidence(query=query.text, passages=passages_at(index, rows, scores_P[rows]), trace=trace)

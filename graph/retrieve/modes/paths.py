@@ -17,8 +17,8 @@ from graph.index.index import Index
 from graph.index.normalised_similarity import normalised_similarity_to, square_of_sum, usual_cosine
 from graph.random_walk import personalised_pagerank, row_normalised
 from graph.retrieve.parts.query import Query, RetrieveSettings
-from graph.retrieve.parts.ranking import expand_rows, top_rows
-from graph.types import Evidence, Floats, Ints, Scored, Trace
+from graph.retrieve.parts.ranking import expand_rows, passages_at, top_rows
+from graph.types import Evidence, Floats, Ints, Trace
 
 EXPLORE_PROPOSITIONS, EXPLORE_ENTITIES, EXPLORE_PASSAGES = 20, 40, 50
 EXPLORE_DAMPING, EXPLOIT_DAMPING = 0.75, 0.45
@@ -48,13 +48,11 @@ def retrieve_paths(index: Index, query: Query, settings: RetrieveSettings) -> Ev
     paths = beam_search(index, propositions_k, scores_N)
     mass_k = exploit(index, passages_k, paths, scores_N, propositions_k, prior_P)
     order = top_rows(mass_k, settings.top_k)
-    rows = [int(passages_k[position]) for position in order]
+    rows = passages_k[order]
     return Evidence(
         query=query.text,
-        passages=tuple(
-            Scored(index.passage(row), float(mass_k[position])) for row, position in zip(rows, order, strict=True)
-        ),
-        paths=tuple(describe_path(index, row, paths[:BEST_PATHS]) for row in rows),
+        passages=passages_at(index, rows, mass_k[order]),
+        paths=tuple(describe_path(index, row, paths[:BEST_PATHS]) for row in rows.tolist()),
         trace=Trace("paths", (f"{len(passages_k)} passages explored", f"{len(paths)} paths kept")),
     )
 

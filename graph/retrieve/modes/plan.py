@@ -7,7 +7,6 @@ searches for the whole question.
 Legend: P passages, S summaries, X nodes (passages, then summaries), k nodes found, D dimensions."""
 
 import re
-from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
@@ -25,12 +24,11 @@ from graph.retrieve.hops.mode import retrieve_hops
 from graph.retrieve.modes.baselines import fuse_ranks, matching_rows
 from graph.retrieve.modes.hierarchy import node_scores, nodes_in
 from graph.retrieve.modes.paths import min_max
-from graph.retrieve.parts.passage_scores import passages_of
 from graph.retrieve.parts.query import Caller, ModelUnavailable, Query, RetrieveSettings
 from graph.retrieve.parts.ranking import top_rows
 from graph.text.prompting import quote, read_prompt
 from graph.text.replies import ReplyModel, Sentence, at_most, one_of, plain, sound_items
-from graph.types import Evidence, Excerpt, Finding, Floats, Ints, Passage, Trace
+from graph.types import Evidence, Excerpt, Finding, Floats, Ints, Trace
 
 MAX_SUB_QUESTIONS = 8
 _PLACEHOLDER = re.compile(r"\{\s*([\w.]+)\s*\}")
@@ -70,48 +68,27 @@ def _with_place(step: dict[str, Any], place: int) -> dict[str, Any]:
     return {"id": place, "depends_on": named, **step}
 
 
-class PlanFault(Enum):
-    """The faults of a plan."""
-
-    NO_SUB_QUESTIONS = "no sub-questions"
-    TOO_MANY = f"more than {MAX_SUB_QUESTIONS} sub-questions"
-    EMPTY_TEXT = "an empty sub-question"
-    REPEATED_ID = "an id that appears twice"
-    SELF_DEPENDENCY = "a sub-question that depends on itself"
-    MISSING_DEPENDENCY = "a dependency that is not in the plan"
-    UNDECLARED_PLACEHOLDER = "a placeholder that is not a declared dependency"
-    CYCLE = "sub-questions that wait for each other"
+UNDECLARED = "a placeholder that is not a declared dependency"
 
 
-@dataclass(frozen=True)
-class PlanRefusal:
-    """Why a plan is not executed: its fault, and where it is."""
-
-    fault: PlanFault
-    where: str
-
-    def __str__(self) -> str:
-        return f"{self.fault.value} ({self.where})"
-
-
-def find_fault(plan: Plan) -> PlanRefusal | None:
-    """The first fault of a plan; None if it can be executed."""
+def find_fault(plan: Plan) -> str | None:
+    """The first fault of a plan, and where it is; None if the plan can be executed."""
     steps = plan.sub_questions
     ids = [step.id for step in steps]
     if not steps:
-        return PlanRefusal(PlanFault.NO_SUB_QUESTIONS, "at least one is needed")
+        return "no sub-questions (at least one is needed)"
     if len(steps) > MAX_SUB_QUESTIONS:
-        return PlanRefusal(PlanFault.TOO_MANY, str(len(steps)))
+        return f"more than {MAX_SUB_QUESTIONS} sub-questions ({len(steps)})"
     if repeated := [each for each in dict.fromkeys(ids) if ids.count(each) > 1]:
-        return PlanRefusal(PlanFault.REPEATED_ID, _listed(repeated))
+        return f"an id that appears twice ({_listed(repeated)})"
     for step in steps:
         if fault := _fault_of_step(step, ids):
             return fault
     if undeclared := undeclared_placeholders(plan.final_question, ids):
-        return PlanRefusal(PlanFault.UNDECLARED_PLACEHOLDER, f"{_listed(undeclared)} in the final question")
+        return f"{UNDECLARED} ({_listed(undeclared)} in the final question)"
     ordered = {step.id for level in levels_of(steps) for step in level}
     if waiting := [each for each in ids if each not in ordered]:
-        return PlanRefusal(PlanFault.CYCLE, _listed(waiting))
+        return f"sub-questions that wait for each other ({_listed(waiting)})"
     return None
 
 
@@ -151,15 +128,15 @@ def undeclared_placeholders(text: str, declared: Sequence[int]) -> list[str]:
     return [name for name in placeholders_of(text) if name not in map(str, declared)]
 
 
-def _fault_of_step(step: SubQuestion, ids: Sequence[int]) -> PlanRefusal | None:
+def _fault_of_step(step: SubQuestion, ids: Sequence[int]) -> str | None:
     if not plain(step.text):
-        return PlanRefusal(PlanFault.EMPTY_TEXT, str(step.id))
+        return f"an empty sub-question ({step.id})"
     if step.id in step.depends_on:
-        return PlanRefusal(PlanFault.SELF_DEPENDENCY, str(step.id))
+        return f"a sub-question that depends on itself ({step.id})"
     if missing := [each for each in step.depends_on if each not in ids]:
-        return PlanRefusal(PlanFault.MISSING_DEPENDENCY, f"{_listed(missing)} of {step.id}")
+        return f"a dependency that is not in the plan ({_listed(missing)} of {step.id})"
     if undeclared := undeclared_placeholders(step.text, step.depends_on):
-        return PlanRefusal(PlanFault.UNDECLARED_PLACEHOLDER, f"{_listed(undeclared)} in {step.id}")
+        return f"{UNDECLARED} ({_listed(undeclared)} in {step.id})"
     return None
 
 
@@ -210,9 +187,9 @@ def find_nodes(index: Index, query: Query, kind: QuestionKind, settings: Retriev
         rows_k = top_rows(scores_X, settings.top_k)
         return FoundNodes(query.text, rows_k, scores_X[rows_k], (("similar to it",),) * len(rows_k))
     evidence = retrieve_hops(index, query, settings)
-    rows = [passage_row(index, each.item) for each in evidence.passages]
+    rows_k = index.rows_of([each.item for each in evidence.passages])
     scores = [each.score for each in evidence.passages]
-    return FoundNodes(query.text, np.array(rows, np.int64), np.array(scores, np.float32), evidence.paths)
+    return FoundNodes(query.text, rows_k, np.array(scores, np.float32), evidence.paths)
 
 
 def rerank_nodes(index: Index, found: FoundNodes, kind: QuestionKind, resolved_D: Floats) -> FoundNodes:
@@ -238,13 +215,6 @@ def evidence_of(index: Index, found: FoundNodes, count: int) -> Evidence:
     """The best `count` nodes as evidence for their question."""
     passages, summaries = nodes_in(index, found.rows_k[:count], found.scores_k[:count])
     return Evidence(query=found.question, passages=passages, summaries=summaries)
-
-
-def passage_row(index: Index, passage: Passage) -> int:
-    """The row of a passage of the index: documents are sorted by source, their passages by order."""
-    sources = index.data.document_sources
-    document = bisect_left(sources, passage.source, 0, len(sources))
-    return passages_of(index.data.passage_document_P, document)[0] + passage.order
 
 
 EXCERPTS_READ = 5

@@ -18,8 +18,8 @@ import scipy.sparse as sp
 from graph.index.index import Index
 from graph.index.normalised_similarity import normalised_similarity_to, square_of_sum, usual_cosine
 from graph.retrieve.parts.diversity import diverse_rows
-from graph.retrieve.parts.mentions import keyword_propositions, keywords_of, named_documents
-from graph.retrieve.parts.passage_scores import own_scores, score_passages
+from graph.retrieve.parts.mentions import keyword_propositions, keywords_of
+from graph.retrieve.parts.passage_scores import own_scores
 from graph.retrieve.parts.query import Query, RetrieveSettings
 from graph.retrieve.parts.ranking import entries_in, expand_rows, top_rows, worth_of_propositions
 from graph.store.vectors import Matrix
@@ -152,9 +152,7 @@ def retrieve_statements(index: Index, query: Query, settings: RetrieveSettings) 
 
 def worth_of_statements(index: Index, query: Query, near_N: Floats) -> Floats:
     """Each proposition's own score, the mean of its similarity and its best passage's own score: float32[N]."""
-    named = [document for _, document in named_documents(index, query.text)]
-    own_P = own_scores(index, score_passages(index, query.vector_D), near_N, named)
-    return worth_of_propositions(index, near_N, own_P)
+    return worth_of_propositions(index, near_N, own_scores(index, query, near_N))
 
 
 def judge_by_meaning(

@@ -139,9 +139,10 @@ def score_propositions(index: Index, near_P: Floats, query_D: Floats) -> Floats:
     return scores.scores_N
 
 
-def own_scores(index: Index, near_P: Floats, scores_N: Floats, named: list[int]) -> Floats:
-    """The score of each passage by similarity and names, without the question's words: float32[P]."""
-    return add_names(index, near_scores(index, near_P, scores_N), named)
+def own_scores(index: Index, query: Query, scores_N: Floats) -> Floats:
+    """The score of each passage by similarity and names, without the question's words, given the scores of all propositions: float32[P]."""
+    named = [document for _, document in named_documents(index, query.text)]
+    return add_names(index, near_scores(index, score_passages(index, query.vector_D), scores_N), named)
 
 
 def near_scores(index: Index, near_P: Floats, scores_N: Floats) -> Floats:

@@ -70,7 +70,7 @@ def total_usage(parts: Sequence[ModelUsage]) -> ModelUsage:
 def parallel_usage(parts: Sequence[ModelUsage]) -> ModelUsage:
     """The total cost of concurrent calls: all calls and tokens, but only the longest duration."""
     return replace(
-        total_usage([ModelUsage(), *parts]),
+        total_usage(parts),
         seconds=max((part.seconds for part in parts), default=0.0),
         replayed_seconds=max((part.replayed_seconds for part in parts), default=0.0),
     )

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from graph.index.index import Index
 from graph.store.vectors import Vectors
-from graph.types import Floats, Ints
+from graph.types import Floats, Ints, Passage, Scored
 
 SAMPLE_SIZE, SPARE = 16_384, 16
 """The size of the sample that estimates the lowest of the top scores, and a margin of scores for that estimate."""
@@ -56,6 +56,13 @@ def nearest(vectors_ND: Vectors, query_D: Floats, count: int) -> tuple[Ints, Flo
     cosines = vectors_ND @ query_D if rows is None else vectors_ND[rows] @ query_D
     best = top_rows(cosines, count)
     return (best if rows is None else rows[best]), cosines[best]
+
+
+def passages_at(index: Index, rows_R: Ints, scores_R: Floats) -> tuple[Scored[Passage], ...]:
+    """The passages in the given rows, in their order, with their scores."""
+    return tuple(
+        Scored(index.passage(row), score) for row, score in zip(rows_R.tolist(), scores_R.tolist(), strict=True)
+    )
 
 
 def entries_in(block: sp.csr_array, rows_R: Ints) -> Ints:

@@ -40,7 +40,7 @@ def suggest(index: Index, near_N: Floats, known: Ints, count: int, settings: Sug
     """The `count` propositions outside `known` that a query-aware walk from `known` visits most."""
     if len(known) == 0:
         return Suggestion(np.zeros(0, np.int64), np.zeros(0, np.float32))
-    rows_l = extract_subgraph(index, known, SUBGRAPH_PROPOSITIONS)
+    rows_l = extract_subgraph(index, known)
     structure_ll = structural_transition(used_columns(index.incidence_NB[rows_l, :]))
     attracted_l = attraction(near_N[rows_l], TEMPERATURE, THRESHOLD)
     transition_ll = query_aware_transition(structure_ll, attracted_l, settings.structure_weight)
@@ -51,8 +51,8 @@ def suggest(index: Index, near_N: Floats, known: Ints, count: int, settings: Sug
     return Suggestion(rows_l[best], mass_l[best])
 
 
-def extract_subgraph(index: Index, seeds: Ints, size: int) -> Ints:
-    """GExtract: the seeds and the propositions that a plain walk with restart at the seeds visits most, ascending."""
+def extract_subgraph(index: Index, seeds: Ints) -> Ints:
+    """GExtract: the seeds and the propositions that a plain walk with restart at the seeds visits most, SUBGRAPH_PROPOSITIONS in all, ascending."""
     vertices = len(index.bipartite_chain.missing_V)
     walk_on = 1 - SUBGRAPH_RESTART
     mass_V = personalised_pagerank(index.bipartite_chain, restart_at(seeds, vertices), walk_on, SUBGRAPH_TOLERANCE)[
@@ -60,7 +60,7 @@ def extract_subgraph(index: Index, seeds: Ints, size: int) -> Ints:
     ]
     mass_N = mass_V[: len(index.data.proposition_ids)]
     mass_N[seeds] = 1
-    return np.sort(top_rows(mass_N, min(max(size, len(seeds)), int((mass_N > 0).sum()))))
+    return np.sort(top_rows(mass_N, min(max(SUBGRAPH_PROPOSITIONS, len(seeds)), int((mass_N > 0).sum()))))
 
 
 def used_columns(block: sp.csr_array) -> sp.csr_array:

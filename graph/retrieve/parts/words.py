@@ -21,9 +21,14 @@ TERMS_SHOWN = 8
 
 def known_terms(index: Index, text: str) -> list[int]:
     """The rows of the text's terms that are in the index, in order, with repetitions."""
+    return [row for term in terms_of(text) if (row := row_of_term(index, term)) is not None]
+
+
+def row_of_term(index: Index, term: str) -> int | None:
+    """The row of a term; None if no passage has it."""
     texts = index.data.term_texts
-    term_rows = [(term, bisect_left(texts, term, 0, len(texts))) for term in terms_of(text)]
-    return [row for term, row in term_rows if row < len(texts) and texts[row] == term]
+    row = bisect_left(texts, term, 0, len(texts))
+    return row if row < len(texts) and texts[row] == term else None
 
 
 def unnamed_terms(index: Index, text: str, names: Iterable[str]) -> list[int]:

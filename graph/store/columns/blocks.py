@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from graph.store.columns.row_map import put_between
+from graph.store.columns.row_map import NO_ROWS, put_between
 from graph.types import Floats, Ints
 
 MANY = 8
@@ -33,8 +33,7 @@ class Entries:
     @classmethod
     def none(cls) -> "Entries":
         """No entries."""
-        empty = np.zeros(0, np.int64)
-        return cls.ones(empty, empty)
+        return cls.ones(NO_ROWS, NO_ROWS)
 
     def summed(self, columns: int) -> "Entries":
         """One entry per cell, in order, for a block of `columns` columns."""
@@ -89,11 +88,6 @@ def narrow(block: sp.csr_array) -> sp.csr_array:
         return block
     indices = block.indices.astype(np.int32), block.indptr.astype(np.int32)
     return sp.csr_array((block.data, *indices), shape=block.shape)
-
-
-def entries_of_rows(block: sp.csr_array) -> Ints:
-    """The number of entries of each row."""
-    return np.asarray(np.diff(block.indptr), np.int64)
 
 
 def cells_of(block: sp.csr_array, rows_R: Ints, columns_C: Ints) -> Floats:

@@ -38,7 +38,7 @@ class Strings:
         """A column of texts, which are read one by one."""
         data, starts = bytearray(), array("q", [0])
         for text in texts:
-            data += _encode(text)
+            data += text.encode("utf-8", "surrogatepass")
             starts.append(len(data))
         return cls(np.frombuffer(data, np.uint8), np.array(starts, np.int64))
 
@@ -96,10 +96,6 @@ class Strings:
 
     def __getitem__(self, row: int) -> str:
         return self.data[self.starts[row] : self.starts[row + 1]].tobytes().decode("utf-8", "surrogatepass")
-
-
-def _encode(text: str) -> bytes:
-    return text.encode("utf-8", "surrogatepass")
 
 
 Ids = Strings | Sequence[str] | IdBytes

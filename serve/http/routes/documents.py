@@ -310,10 +310,7 @@ def documents_router(services: Services) -> APIRouter:
         row = current.row("document", source)
         if row is None:
             raise no_document(source)
-        passages = [
-            PassageInfo(id=item.id, order=item.order, start=item.start, end=item.end, text=item.text)
-            for item in current.index.passages_of(source)
-        ]
+        passages = [PassageInfo(**vars(item)) for item in current.index.passages_of(source)]
         return DocumentText(**document_info(current.index.data, row).model_dump(), passages=passages)
 
     _add_write_routes(router, services)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from uuid import uuid4
@@ -16,7 +15,6 @@ import numpy as np
 from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field
 
-from graph.index.index import Index
 from graph.retrieve.learned.rerank import open_reranker
 from graph.types import Floats
 from serve.http.encoding import Text
@@ -33,12 +31,6 @@ def public_name(spec: str) -> str:
     ('minilm', 'owner/model')
     """
     return Path(spec).expanduser().resolve().name if Path(spec).expanduser().is_dir() else spec
-
-
-def check_model(requested: str, served: Sequence[str]) -> None:
-    """ApiError 404 for a model that is not in `served`."""
-    if requested not in served:
-        raise unknown_model(requested, tuple(served))
 
 
 def check_lengths(texts: Sequence[str], limit: int, field: str) -> None:
@@ -103,10 +95,14 @@ def embeddings_router(services: Services) -> APIRouter:
     async def embeddings(request: EmbeddingsRequest, view: RequestedCollection) -> Embeddings:
         """Vectors of texts, encoded as queries, by the index's encoder, which `model` names. Works without the language model."""
         index = view.generation.index
-        check_model(request.model, [public_name(index.settings.encoder)])
+        name = public_name(index.settings.encoder)
+        if request.model != name:
+            raise unknown_model(request.model, (name,))
         texts = request.texts()
         check_lengths(texts, services.settings.max_question_chars, "input")
-        vectors_ND, tokens = await services.retriever.in_thread(partial(encode, index, texts))
+        vectors_ND, tokens = await services.retriever.in_thread(
+            lambda: (index.encode_queries(texts), sum(map(index.count_tokens, texts)))
+        )
         if request.dimensions not in (None, vectors_ND.shape[1]):
             message = f"dimensions: {request.model} has {vectors_ND.shape[1]}, which cannot be reduced"
             raise ApiError(400, "not_supported", message, "dimensions")
@@ -116,11 +112,6 @@ def embeddings_router(services: Services) -> APIRouter:
         return Embeddings(data=data, model=request.model, usage=usage)
 
     return router
-
-
-def encode(index: Index, texts: list[str]) -> tuple[Floats, int]:
-    """Unit vectors [N, D] of N texts by the encoder of an index, and the number of tokens of the texts."""
-    return index.encode_queries(texts), sum(index.count_tokens(text) for text in texts)
 
 
 def as_base64(vector_D: np.ndarray[Any, np.dtype[np.float32]]) -> str:
@@ -181,27 +172,24 @@ def rerank_router(services: Services) -> APIRouter:
     async def rerank(request: RerankRequest, view: RequestedCollection) -> Reranked:
         """Documents of the request, ranked by relevance to its query. Works without the language model."""
         index, texts = view.generation.index, request.texts()
-        names = [public_name(spec) for spec in (reranker, index.settings.encoder) if spec]
+        names = tuple(public_name(spec) for spec in (reranker, index.settings.encoder) if spec)
         model = request.model or names[0]
-        check_model(model, names)
+        if model not in names:
+            raise unknown_model(model, names)
         query = services.retriever.check_question(request.query)
         check_lengths(texts, services.settings.max_question_chars, "documents")
-        score = partial(reranker_scores, reranker) if reranker and model == names[0] else partial(cosines, index)
-        scores_N = await services.retriever.in_thread(partial(score, query, texts))
+
+        def scores() -> Floats:
+            """float32[N]: of the cross-encoder, which is loaded at the first call, or cosines by the encoder of the index."""
+            if reranker and model == names[0]:
+                return open_reranker(reranker)(query, texts)
+            cosines_N: Floats = index.encode_texts(texts) @ index.encode_queries([query])[0]
+            return cosines_N
+
+        scores_N = await services.retriever.in_thread(scores)
         best = np.argsort(-scores_N, kind="stable")[: request.top_n]
         documents = [RankedDocument(text=text) if request.return_documents else None for text in texts]
         results = [Ranked(index=n, relevance_score=float(scores_N[n]), document=documents[n]) for n in best.tolist()]
         return Reranked(id=f"rerank-{uuid4().hex}", model=model, results=results)
 
     return router
-
-
-def reranker_scores(reranker: str, query: str, texts: list[str]) -> Floats:
-    """float32[N]: scores of N texts for a query, by the cross-encoder that `reranker` names, loaded at the first call."""
-    return open_reranker(reranker)(query, texts)
-
-
-def cosines(index: Index, query: str, texts: list[str]) -> Floats:
-    """float32[N]: cosines of N texts with a query, by the encoder of an index."""
-    similarities_N: Floats = index.encode_texts(texts) @ index.encode_queries([query])[0]
-    return similarities_N

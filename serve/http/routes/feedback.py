@@ -4,6 +4,7 @@ Its author can read and delete it. All routes answer 403 unless the server accep
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 from uuid import uuid4
@@ -24,7 +25,6 @@ from graph.feedback import (
     Rating,
     RightPassage,
     Vote,
-    content_to_json,
     kind_of,
     open_feedback,
 )
@@ -210,15 +210,8 @@ def owner_of(access: Access, user: str) -> str:
 
 
 def _entry(entry: Feedback) -> Entry:
-    content = content_to_json(entry.content)
-    return Entry(
-        id=entry.id,
-        at=entry.at,
-        consent=entry.consent,
-        kind=kind_of(entry.content),
-        question=entry.question,
-        said=content,
-    )
+    kind, said = kind_of(entry.content), asdict(entry.content)
+    return Entry(id=entry.id, at=entry.at, consent=entry.consent, kind=kind, question=entry.question, said=said)
 
 
 def _check_enabled(services: Services) -> None:

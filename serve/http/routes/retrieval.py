@@ -15,7 +15,7 @@ from pydantic import BaseModel, Field, StringConstraints
 
 from graph.index.index import Index, NodeKind
 from serve.http.encoding import Text
-from serve.http.errors import ApiError, unknown_model
+from serve.http.errors import ApiError, no_model, unknown_model
 from serve.server.evidence import (
     EdgeKind,
     GraphEdge,
@@ -225,7 +225,7 @@ def retrieval_router(services: Services) -> APIRouter:
         """The evidence for a question, best first, with the paths that led to it. Works without the language model."""
         backend, retriever = services.backend, services.retriever
         if request.model is not None and request.model not in backend.models:
-            raise unknown_model(request.model, backend.models)
+            raise unknown_model(request.model, backend.models) if backend.models else no_model()
         question = retriever.check_question(request.query)
         settings = retriever.settings_of(request)
         model = None

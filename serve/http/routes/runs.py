@@ -99,4 +99,4 @@ def runs_router(services: Services) -> APIRouter:
 
 def run_info(run: FoundRun) -> RunInfo:
     """A run in the API's form."""
-    return RunInfo(**{name: getattr(run, name) for name in RunInfo.model_fields})
+    return RunInfo.model_validate(run, from_attributes=True)

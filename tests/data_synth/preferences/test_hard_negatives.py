@@ -15,9 +15,8 @@ from data_synth.preferences.hard_negatives import (
     fit_length,
     make_hard_negative,
     misread_context,
-    unsupported_negative,
+    reasoned_negative,
     wrong_answer,
-    wrong_answer_negative,
 )
 from data_synth.rows import Draft
 from graph.answer.citations import check_citations
@@ -48,19 +47,19 @@ POOL = pool_of(
 
 
 def test_an_unsupported_negative_gives_the_gold_answer_after_sentences_without_it() -> None:
-    negative = unsupported_negative(draft(BURNED, A, B), REASON, POOL, 8, longer=True)
+    negative = reasoned_negative(UNSUPPORTED, draft(BURNED, A, B), REASON, POOL, 8, longer=True)
     assert negative is not None and negative.name == UNSUPPORTED
     parsed = parse_answer(negative.text)
     assert parsed.answer == "1911" and "1911" not in parsed.reason and "[1]" in parsed.reason
     assert set(re.findall(r"\w+", parsed.reason.lower())) & {"yard"}, "it shares words with the question"
     alone = draft(BURNED, Excerpt("c", "Yard", "It burned in 1911.", "yard", 0, 18))
-    borrowed = unsupported_negative(alone, REASON, POOL, len(REASON.split()), longer=True)
+    borrowed = reasoned_negative(UNSUPPORTED, alone, REASON, POOL, len(REASON.split()), longer=True)
     assert borrowed is not None
     assert borrowed.text == f"###Reason: {'Long ago ' * 9}it rained [1]. ###Answer: 1911"
 
 
 def test_a_wrong_answer_negative_misreads_the_context() -> None:
-    negative = wrong_answer_negative(draft(BURNED, A, B), REASON, POOL, 8, longer=True)
+    negative = reasoned_negative(WRONG, draft(BURNED, A, B), REASON, POOL, 8, longer=True)
     assert negative is not None and negative.name == WRONG
     parsed = parse_answer(negative.text)
     assert parsed.answer == "1890", "another year from the context"
@@ -72,7 +71,7 @@ def test_a_wrong_answer_negative_misreads_the_context() -> None:
 
 
 def test_without_a_context_a_wrong_answer_borrows_its_reasoning() -> None:
-    negative = wrong_answer_negative(draft(), "It burned in 1911.", POOL, 4, longer=False)
+    negative = reasoned_negative(WRONG, draft(), "It burned in 1911.", POOL, 4, longer=False)
     assert negative is not None and negative.name == WRONG
     assert "[" not in negative.text and parse_answer(negative.text).answer != "1911"
 

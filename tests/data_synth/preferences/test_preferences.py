@@ -6,7 +6,7 @@ import pytest
 
 from data_synth import contexts
 from data_synth.contexts import draw_questions, gold_share, pick_questions, without_twins
-from data_synth.preferences.hard_negatives import INVENTED, REFUSED
+from data_synth.preferences.hard_negatives import INVENTED, REFUSED, Pool
 from data_synth.preferences.preference_form import preference_problems
 from data_synth.preferences.preferences import (
     UNPARSEABLE,
@@ -14,7 +14,7 @@ from data_synth.preferences.preferences import (
     Check,
     ReasonedDraft,
     Reasoner,
-    finish_row,
+    make_pair,
     make_rows,
 )
 from data_synth.preferences.reasons import NOT_SHOWN, compose_reason
@@ -219,7 +219,7 @@ def test_questions_taken_in_groups_give_the_same_rows(monkeypatch: pytest.Monkey
 def test_an_answer_that_breaks_the_form_is_dropped() -> None:
     question = Question("q", "Which marker?", ("###Answer: is it",), reasoning="So it is.")
     reasoned = ReasonedDraft(Draft(question, question.answers[0], ()), "So.", None)
-    assert finish_row(reasoned, "", "rules") == Dropped(UNPARSEABLE)
+    assert make_pair(reasoned, "", "rules", Pool(), 0.0) == Dropped(UNPARSEABLE)
 
 
 def test_gold_share_counts_documents() -> None:

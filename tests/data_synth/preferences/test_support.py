@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 
 from data_synth.preferences.support import MIN_NAMED, MIN_SIMILARITY, Support, SupportScorer, sentences_of, share_named
+from data_synth.rows import Draft
 from graph.answer.context import of_passage
 from graph.build.build import build_index
+from graph.documents.questions import Question
 from graph.index.index import Index, open_index
 from graph.index.normalised_similarity import normalised_similarity
 from graph.store.index_settings import IndexSettings
@@ -25,9 +27,14 @@ def excerpts_of(index: Index, source: str) -> tuple[Excerpt, ...]:
     return tuple(of_passage(passage) for passage in index.passages_of(source))
 
 
+def support(index: Index, reason: str, *contexts: tuple[Excerpt, ...], question: str = "") -> list[Support]:
+    drafts = [Draft(Question("q", question, ()), "", context) for context in contexts]
+    return SupportScorer(index).of_drafts(drafts, [reason] * len(contexts))
+
+
 def test_similarity_is_the_mean_over_sentences_of_the_best_similarity(index: Index) -> None:
     reason = "She was born in Tarn and died on 4 May 1931 [1]. The moon is green."
-    (found,) = SupportScorer(index).measure([reason], [excerpts_of(index, "ada")], [""])
+    (found,) = support(index, reason, excerpts_of(index, "ada"))
     texts = [
         t for n, t in enumerate(index.data.proposition_texts) if "ada" in {s.source for s in index.proposition(n).spans}
     ]
@@ -40,10 +47,9 @@ def test_similarity_is_the_mean_over_sentences_of_the_best_similarity(index: Ind
 
 
 def test_another_documents_context_supports_less(index: Index) -> None:
-    scorer, reason = SupportScorer(index), "Ada Marlow was born in Tarn and died on 4 May 1931."
-    own, other, none = scorer.measure(
-        [reason] * 3, [excerpts_of(index, "ada"), excerpts_of(index, "bread"), ()], ["Where was Ada Marlow born?"] * 3
-    )
+    reason, question = "Ada Marlow was born in Tarn and died on 4 May 1931.", "Where was Ada Marlow born?"
+    contexts = (excerpts_of(index, "ada"), excerpts_of(index, "bread"), ())
+    own, other, none = support(index, reason, *contexts, question=question)
     assert own.normalised_similarity > other.normalised_similarity > none.normalised_similarity == 0.0
     assert own.named == 1.0 and other.named == pytest.approx(2 / 3), (
         "the question and the bread page name Ada and Tarn, but not the date"
@@ -51,12 +57,12 @@ def test_another_documents_context_supports_less(index: Index) -> None:
 
 
 def test_a_summary_stands_for_its_passages_and_a_proposition_for_itself(index: Index) -> None:
-    scorer, reason = SupportScorer(index), "She was born in Tarn."
+    reason = "She was born in Tarn."
     quoted = excerpts_of(index, "ada")
     summed = Excerpt("s", "Summary", "About Ada.", members=tuple(excerpt.id for excerpt in quoted))
     row = next(n for n, text in enumerate(index.data.proposition_texts) if "born in Tarn" in text)
     stated = Excerpt(index.data.proposition_ids[row], "Ada", index.data.proposition_texts[row])
-    by_passage, by_summary, by_proposition = scorer.measure([reason] * 3, [quoted, (summed,), (stated,)], [""] * 3)
+    by_passage, by_summary, by_proposition = support(index, reason, quoted, (summed,), (stated,))
     assert by_passage.normalised_similarity > 0.5
     assert (
         by_passage.normalised_similarity

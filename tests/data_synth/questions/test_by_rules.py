@@ -58,7 +58,8 @@ def with_one_hop(index: Index, count: int = 500) -> list[QuestionRow]:
 
 def possible(index: Index, seed: int = 0) -> dict[str, QuestionRow]:
     """Every sound question, however often its documents are used."""
-    readings, splits = read_index(index), dict.fromkeys(index.sources(), "train")
+    splits = dict.fromkeys(index.sources(), "train")
+    readings = read_index(index, splits)
     found = (
         to_row(each, splits)
         for make in TEMPLATES.values()

@@ -6,8 +6,10 @@ import random
 import re
 from collections import Counter
 from dataclasses import replace
+from itertools import permutations
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -35,6 +37,7 @@ from graph.answer.prompt import NOT_FOUND
 from graph.documents.questions import Question
 from graph.errors import UserError
 from graph.shared.jsonl import write_jsonl
+from graph.text.bm25 import bm25, idf
 from graph.types import Excerpt
 from modegraph.cli import build_app
 from tests.data_synth.reading.world import QUESTIONS, TEXTS, isles
@@ -264,6 +267,23 @@ def test_bm25_ranks_by_its_formula() -> None:
             ranked = sorted(TEXTS, key=lambda one: -score(one, terms))
             _, lexical = finder.candidates(question)
             assert lexical == [one for one in ranked if one in lexical]
+
+
+def test_nearly_equal_passages_are_ranked_alike_in_every_process() -> None:
+    """Sums of the same terms' scores in another order differ in their last digits, so the order must not depend on Python's hashes."""
+    for group in range(8):
+        words = [f"word{group}{letter}" for letter in "abcde"]
+        counts = {str(n): np.array(p, np.float32) for n, p in enumerate(permutations(range(1, 6))) if n % 7 == 0}
+        texts = {
+            one: " ".join(word for word, n in zip(words, p, strict=True) for _ in range(int(n)))
+            for one, p in counts.items()
+        }
+        passages = {one: Excerpt(one, "", text, source=one) for one, text in texts.items()}
+        question = ReadingQuestion("q", " ".join(words), ("none",), (), (), (), "single", "train")
+        weight, norm = idf(np.array([len(texts)]), len(texts))[0], np.array([1.5], np.float32)
+        scores = {one: sum((bm25(n, weight, norm)[0] for n in p), np.float32(0)) for one, p in counts.items()}
+        _, lexical = Distractors(ReadingSet("set", passages, (question,))).candidates(question)
+        assert lexical == sorted(scores, key=lambda one: -scores[one])[: len(lexical)]
 
 
 def test_the_same_seed_gives_the_same_rows_and_another_seed_others() -> None:

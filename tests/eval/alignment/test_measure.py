@@ -171,6 +171,8 @@ def test_the_rewards_to_measure_can_be_named(world: Path, tmp_path: Path) -> Non
     for words, message in (
         (["--reward", "length"], "--reward length"),
         (["--reward", "gold=1"], "'gold' cannot be measured"),
+        (["--reward", "length=nan"], "--reward length=nan"),
+        (["--reward", "length=0", "correct=0"], "--reward length=0 correct=0"),
     ):
         refused = command(world, tmp_path / "out", *words)
         assert isinstance(refused.exception, UserError) and message in str(refused.exception)

@@ -32,6 +32,11 @@ def test_units_are_sentences_items_and_rows_with_their_header() -> None:
     assert units[1].cells == (("Stop", "Quill"), ("Fare", "3")) and units[2].cells == (("Stop", "Tarn"),)
 
 
+def test_a_line_that_begins_with_a_bar_keeps_the_prose_after_it() -> None:
+    units = list(split_units("| Ada wrote it.\nBob | Eve read it."))
+    assert [unit.text for unit in units] == ["| Ada wrote it.", "Bob | Eve read it."]
+
+
 @given(st.text(st.sampled_from("ab .!?\n|-#*é😀1"), max_size=80))
 def test_unit_offsets_match_their_texts(text: str) -> None:
     last = 0

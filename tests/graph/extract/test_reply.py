@@ -184,7 +184,7 @@ def test_a_truncated_reply_is_used_only_if_it_loops_and_up_to_the_repetition() -
 def test_a_proposition_is_requested_for_each_sentence_of_the_passage() -> None:
     def min_items(text: str) -> int:
         passage = Passage("p", "p", "P", 0, 0, len(text), text)
-        schema = Prompt("", 99).request(passage, Domain(), 0, first=True).schema
+        schema = Prompt("", 99).request(passage, Domain(), 0).schema
         assert schema is not None
         return int(schema["properties"]["propositions"]["minItems"])
 

@@ -17,8 +17,8 @@ from graph.shared.progress import note_progress, report_progress
 folder = Path(sys.argv[1])
 with report_progress(folder, {"stage": "ms"}):
     note_progress(folder, 3, 9, {"loss": 0.5})
-    with (folder / "progress.jsonl").open("a") as file:
-        file.write('{"at": 1, "st')
+    with (folder / "progress.jsonl").open("ab") as file:
+        file.write('{"at": 1, "é'.encode()[:-1])
     print("noted", flush=True)
     sys.stdin.read()
 """

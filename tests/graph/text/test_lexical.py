@@ -13,7 +13,6 @@ from graph.retrieve.modes.baselines import fuse_ranks
 from graph.retrieve.parts.query import RetrieveSettings
 from graph.retrieve.parts.ranking import top_rows
 from graph.retrieve.retrieve import retrieve
-from graph.store.columns.blocks import entries_of_rows
 from graph.text.bm25 import K1, B, bm25, count_terms, term_weights, terms_of
 from tests.corpora import ISLES
 
@@ -43,11 +42,11 @@ def test_a_character_of_another_script_elsewhere_changes_no_term(text: str) -> N
 
 
 def weights(count_WP: Any) -> tuple[np.ndarray, np.ndarray]:
-    return term_weights(entries_of_rows(count_WP), count_WP.sum(axis=0).astype(np.int64))
+    return term_weights(np.diff(count_WP.indptr).astype(np.int64), count_WP.sum(axis=0).astype(np.int64))
 
 
 def scores_of(count_WP: Any) -> TermScores:
-    return TermScores(count_WP, entries_of_rows(count_WP), *weights(count_WP))
+    return TermScores(count_WP, np.diff(count_WP.indptr), *weights(count_WP))
 
 
 def test_a_score_by_hand() -> None:
@@ -90,11 +89,10 @@ def test_the_cache_of_frequent_terms_is_bounded(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("graph.index.index.MOST_CACHED_BYTES", 40)
     of_terms = scores_of(counts.count_WP)
     separate = [of_terms.sum([row]) for row in range(3)]
-    assert list(of_terms._cached) == [2]
+    assert of_terms._frequent.cache_info().currsize == 1
     assert np.array_equal(of_terms.sum([0, 1, 1, 2]), separate[0] + separate[1] + separate[1] + separate[2])
-    added: list[int] = []
-    monkeypatch.setattr(TermScores, "_add", lambda self, row, scores_P: added.append(row))
-    assert np.array_equal(of_terms.sum([2]), separate[2]) and added == []
+    computed = of_terms._frequent.cache_info().misses
+    assert np.array_equal(of_terms.sum([2]), separate[2]) and of_terms._frequent.cache_info().misses == computed
 
 
 def test_the_mode_ranks_as_bm25s_does_titles_included(isles: Index) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import pytest
@@ -18,6 +19,9 @@ from tests.serve.http.running import Running, serving
 from tests.serve.mcp.clients import VERSIONS, call_tool, refusal_of, with_client
 
 QUESTION = "Who built the Lantern?"
+WRECKED = "Who wrecked the Lantern?"
+WRONG = "###Reason: none. ###Answer: Casimir Thole wrecked nine ships in 1742 [1]."
+CHECKS = ("unsupported", "not_checked", "checked")
 REPLY = "###Reason: The yard did [1], says [9]. ###Answer: the Marlow Yard [2]"
 TEXTS = {document.source: document.text for document in ISLES}
 both_versions = pytest.mark.parametrize("mode", VERSIONS)
@@ -28,7 +32,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     folder = tmp_path_factory.mktemp("mcp") / "isles"
     build_index(folder, ISLES, SETTINGS, lambda spec: HashEncoder())
     with (
-        chat_server(lambda body, number: REPLY) as upstream,
+        chat_server(lambda body, number: WRONG if WRECKED in str(body) else REPLY) as upstream,
         serving(folder, f"openai:tiny@{upstream.url}", writable=True, file_seconds=2) as on,
     ):
         yield on
@@ -91,6 +95,28 @@ def test_an_answer_cites_only_passages_of_its_prompt(running: Running, mode: str
         assert "available: tiny" in await refusal_of(client, "ask", question=QUESTION, model="other")
 
     with_client(running, mode, session)
+
+
+def test_unsupported_sentences_are_marked_as_over_http(running: Running) -> None:
+    async def session(client: Client) -> dict[str, Any]:
+        return await call_tool(client, "ask", question=WRECKED)
+
+    body = {"model": "tiny", "messages": [{"role": "user", "content": WRECKED}]}
+    message = running.post("/v1/chat/completions", json=body).json()["choices"][0]["message"]
+    answer = with_client(running, "legacy", session)
+    assert answer["unsupported"] and answer["checked"] > 0
+    assert {name: answer[name] for name in CHECKS} == {name: message[name] for name in CHECKS}
+
+
+def test_a_search_finds_as_many_passages_as_the_server_is_set_to(tmp_path: Path) -> None:
+    folder = tmp_path / "isles"
+    build_index(folder, ISLES, SETTINGS, lambda spec: HashEncoder())
+
+    async def session(client: Client) -> list[int]:
+        return [len((await call_tool(client, "search", query=QUESTION, **k))["results"]) for k in ({}, {"k": 1})]
+
+    with serving(folder, None, top_k=2) as running:
+        assert with_client(running, "legacy", session) == [2, 1]
 
 
 @pytest.mark.long

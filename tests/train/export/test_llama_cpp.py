@@ -212,7 +212,7 @@ def test_without_llama_cpp_the_file_is_written_and_not_opened(
 
 def test_only_conversations_that_fit_into_the_window_are_sent(run: Path) -> None:
     _, conversations = read_probe_conversations(read_run(run), load_tokenizer(str(run)), 4)
-    lengths = sorted(len(each.prompt) for each in conversations)
+    lengths = sorted(len(each.row.prompt) for each in conversations)
     assert len(fitting_probes(conversations, lengths[2] + 24)) == 3 and fitting_probes(conversations, 24) == []
 
 

@@ -12,7 +12,7 @@ from graph.errors import UserError
 from tests.train.world import preference
 from train.model.load import load_tokenizer
 from train.model.logps import tokenize_row
-from train.run.data import check_lengths, read_preferences, read_splits
+from train.run.data import Splits, check_lengths, read_preferences, read_splits
 
 
 def write_rows(file: Path, *changes: dict[str, Any]) -> Path:
@@ -82,12 +82,12 @@ def test_a_file_in_place_of_its_folder_is_refused_with_a_remedy(data: Path, tmp_
 
 def test_over_long_rows_are_refused_with_count_row_and_remedy(base: Path) -> None:
     tokenizer = load_tokenizer(str(base))
-    rows = [preference(number) for number in range(4)]
+    rows = tuple(preference(number) for number in range(4))
     lengths = [len(tokenize_row(tokenizer, row.prompt, row.chosen).ids) for row in rows]
     assert lengths == sorted(lengths) and len(set(lengths)) == 4
-    check_lengths(rows, tokenizer, lengths[-1], Path("train.jsonl"))
+    check_lengths(Splits(rows, ()), tokenizer, lengths[-1], Path())
     with pytest.raises(UserError) as problem:
-        check_lengths(rows, tokenizer, lengths[1], Path("train.jsonl"))
+        check_lengths(Splits(rows, ()), tokenizer, lengths[1], Path())
     message = str(problem.value)
     assert f"2 of 4 rows are longer than max_length_tokens = {lengths[1]}" in message
     assert f"the first is row 3 with {lengths[2]} tokens, the longest has {lengths[3]}" in message
@@ -98,6 +98,6 @@ def test_the_longer_side_of_a_row_counts(base: Path) -> None:
     tokenizer = load_tokenizer(str(base))
     rows = [preference(0)]
     short = len(tokenize_row(tokenizer, rows[0].prompt, rows[0].chosen).ids)
-    longer = [replace(rows[0], rejected="far " * 40)]
+    longer = (replace(rows[0], rejected="far " * 40),)
     with pytest.raises(UserError, match="1 of 1 rows"):
-        check_lengths(longer, tokenizer, short, Path("train.jsonl"))
+        check_lengths(Splits(longer, ()), tokenizer, short, Path())

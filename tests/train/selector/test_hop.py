@@ -14,6 +14,7 @@ from graph.models.encoder import open_encoder
 from graph.retrieve.hops.hop_features import HopRows, Ways
 from graph.retrieve.parts.query import RetrieveSettings
 from graph.retrieve.retrieve import retrieve
+from graph.shared.runs import find_runs
 from graph.store.index_settings import IndexSettings
 from graph.types import Document
 from modegraph.cli import build_app
@@ -66,6 +67,8 @@ def test_a_run_is_a_folder_that_hops_reads(world: Path, tmp_path: Path) -> None:
     assert record["question_counts"] == {"train": 8, "dev": 2, "test": 2}
     [ranked] = record["ranked"]
     assert ranked["questions"] == 2 and ranked["recall"] >= ranked["recall_before"] and ranked["recall"] == 1
+    [listed] = find_runs(tmp_path)
+    assert listed.figures == {"test Recall@5 before, index": ranked["recall_before"], "test Recall@5, index": 1}
     card = (tmp_path / "run" / "README.md").read_text()
     for value in (record["encoder"], *record["questions"].values(), *record["features"]):
         assert value in card

@@ -29,7 +29,7 @@ def query_of(index: Index, text: str = QUESTION) -> Query:
 
 def mass_by_hand(index: Index, cosines_N: Floats, known: Ints, damping: float, structure_weight: float) -> Floats:
     """Eq. 3–8 with dense matrices in double precision, by solving the walk's linear system; 0 for known propositions: float64[N]."""
-    rows_l = extract_subgraph(index, known, 500)
+    rows_l = extract_subgraph(index, known)
     incidence = index.incidence_NB[rows_l, :].toarray().astype(float)
     forth = incidence / np.maximum(incidence.sum(axis=1, keepdims=True), 1e-12)
     back = incidence.T / np.maximum(incidence.T.sum(axis=1, keepdims=True), 1e-12)

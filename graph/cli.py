@@ -59,6 +59,9 @@ Watch = Annotated[
         "Keep running and update the index when files in the folder are added, changed or removed, until Ctrl-C.",
     ),
 ]
+DeleteMissing = Annotated[
+    bool, option("--delete-missing", INPUT, "Delete the documents of the index that DOCUMENTS no longer has.")
+]
 POLL_S = 2.0
 """Time between two checks of a watched folder."""
 StoreDsn = Annotated[
@@ -99,6 +102,7 @@ def _add_index(app: typer.Typer, open_model: "OpenModel") -> None:
         ocr_pages: OcrPages = 500,
         ocr_page_seconds: OcrPageSeconds = 30.0,
         strict: Strict = False,
+        delete_missing: DeleteMissing = False,
         watch: Watch = False,
         engine: EngineChoice = "local",
         ray_address: RayAddress = None,
@@ -119,7 +123,7 @@ def _add_index(app: typer.Typer, open_model: "OpenModel") -> None:
         from graph.build.watch import watch_folder
         from graph.documents.parse.formats import Limits
         from graph.documents.parse.ocr import ocr_by
-        from graph.documents.read import SkipLog, read_documents
+        from graph.documents.read import SkipLog, read_documents, sources_in
         from graph.models.encoder import open_encoder, prepare_for_questions
         from graph.workers.open import open_workers
 
@@ -135,13 +139,16 @@ def _add_index(app: typer.Typer, open_model: "OpenModel") -> None:
         )
         parsed = read_documents(documents, skipped, limits)
         with open_workers(engine, ray_address) as workers:
-            report = build_index(out, parsed, chosen, open_encoder, partial(open_model, workers=workers), workers)
+            open_with = partial(open_model, workers=workers)
+            keep = sources_in(documents) if delete_missing else None
+            report = build_index(out, parsed, chosen, open_encoder, open_with, workers, keep)
         prepare_for_questions(chosen.encoder)
         if as_json:
             print_json({"index": str(out), **asdict(report), "skipped": skipped.lines})
         else:
             print(
-                f"{out}: {report.documents:,} documents ({report.written:,} written, {report.unchanged:,} unchanged), "
+                f"{out}: {report.documents:,} documents ({report.written:,} written, {report.unchanged:,} unchanged"
+                f"{f', {report.deleted:,} deleted' if delete_missing else ''}), "
                 f"{report.passages:,} passages, {report.propositions:,} propositions, {report.entities:,} entities, "
                 f"{report.summaries:,} summaries"
             )

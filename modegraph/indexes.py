@@ -16,6 +16,7 @@ from graph.build.stores import reading_settings, settings_for
 from graph.config import parse_settings
 from graph.documents.parse.formats import Limits
 from graph.documents.parse.ocr import Ocr, ocr_by
+from graph.documents.read import sources_in
 from graph.errors import UserError
 from graph.index.index import FreshIndex
 from graph.retrieve.parts.query import RetrieveSettings
@@ -238,6 +239,7 @@ def index(
     ocr_pages: int = OCR.pages,
     ocr_page_seconds: float = OCR.page_seconds,
     strict: bool = False,
+    delete_missing: bool = False,
     progress: bool = False,
     store: str | None = None,
     **settings: Any,
@@ -245,6 +247,7 @@ def index(
     """Read documents into the index in `out`, creating or extending it, and open it.
 
     `documents` is a folder, a file or a `.jsonl`; or `Document`s, dicts with `id` and `text` (`title`, `metadata`), rows of a table.
+    `delete_missing` deletes the documents of the index that `documents` no longer has.
     `store` puts the rows of a new index in PostgreSQL (postgresql://USER@HOST/DATABASE).
     `whole_pages` also reads the text around the main content of HTML pages: navigation, footers, cookie notices.
     `ocr="tesseract"` reads pages of PDFs that have no text; tesseract and pdftoppm must be installed.
@@ -266,7 +269,13 @@ def index(
         skipped = skip_log()
         scans = ocr_by(ocr, ocr_languages, ocr_pages, ocr_page_seconds)
         documents_read = documents_of(documents, Limits(file_seconds, file_memory_mb, scans, whole_pages), skipped)
-        build_index(folder, documents_read, chosen, open_encoder, open_engine)
+        keep = None
+        if delete_missing and isinstance(documents, str | Path):
+            keep = sources_in(Path(documents))
+        elif delete_missing:
+            documents_read = list(documents_read)
+            keep = {document.source for document in documents_read}
+        build_index(folder, documents_read, chosen, open_encoder, open_engine, keep=keep)
         prepare_for_questions(chosen.encoder)
     _raise_if_lost(folder)
     if strict and skipped.lines:

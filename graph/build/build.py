@@ -4,7 +4,7 @@
 
 import shutil
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -52,7 +52,7 @@ have changed; then all arrays are rewritten."""
 
 @dataclass(frozen=True)
 class BuildReport:
-    """The result of one run: documents written and unchanged, the counts of the index after the run, and seconds by step.
+    """The result of one run: documents written, unchanged and deleted, the counts of the index after the run, and seconds by step.
 
     `quarantined` passages could not be read; `dropped` parts of model replies had no support in their passage; `read_by`
     counts passages by reader ("rules", "llm", "import").
@@ -60,6 +60,7 @@ class BuildReport:
 
     written: int
     unchanged: int
+    deleted: int
     documents: int
     passages: int
     propositions: int
@@ -79,10 +80,11 @@ def build_index(
     open_encoder: OpenEncoder,
     open_model: OpenModel = no_model,
     workers: Workers = THIS_PROCESS,
+    keep: Collection[str] | None = None,
 ) -> BuildReport:
     """Add `documents` to the index in `folder` (created if absent): new ones are added, changed ones replaced, unchanged ones left alone.
 
-    The index does not depend on where `workers` split, read and encode.
+    With `keep`, all other documents are deleted whose sources are not in it. The index does not depend on where `workers` split, read and encode.
 
     Raises UserError, leaving the index unchanged, when a document cannot be read or the settings, the encoder or the model
     differ from the index's own. Also raises UserError when a model stops answering; `resume` then continues.
@@ -96,6 +98,7 @@ def build_index(
             with store.transaction():
                 store_settings(store, settings)
                 counts = put_documents(store, documents, imported_hashes(settings))
+                deleted = delete_others(store, keep) if keep is not None else 0
                 tools = open_tools(folder, store, settings, open_encoder, open_model, workers)
             committed = True
             read_done = time.perf_counter()
@@ -107,16 +110,17 @@ def build_index(
         elif was_empty:
             shutil.rmtree(folder)
         raise
-    return report_of(data, facts, counts, (read_done - started, time.perf_counter() - read_done))
+    return report_of(data, facts, (*counts, deleted), (read_done - started, time.perf_counter() - read_done))
 
 
 def report_of(
-    data: IndexData, facts: ReadingFacts, counts: tuple[int, int], seconds: tuple[float, float]
+    data: IndexData, facts: ReadingFacts, counts: tuple[int, int, int], seconds: tuple[float, float]
 ) -> BuildReport:
-    """The report of a build: `counts` are documents written and unchanged, `seconds` those of reading and of building."""
+    """The report of a build: `counts` are documents written, unchanged and deleted, `seconds` those of reading and of building."""
     return BuildReport(
         written=counts[0],
         unchanged=counts[1],
+        deleted=counts[2],
         documents=len(data.document_sources),
         passages=len(data.passage_ids),
         propositions=len(data.proposition_ids),
@@ -297,6 +301,15 @@ def put_documents(store: Store, documents: Iterable[Document], input_hashes: Map
     return written, unchanged
 
 
+def delete_others(store: Store, keep: Collection[str]) -> int:
+    """Delete the documents whose sources are not in `keep`; returns how many they were."""
+    others = [source for (source,) in store.rows("SELECT source FROM documents") if source not in keep]
+    for source in others:
+        store.delete_document(source)
+    store.drop_orphans()
+    return len(others)
+
+
 @dataclass(frozen=True)
 class Edit:
     """One writer's request: a source to delete ("": none), then documents to add or replace."""
@@ -335,7 +348,7 @@ def edit_index(
         read_done = time.perf_counter()
         data = finish_build(folder, store, tools, settings)
         facts, seconds = reading_facts(store), (read_done - started, time.perf_counter() - read_done)
-    return [EditResult(deleted, report_of(data, facts, counts, seconds)) for deleted, counts in outcomes]
+    return [EditResult(deleted, report_of(data, facts, (*counts, deleted), seconds)) for deleted, counts in outcomes]
 
 
 def _apply_edit(store: Store, edit: Edit, input_hashes: Mapping[str, str]) -> tuple[bool, tuple[int, int]]:

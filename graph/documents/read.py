@@ -2,7 +2,7 @@
 
 Plain text and source code stay unchanged, so that offsets apply to the file itself (after its front matter, if any); CSV and TSV become Markdown
 rows; other formats are read in a child process (sandbox.py). Only hidden and ignored files are skipped silently:
-`note` gets the name of every other skipped file, and the reason."""
+`note` gets the name of every other skipped file or page, and the reason."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def read_documents(source: Path | str, note: Note, limits: Limits = Limits()) ->
     is such a file, for a malformed row, and if there are no documents.
     """
     source = Path(source)
-    with ParseWorker(limits) as worker:
+    with ParseWorker(limits, note) as worker:
         if not source.exists():
             raise UserError(f"{source}: no such file or folder", "documents to index", "check the path")
         if source.is_dir():
@@ -107,9 +107,16 @@ def read_documents(source: Path | str, note: Note, limits: Limits = Limits()) ->
         yield from _at_least_one(documents, note, str(source), f"files ending in {ENDINGS_SHOWN}, or a .jsonl")
 
 
+def sources_in(source: Path) -> set[str]:
+    """The sources of the documents that `source` has, those of files that cannot be read included."""
+    if source.is_dir():
+        return {file.relative_to(source).as_posix() for file in files_in(source)}
+    return {str(row.get("id")) for _, row in read_jsonl(source)} if source.suffix.lower() == ".jsonl" else {source.name}
+
+
 def read_some(folder: Path, names: Iterable[str], note: Note, limits: Limits = Limits()) -> Iterator[Document]:  # noqa: B008
     """The documents in the named files of a folder; `note` gets a line for each file skipped."""
-    with ParseWorker(limits) as worker:
+    with ParseWorker(limits, note) as worker:
         yield from _with_text(_read_files(folder, (folder / name for name in names), note, worker), note)
 
 

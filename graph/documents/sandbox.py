@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from threading import Lock, Timer
 from typing import Any, Self
@@ -18,6 +19,7 @@ from graph.errors import UserError
 from graph.shared.home import HOME
 from graph.shared.pages import PAGE_STARTS
 
+PAGES_SHOWN = 8
 GRACE_S = 5.0
 """Seconds to wait for the child's report after the kernel's time limit, before it is killed."""
 LATE = ChildReport(0, signal.SIGALRM, 0, 0.0, 0.0)
@@ -29,12 +31,13 @@ class ParseWorker:
     Use it in a `with` statement, whose end kills the process, even while another thread waits for it in `parse`.
     """
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, note: Callable[[str], None] = lambda line: None) -> None:
         self.last = LATE
         """The report of the last request."""
         if limits.ocr is not None:
             check_programs(limits.ocr)
         self._limits = limits
+        self._note = note
         self._lock = Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._closed = False
@@ -56,8 +59,13 @@ class ParseWorker:
         if self._limits.ocr is not None:
             return self._add_scans(parsed, data, file, self._limits.ocr)
         if len(parsed.textless) == len(parsed.metadata[PAGE_STARTS]):
-            found = f"{file}: {len(parsed.textless)} pages without text (a scan?)"
+            found = f"{file}: no page has text (a scan?)"
             raise UserError(found, "a PDF with a text layer", "run OCR on it (--ocr tesseract) or remove it")
+        if parsed.pictured:
+            pages = ", ".join(map(str, parsed.pictured[:PAGES_SHOWN])) + ", …" * (len(parsed.pictured) > PAGES_SHOWN)
+            self._note(
+                f"{file}: not read: images without text (scans?) on page {pages}. Run OCR on it (--ocr tesseract)"
+            )
         return parsed
 
     def _parse_text(self, data: bytes, suffix: str, file: str) -> ParsedFile:
@@ -87,7 +95,7 @@ class ParseWorker:
     def _add_scans(self, parsed: ParsedFile, data: bytes, file: str, ocr: Ocr) -> ParsedFile:
         """The file, with the text that OCR finds on its pages without text; UserError if there are too many such pages, or if no page of the file has any text."""
         if len(parsed.textless) > ocr.pages:
-            found = f"{file}: {len(parsed.textless):,} pages without text (a scan?)"
+            found = f"{file}: pages without text (a scan?): {len(parsed.textless):,}"
             raise UserError(
                 found,
                 f"at most {ocr.pages:,} for OCR",
@@ -98,7 +106,7 @@ class ParseWorker:
         if not any(text_of_page.values()):
             if len(text_of_page) < len(pages):
                 return parsed
-            found = f"{file}: tesseract finds no text on its {len(pages)} pages"
+            found = f"{file}: tesseract finds no text on any of its pages ({len(pages)})"
             raise UserError(
                 found, f"text in the language {ocr.languages}", "name its languages (--ocr-languages), or remove it"
             )

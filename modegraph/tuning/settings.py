@@ -43,6 +43,14 @@ class TuneSettings(Settings):
         description="model to tune: the folder of a model or an adapter, a name from `modegraph models list`, or a hub name",
     )
     hours: float = Field(default=2, gt=0, description="time for all steps together")
+    encoder: str = Field(
+        "minilm",
+        description="sentence encoder of the index, as in `modegraph index`: e5-small for documents that are not in English",
+    )
+    ocr_languages: str | None = Field(
+        None,
+        description="read scanned pages of PDFs with tesseract in these languages, such as eng+deu; null: not at all",
+    )
     questions: str | None = Field(
         None,
         description="your own questions with answers, a file or a folder of `synth questions`; null makes questions from the documents by rules",

@@ -150,7 +150,7 @@ def read_answers(file: Path, tasks: Sequence[ReadingTask]) -> list[ReadingAnswer
 
 def write_index(tuning: Tuning, folder: Path) -> None:
     """Index the documents, or finish an interrupted indexing run."""
-    make_index(tuning.documents, folder, progress=True)
+    make_index(tuning.documents, folder, progress=True, encoder=tuning.settings.encoder)
 
 
 def write_questions(tuning: Tuning, folder: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +13,15 @@ from graph.documents.questions import question_files
 from graph.errors import UserError
 from graph.models.catalogue import resolve
 from graph.models.checkpoint import RUN_RECORD, model_name
+from graph.models.encoder import encoder_folder
 from graph.shared.console import duration, recorded_in, say
 from graph.shared.home import local_path
 from graph.shared.ids import checksum, content_id
 from graph.shared.jsonl import append_jsonl, write_json
 from graph.shared.progress import check_idle, note_progress, report_progress
+from graph.types import Document
 from modegraph.arguments import Documents, documents_of, show_progress, skip_log
-from modegraph.indexes import LIMITS, Index
+from modegraph.indexes import LIMITS, OCR, Index
 from modegraph.train import Config, settings_of
 from modegraph.tuning.gate import judge
 from modegraph.tuning.plan import Pace, TunePlan, model_to_train, plan_of
@@ -88,17 +90,29 @@ def plan_tune(documents: Documents, *, config: Config = None, progress: bool = F
 
 def plan_run(documents: Documents, settings: TuneSettings) -> TunePlan:
     """The plan of `run_tune`."""
-    chosen = settings.model_copy(update={"model": model_to_train(settings.model)})
-    document_list = list(documents_of(documents, LIMITS, skip_log()))
+    chosen = checked(settings)
+    document_list = read_documents(documents, chosen)
     return plan_of(chosen, document_list, general_set(chosen, document_list) is not None)
+
+
+def checked(settings: TuneSettings) -> TuneSettings:
+    """The settings, with the model as training takes it; UserError for one that cannot be trained, and for an encoder that is not there."""
+    encoder_folder(settings.encoder)
+    return settings.model_copy(update={"model": model_to_train(settings.model)})
+
+
+def read_documents(documents: Documents, settings: TuneSettings) -> list[Document]:
+    """All documents, scanned pages included if the settings name their languages."""
+    scans = None if settings.ocr_languages is None else replace(OCR, languages=settings.ocr_languages)
+    return list(documents_of(documents, replace(LIMITS, ocr=scans), skip_log()))
 
 
 def run_tune(documents: Documents, out: Path, settings: TuneSettings) -> Tuned:
     """Run the unfinished steps, then judge and report; UserError as in `tune`."""
     if isinstance(documents, str | Path) and out.resolve().is_relative_to(Path(documents).resolve()):
         raise UserError(f"{out}: inside {documents}", "a folder outside the documents", "choose another --out")
-    chosen = settings.model_copy(update={"model": model_to_train(settings.model)})
-    document_list = list(documents_of(documents, LIMITS, skip_log()))
+    chosen = checked(settings)
+    document_list = read_documents(documents, chosen)
     general = general_set(chosen, document_list)
     origin = {
         "documents": content_id(*(part for each in document_list for part in (each.source, each.title, each.text))),

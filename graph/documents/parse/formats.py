@@ -92,6 +92,8 @@ class ParsedFile:
     metadata: Mapping[str, Any] = field(default_factory=dict)
     textless: Sequence[int] = ()
     """Pages, counted from 1, without text, which may be scans."""
+    pictured: Sequence[int] = ()
+    """Those of them that have an image."""
 
 
 @dataclass(frozen=True)

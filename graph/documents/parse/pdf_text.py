@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from io import BytesIO
 from typing import Any
 
-from pypdf import PdfReader
+from pypdf import PageObject, PdfReader
 
 from graph.documents.parse.formats import ParsedFile
 from graph.documents.parse.plain import check_count, title_of, with_headings, with_pages
@@ -16,7 +16,7 @@ MAX_LEVEL = 6
 
 
 def read(data: bytes, file: str) -> ParsedFile:
-    """Title, text and pages, and the numbers of pages without text; UserError naming `file` if it has too many pages."""
+    """Title, text and pages, and which pages lack text; UserError naming `file` if it has too many pages."""
     logging.getLogger("pypdf").setLevel(logging.CRITICAL)
     reader = PdfReader(BytesIO(data))
     check_count(len(reader.pages), "pages", file)
@@ -24,9 +24,17 @@ def read(data: bytes, file: str) -> ParsedFile:
     headings = _headings(reader)
     text, starts = with_pages([with_headings(page, headings.get(number, ())) for number, page in enumerate(pages)])
     title = str(reader.metadata.title or "").strip() if reader.metadata else ""
-    return ParsedFile(
-        title or title_of(text), text, starts, [number for number, page in enumerate(pages, 1) if not page]
-    )
+    textless = [number for number, page in enumerate(pages, 1) if not page]
+    pictured = [number for number in textless if _has_image(reader.pages[number - 1])]
+    return ParsedFile(title or title_of(text), text, starts, textless, pictured)
+
+
+def _has_image(page: PageObject) -> bool:
+    try:
+        objects = page["/Resources"]["/XObject"].values()
+        return any(each.get_object()["/Subtype"] == "/Image" for each in objects)
+    except Exception:  # noqa: BLE001  (a page without resources has no image, and one with broken ones none that can be read)
+        return False
 
 
 def _headings(reader: PdfReader) -> Mapping[int, list[str]]:

@@ -10,7 +10,7 @@ import modegraph as mg
 from graph.documents.parse import ocr as tesseract
 from graph.documents.parse.formats import MIB, Limits
 from graph.documents.parse.ocr import Ocr, PageLimits, check_programs, ocr_by
-from graph.documents.read import read_bytes
+from graph.documents.read import read_bytes, read_documents
 from graph.documents.sandbox import ParseWorker
 from graph.errors import UserError
 from graph.shared.pages import page_at
@@ -38,6 +38,15 @@ def test_a_scan_becomes_text_with_page_numbers() -> None:
     assert [page_at(found.metadata, found.text.index(word)) for word in ("Lantern", "1911", "village")] == [1, 1, 3]
 
 
+def test_a_scanned_page_that_is_not_read_is_named_and_an_empty_one_is_not(tmp_path: Path) -> None:
+    (tmp_path / "deeds.pdf").write_bytes(mixed("One of the mills.", TARN, "Wheels"))
+    (tmp_path / "empty.pdf").write_bytes(pdf_pages(["One.", "", "Three."]))
+    notes: list[str] = []
+    assert len(list(read_documents(tmp_path, notes.append))) == 2
+    [note] = notes
+    assert note.endswith("deeds.pdf: not read: images without text (scans?) on page 2. Run OCR on it (--ocr tesseract)")
+
+
 @needs_tesseract
 def test_a_page_keeps_its_text_and_an_outline_heading_replaces_its_scanned_line() -> None:
     found = read(mixed("One of the mills.", "Wheels\nThey turn in the tide.", "2 Wheels"), Ocr())
@@ -51,16 +60,14 @@ def test_empty_pages_between_text_change_nothing_and_a_scan_of_empty_pages_is_re
     assert read(data, Ocr()) == read(data, None)
     with pytest.raises(
         UserError,
-        match=r"deeds\.pdf: tesseract finds no text on its 2 pages\. Expected text in the language eng\. .*--ocr-l",
+        match=r"deeds\.pdf: tesseract finds no text on any of its pages \(2\)\. Expected text in the language eng\. .*--ocr-l",
     ):
         read(scan(["", ""]), Ocr())
 
 
 def test_ocr_is_off_by_default() -> None:
     assert Limits().ocr is None
-    with pytest.raises(
-        UserError, match=r"deeds\.pdf: 2 pages without text \(a scan\?\)\. .*Run OCR on it \(--ocr tess"
-    ):
+    with pytest.raises(UserError, match=r"deeds\.pdf: no page has text \(a scan\?\)\. .*Run OCR on it \(--ocr tess"):
         read(scan([LANTERN, TARN]), None)
 
 
@@ -68,7 +75,7 @@ def test_ocr_is_off_by_default() -> None:
 def test_a_scan_over_a_limit_is_refused_with_the_remedy() -> None:
     data = scan([LANTERN, TARN])
     with pytest.raises(
-        UserError, match=r"deeds\.pdf: 2 pages without text \(a scan\?\)\. Expected at most 1 .*--ocr-pages"
+        UserError, match=r"deeds\.pdf: pages without text \(a scan\?\): 2\. Expected at most 1 .*--ocr-pages"
     ):
         read(data, Ocr(pages=1))
     message = (

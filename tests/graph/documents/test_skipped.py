@@ -27,7 +27,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.mark.long
 def test_the_command_lists_skipped_files_and_strict_sets_the_exit_status(folder: Path, tmp_path: Path) -> None:
-    message = "b.pdf: skipped, 1 pages without text (a scan?). Expected a PDF with a text layer. Run OCR on it (--ocr tesseract) or remove it"
+    message = "b.pdf: skipped, no page has text (a scan?). Expected a PDF with a text layer. Run OCR on it (--ocr tesseract) or remove it"
     plain, strict = (run("index", folder, "--out", tmp_path / "i", "--json", *more) for more in ([], ["--strict"]))
     assert (plain.exit_code, strict.exit_code) == (0, 1)
     for each in (plain, strict):
@@ -40,12 +40,37 @@ def test_the_command_lists_skipped_files_and_strict_sets_the_exit_status(folder:
 
 
 @pytest.mark.long
+def test_delete_missing_deletes_what_the_folder_no_longer_has_and_nothing_that_cannot_be_read(
+    folder: Path, tmp_path: Path
+) -> None:
+    for name in ("c.md", "d.md"):
+        (folder / name).write_text(f"# {name}\n\nSalt comes from Quill, says {name}.")
+    assert json.loads(run("index", folder, "--out", tmp_path / "i", "--json").stdout)["documents"] == 3
+    (folder / "c.md").unlink()
+    (folder / "d.md").write_bytes(b"\xff\xfe\x00")
+    stays = json.loads(run("index", folder, "--out", tmp_path / "i", "--json").stdout)
+    assert (stays["documents"], stays["deleted"]) == (3, 0)
+    done = json.loads(run("index", folder, "--out", tmp_path / "i", "--json", "--delete-missing").stdout)
+    assert (done["documents"], done["deleted"]) == (2, 1) and mg.open(tmp_path / "i").sources == ("a.md", "d.md")
+    assert (
+        "1 unchanged, 1 deleted)" in run("index", folder / "a.md", "--out", tmp_path / "i", "--delete-missing").stdout
+    )
+    for absent in ("none", "none.jsonl"):
+        failed = run("index", tmp_path / absent, "--out", tmp_path / "i", "--delete-missing")
+        assert failed.exit_code and "no such file" in str(failed.exception)
+    assert mg.open(tmp_path / "i").sources == ("a.md",)
+    rows = [{"id": "a.md", "text": "The tide turns in Quill."}, {"id": "e", "text": "Tarn is a village."}]
+    assert mg.index(rows, tmp_path / "i", delete_missing=True).sources == ("a.md", "e")
+    assert mg.index(rows[1:], tmp_path / "i", delete_missing=True).sources == ("e",)
+
+
+@pytest.mark.long
 def test_the_api_warns_and_strict_raises_after_indexing_the_other_files(
     folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING, "modegraph"):
         assert mg.index(folder, tmp_path / "i").sources == ("a.md",)
     assert [record.message.partition(",")[0] for record in caplog.records] == ["b.pdf: skipped"]
-    with pytest.raises(mg.UserError, match=r"1 skipped: b\.pdf: skipped, 1 pages without text"):
+    with pytest.raises(mg.UserError, match=r"1 skipped: b\.pdf: skipped, no page has text"):
         mg.index(folder, tmp_path / "j", strict=True)
     assert mg.open(tmp_path / "j").sources == ("a.md",)

@@ -21,6 +21,7 @@ import modegraph as mg
 from data_synth.reading.sets import ReadingQuestion, ReadingSet
 from data_synth.rows import Dropped, reading_to_json
 from graph.documents.read import read_documents
+from graph.models.encoder import encoder_folder
 from graph.shared.jsonl import append_jsonl, read_jsonl, write_jsonl
 from graph.shared.runs import find_runs
 from graph.types import Excerpt
@@ -29,6 +30,7 @@ from modegraph.tuning.plan import Pace, TunePlan, measure_pace, sft_settings, tr
 from modegraph.tuning.settings import TuneSettings
 from tests.data_synth.reading.test_rows import write_set
 from tests.data_synth.reading.world import isles
+from tests.graph.documents.scans import needs_tesseract, scan
 from tests.modegraph.tuning.conftest import DOCUMENTS, HOSTILE, QUESTIONS, QUICK, WHEN, WHERE, YARD, YEAR
 from tests.places import EXAMPLES, ROOT
 from tests.test_command_line import run
@@ -260,7 +262,7 @@ def test_a_call_that_was_answered_is_not_made_again(
 
 @pytest.mark.slow
 def test_questions_are_made_by_rules_and_a_plan_writes_nothing(learner: Path, tmp_path: Path) -> None:
-    words = short_tune(learner, tmp_path)
+    words = [*short_tune(learner, tmp_path), f"--set=encoder={encoder_folder('minilm')}"]
     before = sorted(tmp_path.rglob("*"))
     planned = run(*words, "--dry-run", "--json")
     assert planned.exit_code == 0 and sorted(tmp_path.rglob("*")) == before, planned.output
@@ -272,7 +274,17 @@ def test_questions_are_made_by_rules_and_a_plan_writes_nothing(learner: Path, tm
     assert record["answers"]["held-out"]["tuned"]["all"]["questions"] >= QUICK["least_test"]
     kinds = {row["type"] for _, row in read_jsonl(tmp_path / "out/questions/questions.jsonl")}
     assert {"single", "unanswerable"} <= kinds
+    assert mg.Index(tmp_path / "out/index").settings["encoder"] == str(encoder_folder("minilm"))
     assert "General questions: isles" in (tmp_path / "out/report.html").read_text()
+
+
+@needs_tesseract
+def test_scans_are_read_in_the_languages_named(tmp_path: Path) -> None:
+    (tmp_path / "deeds.pdf").write_bytes(scan(["The Lantern was built in 1911."]))
+    [document] = tune.read_documents(tmp_path, TuneSettings(ocr_languages="eng"))
+    assert "built in 1911" in document.text
+    with pytest.raises(mg.UserError, match="no documents"):
+        tune.read_documents(tmp_path, TuneSettings())
 
 
 def test_more_questions_are_answered_if_training_left_time(tmp_path: Path) -> None:
@@ -440,6 +452,7 @@ def test_a_general_set_that_cannot_be_divided_is_refused(tmp_path: Path) -> None
 REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("few hours", {"hours": 0.001}, r"hours = 0\.001: .* Expected at least 0\.0\d+ hours"),
     ("no such model", {"model": "no-such-model"}, "no-such-model"),
+    ("no such encoder", {"encoder": "no-such-encoder"}, "no-such-encoder"),
     ("an engine that only answers", {"model": "openai:m@http://h"}, "cannot be trained"),
     ("a wrong setting", {"hour": 1}, "unknown key 'hour'"),
 ]

@@ -268,14 +268,13 @@ def index(
         chosen = settings_for(folder, file, (), {**settings, **models}, "index")
         skipped = skip_log()
         scans = ocr_by(ocr, ocr_languages, ocr_pages, ocr_page_seconds)
-        documents_read = documents_of(documents, Limits(file_seconds, file_memory_mb, scans, whole_pages), skipped)
-        keep = None
+        limits, keep = Limits(file_seconds, file_memory_mb, scans, whole_pages), None
         if delete_missing and isinstance(documents, str | Path):
             keep = sources_in(Path(documents))
         elif delete_missing:
-            documents_read = list(documents_read)
-            keep = {document.source for document in documents_read}
-        build_index(folder, documents_read, chosen, open_encoder, open_engine, keep=keep)
+            documents = list(documents_of(documents, limits, skipped))
+            keep = {document.source for document in documents}
+        build_index(folder, documents_of(documents, limits, skipped), chosen, open_encoder, open_engine, keep=keep)
         prepare_for_questions(chosen.encoder)
     _raise_if_lost(folder)
     if strict and skipped.lines:

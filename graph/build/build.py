@@ -303,8 +303,8 @@ def put_documents(store: Store, documents: Iterable[Document], input_hashes: Map
 
 def delete_others(store: Store, keep: Collection[str]) -> int:
     """Delete the documents whose sources are not in `keep`; returns how many they were."""
-    others = [source for (source,) in store.rows("SELECT source FROM documents") if source not in keep]
-    for source in others:
+    others = {str(source) for (source,) in store.rows("SELECT source FROM documents")}.difference(keep)
+    for source in sorted(others):
         store.delete_document(source)
     store.drop_orphans()
     return len(others)

@@ -272,8 +272,8 @@ def index(
         if delete_missing and isinstance(documents, str | Path):
             keep = sources_in(Path(documents))
         elif delete_missing:
-            documents = list(documents_of(documents, limits, skipped))
-            keep = {document.source for document in documents}
+            found = list(documents_of(documents, limits, skipped))
+            documents, keep = found, {document.source for document in found}
         build_index(folder, documents_of(documents, limits, skipped), chosen, open_encoder, open_engine, keep=keep)
         prepare_for_questions(chosen.encoder)
     _raise_if_lost(folder)

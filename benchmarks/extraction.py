@@ -1,7 +1,7 @@
-"""How much of a text its graph retains: facts of essays covered by our rule-based propositions, and by published OpenIE graphs (MINE).
+"""How much of a text is retained in its graph: facts of essays covered by our rule-based propositions, and by published OpenIE graphs (MINE).
 
 For each essay, 15 known facts are looked up among the texts of its graph: a fact counts as covered if its nearest text has at
-least the given cosine. Run: python -P benchmarks/extraction.py FOLDER [--json], FOLDER as in MINE: corpus.jsonl, facts.jsonl
+least the given cosine. Run: python -P benchmarks/extraction.py FOLDER [--json]; FOLDER has MINE's files: corpus.jsonl, facts.jsonl
 ({"id", "facts"}) and graphs.jsonl ({"id", "system", "triples"}).
 """
 
@@ -64,7 +64,7 @@ def main() -> int:
     }
     ours, theirs = float((np.concatenate(rules_on_same_essays) >= CHECKED).mean()), figures[f"OpenIE ≥ {CHECKED}"]
     checks = [
-        Check(f"rules less OpenIE, share of facts covered at cosine {CHECKED}, same essays", ours - theirs, 0, True)
+        Check(f"rules minus OpenIE, share of facts covered at cosine {CHECKED}, same essays", ours - theirs, 0, True)
     ]
     return print_report("extraction", {"essays": len(corpus), **figures}, checks, arguments.json)
 

@@ -14,7 +14,7 @@ from graph.shared.cli_options import AsJson
 from graph.shared.console import print_json
 
 Words = Annotated[
-    list[str], typer.Argument(metavar="COMMAND", help="A command with settings, such as `train ms` or ms.")
+    list[str], typer.Argument(metavar="COMMAND", help="A command with settings, such as `train ms`, or `ms` for short.")
 ]
 File = Annotated[Path, typer.Argument(metavar="FILE", help="YAML file of settings.")]
 
@@ -40,7 +40,7 @@ def register(app: typer.Typer, root_command: Callable[[], Any]) -> None:
 
     @config.command(cls=Command)
     def check(file: File, as_json: AsJson = False) -> None:
-        """Report problems in a file of settings, and the command that takes it.
+        """Report problems in a file of settings, and name the command that takes it.
 
         Exits with 1 if there are problems. Required settings that are missing can still be given with `--set`.
         """

@@ -54,6 +54,6 @@ class Run:
 
 
 def open_run(folder: str | Path) -> Run:
-    """A finished run of a model; UserError when `folder` is not one."""
+    """The finished training run of a language model in `folder`; UserError when there is none."""
     record = read_run(Path(folder))
     return Run(Path(folder), record, record.stage)

@@ -29,7 +29,7 @@ from serve.pipeline import Answer, cite
 
 REASONING = "reasoning_content"
 REASONING_FIELDS = (REASONING, "reasoning")
-"""Names of the field in which engines return thinking that they separate from the text themselves."""
+"""Names of the field in which engines return thinking that they have already separated from the text."""
 NO_ANSWER = "The model wrote no answer."
 QUOTED_CHARS = 600
 """Characters of a passage that are quoted in place of an answer."""
@@ -52,8 +52,8 @@ class MessageDelta(NamedTuple):
 
 
 class Attribution(NamedTuple):
-    """A sentence of passage `mark.number` that modegraph found for the `statement`, a sentence of the content; the mark is empty, at the end of
-    the statement.
+    """A sentence of passage `mark.number` that modegraph found for the `statement`, a sentence of the content; the mark has no length, at the end
+    of the statement.
     """
 
     mark: Mark
@@ -65,8 +65,8 @@ class MessageParts:
     """Takes the text of one choice piece by piece. Without `form`, all of it is content in the client's own format.
 
     `handling` decides what happens to sentences that the passages do not support: to drop them, the verifier reads each paragraph as it
-    ends; otherwise it reads the whole text at the end. With `fallback`, a text without an answer ends with a note that there is none, and with the
-    best passage. `question` is the question that the text answers.
+    ends; otherwise it reads the whole text at the end. With `fallback`, a text without an answer ends with a note that says so, and the best
+    passage. `question` is the question that the text answers.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class MessageParts:
 
     @property
     def answered(self) -> bool:
-        """Whether the model has written an answer so far; the fallback is not one."""
+        """Whether the model has written an answer so far; the fallback does not count."""
         return self._content.has_words
 
     @property
@@ -196,7 +196,7 @@ class PlainParts:
         return {"removed": [], "unsupported": [], "not_checked": [], "checked": None, "answered": True}
 
     def attributions(self, checks: Mapping[str, Any]) -> list[Attribution]:
-        """None: there are no passages."""
+        """Always empty: there are no passages."""
         return []
 
     def feed(self, piece: Mapping[str, Any]) -> MessageDelta:
@@ -209,7 +209,7 @@ class PlainParts:
 
 
 def reasoning_and_text(piece: Mapping[str, Any]) -> tuple[str, str]:
-    """A message or a delta as the thinking that the engine itself separated, and the text."""
+    """The thinking that the engine itself separated, and the text, of a message or a delta."""
     thinking = next((piece[name] for name in REASONING_FIELDS if piece.get(name)), "")
     return thinking, piece.get("content") or ""
 
@@ -251,7 +251,7 @@ class _Field:
         return self._checker.unsupported(self._name, self.gate.shown)
 
     def not_checked(self) -> list[NotChecked]:
-        """The sentences that cannot be judged; none of a fallback, which the model did not write."""
+        """The sentences that cannot be judged; none for a fallback, which the model did not write."""
         return [] if self._fallback_marks else self._checker.not_checked(self._name, self.shown)
 
     def checked(self) -> int | None:
@@ -356,7 +356,7 @@ def _fitted_prompt(
 async def _open_chunks(
     backend: ChatBackend, name: str, prompt: Prompt, max_answer_tokens: int
 ) -> tuple[Prompt, AsyncIterator[dict[str, Any]]]:
-    """The prompt, halved until the engine does not find it too long, and the engine's chunks."""
+    """The prompt, halved until the engine no longer finds it too long, and the engine's chunks."""
 
     async def stream(part: Prompt) -> AsyncIterator[dict[str, Any]]:
         messages = [{"role": turn.role, "content": turn.content} for turn in part.messages()]

@@ -1,4 +1,4 @@
-"""`modegraph data split` and `join`: questions split into train, dev and test by the hash of their ids; folders of one kind joined.
+"""`modegraph data split` and `join`: questions split into train, dev and test by the hash of their ids; folders with rows of one kind joined.
 
 The same questions, counts and seed give the same split; joined rows keep their split."""
 

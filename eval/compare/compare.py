@@ -75,7 +75,7 @@ def short_names(folders: Sequence[Path]) -> list[str]:
 
 
 def untuned_model(run: Path) -> str:
-    """Follow `base_model` back to the first model that is not a fine-tuned run of ours: a hub name or a pretrained folder."""
+    """Follow `base_model` back to the first model that is not one of our fine-tuned runs: a hub name or a pretrained folder."""
     model, visited = str(run), set[Path]()
     while (Path(model) / RUN_RECORD).is_file() and (record := read_run(Path(model))).stage in TUNED_STAGES:
         if Path(model).resolve() in visited:

@@ -34,7 +34,7 @@ class OnnxEncoder:
         return np.concatenate([self._session.run([OUTPUT], {INPUT: self.ids(text)})[0] for text in texts])
 
     def ids(self, text: str) -> Any:
-        """Token ids with special ones, truncated to the encoder's maximum: int64[1, W]."""
+        """Token ids with special tokens, truncated to the encoder's maximum: int64[1, W]."""
         return np.array([self._tokenizer.encode(text).ids], np.int64)
 
 

@@ -20,7 +20,7 @@ OPTION_PANELS = (INPUT, RETRIEVAL, MODEL, OUTPUT, LIMITS)
 
 def option(spec: str, panel: str, text: str, **more: Any) -> Any:
     """A command's option: its names and the name of its value as in "--runs FOLDER" (no value: a flag; no name: that of the parameter), its
-    group on the page of --help, its line there, and typer's other settings.
+    group and its text on the page of --help, and typer's other settings.
 
     >>> option("--runs FOLDER", INPUT, "Runs to compare.").metavar
     'FOLDER'

@@ -1,4 +1,4 @@
-"""Content hashes: the external ids of everything in an index, checksums of files, and the sums that detect damage to an index."""
+"""Content hashes: the external ids of everything in an index, checksums of files, and quick sums that detect damage to an index."""
 
 import hashlib
 from hashlib import blake2b

@@ -29,7 +29,7 @@ def read_prompt(name: str) -> str:
 
 
 def quote(text: str) -> str:
-    """Foreign text as one line of data: special tokens such as <|im_start|> are broken up, control characters and line ends become spaces.
+    """Untrusted text as one line of data: special tokens such as <|im_start|> are broken up, control characters and line ends become spaces.
 
     >>> quote("a <|endoftext|>\\nb")
     'a < |endoftext| > b'
@@ -38,7 +38,7 @@ def quote(text: str) -> str:
 
 
 def inert(text: str) -> str:
-    """Foreign text with its special tokens broken up."""
+    """Untrusted text with its special tokens broken up."""
     return text.replace("<|", "< |").replace("|>", "| >")
 
 

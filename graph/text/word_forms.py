@@ -107,7 +107,7 @@ class Words:
         return at > 0 and self.words[at][0].isupper()
 
     def neighbours(self, at: int, behind: int, ahead: int) -> set[str]:
-        """The stems of the nearest content words: `behind` before a position, `ahead` from it on."""
+        """The stems of the nearest content words: `behind` of them before a position, `ahead` from it onwards."""
         middle = bisect_left(self.content, at)
         return {self.stems[near] for near in self.content[max(0, middle - behind) : middle + ahead]}
 

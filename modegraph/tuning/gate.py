@@ -27,7 +27,7 @@ class AnswerPair:
         return self._difference(lambda answer: answer.score.f1, seed)
 
     def difference_beyond_question(self, seed: int) -> Interval:
-        """`f1_difference` over the words that the questions lack: a longer answer that repeats its question gains nothing."""
+        """`f1_difference` over words that are not in the question: a longer answer that repeats it gains nothing."""
         return self._difference(lambda answer: answer.f1_beyond_question, seed)
 
     def difference_from_constant(self, seed: int) -> Interval:

@@ -139,7 +139,7 @@ class OpenAIModel:
         self._pool = ThreadPoolExecutor(max_workers=in_flight, thread_name_prefix="openai")
 
     def complete(self, requests: Sequence[CompletionRequest]) -> list[Completion]:
-        """Completions in the order of the requests; UserError naming the URL when the server is unreachable or refuses key or model."""
+        """Completions in the order of the requests; UserError naming the URL when the server is unreachable or refuses the key or model."""
         return complete_all(self._pool, self._complete_one, requests)
 
     def count_tokens(self, text: str) -> int:

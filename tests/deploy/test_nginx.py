@@ -14,7 +14,7 @@ from tests.deploy.cluster import free_ports, nginx_program, running_nginx
 
 
 class Replicas:
-    """Two servers that answer every request; but if `breaks`, the first to get a request reads it and closes the connection without an answer."""
+    """Two servers that answer every request; but if `breaks` is set, the very first one is read and its connection closed without an answer."""
 
     def __init__(self) -> None:
         self.requests: list[tuple[str, str]] = []

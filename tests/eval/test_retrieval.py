@@ -1,4 +1,4 @@
-"""Retrieval figures by hand: unique sources in order, means over questions, refused input."""
+"""Retrieval figures checked by hand: unique sources in order, means over questions, refused input."""
 
 import json
 import subprocess

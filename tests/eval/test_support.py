@@ -110,6 +110,6 @@ def test_a_bad_row_is_named(change: dict[str, object], message: str, tmp_path: P
         read_support(write_rows(tmp_path, [ROWS[0], ROWS[1] | change]))
 
 
-def test_one_label_alone_measures_nothing(tmp_path: Path) -> None:
+def test_rows_with_only_one_label_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"1 rows of split val\. Expected both supported and unsupported sentences"):
         read_support(write_rows(tmp_path, [ROWS[0] | {"split": "val"}, ROWS[1]]), "val")

@@ -16,7 +16,7 @@ SVG_TAGS = {*("svg", "g", "title", "rect", "text", "line")}
 
 
 class Markup(HTMLParser):
-    """The elements and attributes of a view, its text, and whether every element is closed in turn."""
+    """The elements and attributes of a view, its text, and whether its elements are properly nested."""
 
     def __init__(self, html: str) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""`modegraph train selector`: trains a light selector, a folder for `--selector`, from relevance data, in seconds; hop.py trains a second hop.
+"""`modegraph train selector`: trains a light selector from relevance data in seconds, into a folder for `--selector`; hop.py trains a second hop.
 
 Trees are fitted on train; dev stops them early and sets temperature and threshold; figures are measured on test."""
 
@@ -43,7 +43,7 @@ from train.shared.trees import best_count, fit_trees, library_versions, to_fores
 
 ABOUT = """Gradient-boosted trees that predict the probability that a proposition helps to answer a question, from features of \
 retrieval. Made by `modegraph train selector`; no language model is called. Trees are fitted on train; dev stops them early and sets \
-temperature and threshold; the figures of test are of questions, propositions and passages that were used for neither."""
+temperature and threshold; the test figures cover questions, propositions and passages that were used for neither."""
 SHARING = "For {names}, this holds for the questions only: the splits share passages."
 USE = """## Use
 
@@ -79,7 +79,7 @@ def selector_card(record: SelectorRecord) -> str:
         )
         for each in record.ranked
     ]
-    header = ("data", "split", "questions", "selector", "cosine", "minus cosine")
+    header = ("data", "split", "questions", "selector", "cosine", "selector − cosine")
     sections = [
         "---\nlibrary_name: modegraph\npipeline_tag: text-ranking\n---",
         f"# A {record.size} selector of propositions",
@@ -164,7 +164,7 @@ def fit_classifier(train: Examples, dev: Examples, settings: SelectorSettings, e
 
 
 def held_out_figures(log_odds_n: Doubles, test: Examples, threshold: float) -> dict[str, float]:
-    """The log loss, the log loss of a constant prediction (the share of relevant examples), and the figures of the threshold."""
+    """The log loss, the log loss of a constant prediction (the share of relevant examples), and the figures at the threshold."""
     share = float(test.label_n.mean())
     constant_n = np.full(len(test.label_n), np.log(share / (1 - share)))
     return {

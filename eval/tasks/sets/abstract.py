@@ -36,7 +36,7 @@ class GeneratedQuestions(ReplyModel):
 def generate_questions(
     description: Sequence[str], model: LanguageModel, users: int, tasks: int, questions: int
 ) -> tuple[list[Question], int]:
-    """Up to users × tasks × questions distinct abstract questions, and how many of those requested the model did not write.
+    """Up to users × tasks × questions distinct abstract questions, and how many fewer these are than requested.
 
     `description` is a list of texts that describe the collection. UserError when the model names no users.
     """
@@ -90,10 +90,10 @@ def _read(kind: type[R], model: LanguageModel, requests: Sequence[CompletionRequ
 
 TASK = Task(
     name="abstract",
-    title="abstract questions (UltraDomain's kind)",
+    title="abstract questions (as in UltraDomain)",
     size="users × tasks × questions, 125 by LightRAG's recipe",
     licence="that of the collection",
     metrics=(),
-    get="`modegraph eval abstract INDEX --model SPEC --out questions.jsonl`; UltraDomain's books: the hub's TommyChien/UltraDomain",
+    get="`modegraph eval abstract INDEX --model SPEC --out questions.jsonl`; UltraDomain's books: TommyChien/UltraDomain on the hub",
     read=read_native,
 )

@@ -63,7 +63,7 @@ def select_by_model(index: Index, query: Query, candidates: Ints) -> Ints:
 def select_by_trained(selector: Classifier) -> Select:
     """A selector that keeps the candidates whose probability reaches the trained threshold, most probable first.
 
-    It caches a view of every query, so create a selector for each question. It raises UserError for an index of another encoder.
+    It caches a view of every query, so create a selector for each question. It raises UserError for an index made with another encoder.
     """
     views: dict[str, QuestionView] = {}
 
@@ -95,7 +95,7 @@ def choices_of_model(index: Index, query: Query, lists: Sequence[Ints]) -> list[
 
 
 def _chosen(candidates: Ints, reply: Selection) -> Ints:
-    """The candidates that a reply selects by number, from 1, each once."""
+    """The candidates that a reply selects by number (from 1), each once."""
     valid = [number - 1 for number in reply.selected if 1 <= number <= len(candidates)]
     return _distinct(candidates[np.array(valid, np.int64)])
 

@@ -168,7 +168,7 @@ def feedback_router(services: Services) -> APIRouter:
     def add(request: FeedbackRequest, view: RequestedCollection) -> Entry:
         """Store feedback on an answer: a vote, a correction, the right passage, or which of two answers is better.
 
-        `user` is a name that the client chooses, best at random; it is all that is needed to read and delete the entries.
+        `user` is a name that the client chooses, preferably at random; it is all that is needed to read and delete the entries.
         """
         _check_enabled(services)
         question = services.retriever.check_question(request.question)
@@ -178,7 +178,7 @@ def feedback_router(services: Services) -> APIRouter:
         try:
             store_of(view).add(entry)
         except FeedbackFull:
-            message = f"{settings.max_feedback_mb:,} MiB of feedback are already stored (max_feedback_mb)"
+            message = f"{settings.max_feedback_mb:,} MiB of feedback is already stored (max_feedback_mb)"
             raise ApiError(403, "feedback_full", message) from None
         return _entry(entry)
 

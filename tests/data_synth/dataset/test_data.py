@@ -165,7 +165,7 @@ def test_questions_are_checked_as_read_questions_checks_them(tmp_path: Path) -> 
 
 def test_public_sets_are_imported(tmp_path: Path) -> None:
     if not DATA.exists():
-        pytest.skip(f"{DATA} is not here")
+        pytest.skip(f"{DATA} is missing")
     counters: dict[str, Callable[[Path], int]] = {
         "pubmedqa": lambda out: len(read_questions(out / "questions.jsonl")),
         "medmcqa": lambda out: len(read_questions(out / "questions.jsonl")),
@@ -185,7 +185,7 @@ def test_public_sets_are_imported(tmp_path: Path) -> None:
     assert "(A) Glycogen synthesis" in choice.text and choice.options is not None
 
 
-def test_wrong_sets_and_rows_are_reported(tmp_path: Path) -> None:
+def test_unknown_sets_and_malformed_rows_are_reported(tmp_path: Path) -> None:
     file = write(tmp_path / "x.jsonl", {"id": "1", "question": "?"})
     with pytest.raises(UserError, match="set 'squad'"):
         run("import", "squad", file, "--out", tmp_path / "o")

@@ -1,10 +1,10 @@
-"""Foreign text, such as the text of documents, is quoted in prompts."""
+"""Untrusted text, such as that of documents, is quoted in prompts."""
 
 import unicodedata
 
 from graph.text.prompting import quote
 
-# The standard closes this category (stability policy): no other character will ever be in it.
+# Unicode's stability policy closes this category: no other character will ever be in it.
 CONTROLS = [chr(code) for code in (*range(0x20), *range(0x7F, 0xA0))]
 
 
@@ -13,5 +13,5 @@ def test_every_control_character_of_unicode_becomes_a_space() -> None:
     assert {quote(f"a{control}b") for control in CONTROLS} == {"a b"}
 
 
-def test_other_characters_stay() -> None:
+def test_other_characters_are_unchanged() -> None:
     assert quote("naïve 東京 — “x” \u200b🙂") == "naïve 東京 — “x” \u200b🙂"

@@ -63,7 +63,7 @@ def test_the_model_is_called_where_the_rule_finds_a_question_dependent() -> None
 
 
 @pytest.mark.parametrize("reply", ["no json", json.dumps({"question": ""}), json.dumps({"question": "x" * 999})])
-def test_an_unusable_rewriting_gives_way_to_the_rule(reply: str) -> None:
+def test_an_unusable_rewrite_gives_way_to_the_rule(reply: str) -> None:
     assert read([BUILT], "When was that?", reply)[0] == Question(carry([BUILT], "When was that?"), by="turns")
 
 

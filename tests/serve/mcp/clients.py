@@ -18,7 +18,7 @@ VERSIONS = {"legacy": "2025-11-25", "2026-07-28": "2026-07-28"}
 def with_client(
     running: Running | str, mode: str, work: Callable[[Client], Awaitable[T]], headers: dict[str, str] | None = None
 ) -> T:
-    """Connect a client to /mcp of a server, or of the server at a URL, and return the result of `work`."""
+    """Connect a client to /mcp of `running`, a server or its URL, and return the result of `work`."""
     url = running if isinstance(running, str) else running.url
 
     async def session() -> T:

@@ -54,7 +54,7 @@ def query_of(index: Index, text: str = QUESTION) -> Query:
 
 @given(st.integers(0, 10_000), st.floats(0, 1), st.floats(0.05, 0.95))
 @settings(max_examples=40, deadline=None)
-def test_walks_of_many_queries_equal_each_query_alone(seed: int, weight: float, damping: float) -> None:
+def test_walks_of_many_queries_equal_those_of_each_query_alone(seed: int, weight: float, damping: float) -> None:
     draw = np.random.default_rng(seed)
     pattern = (draw.random((9, 9)) < 0.3) & ~np.eye(9, dtype=bool)
     structure = row_normalised(sp.csr_array(np.where(pattern, draw.random((9, 9)), 0).astype(np.float32)))
@@ -183,7 +183,7 @@ def test_the_cover_stays_within_its_budget_and_covers_as_much_as_it_can(seed: in
         assert cost[row] > left or not set(members[row]) & set(anchors) - covered
 
 
-def test_candidates_are_of_middle_size_and_hold_propositions_only() -> None:
+def test_candidates_are_of_medium_size_and_hold_propositions_only() -> None:
     sizes, parents = [151, 150, 10, 9, 9], [-1, 0, 1, 1, -1]
     nested = NestedCommunities(tuple(np.arange(size) for size in sizes), np.array(parents))
     rows, block = candidate_communities(nested, 8)
@@ -235,7 +235,7 @@ def reply(score: Callable[[str], int]) -> Callable[[dict[str, Any]], str]:
 
 
 @pytest.mark.long
-def test_contributions_come_best_first_and_their_calls_run_together(guilds: Index) -> None:
+def test_contributions_come_best_first_and_their_calls_run_concurrently(guilds: Index) -> None:
     reply_to = reply(lambda user: 90 if "Saltboilers" in user.split("\n")[2] else 40 if "Netmakers" in user else 0)
 
     def slowly(body: dict[str, Any], number: int) -> str:

@@ -56,7 +56,7 @@ def chat(url: str, messages: list[ChatMessage]) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Ask in every way and print the results."""
+    """Query every route and print the results."""
     url, question = f"{sys.argv[1]}/v1", sys.argv[2]
     messages = [ChatMessage(role="user", content=question)]
     encoder = OpenAILikeEmbedding(model_name="minilm", api_base=url, **SERVER)

@@ -27,7 +27,7 @@ def searching_model(running: Running) -> Any:
 
 
 def citations_of(message: AIMessage) -> list[tuple[Any, ...]]:
-    """Every citation of a message: its type, title, address and the three characters of the text from its start.
+    """Every citation of a message: its type, title, address and the three characters of the text at its position.
 
     LangChain drops the end of a file citation (`end_index`) and puts other fields that it does not know into `extras`.
     """

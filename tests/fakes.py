@@ -153,7 +153,7 @@ def chat_server(reply: Reply, seconds_a_word: float = 0.0, window: int | None = 
 
     server = Server(("127.0.0.1", 0), Handler)
     state = ChatServer(f"http://127.0.0.1:{server.server_address[1]}/v1")
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     try:
         yield state
     finally:

@@ -33,7 +33,7 @@ from eval.plots import figure_png
 from eval.report import ReportFigure, escape_markdown, report_html, sections
 from eval.statistics import SeedVerdict, check_paired_seeds, compare_seeds
 from eval.tables import NONE, Table, as_text, optional
-from graph.shared.jsonl import write_json
+from graph.shared.jsonl import write_json, write_text
 from train.run.data import read_responses
 from train.run.record import read_run
 
@@ -262,9 +262,8 @@ def write_alignment(alignment: Alignment, out: Path) -> None:
     write_json(out / "alignment.json", alignment_json(alignment))
     (out / frontier.file).write_bytes(frontier.png)
     parts = ["# Alignment", escape_markdown(verdict(alignment)), *sections(tables, (frontier,))]
-    (out / "alignment.md").write_text("\n\n".join(parts) + "\n", encoding="utf-8")
-    page = report_html("Alignment", verdict(alignment), tables, (frontier,))
-    (out / "alignment.html").write_text(page, encoding="utf-8")
+    write_text(out / "alignment.md", "\n\n".join(parts) + "\n")
+    write_text(out / "alignment.html", report_html("Alignment", verdict(alignment), tables, (frontier,)))
 
 
 def frontier_figure(alignment: Alignment) -> ReportFigure:

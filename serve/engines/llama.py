@@ -64,7 +64,7 @@ class LlamaSpec:
             "adapters": [str(file) for file in self.adapters.values()],
             "context_tokens": CONTEXT_TOKENS,
             "slots": SLOTS,
-            "threads": len(os.sched_getaffinity(0)),
+            "threads": thread_count(),
             "cache_mib": 0 if self.adapters else CACHE_MIB,
         }
         return [sys.executable, "-P", str(SERVER), json.dumps(options)]
@@ -77,6 +77,12 @@ class LlamaSpec:
         """Extra fields of a request for the model `name`, besides OpenAI's: prompts as in training, and the scale of each adapter."""
         lora = [{"id": index, "scale": float(adapter == name)} for index, adapter in enumerate(self.adapters)]
         return {"chat_template_kwargs": WITHOUT_THINKING, **({"lora": lora} if lora else {})}
+
+
+def thread_count() -> int:
+    """Threads for the model: OMP_NUM_THREADS, if it is a number, else one for each core of this process."""
+    requested = os.environ.get("OMP_NUM_THREADS", "")
+    return int(requested) if requested.isdecimal() and int(requested) else len(os.sched_getaffinity(0))
 
 
 def is_installed() -> bool:

@@ -2,12 +2,12 @@
 
 import json
 import math
-import subprocess
 import sys
 
 import pytest
 import torch
 
+from benchmarks.experiments import two_modes as script
 from benchmarks.experiments.two_modes import (
     DPO_PAIRS,
     FORWARD,
@@ -36,7 +36,6 @@ from benchmarks.experiments.two_modes import (
 )
 from eval.tables import as_text
 from graph.errors import UserError
-from tests.places import ROOT
 
 
 def thirds() -> Line:
@@ -297,10 +296,11 @@ def test_the_number_of_torch_threads_is_restored_after_a_failure():
     torch.set_num_threads(threads)
 
 
-def test_the_script_prints_one_json_object_and_writes_the_same(tmp_path):
+def test_the_script_prints_one_json_object_and_writes_the_same(tmp_path, monkeypatch, capsys):
     words = ["--out", str(tmp_path), "--seeds", "1", "--steps", "2", "--beta-reward", "0.3", "--json"]
-    script = ROOT / "benchmarks" / "experiments" / "two_modes.py"
-    done = subprocess.run([sys.executable, "-P", script, *words], capture_output=True, text=True, check=True)
-    found = json.loads(done.stdout)
+    monkeypatch.setattr(sys, "argv", ["two_modes.py", *words])
+    monkeypatch.setattr(script, "EXACT_STEPS", 20)
+    script.main()
+    found = json.loads(capsys.readouterr().out)
     assert found == json.loads((tmp_path / "modes.json").read_text(encoding="utf-8"))
     assert (len(found["objectives"]), found["settings"]["beta_reward"], found["settings"]["steps"]) == (25, 0.3, 2)

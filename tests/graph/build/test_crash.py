@@ -116,11 +116,11 @@ KILLS: Counter[str] = Counter()
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("place", "step"), [("sqlite", 1), ("postgresql", 4)], indirect=["place"])
+@pytest.mark.parametrize(("place", "step"), [("sqlite", 2), ("postgresql", 4)], indirect=["place"])
 def test_killed_at_each_commit_of_a_run(
     fork_server: ForkServer, undisturbed: Path, tmp_path: Path, place: Place, step: int
 ) -> None:
-    """In PostgreSQL only every fourth commit is tried, because a run takes twice as long."""
+    """Every second commit; in PostgreSQL every fourth, because a run takes twice as long."""
     for commit in count(1, step):
         place(folder := tmp_path / str(commit))
         if not fork_server.run(folder, "commit", commit):

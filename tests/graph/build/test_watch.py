@@ -143,7 +143,8 @@ def interruptible() -> Iterator[None]:
 @pytest.mark.slow
 @pytest.mark.usefixtures("interruptible")
 def test_the_command_follows_until_it_is_interrupted(docs: Path, tmp_path: Path) -> None:
-    command = [sys.executable, "-P", "-m", "modegraph", "index", docs, "--out", tmp_path / "i", "--watch", "--json"]
+    program = "import graph.cli, modegraph.cli\ngraph.cli.POLL_S = 0.1\nmodegraph.cli.main()"
+    command = [sys.executable, "-P", "-c", program, "index", docs, "--out", tmp_path / "i", "--watch", "--json"]
     environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
     with subprocess.Popen(
         [*map(str, command)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment

@@ -135,7 +135,7 @@ def test_an_engine_that_refuses_the_servers_key_is_not_ready(status: int) -> Non
             self.end_headers()
 
     with HTTPServer(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         backend = OpenAIBackend(f"http://127.0.0.1:{server.server_port}/v1", "sk", {"tiny": "tiny"}, str)
         with pytest.raises(ApiError, match=f"refuses this server's key .status {status}"):
             asyncio.run(backend.check())
@@ -177,7 +177,7 @@ def engine_that_closes_a_connection() -> Iterator[tuple[str, list[int]]]:
 
     with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler) as server:
         server.daemon_threads = True
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         yield f"http://127.0.0.1:{server.server_address[1]}/v1", counts
         server.shutdown()
 

@@ -2,7 +2,7 @@
 
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -104,10 +104,25 @@ def isles_and_hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def server(isles_and_hostile: Path) -> Iterator[Running]:
-    """A server without a key; its model writes REPLY slowly enough for a test to watch."""
-    with ExitStack() as exits:
-        upstream = exits.enter_context(chat_server(lambda body, number: REPLY, 0.05))
-        yield exits.enter_context(serving(isles_and_hostile, f"openai:tiny@{upstream.url}", ("sft",)))
+    """A server without a key, whose model writes REPLY."""
+    with replying(isles_and_hostile, seconds_a_word=0.002) as running:
+        yield running
+
+
+@pytest.fixture
+def slow_server(isles_and_hostile: Path) -> Iterator[Running]:
+    """A server whose model writes REPLY slowly enough for a test to watch."""
+    with replying(isles_and_hostile, seconds_a_word=0.05) as running:
+        yield running
+
+
+@contextmanager
+def replying(index: Path, seconds_a_word: float) -> Iterator[Running]:
+    with (
+        chat_server(lambda body, number: REPLY, seconds_a_word) as upstream,
+        serving(index, f"openai:tiny@{upstream.url}", ("sft",)) as running,
+    ):
+        yield running
 
 
 @dataclass

@@ -23,8 +23,8 @@ PIXELS = """() => [...document.querySelectorAll(".graph canvas")].some((canvas) 
 })"""
 
 
-def test_enter_asks_and_the_answer_streams_with_checked_citations(server: Running, visit: Visits) -> None:
-    page = visit(server).page
+def test_enter_asks_and_the_answer_streams_with_checked_citations(slow_server: Running, visit: Visits) -> None:
+    page = visit(slow_server).page
     page.wait_for_selector("#columns select")
     assert page.evaluate("document.activeElement.id") == "question"
     page.keyboard.type("Who built the Lantern?")

@@ -55,16 +55,27 @@ def kill_at(call, function):
         return function(*arguments, **named)
     return run
 
-if sys.argv[1] == "sampling":
-    HfModel.run = kill_at(5, HfModel.run)
-elif sys.argv[1] == "between":
-    rounds.train = kill_at(2, rounds.train)
-elif sys.argv[1] == "training":
-    ProgressCallback.on_log = kill_at(6, ProgressCallback.on_log)
-elif sys.argv[1] == "at the end":
-    rounds.save_record = kill_at(1, rounds.save_record)  # after the third round
-rounds.train_preference(MsSettings.model_validate_json(Path(sys.argv[2]).read_text()), open_model)
+def train(moment, file):
+    if moment == "sampling":
+        HfModel.run = kill_at(5, HfModel.run)
+    elif moment == "between":
+        rounds.train = kill_at(2, rounds.train)
+    elif moment == "training":
+        ProgressCallback.on_log = kill_at(6, ProgressCallback.on_log)
+    elif moment == "at the end":
+        rounds.save_record = kill_at(1, rounds.save_record)  # after the third round
+    rounds.train_preference(MsSettings.model_validate_json(file.read_text()), open_model)
+
+for file in sorted(Path(sys.argv[1]).glob("*.json")):
+    if (child := os.fork()) == 0:
+        try:
+            train(file.stem, file)
+        finally:
+            os._exit(1)
+    print(file.stem, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), sep=": ")
 """
+"""Trains by the settings in each file of a folder, in a child process that is killed at the moment that names the file."""
+MOMENTS = ("at the end", "between", "sampling", "training")
 
 
 def row(number: int, answer: str = "yes") -> dict[str, Any]:
@@ -151,21 +162,30 @@ def test_all_rounds_together_are_one_run_that_ends_at_the_last_adapter(
     load_policy(str(whole))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("moment", ["sampling", "between", "training", "at the end"])
-def test_a_killed_run_ends_like_an_uninterrupted_one(
-    moment: str, whole: Path, undecided: Path, prompts: Path, tmp_path: Path
-) -> None:
-    """SIGKILL in the second round or at the end, nothing cleaned up: the same rows, figures and weights, byte for byte."""
-    settings = settings_of(undecided, prompts, tmp_path / "killed")
-    (tmp_path / "settings.json").write_text(settings.model_dump_json())
-    (tmp_path / "run.py").write_text(RUN)
+@pytest.fixture(scope="module")
+def killed(undecided: Path, prompts: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, MsSettings]:
+    """Runs killed by SIGKILL in the second round or at the end, nothing cleaned up: their settings by moment."""
+    folder = tmp_path_factory.mktemp("killed")
+    (folder / "settings").mkdir()
+    runs = {moment: settings_of(undecided, prompts, folder / moment) for moment in MOMENTS}
+    for moment, settings in runs.items():
+        (folder / f"settings/{moment}.json").write_text(settings.model_dump_json())
+    (folder / "run.py").write_text(RUN)
+    command = [sys.executable, folder / "run.py", folder / "settings"]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    command = [sys.executable, tmp_path / "run.py", moment, tmp_path / "settings.json"]
-    process = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, check=False)
-    assert process.returncode == -9, process.stderr.decode()[-2000:]
-    assert (tmp_path / "killed/round-1/run/run.json").exists() and not (tmp_path / "killed/run.json").exists()
-    assert (tmp_path / "killed/round-2/responses/train.jsonl").exists() == (moment != "sampling")
+    process = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert process.stdout.splitlines() == [f"{moment}: -9" for moment in MOMENTS], process.stderr[-2000:]
+    return runs
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_a_killed_run_ends_like_an_uninterrupted_one(moment: str, whole: Path, killed: dict[str, MsSettings]) -> None:
+    """The same rows, figures and weights, byte for byte."""
+    settings = killed[moment]
+    output = Path(settings.output)
+    assert (output / "round-1/run/run.json").exists() and not (output / "run.json").exists()
+    assert (output / "round-2/responses/train.jsonl").exists() == (moment != "sampling")
     with pytest.raises(UserError, match="an interrupted run with other settings, data or weights"):
         train_preference(settings.model_copy(update={"beta": 0.2}), open_model)
     train_preference(settings, open_model)
@@ -173,7 +193,7 @@ def test_a_killed_run_ends_like_an_uninterrupted_one(
         *("round-1/responses/train.jsonl", "round-2/responses/train.jsonl", "rounds.jsonl"),
         *("round-1/run/adapter_model.safetensors", "adapter_model.safetensors", "log.jsonl"),
     ):
-        assert (tmp_path / "killed" / name).read_bytes() == (whole / name).read_bytes(), name
+        assert (output / name).read_bytes() == (whole / name).read_bytes(), name
 
 
 def test_each_round_draws_its_prompts_and_may_use_its_start_as_reference(

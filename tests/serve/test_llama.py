@@ -1,6 +1,7 @@
 """llama.cpp's server as an engine, with the GGUF file of smollm2: agreement with transformers on the same weights, refusals, and the end of the server."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -157,6 +158,15 @@ def test_an_exported_adapter_is_applied_to_the_base_that_its_record_names(tmp_pa
     assert spec.extra(tmp_path.name)["lora"] == [{"id": 0, "scale": 1.0}]
     assert spec.extra("smollm2")["lora"] == [{"id": 0, "scale": 0.0}], "the base answers without the adapter"
     assert spec.extra("smollm2")["chat_template_kwargs"] == {"enable_thinking": False}, "as in training"
+
+
+@pytest.mark.parametrize(("requested", "threads"), [("3", 3), ("", None), ("0", None), ("2,1", None)])
+def test_a_number_of_threads_is_taken_from_the_environment(
+    requested: str, threads: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", requested)
+    options = json.loads(LlamaSpec(Path("m.gguf"), "m", {}).command(1)[-1])
+    assert options["threads"] == (threads or len(os.sched_getaffinity(0)))
 
 
 def test_a_server_that_does_not_start_says_why(tmp_path: Path) -> None:

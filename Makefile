@@ -1,7 +1,7 @@
 # make demo · make quick · make test · make lint · make docs · make notebooks · make bench: each sets up .venv first, if it is missing or pyproject.toml has changed.
 # make examples: the full chain on examples/ with a tiny model, and its report.
 # make study SETS=FOLDER: compares MS with DPO on a real small model (hours; resumes where it was stopped).
-# make test-machines: the tests that imitate several machines: Ray's workers, replicas behind nginx, writers beside readers, indexes in PostgreSQL.
+# make test-machines: the tests that imitate several machines (Ray's workers, replicas behind nginx, writers beside readers, indexes in PostgreSQL).
 # make test-clients: the tests with clients that need an older version of openai, in a separate environment (.venv-clients, 0.3 GB).
 # make test-vllm: the tests against a real vLLM server on a CPU, in a separate environment (.venv-vllm, 2.5 GB).
 PYTHON ?= python3
@@ -24,7 +24,7 @@ demo: $(READY)
 	$(BIN)/modegraph models get qwen2.5-coder-0.5b
 	$(BIN)/modegraph tune examples/documents --hours 0.5 --out demo-run
 
-# The tests that need no server, process, browser or neural network (NEEDS in tests/conftest.py).
+# The fast tests, which need no server, process, browser or neural network (NEEDS in tests/conftest.py).
 quick: $(READY)
 	@HYPOTHESIS_PROFILE=quick OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -q -m "not (machines or slow or long or server or browser or process or model)" $(TWO)
 
@@ -62,11 +62,11 @@ docs: $(READY)
 reference: $(READY)
 	@PYTHONPATH=$(CURDIR) $(BIN)/python -P -m tools.reference
 
-# docs/figures, from the tables of docs/results.md.
+# docs/figures, from the tables of docs/results.md, measured data and the losses.
 figures: $(READY)
 	@PYTHONPATH=$(CURDIR) $(BIN)/python -P -m benchmarks.figures
 
-# The sdist and the wheel, installed and tested in an empty environment (2 GB, several minutes).
+# Builds the sdist and the wheel, and tests the wheel in an empty environment (2 GB, several minutes).
 release-check: $(READY)
 	@PYTHONPATH=$(CURDIR) $(BIN)/python -P -m tools.release --keep dist
 

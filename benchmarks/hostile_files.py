@@ -234,7 +234,7 @@ def circular_tables(chance: Random, size: int) -> bytes:
 
 
 def long_table(chance: Random, size: int) -> bytes:
-    """A cross-reference table that claims two thousand million rows."""
+    """A cross-reference table that claims two billion rows."""
     return (
         b"%PDF-1.7\n1 0 obj << /Type /Catalog >> endobj\nxref\n0 2000000000\n"
         + b"0000000000 65535 f \n" * (size // 20)

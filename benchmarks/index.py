@@ -1,6 +1,6 @@
 """Building an index: time outside the encoder, the cost of one more document, and whether deleting it leaves no trace.
 
-Run: python -P benchmarks/index.py [--corpus FILE.jsonl] [--passages 10000] [--json]. Without --corpus, documents of invented prose.
+Run: python -P benchmarks/index.py [--corpus FILE.jsonl] [--passages 10000] [--json]. Without --corpus, the documents are invented prose.
 """
 
 import random

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 def register(app: typer.Typer, open_model: "OpenModel") -> None:
     """Add `synth` and `data` and their sub-commands to the command line."""
-    synth = typer.Typer(help="Make training data from an index and questions.", no_args_is_help=True, cls=Group)
-    data = typer.Typer(help="Check training data, and import published sets.", no_args_is_help=True, cls=Group)
+    synth = typer.Typer(help="Make questions and training data from an index.", no_args_is_help=True, cls=Group)
+    data = typer.Typer(help="Check, import, split and join training data.", no_args_is_help=True, cls=Group)
     app.add_typer(synth, name="synth", rich_help_panel=DATA)
     app.add_typer(data, name="data", rich_help_panel=DATA)
     register_preferences(synth, open_model)
@@ -59,7 +59,7 @@ def validate(
 ) -> None:
     """Check every row of training data, or of questions.
 
-    Prints the line, the problem and the remedy; exits with 1 if any row is bad.
+    Prints the line and the problems of each bad row, and the remedy; exits with 1 if any row is bad.
     """
     from dataclasses import asdict
 
@@ -93,7 +93,7 @@ def import_set(
 
     `feedback` imports the entries that `modegraph serve --feedback` stored: those with consent become the folders preferences
     and relevance below --out. `reading` makes rows of questions over passages, by the settings of --config and --set. `support`
-    makes claims from sentences that people labelled, for `train verifier --set real=DIR`; the card names the licences.
+    makes claims from sentences that people labelled, for `train verifier --set real=FOLDER`; the card names the licences.
     """
     from data_synth.dataset.public_sets import multiple_choice, pubmedqa, qa_feedback, read_items
     from data_synth.dataset.write import check_folder, write_or_preview
@@ -183,7 +183,7 @@ def split(
 ) -> None:
     """Divide questions into train, dev and test, by the hash of their ids.
 
-    Remaining questions are left out. Splits stated in the file are respected: test questions go to test alone, train and dev
+    Remaining questions are left out. Splits stated in the file are respected: test questions go only to test, train and dev
     questions never to test.
     Numbered gold sentences become quotes, from which `synth preferences` composes reasoning.
     """

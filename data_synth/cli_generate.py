@@ -47,7 +47,7 @@ Count = Annotated[
     option(
         "N",
         OUTPUT,
-        "Questions to make; with fewer, the command exits with 1. By default up to 500, and at least one per document.",
+        "Questions to make; if it makes fewer, the command exits with 1. By default up to 500, and at least one per document.",
         min=1,
     ),
 ]
@@ -213,7 +213,7 @@ Policy = Annotated[
     option(
         "SPEC",
         MODEL,
-        f"Model to sample from, such as the SFT run: {SPEC}; several openai: servers under one name share the calls. Repeatable.",
+        f"Model to sample from, such as the SFT run: {SPEC}; several openai: servers of one model share the calls. Repeatable.",
     ),
 ]
 Temperature = Annotated[float, option("T", MODEL, "Sampling temperature.", min=0.05)]
@@ -243,7 +243,7 @@ def register_responses(synth: typer.Typer, open_model: "OpenModel") -> None:
         max_context_tokens: MaxContextTokens = None,
         max_answer_tokens: MaxAnswerTokens = 256,
     ) -> None:
-        """Sample K responses of a model to each prompt, and score them.
+        """Sample K responses from a model to each prompt, and score them.
 
         Rewards are stored by component; --judge adds the judge's marks as another component. Prompts contain 1 to --top-k passages; responses
         cut off at --max-answer-tokens are left out; --limit samples questions by the seed.

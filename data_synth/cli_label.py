@@ -75,7 +75,7 @@ SplitBy = Annotated[
     option(
         "WHAT",
         INPUT,
-        "What no two splits share: passages and questions, or with `questions` only questions, for facts that all questions need.",
+        "What no two splits share: passages and questions, or with `questions` only questions, if all need the same facts.",
     ),
 ]
 Negatives = Annotated[int, option("N", RETRIEVAL, "Hard negatives to find for each question.", min=0)]
@@ -157,7 +157,7 @@ def register_claims(synth: typer.Typer) -> None:
     ) -> None:
         """Make sentences that passages support, and broken ones: data for `train verifier`.
 
-        Rules restate a sentence, then change a name, a number, a negation, who did what, or a word for its opposite.
+        Rules restate a sentence, then change a name, a number, a negation or who did what, or put a word's opposite in its place.
         """
         from data_synth.claims.claims import CLAIMS, claim_rows, passages_of
         from data_synth.dataset.write import ledger_of, write_or_preview

@@ -80,7 +80,7 @@ def answer_key(answer: GivenAnswer) -> tuple[object, ...]:
 DIFFERENT_PASSAGES = "a preference between answers from different passages"
 NO_DIFFERENCE = "a preference for neither answer"
 EQUAL_ANSWERS = "two answers in the same words"
-NO_COUNTERPART = "a vote on a question whose answers are not both favoured and rejected by readers"
+NO_COUNTERPART = "a vote on a question without both an answer that readers favour and one that they reject"
 DISPUTED = "answers on which readers are evenly divided"
 READER_MODEL = "a reader"
 """The model of an answer that a reader wrote."""
@@ -289,7 +289,7 @@ SEED = 0
 
 
 def import_feedback(index: Index, out: Path) -> dict[str, Summary]:
-    """Write the datasets `preferences` and `relevance` below `out` from the feedback of `index`. UserError if there is no feedback, and was none before.
+    """Write the datasets `preferences` and `relevance` below `out` from the feedback of `index`. UserError if there is no feedback and never was any.
 
     The same feedback gives the same rows. A dataset without rows is written too: it replaces one made from
     entries that have since been deleted.

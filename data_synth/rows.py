@@ -175,7 +175,7 @@ class ResponseRow:
 
 
 def split_files(folder: Path, ending: str = "jsonl") -> list[Path]:
-    """Those of train, dev and test that exist in a folder as files with this ending."""
+    """The files of train, dev and test with this ending that a folder has."""
     return [file for split in SPLITS if (file := folder / f"{split}.{ending}").is_file()]
 
 

@@ -46,7 +46,7 @@ def register(app: typer.Typer, open_model: OpenModel) -> None:
     add_compare(app, open_model)
     add_eval(app, open_model)
     app.command(cls=Command, rich_help_panel=TRAINING)(runs)
-    # An index in a folder called `check` is served as ./check.
+    # To serve an index in a folder called `check`, write ./check.
     app.command("serve check", cls=Command, rich_help_panel=ASKING)(check)
 
 
@@ -96,8 +96,8 @@ def add_compare(app: typer.Typer, open_model: OpenModel) -> None:
     ) -> None:
         """Compare fine-tuned runs with one another and with their untuned model.
 
-        Answers, margins and log-probabilities on the held-out rows of `synth preferences`; --limit draws the questions by the
-        seed. The report in --out is replaced.
+        Measures answers, margins and log-probabilities on the held-out rows of `synth preferences`; --limit draws questions
+        by --seed. The report in --out is replaced.
         """
         from eval.compare.compare import compare_runs
         from eval.report import comparison_json, write_comparison
@@ -149,7 +149,7 @@ ServerSpec = Annotated[
     str,
     typer.Argument(
         metavar="SERVER",
-        help="Served model, as openai:NAME@URL; a URL, if the name is clear; or gguf:FILE, an exported file or folder, opened for the check.",
+        help="Served model, as openai:NAME@URL; a URL, if the server has one model or one named like RUN; or gguf:FILE, an exported file or folder, opened for the check.",
     ),
 ]
 
@@ -179,8 +179,8 @@ def check(
 ) -> None:
     """Check that a server reproduces the prompts, log-probabilities and greedy tokens of training.
 
-    Requests greedy replies, one at a time and 16 at once, from the adapter and from its base. Prints each fault on one line with its likely cause:
-    a different chat template, or an adapter that is not loaded, is applied twice or has no effect. Exits with 1 if there is any. The
+    Requests greedy replies, one at a time and 16 at once, from the adapter and from its base. Prints each fault on one line with its likely cause,
+    such as a different chat template, or an adapter that is not loaded, is applied twice or has no effect. Exits with 1 if there is any. The
     tolerances suit a server in float32; docs/serving.md has figures for bfloat16.
     """
     from dataclasses import asdict

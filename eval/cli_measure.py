@@ -88,8 +88,8 @@ def add_retrieval(commands: typer.Typer, open_model: OpenModel) -> None:
     ) -> None:
         """Compare retrieval modes, or selectors in one mode, on questions with gold documents.
 
-        Prints Recall, all-gold, MRR, nDCG and costs a query, with intervals; --out saves figures, plot and rankings. Of several selectors
-        only llm calls --model.
+        Prints Recall, all-gold, MRR, nDCG and the cost of a query, and differences in Recall@5 with their intervals; --out saves the
+        figures, a plot and the rankings. Of several selectors only llm calls --model.
         """
         chosen = selectors or ["threshold"]
         check_selectors(chosen, modes, model)
@@ -223,7 +223,7 @@ File = Annotated[
     Path,
     typer.Argument(
         metavar="FILE",
-        help="Labelled sentences: rows of passages, sentence, question or null, supported (true or false).",
+        help="Labelled sentences: rows with passages, sentence, question (or null) and supported (true or false).",
     ),
 ]
 
@@ -263,7 +263,7 @@ class Sampler(StrEnum):
 SamplerName = Annotated[Sampler, option("ENGINE", MODEL, "Engine that draws the samples: hf or vllm.")]
 MeasuredFolder = Annotated[
     Path | None,
-    option("FOLDER", OUTPUT, "Folder that caches measured figures, for this and other commands; default: below --out."),
+    option("FOLDER", OUTPUT, "Folder for cached figures, shared with other commands; default: below --out."),
 ]
 Rewards = Annotated[
     list[str] | None,
@@ -300,8 +300,8 @@ def add_alignment(commands: typer.Typer) -> None:
     ) -> None:
         """Compare preference runs by expected reward at equal KL to the reference, seed by seed.
 
-        Samples the prompts of --data (scored responses) and replaces the report in --out; cached measurements are reused.
-        Longer samples are cut. Refuses prompts that a run was trained on (except for the split `train`, which flatters the runs), a
+        Samples responses to the prompts of --data (scored responses), cut at --max-answer-tokens, and replaces the report in --out;
+        cached measurements are reused. Refuses prompts that a run was trained on (except for the split `train`, which flatters the runs), a
         seed that one system lacks, and a reward with a component that cannot be measured. --sampler vllm is much faster.
         """
         from eval.alignment.frontier import align_runs, alignment_json, tables_as_text, write_alignment

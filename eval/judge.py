@@ -282,7 +282,7 @@ def judge_table(results: Mapping[str, CriterionResult], a: str, b: str) -> Table
         rows.append((name, figure(result.win_rate.mean, True), f"{low} … {high}", controlled, *shares, *counts))
     note = (
         f"{a} against {b}, every pair judged in both orders, ties counting half; intervals: bootstrap over questions. Position bias: "
-        "both orders name the same position (first: always the first). Length-controlled: win rate at equal lengths (AlpacaEval 2 LC); "
+        "both orders name the same position (first: the first one). Length-controlled: win rate at equal lengths (AlpacaEval 2 LC); "
         f"'{UNDECIDED}' where one side is nearly always the longer. Pairs with an invalid verdict are counted and left out of the rates."
     )
     return Table("Judge", header, tuple(rows), note)

@@ -14,7 +14,7 @@ SHOWN_FIGURES, SHOWN_SETTINGS = 3, 6
 ONLY_RUN_SETTINGS = ("model", "data")
 """Settings shown for the only run of a stage."""
 UNINFORMATIVE = ("output",)
-"""Settings that differ for every run and so are uninformative."""
+"""Settings that differ in every run and so are uninformative."""
 FIRST_FIGURES = ("eval_loss", "train_loss", "loss")
 """Figures listed before others."""
 

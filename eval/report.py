@@ -164,7 +164,7 @@ def draw_boxes(comparison: Comparison, file: Path) -> ReportFigure:
 
 
 def paper_pairs(comparison: Comparison) -> list[int]:
-    """The pairs to draw: the paper's own, or the first kind of length-matched pairs if the data has no others."""
+    """The pairs to draw: the paper's own, or the first kind of length-matched pairs if the data has none of these."""
     hard_negative = min(row.hard_negative for row in comparison.pairs)
     return [index for index, row in enumerate(comparison.pairs) if row.hard_negative == hard_negative]
 

@@ -254,7 +254,7 @@ def retrieval_table(report: RetrievalReport) -> Table:
     note = (
         f"{len(report.questions)} questions with gold documents ({report.skipped} without were left out); documents in "
         f"the order of the {report.top_k} passages retrieved. Brackets: 95 % interval of a paired bootstrap over "
-        "questions, widened by Holm's steps where several are compared; * leaves out 0."
+        "questions, widened by Holm's steps where several are compared; * marks one that leaves out 0."
     )
     selection = "" if report.selection is None else selection_note(report.selection)
     replayed = sum(ranking.replayed for rankings in report.rankings.values() for ranking in rankings)
@@ -265,7 +265,7 @@ def selection_note(selection: Measure) -> str:
     """The note on the precision of the selection."""
     return (
         f"{SELECTION}: average precision of the selected propositions among the same {CANDIDATES}, over "
-        f"{len(selection.clusters)} questions with a gold sentence among these; only llm has a model."
+        f"{len(selection.clusters)} questions with a gold sentence among these; only llm calls a model."
     )
 
 

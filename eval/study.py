@@ -216,7 +216,7 @@ def check_study(study: StudySettings) -> None:
             raise UserError(
                 f"arm {name!r} is rewarded by {weights}, {study.contrast[0]!r} by {rewards[study.contrast[0]]}",
                 "arms that are trained for the same reward",
-                "give all arms one `rewards`",
+                "give all arms the same `rewards`",
             )
     if study.test and Path(study.test).is_file():
         file = Path(study.test)

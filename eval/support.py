@@ -151,7 +151,7 @@ def support_table(title: str, figures: dict[str, SupportFigures]) -> Table:
         )
         for name, scorer in figures.items()
     ]
-    return Table(title, header, tuple(lines), "AUC with its 95 % interval; 0.5 is chance; ms of one processor")
+    return Table(title, header, tuple(lines), "AUC with its 95 % interval; 0.5 is chance; ms of processor time")
 
 
 def support_json(figures: dict[str, SupportFigures]) -> dict[str, Any]:

@@ -105,7 +105,7 @@ def seed_table(comparison: Comparison) -> Table:
     count = len(comparison.systems[first])
     note = (
         f"Runs that differ in their seed alone are one system. Mean difference, the 95 % interval of its bootstrap over seeds, which are paired, and questions, and p of "
-        f"the exact sign-flip test over the {count} seeds, after Holm over the systems of a row; {count} seeds give a p of at least {2.0 ** (1 - count):.2g}. * marks a difference that test and interval "
+        f"the exact sign-flip test over the {count} seeds, Holm-corrected over the systems of a row; {count} seeds give a p of at least {2.0 ** (1 - count):.2g}. * marks a difference that test and interval "
         "both show."
     )
     return Table(f"Difference from {first}", ("measure", *others), tuple(rows), note)

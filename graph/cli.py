@@ -112,7 +112,7 @@ def _add_index(app: typer.Typer, open_model: "OpenModel") -> None:
     ) -> None:
         """Create an index of documents, or add to one.
 
-        --out is the folder of the index; with --store its rows are in a database, which the folder names. Rules extract the
+        --out is the folder of the index; with --store its rows are in a database whose address is in that folder. Rules extract the
         propositions, unless --extractor-model names a language model or --import a file; the index stores that choice. Files
         that cannot be read are skipped and listed with the reason; a .modegraphignore file in the folder names files to leave
         out. Exits with 1 when more passages failed than max_failed_share allows. With --engine ray the index is the same
@@ -211,7 +211,8 @@ def plan_command(
 ) -> None:
     """Show what `modegraph index` would do and cost.
 
-    Takes the same options, calls no model and writes nothing. The encoder's tokenizer counts the tokens.
+    Takes the options of `modegraph index` for input, models and settings, calls no language model and leaves the index
+    unchanged. The encoder's tokenizer counts the tokens.
     """
     from graph.build.estimate import Prices, plan_build
     from graph.build.stores import reading_settings, settings_for
@@ -263,12 +264,12 @@ def status_command(index: IndexFolder, as_json: AsJson = False) -> None:
     _show_readers(status.read_by, status.quarantined, status.dropped)
     if status.ann_recall:
         recalls = ", ".join(f"{recall:.3f} of {kind}" for kind, recall in status.ann_recall.items())
-        print(f"share of the ten nearest that ANN indexes find: {recalls}")
+        print(f"share of the ten nearest neighbours that ANN indexes (approximate search) find: {recalls}")
     if status.changed_passages:
         changed = "1 passage has" if status.changed_passages == 1 else f"{status.changed_passages:,} passages have"
         print(
             f"{changed} been added or removed since the communities were detected; "
-            f"they are detected again when a tenth has, or by: modegraph compact {index}"
+            f"they are detected again once this exceeds a tenth of the passages, or by: modegraph compact {index}"
         )
     if status.unfinished:
         print(f"{status.unfinished} ({status.documents_to_extract:,} documents to extract)")
@@ -356,7 +357,8 @@ def _add_delete_and_repair(app: typer.Typer, open_model: "OpenModel") -> None:
     def repair(index: IndexFolder, as_json: AsJson = False) -> None:
         """Rebuild the damaged files of an index.
 
-        Everything is rebuilt from index.sqlite. Sound vectors are reused; those of damaged files are encoded again.
+        Arrays are rebuilt from the rows in index.sqlite or the database. Sound vectors are reused; those of damaged files are
+        encoded again.
         """
         from graph.build.lifecycle import repair_index
         from graph.models.encoder import open_encoder

@@ -1,4 +1,4 @@
-"""Settings: turns a YAML file and `key=value` flags into a frozen, validated settings object, and documents settings classes.
+"""Settings: turns a YAML file and `key=value` flags into a frozen, validated settings object.
 
 Used by the command line of every package; inner functions take the values they need, never the settings file. The second half
 documents a settings class as a table on a help page and as commented YAML."""
@@ -44,7 +44,7 @@ class ScalarOverride:
 
 @dataclass(frozen=True)
 class Problem:
-    """A problem with one setting, in words; whether the setting is unknown, or only lacks a value that --set could provide."""
+    """A problem with one setting, in words, and whether the setting is unknown or only lacks a value that --set could provide."""
 
     key: str
     text: str
@@ -96,7 +96,7 @@ def set_value(values: dict[str, Any], override: str) -> None:
                 if is_secret(key)
                 else f"--set {override}: {key} is the value {value!r}"
             )
-            raise UserError(shown, "a group of settings", "drop the dot")
+            raise UserError(shown, "a group of settings", "name one before the dot")
         target = inner
     value = read_scalar(text)
     target[last] = value if isinstance(value, str | dict | list) else ScalarOverride(text.strip(), value)
@@ -297,7 +297,7 @@ def print_settings(path: str) -> None:
         elif line.default:
             text.append(f" [default: {line.default}]", style="dim")
         table.add_row(line.key, text)
-    Console().print(Panel(table, title="Settings, of --config and --set", title_align="left", border_style="dim"))
+    Console().print(Panel(table, title="Settings for --config and --set", title_align="left", border_style="dim"))
 
 
 def _default(field: FieldInfo) -> str:

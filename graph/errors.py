@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 MIN_LIKENESS = 0.6
-"""The similarity, from 0 to 1, from which one name counts as a misspelling of another."""
+"""The least similarity, from 0 to 1, at which one name counts as a misspelling of another."""
 _WORD = re.compile(r"[^\W_]+")
 _OWN_SENTENCE = re.compile(r"did you mean|\w+ should ")
 """An expectation that is already a sentence: a question, or pydantic's "List should have at least 1 item"."""
@@ -35,7 +35,7 @@ def nearest(text: str, known: Iterable[str]) -> str:
 class UserError(Exception):
     """Bad input, in up to three sentences: what was found (with the value, unless it is a secret), what was expected, what to do.
 
-    `expected` and `remedy` may be empty. There is no full stop at the end, where a command to copy may be.
+    `expected` and `remedy` may be empty. There is no full stop at the end, because the text may end with a command to copy.
 
     >>> str(UserError("corpus.jsonl line 3: 'text' is missing", "a row with an id and a text", "add the field"))
     "corpus.jsonl line 3: 'text' is missing. Expected a row with an id and a text. Add the field"

@@ -192,7 +192,7 @@ def nearest_propositions(index: Index, query: Query, row: int) -> tuple[StatedPr
 
 
 SEARCH_DEPTHS = (100, 10_000)
-"""Depths to search one after the other: first one that reaches most explained passages, then the limit of a search."""
+"""Depths to search one after the other: the first reaches most explained passages, the second is the limit of a search."""
 DEPTHS_OF_MODES: dict[Mode, int] = {"paths": EXPLORE_PASSAGES, "statements": INITIAL, "topics": INITIAL}
 
 
@@ -305,7 +305,7 @@ def find_passage(index: Index, name: str) -> int:
     if rows:
         some = [ids[row] for row in rows[:MOST_LISTED]]
         raise UserError(
-            f"passage {name!r}: {len(rows):,} ids start with it", _one_of(some, len(rows)), "give more of its id"
+            f"passage {name!r}: {len(rows):,} ids start with it", _one_of(some, len(rows)), "give more digits"
         )
     inside = index.passages_of(name)
     only = row_of(index.data, "passage", inside[0].id) if len(inside) == 1 else None
@@ -318,7 +318,7 @@ def find_passage(index: Index, name: str) -> int:
     raise UserError(
         f"passage {name!r}: not in {index.folder}",
         "the id of a passage, or its first digits",
-        "`modegraph ask` shows the ids of the passages that it finds; a document's source in place of an id lists its passages",
+        "`modegraph ask` shows the ids of the passages that it finds; give a document's source instead of an id to list its passages",
     )
 
 

@@ -176,7 +176,7 @@ def most_steps(damping: float, tolerance: float) -> int:
 
 
 def last_change(damping: float, tolerance: float) -> float:
-    """The change per step from which a walk is within `tolerance`: the remaining change is at most change × (d + d² + …)."""
+    """The change per step below which a walk is within `tolerance`: the remaining change is at most change × (d + d² + …)."""
     return tolerance * (1 - damping) / damping if damping > 0 else math.inf
 
 

@@ -12,7 +12,7 @@ from serve.show import show_answer, show_evidence
 
 @dataclass(frozen=True, repr=False)
 class Evidence(graph.types.Evidence):
-    """The result of one retrieval: `passages`, best first, each `.item` with its `.score`; `paths` to them; `trace`, with its cost.
+    """The result of one retrieval: `passages`, best first, each with `.item` and `.score`; `paths` to them; `trace`, with the cost.
 
     `print` shows it as `modegraph ask` does; a notebook shows a table.
     """
@@ -38,7 +38,7 @@ class Answer(serve.pipeline.Answer):
 
     @property
     def text(self) -> str:
-        """The answer with its citations, [1] and so on; the reason where the model wrote nothing else."""
+        """The answer with its citations, [1] and so on; the reason if the model wrote nothing else."""
         return self.answer or self.reason
 
     def __str__(self) -> str:

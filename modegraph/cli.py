@@ -51,7 +51,7 @@ def main() -> None:
 
 
 def extra_with(module: str) -> str | None:
-    """The first extra of modegraph that installs `module`, a module with its package's name; None if there is none.
+    """The first extra of modegraph that installs the package of the same name as `module`; None if there is none.
 
     >>> extra_with("peft"), extra_with("prometheus_client"), extra_with("numpy")
     ('train', 'serve', None)

@@ -30,7 +30,7 @@ def register(app: typer.Typer, root_command: Callable[[], Any]) -> None:
     def show(command: Words) -> None:
         """Print all settings of a command with their defaults, as YAML with comments.
 
-        Save the output, fill in the required settings, delete any others you like, and pass the file with `--config`.
+        Save the output, fill in the required settings, delete any others you like, and pass the file to the command (usually with `--config`).
         """
         from graph.config import as_yaml, settings_class
 

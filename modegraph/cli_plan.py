@@ -124,7 +124,7 @@ def print_study(file: Path, study: StudySettings, plan: StudyPlan) -> None:
         "seconds per update: " + ", ".join(f"{name} {seconds:.3g}" for name, seconds in plan.seconds_per_update.items())
     )
     print(
-        f"before: sampling {plan.sampling_hours:.3g} hours, {plan.trial_runs} trial runs {plan.trial_hours:.3g} hours"
+        f"before the first look: sampling {plan.sampling_hours:.3g} hours, {plan.trial_runs} trial runs {plan.trial_hours:.3g} hours"
     )
     for look in plan.looks:
         print(

@@ -13,7 +13,7 @@ from train.cli import settings_of
 Hours = Annotated[float | None, option("--hours H", LIMITS, "Time for all steps together; 2 hours by default.")]
 Teacher = Annotated[
     str | None,
-    option("--teacher SPEC", MODEL, "A larger model that writes questions besides those by rules, as openai:NAME@URL."),
+    option("--teacher SPEC", MODEL, "A larger model that writes questions besides those made by rules, as openai:NAME@URL."),
 ]
 Serve = Annotated[bool, option("--serve", OUTPUT, "Serve the recommended model at the end.")]
 DryRun = Annotated[bool, option("--dry-run", OUTPUT, "Print the plan, and write nothing.")]
@@ -40,7 +40,7 @@ def register(app: typer.Typer) -> None:
 
         Makes an index, questions and training rows, trains, and answers the held-out questions before and after. The tuned model
         is recommended only if it is better by more than chance and does not refuse more of the answerable questions; otherwise the
-        untuned one is. The model is reader, or another one that can be trained. An interrupted run resumes when the command is repeated.
+        untuned one is. By default the model is reader; --model names another. An interrupted run resumes when the command is repeated.
         At the end, --out holds report.html, the models' answers and recommended.json.
         """
         import os

@@ -73,7 +73,7 @@ def compare(
 ) -> Comparison:
     """Compare runs, and the untuned model that they started from (`base`), on the held-out rows of the preference data in `data`.
 
-    Works as `modegraph compare` with the options of the same names; the report is only written if `out` is given. UserError for a folder
+    Works like `modegraph compare` with the options of the same names; the report is only written if `out` is given. UserError for a folder
     that is not a finished run and for a model given twice.
     """
     with show_progress(progress):

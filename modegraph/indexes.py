@@ -250,9 +250,9 @@ def index(
     `delete_missing` deletes the documents of the index that `documents` no longer has.
     `store` puts the rows of a new index in PostgreSQL (postgresql://USER@HOST/DATABASE).
     `whole_pages` also reads the text around the main content of HTML pages: navigation, footers, cookie notices.
-    `ocr="tesseract"` reads pages of PDFs that have no text; tesseract and pdftoppm must be installed.
+    `ocr="tesseract"` reads PDF pages that have no text; tesseract and pdftoppm must be installed.
     Settings are those of `modegraph index --set` (encoder=, max_passage_tokens=, …) and override those of the YAML file `config`.
-    Files of a folder that cannot be read are skipped, each with a warning of the logger "modegraph"; with `strict`, UserError names them
+    Files of a folder that cannot be read are skipped, each with a warning from the logger "modegraph"; with `strict`, UserError names them
     after the others are indexed. UserError names any other input that cannot be read and leaves the index unchanged.
     """
     from graph.models.encoder import open_encoder, prepare_for_questions

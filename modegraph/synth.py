@@ -40,7 +40,7 @@ def preferences(
 ) -> Summary:
     """Write preference pairs over growing contexts for questions with gold answers (their format is in examples/README.md) to `out`.
 
-    Works as `modegraph synth preferences` with the options of the same names; without `writers` (model SPECs) gold sentences are quoted.
+    Works like `modegraph synth preferences` with the options of the same names; without `writers` (model SPECs) gold sentences are quoted.
     UserError for questions that do not fit the index; and, after the folder is written, if more than half of the rows were lost.
     """
     folder = Path(out)

@@ -60,7 +60,7 @@ def ms(config: Config = None, *, out: str | Path | None = None, progress: bool =
 
 
 def dpo(config: Config = None, *, out: str | Path | None = None, progress: bool = False, **settings: Any) -> Run:
-    """Direct preference optimisation (forward KL) of `model` on the pairs or scored responses of `data`, or in `rounds` as `ms`."""
+    """Direct preference optimisation (forward KL) of `model` on the pairs or scored responses of `data`, or in `rounds`, as in `ms`."""
     from train.run.settings import DpoSettings
 
     chosen = settings_of(DpoSettings, "train.dpo", config, out, settings)
@@ -93,7 +93,7 @@ def selector(config: Config = None, *, out: str | Path | None = None, progress: 
 
 
 def verifier(config: Config = None, *, out: str | Path | None = None, progress: bool = False, **settings: Any) -> Run:
-    """A verifier that marks sentences which passages do not support (`ask(…, verifier=str(run))`), trained on the claims in the folders `data`."""
+    """A verifier that marks sentences that passages do not support (`ask(…, verifier=str(run))`), trained on the claims in the folders `data`."""
     from train.run.settings import VerifierSettings
 
     chosen: VerifierSettings = settings_of(VerifierSettings, "train.verifier", config, out, settings)

@@ -113,7 +113,7 @@ def check_names(indexes: Sequence[Path]) -> None:
 
 
 def build_app(services: Services, only_mcp: bool = False) -> OverflowMiddleware:
-    """The ASGI application over `services`; running it starts the engine and watches the index.
+    """The ASGI application over `services`; running it starts the engine and watches the indexes.
 
     With `only_mcp` its only routes are /mcp and those of routes/health.py.
     """
@@ -158,7 +158,7 @@ RESERVED_FILES = 256
 
 
 def server_of(app: OverflowMiddleware, services: Services) -> uvicorn.Server:
-    """A uvicorn server, not yet running. On SIGTERM or SIGINT it drains (http/connections.py) and gives running requests `drain_s`."""
+    """A uvicorn server, not yet running. On SIGTERM or SIGINT it drains (http/connections.py): running requests get `drain_s` more seconds."""
     settings = services.settings
     max_connections = connections_that_fit(settings.max_connections)
     config = uvicorn.Config(

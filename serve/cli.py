@@ -141,7 +141,7 @@ class BackgroundModel:
         self._opening.result()
 
     def count_tokens(self, text: str) -> int:
-        """The tokens of a text; only a call waits, since this method is passed on where nothing may be counted."""
+        """The number of tokens of a text. Passing this method on does not wait for the model; calling it does."""
         return self._opening.result().count_tokens(text)
 
     def __getattr__(self, name: str) -> Any:
@@ -170,7 +170,7 @@ PassageId = Annotated[
     option(
         "--passage ID",
         INPUT,
-        "Passage to explain: its id or the first digits of it, as `modegraph ask` shows them, or a document with a single passage.",
+        "Passage to explain: its id or the id's first digits, as `modegraph ask` shows them, or the source of a document with one passage.",
     ),
 ]
 
@@ -190,8 +190,8 @@ def register_explain(app: typer.Typer) -> None:
     ) -> None:
         """Explain why a question finds a passage, or does not.
 
-        Shows its rank and score in every mode, without a language model, what it shares with the question, the links
-        that lead to it, and the passages ranked above it in --mode.
+        No language model is called. Shows the passage's rank and score in every mode (`plan` is then the same as `hops`),
+        what it shares with the question, the links that lead to it, and the passages ranked above it in --mode.
         """
         from dataclasses import asdict
 

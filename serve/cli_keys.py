@@ -13,7 +13,7 @@ from graph.shared.console import print_json, say
 KeyFile = Annotated[
     Path, typer.Argument(metavar="KEYS", help="File of keys, which `modegraph serve` reads with its option --keys.")
 ]
-KeyName = Annotated[str, option("--name NAME", INPUT, "Holder of the key, as metrics and logs name it.")]
+KeyName = Annotated[str, option("--name NAME", INPUT, "Name of the key's holder, for metrics and logs.")]
 Scopes = Annotated[
     list[str] | None,
     option("--scope SCOPE", LIMITS, "What the key allows: read (the default), write or metrics. Repeatable."),

@@ -37,7 +37,7 @@ Adapters = Annotated[
         "Serve a LoRA adapter as a separate model; NAME alone for an adapter of the openai: server. Repeatable.",
     ),
 ]
-VllmPython = Annotated[str, option("FILE", MODEL, "Python of vLLM's environment, when that is not this one.")]
+VllmPython = Annotated[str, option("FILE", MODEL, "Python of vLLM's environment, if that is not this one.")]
 VllmArguments = Annotated[
     list[str] | None,
     option("--vllm-arg ARG", MODEL, "Pass this on to vLLM: --vllm-arg=--max-model-len=4096. Repeatable."),
@@ -115,10 +115,10 @@ def serve_command(
 ) -> None:
     """Serve one index, or several, over HTTP: a web page and an OpenAI-compatible API.
 
-    --model also takes vllm:PATH, which starts vLLM; without it, there is search but no answer. With --writable, a folder
-    that does not exist becomes an empty index, to be filled on the page. The options are settings too: those of retrieval
-    are the defaults of a request, and --selector names the model behind `selector: trained`. docs/serving.md describes
-    the routes.
+    --model also takes vllm:PATH, which starts vLLM; without --model there is search but no answer. With --writable, a
+    folder that does not exist becomes an empty index, to be filled on the page. Most options are settings too: those of
+    retrieval are the defaults of a request, and --selector names the model for requests with `selector: trained`.
+    docs/serving.md describes the routes.
     """
     if model is None or not model.startswith(TRANSFORMERS_PREFIX):
         load_single_threaded()
@@ -198,7 +198,7 @@ def load_single_threaded() -> None:
         del os.environ[THREADS]
 
 
-OverHttp = Annotated[bool, option("--http", "Server", "Serve over HTTP instead, at /mcp of --host and --port.")]
+OverHttp = Annotated[bool, option("--http", "Server", "Serve over HTTP instead, at /mcp on --host and --port.")]
 
 
 def register_mcp(app: typer.Typer) -> None:

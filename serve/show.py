@@ -91,7 +91,7 @@ def show_paths(evidence: Evidence) -> str:
 
 
 def printable(text: str) -> str:
-    """Text as one line without control characters, so that no document can steer the terminal.
+    """Text as one line without control characters, so that no document can control the terminal.
 
     >>> printable("a\\x1b[31m red\\n b")
     'a[31m red b'

@@ -52,8 +52,8 @@ class MessageDelta(NamedTuple):
 
 
 class Attribution(NamedTuple):
-    """A sentence of passage `mark.number` that modegraph found for the `statement`, a sentence of the content; the mark has no length, at the end
-    of the statement.
+    """A sentence of passage `mark.number` that modegraph found for the `statement`, a sentence of the content; the mark is empty,
+    at the end of the statement.
     """
 
     mark: Mark

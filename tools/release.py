@@ -19,7 +19,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("modegraph", "graph", "data_synth", "train", "serve", "eval")
 QUESTION, SOURCE = "Who bred the blue quince?", "petra-olavson.md"
-"""A question about the example documents, and the document of one of the passages that the installed wheel must find."""
+"""A question about the example documents, and the document of a passage that the installed wheel must find for it."""
 
 
 def main() -> None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def settings_of(kind: type[S], config: Path | None, overrides: list[str] | None, **options: Any) -> S:
-    """The settings in `config`, overridden by `--set`, and both by the command's own options (paths as text)."""
+    """The settings in `config`, overridden by `--set` and then by the command's own options (paths as text)."""
     from graph.config import load_settings
 
     option_overrides = [
@@ -74,7 +74,7 @@ def tiny(
 
 
 def sft(config: Config = None, settings: Set = None, as_json: AsJson = False) -> None:
-    """Fine-tune a model on the answers of conversations or reading rows, or on chosen sides of pairs (SFT)."""
+    """Fine-tune a model on the answers of conversations or reading rows, or on the chosen sides of pairs (SFT)."""
     from train.run.settings import SftSettings
 
     chosen = settings_of(SftSettings, config, settings)
@@ -180,7 +180,7 @@ def export(
         option(
             "TYPE",
             OUTPUT,
-            "Write a GGUF file of this type (f16, bf16 or q8_0) and an Ollama Modelfile; with --adapter-only the adapter's own GGUF file.",
+            "Write a GGUF file of this type (f16, bf16 or q8_0) and an Ollama Modelfile; with --adapter-only, a GGUF file of the adapter alone.",
         ),
     ] = "",
     conversations: Conversations = None,
@@ -227,7 +227,7 @@ def check_export_options(merge: bool, adapter_only: bool, gguf: str, hub_base: s
         raise UserError(found, "one of --merge, --adapter-only and --gguf TYPE", "name one")
     if hub_base and (gguf or not adapter_only):
         found = f"--hub-base {hub_base} {'with --gguf' if gguf else 'without --adapter-only'}"
-        raise UserError(found, "--hub-base only with --adapter-only in safetensors", "leave it out")
+        raise UserError(found, "--hub-base only with --adapter-only and without --gguf", "leave it out")
     if conversations is not None and not gguf:
         raise UserError(
             f"--conversations {conversations} without --gguf", "--conversations only with --gguf", "leave it out"
@@ -304,7 +304,7 @@ def verifier(
 ) -> None:
     """Train a verifier: it marks sentences that their cited passages do not support.
 
-    It learns from the data of `synth claims`, and with --set real=FOLDER from sentences that people labelled, as written by
+    It learns from the data of `synth claims`, and with --set real=FOLDER also from sentences that people labelled, as written by
     `data import support`; use it with --verifier FOLDER.
     """
     from train.run.settings import VerifierSettings

@@ -25,7 +25,7 @@ from train.model.logps import unwrapped
 from train.model.packing import LogpsOf, TokenizedGroup
 
 CERTAIN = -1e-6
-"""The largest log-probability of a refusal: closer to 0, float32 rounds 1 − p to 0."""
+"""The largest log-probability of a refusal: at 0, to which float32 may round it, log(1 − p) would be −∞."""
 
 
 def with_refusals(group: TokenizedGroup, token: int) -> TokenizedGroup:

@@ -107,7 +107,7 @@ def with_reward(row: ResponseRow, rewards: Iterator[float]) -> ResponseRow:
 
 
 def score_texts(folder: Path, prompts: Sequence[Sequence[Message]], responses: Sequence[str]) -> list[float]:
-    """σ(r) of each response to its prompt, 0 to 1, in order. Padding is on the right: nothing attends to it.
+    """σ(r) of each response to its prompt, 0 to 1, in order. Padding is on the right, where nothing attends to it.
 
     UserError if `folder` is no run of `train reward`, or for a text beyond the model's context.
     """
@@ -121,7 +121,7 @@ def score_texts(folder: Path, prompts: Sequence[Sequence[Message]], responses: S
     config.pad_token_id = tokenizer.pad_token_id
     longest = max((len(row.ids) for row in rows), default=0)
     if longest > config.max_position_embeddings:
-        found = f"a prompt with its response of {longest:,} tokens"
+        found = f"a prompt and response of {longest:,} tokens together"
         raise UserError(found, f"at most the model's context of {config.max_position_embeddings:,}", "leave it out")
     check_rotation(config, [len(row.ids) for row in rows])
     batches = [rows[first : first + TEXTS_AT_ONCE] for first in range(0, len(rows), TEXTS_AT_ONCE)]

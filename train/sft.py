@@ -176,7 +176,7 @@ def answer_tokens(groups: Sequence[TokenizedGroup]) -> int:
 
 
 def sft_trainer(settings: SftSettings, data: SftData, tokenizer: PreTrainedTokenizerBase, folder: Path) -> SftTrainer:
-    """The trainer: model with its adapter, the layout, and with `eval_steps` the best measured checkpoint at the end."""
+    """The trainer of the model with its adapter; with `eval_steps`, it ends with the checkpoint that measured best."""
     set_seed(settings.seed)
     model = load_start(settings, tokenizer)
     model = model if settings.lora is None else get_peft_model(model, lora_config(settings.lora))
@@ -210,7 +210,7 @@ def loss_of(settings: SftSettings, data: SftData, model: Any, logps_of: LogpsOf)
 
 
 def best_checkpoint_arguments(settings: SftSettings) -> dict[str, Any]:
-    """The Trainer's arguments that measure every `eval_steps` and keep the checkpoint with the best F1 and the last one."""
+    """The Trainer's arguments for measuring every `eval_steps` and keeping the last checkpoint and the one with the best F1."""
     return {
         "eval_strategy": "steps",
         "eval_steps": settings.eval_steps,
@@ -224,7 +224,7 @@ def best_checkpoint_arguments(settings: SftSettings) -> dict[str, Any]:
 
 
 def reading_figures(model: Any, tokenizer: PreTrainedTokenizerBase, rows: Sequence[Conversation]) -> dict[str, float]:
-    """The figures of greedy answers: exact match, F1, and of the exact answers with gold passages, the share that cites these alone."""
+    """The figures of greedy answers: exact match, F1, and the share of exact answers (where there are gold passages) that cite these alone."""
     prompts = tokenize_rows(tokenizer, [(row.prompt, row.completion) for row in rows])
     limit = 2 * max(len(row.completion) for row in prompts)
     order = sorted(range(len(rows)), key=lambda row_number: prompts[row_number].prompt_tokens)

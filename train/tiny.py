@@ -53,7 +53,7 @@ def train_tiny(settings: TinySettings) -> RunRecord:
 
 
 def read_texts(source: Path) -> list[str]:
-    """The texts of documents (a folder or a .jsonl, as `index` takes them) or the prompts of a preference-data folder."""
+    """The texts of documents (a folder or a .jsonl file, as `index` takes them) or the prompts of a preference-data folder."""
     if (source / "train.jsonl").exists():
         prompts = [row.prompt for row in read_preferences(source / "train.jsonl")]
         return list(dict.fromkeys(prompt[-1].content for prompt in prompts))
@@ -63,7 +63,7 @@ def read_texts(source: Path) -> list[str]:
 def train_tokenizer(texts: Sequence[str], vocabulary: int, context_tokens: int) -> PreTrainedTokenizerFast:
     """A byte-level BPE tokenizer (any text round-trips) with pad, start and end tokens and the chat template.
 
-    The words that every prompt and answer contain are added once per text, so that the answer form takes few tokens.
+    The words that every prompt and answer contains are added once per text, so that the answer form takes few tokens.
     """
     core = Tokenizer(models.BPE())
     core.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)

@@ -167,13 +167,13 @@ def _check_labels(where: str, rows: Sequence[ClaimRow], remedy: str) -> None:
     broken = sum(not row.supported for row in rows)
     if not 0 < broken < len(rows):
         found = f"{where}: {broken:,} unsupported among {len(rows):,} claims"
-        raise UserError(found, "both supported and unsupported ones in train and dev", remedy)
+        raise UserError(found, "both supported and unsupported ones", remedy)
 
 
 def _check_passages(rows: Mapping[str, Sequence[ClaimRow]]) -> None:
     """UserError for rows of two splits with the same passages."""
     passages = {split: {(row.passage, *row.further): row.id for row in rows.get(split, ())} for split in SPLITS}
-    check_apart("passage", passages, "splits that share no passage", "make the data again, of all documents at once")
+    check_apart("passage", passages, "splits that share no passage", "make the data again, from all documents at once")
 
 
 def licences(folder: Path) -> dict[str, str]:
@@ -219,8 +219,8 @@ ABOUT = """Gradient-boosted trees that estimate the probability that passages do
 names, numbers, negations, opposites, their order and their neighbours. Made by `modegraph train verifier` from sentences that rules \
 restated and broke on purpose; no encoder and no language model is called. Trees grow on train; dev stops them and sets temperature and \
 threshold; the test figures are for documents that were used for neither."""
-LIMITS = """The verifier compares words, so it may mark a sentence that says the same in entirely different words, and pass one whose error takes \
-knowledge to see. It recognises negations and opposites in English only."""
+LIMITS = """The verifier compares words, so it may mark a sentence that says the same in entirely different words, and pass one whose error only \
+knowledge reveals. It recognises negations and opposites in English only."""
 USE = '`modegraph ask INDEX "question" --model SPEC --verifier FOLDER`, and `serve --verifier FOLDER`.'
 RULE = "`rule`: every name and number of the claim occurs somewhere in the passages or their titles."
 

@@ -58,7 +58,7 @@ class Line:
 def two_modes(beta_reward: float = DEFAULT_BETA_REWARD) -> Line:
     """41 outcomes in [−4, 4], a wide reference, a high narrow reward at 2 and a lower wide one at −1.6.
 
-    UserError for a β_r outside [0.01, 10], where float32 losses or the contrast of the two modes would be lost.
+    UserError for a β_r outside [0.01, 10], where float32 precision or the contrast of the two modes would be lost.
     """
     if not SMALLEST_BETA <= beta_reward <= LARGEST_BETA:
         expected = f"β_r from {SMALLEST_BETA} to {LARGEST_BETA:g}"

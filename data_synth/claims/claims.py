@@ -83,7 +83,7 @@ LABELLED_CLAIMS: Form[ClaimRow] = replace(
     title="Sentences over passages, labelled by people",
     about=(
         "Sentences that people or models wrote, each with the passages that it is checked against and whether they support it (`supported`). A "
-        "short answer follows its question. `dataset` is the name of a row's set, `kind` its kind in that set; the splits are those of the "
+        "short answer has its question in front. `dataset` is the name of a row's set, `kind` its kind in that set; the splits are those of the "
         "sets, with `val` as dev. Train the second stage of a verifier on them: `modegraph train verifier --set real=FOLDER`. The licences are those "
         "that the sets state; you may not be allowed to redistribute a model trained on a set that states none."
     ),

@@ -26,7 +26,7 @@ WRONG = "an answer other than the gold one"
 COPY = "reasoning copies the question"
 LEAK = "reasoning says that the answer was given"
 
-WITHOUT_ANSWER = "no sentence of evidence or context holds the answer"
+WITHOUT_ANSWER = "no sentence of evidence or context contains the answer"
 
 CHOICES = (frozenset({"yes", "no", "maybe"}), frozenset({"true", "false"}))
 SPAN_WORDS = 12

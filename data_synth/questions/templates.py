@@ -120,7 +120,7 @@ def starts(statements: IndexStatements, rng: Random) -> Iterator[PathEnd]:
 def joint_starts(statements: IndexStatements, rng: Random) -> Iterator[tuple[PathEnd, str]]:
     """Two parallel hops, from two documents to the one entity that both mention, and the question that asks for it.
 
-    The documents are about things of the same type: an entity that two films have in common is worth asking for, one of two topics is not.
+    The documents are about things of the same type: an entity that two films share is worth asking for, one that two topics share is not.
     """
     mentions = statements.mentions
     for key in shuffled(mentions.shared_entities(MAX_SHARING), rng):

@@ -200,7 +200,7 @@ def keep_earlier_splits(questions: Sequence[GoldQuestion], earlier: Mapping[str,
 
 
 def exclude_overlap(split: Split, index: Index, earlier: Mapping[str, str]) -> Split:
-    """The split without overlap with `earlier`: a proposition in another split there becomes NOWHERE, one from ANYWHERE is only in that split."""
+    """The split without overlap with `earlier`: a proposition in another split there becomes NOWHERE, one that was ANYWHERE gets that split."""
     propositions_N = split.propositions_N.copy()
     for row, proposition in enumerate(index.data.proposition_ids):
         if proposition in earlier:

@@ -112,12 +112,12 @@ REWARDS: dict[str, Callable[[str, ResponseRow], float]] = {
     "length": lambda text, row: length_reward(text),
     "variety": lambda text, row: variety_reward(text),
 }
-"""The components that can be computed for a new text without an index, the passages with their titles, or another model."""
+"""The components of a new text that need neither an index, nor the passages with their titles, nor another model."""
 
 
 ABOUT = """\
 Prompts with K distinct responses each, sampled from one policy, and the rewards of each response by component (0 to 1; the weights
-are chosen at training). Responses that were cut, refused or repeated are not included, unless `sampling.as_drawn` is set, as in the
+are chosen in training). Responses that were cut, refused or repeated are not included, unless `sampling.as_drawn` is set, as in the
 rounds of `train ms` and `train dpo`; `cut` then has the numbers of the cut ones."""
 COMPONENTS = (
     "correct",

@@ -185,8 +185,8 @@ def runs_table(alignment: Alignment) -> Table:
     note = (
         f"{len(alignment.reference)} held-out prompts, {alignment.sampling.count} samples each at temperature 1, at most "
         f"{alignment.sampling.max_tokens} tokens; KL = E[log π − log π_ref] and entropy = E[−log π] in nats, from the samples. "
-        "Form: ###Reason … ###Answer. Cited: cites passages, and only those that the prompt shows. Distinct: different answers among a "
-        "prompt's samples, as a share; self-BLEU: of each sample against the others. Both show how far a policy has collapsed to one mode. "
+        "Form: the one that the prompt asks for. Cited: cites passages, and only those that the prompt shows. Distinct: "
+        "different answers among a prompt's samples, as a share; self-BLEU: of each sample against the others. Both show how far a policy has collapsed to one mode. "
         "Always yes and always no are constant, well-formed answers that cite the first passage."
     )
     return Table("Runs", head, tuple(rows), note)
@@ -208,7 +208,7 @@ def equal_table(alignment: Alignment) -> Table:
     seeds = len(alignment.equal[0].by_seed) if alignment.equal else 0
     note = (
         f"Rewards read off each seed's frontier (linear between its runs, from the reference on) and averaged over seeds; differences "
-        f"from {first}, seeds paired, with 95 % bootstrap intervals over prompts and seeds; p of the exact sign-flip test over seeds, after Holm over "
+        f"from {first}, seeds paired, with 95 % bootstrap intervals over prompts and seeds; p of the exact sign-flip test over seeds, Holm-corrected over "
         f"the systems at one KL: {seeds} {'seed gives' if seeds == 1 else 'seeds give'} a p of at least {min(1.0, 2.0 ** (1 - seeds)):.2g}. "
     )
     head = ["KL", "system", "reward", "by seed", "difference", "p"]
@@ -227,7 +227,7 @@ def verdict(alignment: Alignment) -> str:
     for at in (at for at in alignment.equal if at.kl == last and at.system != alignment.equal[0].system):
         assert at.difference is not None
         words.append(f"{_side(at.difference, alignment.margin)} {at.system}")
-    return f"At KL {last:.3g}, {alignment.equal[0].system} is {', '.join(words) or 'alone'}."
+    return f"At KL {last:.3g}, {alignment.equal[0].system} is {', '.join(words) or 'the only system'}."
 
 
 def alignment_json(alignment: Alignment) -> dict[str, Any]:

@@ -54,7 +54,7 @@ METHODS = {"ipo": "IPO", "lambda": "LiPO-λ", "nca": "NCA", "rloo": "RLOO", "sim
 
 
 def system_of(record: RunRecord) -> str:
-    """A run's system, which every claim must name: method, K, ε of pairs, and whether pairs come from scored responses; β is not part of it."""
+    """A run's system: method, K, ε of pairs, and whether pairs are the best against the worst of scored responses; β is not part of it."""
     settings, smoothing = record.settings, record.label_smoothing
     method = METHODS.get(settings.get("loss", ""), record.stage.upper())
     per_token = " per token" if (settings.get("loss"), settings.get("trainer")) == ("ipo", "trl") else ""

@@ -20,7 +20,7 @@ from train.model.packing import TokenizedGroup, pack_rows, packed_logps
 
 @dataclass(frozen=True)
 class Samples:
-    """M samples of one prompt: their token ids after the prompt (ending with an end token unless cut), and their texts after any thinking."""
+    """M samples of one prompt: their token ids after the prompt (ending with an end token unless cut), and their texts without thinking."""
 
     group: TokenizedGroup
     texts: tuple[str, ...]
@@ -99,7 +99,7 @@ def draw_samples(
 def samples_of(
     tokenizer: PreTrainedTokenizerBase, prompt_ids: Sequence[int], samples_ids: Sequence[Sequence[int]]
 ) -> Samples:
-    """Samples with these token ids, and their texts after any thinking."""
+    """Samples with these token ids, and their texts without thinking."""
     opening = reply_opening(tokenizer)
     texts = (opening + tokenizer.decode(list(ids), skip_special_tokens=True) for ids in samples_ids)
     group = TokenizedGroup(tuple(prompt_ids), tuple(map(tuple, samples_ids)))

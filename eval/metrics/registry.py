@@ -139,5 +139,7 @@ def check_answer(question: Question, answer: str) -> None:
     if not answer.strip():
         found = f"question {question.id!r}: the prediction is empty"
         raise UserError(
-            found, "a text", "find out why the model wrote nothing, or set empty_answers: wrong to count it as wrong"
+            found,
+            "a text",
+            "find out why the model wrote nothing, or count it as wrong (empty_answers: wrong, or --empty-is-wrong)",
         )

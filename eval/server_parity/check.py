@@ -1,4 +1,4 @@
-"""`modegraph serve check`: compare a server with a run: prompts, log-probabilities of the training answers, and greedy replies, one at a
+"""`modegraph serve check`: compare a server with a run: prompts, log-probabilities of the answers in its data, and greedy replies, one at a
 time and sixteen at once.
 
 Contains the run's side (as trained, without its adapter, with it applied twice), the server's side (already running, or a private llama.cpp for a GGUF
@@ -172,8 +172,8 @@ class _Check:
             self._compare_greedy(name, probes, expected, batch, same_prompts is None)
 
     def _compare_training(self, name: str, probes: Sequence[ProbeConversation], expected: How) -> bool:
-        """Compare log-probabilities of the training answers, one at a time; False when the server does not return them."""
-        say(f"{name}: {len(probes)} conversations of training")
+        """Compare log-probabilities of the answers in the run's data, one at a time; False when the server does not return them."""
+        say(f"{name}: {len(probes)} conversations of the run")
         served: list[ServedLogps] = []
         for row in (probe.row for probe in probes):
             logps = self.server.prompt_logps(name, row.ids)

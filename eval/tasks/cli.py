@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from eval.tasks.sets.base import LoadedTask
     from graph.types import OpenModel
 
-SOURCE = option("PATH", INPUT, "Data of the task: a file, a folder, or hub to download it.")
+SOURCE = option("PATH", INPUT, "Data of the task: a file, a folder, or hub to download them.")
 TaskName = Annotated[str | None, typer.Argument(metavar="[TASK]", help="A task; without one, all are listed.")]
 Task = Annotated[str, typer.Argument(metavar="TASK", help="A task of `modegraph eval tasks`.")]
 Predictions = Annotated[Path, option("FILE", INPUT, 'Lines of {"id", "answer"}, one for every question.')]
@@ -106,7 +106,7 @@ def _add_abstract(commands: typer.Typer, open_model: OpenModel) -> None:
         questions_per_task: QuestionsPerTask = 5,
         as_json: AsJson = False,
     ) -> None:
-        """Have a model write abstract questions over a whole collection (LightRAG's recipe).
+        """Have a model write abstract questions about a whole collection (LightRAG's recipe).
 
         --out is the questions file. Exits with 1 when the model wrote fewer questions than requested.
         """

@@ -121,7 +121,7 @@ _VISIBLE = re.compile(r"[^\u00ad\u034f\u061c\u200b-\u200f\u202a-\u202e\u2060-\u2
 
 @dataclass(frozen=True)
 class CheckedText:
-    """A text whose citations all exist: `cited` in order of first use, `removed` the numbers without a passage."""
+    """A text that cites only existing passages: `cited` in order of first use, `removed` the numbers without a passage."""
 
     text: str
     cited: tuple[int, ...]

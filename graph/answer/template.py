@@ -128,7 +128,7 @@ def _render(tokenizer: Any, turns: list[dict[str, str]], add_generation_prompt: 
 
 
 def _is_lost(turn: Mapping[str, str], text: str) -> bool:
-    """Whether a rendered chat lacks a turn; an earlier answer may lose its thinking."""
+    """Whether a rendered chat lacks a turn; earlier answers are not checked, as templates may drop their thinking."""
     return turn["content"].strip() not in text and (turn["role"] != "assistant" or turn["content"] == _PLACEHOLDER)
 
 

@@ -85,7 +85,7 @@ def asides_last(text: str) -> str:
 def best_source(
     claim: Words, sentences: Sequence[str], words_N: Sequence[Words], title_stems: Collection[str] = ()
 ) -> Source:
-    """The sentence that shares the most words with a claim, joined by the one that adds the most, if that is at least MIN_GAIN words.
+    """The sentence that shares the most words with a claim, and the one that adds the most to it, if that is at least MIN_GAIN words.
 
     Words of titles (`title_stems`) weigh little: every sentence of a passage is about its title, but need not name it.
     """
@@ -212,7 +212,8 @@ def _values(claim: str, ground: Ground) -> Mapping[str, float]:
     words = Words.of(asides_last(claim))
     title_stems: set[str] = set().union(*ground.titles)
     source = best_source(words, ground.sentences, ground.words_N, title_stems)
-    # Where the source does not name a title in full, or refers back, the claim may have the title in place of a pronoun: its words are not aligned.
+    # Where the source does not name a title in full, or refers back, the claim may have the title in place of a pronoun:
+    # the title's words are not aligned.
     full_titles = () if source.joint else (title for title in ground.titles if title <= source.words.stem_set)
     unaligned = title_stems - set().union(*full_titles)
     aligned = {at: position for at, position in align(words, source.words).items() if words.stems[at] not in unaligned}

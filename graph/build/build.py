@@ -1,4 +1,4 @@
-"""From documents to an index, start to end: read → split and extract → encode and derive → save. Every step resumes where it stopped.
+"""From documents to an index, start to finish: read → split and extract → encode and derive → save. Every step resumes where it stopped.
 
 `build_index` adds documents for one caller; `edit_index` applies the edits of all callers that waited for the same turn to write."""
 
@@ -84,7 +84,7 @@ def build_index(
 ) -> BuildReport:
     """Add `documents` to the index in `folder` (created if absent): new ones are added, changed ones replaced, unchanged ones left alone.
 
-    With `keep`, all other documents are deleted whose sources are not in it. The index does not depend on where `workers` split, read and encode.
+    With `keep`, all documents whose sources are not in it are deleted. The index does not depend on where `workers` split, read and encode.
 
     Raises UserError, leaving the index unchanged, when a document cannot be read or the settings, the encoder or the model
     differ from the index's own. Also raises UserError when a model stops answering; `resume` then continues.
@@ -302,7 +302,7 @@ def put_documents(store: Store, documents: Iterable[Document], input_hashes: Map
 
 
 def delete_others(store: Store, keep: Collection[str]) -> int:
-    """Delete the documents whose sources are not in `keep`; returns how many they were."""
+    """Delete the documents whose sources are not in `keep`; returns how many there were."""
     others = {str(source) for (source,) in store.rows("SELECT source FROM documents")}.difference(keep)
     for source in sorted(others):
         store.delete_document(source)

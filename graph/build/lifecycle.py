@@ -261,7 +261,11 @@ def repair_index(folder: Path | str, open_encoder: OpenEncoder, open_model: Open
     damage = verify_index(folder)
     for found in damage:
         if found.repair == INDEX_AGAIN:
-            raise UserError(f"{folder / SQLITE_FILE}: {found.problem}", "an intact source of truth", found.repair)
+            raise UserError(
+                f"{folder / SQLITE_FILE}: {found.problem}",
+                "an intact file, from which the others are made",
+                found.repair,
+            )
     if any(found.file == LEDGER for found in damage):
         with writer_lock(folder):
             say(renew_ledger(folder / LEDGER))

@@ -1,4 +1,4 @@
-"""Questions with their gold answers, the input of synthesis, training data and evaluation.
+"""Questions with their gold answers: the input of synthesis, of training data and of evaluation.
 
 One JSON object per line: {"id", "question", "answers"} and, where known, "gold_ids", "evidence" [{"id", "quote"}], "type", "hops",
 "split", "reasoning", "options". `supporting_sentences` of public multi-hop sets are [document id, sentence number] pairs.

@@ -64,7 +64,7 @@ class ParseWorker:
         if parsed.pictured:
             pages = ", ".join(map(str, parsed.pictured[:PAGES_SHOWN])) + ", …" * (len(parsed.pictured) > PAGES_SHOWN)
             self._note(
-                f"{file}: not read: images without text (scans?) on page {pages}. Run OCR on it (--ocr tesseract)"
+                f"{file}: not read: pages with images and no text (scans?): {pages}. Run OCR on it (--ocr tesseract)"
             )
         return parsed
 

@@ -22,7 +22,9 @@ def export_command(
     graphml: Annotated[
         Path | None, option("FILE", OUTPUT, "Write a graph file, for igraph, Gephi or networkx.")
     ] = None,
-    parquet: Annotated[Path | None, option("FOLDER", OUTPUT, "Write tables, one per kind, for data tools.")] = None,
+    parquet: Annotated[
+        Path | None, option("FOLDER", OUTPUT, "Write tables of nodes, occurrences and edges, for data tools.")
+    ] = None,
     html: Annotated[Path | None, option("FILE", OUTPUT, "Write a page to explore the graph, offline.")] = None,
     postgres: Annotated[
         str | None,
@@ -33,13 +35,13 @@ def export_command(
     ] = None,
     page_limit: Annotated[
         int | None,
-        option("N", LIMITS, f"With --html: how many of each kind the page holds, {PAGE_LIMIT:,} by default.", min=1),
+        option("N", LIMITS, f"With --html: the most nodes of each kind on the page, {PAGE_LIMIT:,} by default.", min=1),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Write an index as a graph file, as tables, as a web page or into PostgreSQL.
 
-    The index may change meanwhile: the export shows its state at the start. In PostgreSQL it replaces the previous export of
+    The index may change meanwhile: the export shows its state at the start. In PostgreSQL it replaces the previous export in
     the same schema in one transaction.
     """
     files = {"--graphml": graphml, "--parquet": parquet, "--html": html}

@@ -1,4 +1,4 @@
-"""Exports an index into a separate schema in PostgreSQL, to be queried by SQL and pgvector.
+"""Exports an index into a separate schema in PostgreSQL, to be queried with SQL and pgvector.
 
 One transaction: new tables are filled next to the previous export, indexed, analysed and renamed into its place; a failure leaves the previous
 export unchanged. The tables are those of --parquet, with vectors as halfvec; ends of edges are ids, and docs/postgres.md lists the
@@ -244,7 +244,7 @@ INDEXES = (
     "CREATE INDEX edges_by_target ON edges (target, kind)",
     *(f"CREATE INDEX {table}_by_vector ON {table} USING hnsw (vector halfvec_cosine_ops)" for table in VECTOR_FIELDS),
 )
-"""Built once the tables are filled: inserting row by row into an HNSW index takes many times as long."""
+"""Built after the tables are filled: inserting row by row into an HNSW index takes many times as long."""
 Row = tuple[object, ...]
 
 

@@ -17,7 +17,7 @@ _WORD = re.compile(rf"[{UNSPACED}]|[^\W_{UNSPACED}]+")
 
 
 def words_of(text: str) -> set[str]:
-    """The words of a text, case folded; in scripts without spaces every character is a word.
+    """The words of a text, case-folded; in scripts without spaces every character is a word.
 
     >>> sorted(words_of("At 10:30, fooBar_baz")), len(words_of("東京都"))
     (['10', '30', 'at', 'baz', 'foobar'], 3)

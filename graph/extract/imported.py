@@ -1,6 +1,6 @@
 """Propositions from an external extraction: a .jsonl of {"id": source, "entities": [...], "triples": [[s, p, o], ...]}.
 
-Each triple is matched by its words to the sentence that it came from and becomes one of its facts. The sentence, made self-contained by
+Each triple is matched by its words to the sentence that it came from and becomes a fact of that sentence. The sentence, made self-contained by
 the rules, is the proposition; its entities are those of the extraction. (As propositions, bare triples "s p o" are too short to
 be found by questions: docs/log.md.) Documents without a row are read by rules.
 """

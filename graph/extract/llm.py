@@ -67,7 +67,7 @@ MAX_PROPOSITIONS, MAX_NAMES_OF_ONE = 64, 27
 """Bounds on lists, because a small model may repeat one name without end. Rules extract at most 13 propositions from any of 8,256 passages of
 HotpotQA (up to 200 tokens each), and no inspected proposition has more than 27 names."""
 MAX_PROPOSITION_CHARS, COPIED_SENTENCES = 500, 3
-"""The maximum length of a proposition, and the number of sentences that make it a copy of the passage, not a statement; small models
+"""The maximum length of a proposition, and the number of sentences from which it counts as a copy of the passage; small models
 write such copies."""
 Name = Annotated[str, at_most("maxLength", 80)]
 
@@ -177,7 +177,7 @@ MAX_REPLY_CHARS = 2000
 
 @dataclass(frozen=True)
 class Prompt:
-    """The settings of the prompt: few-shot examples, and the longest reply."""
+    """The settings of the prompt: few-shot examples, and the maximum length of a reply."""
 
     examples: str
     max_reply_tokens: int

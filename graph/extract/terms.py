@@ -1,9 +1,9 @@
-"""Entities in languages without case: noun-like n-grams by corpus statistics, computed when the arrays are derived.
+"""Entities in languages without case: noun-like n-grams by corpus statistics, computed with the index's arrays.
 
 All n-grams of a text are candidates: of characters between particles in scripts without spaces, of words elsewhere, with and
 without affixes of a noun (Korean endings, Arabic and Hebrew prefixes). A candidate is an entity if at least two propositions contain it, if
-it is rarer than a function word, and if no longer candidate covers all its occurrences. A document's title is an entity wherever it
-occurs. All of this depends only on the contents of the index, not on the order in which documents were added.
+it is rarer than a function word, and if more propositions contain it than any longer candidate around it. A document's title is an entity
+wherever it occurs. All of this depends only on the contents of the index, not on the order in which documents were added.
 """
 
 import re

@@ -26,7 +26,7 @@ from graph.store.vectors import Matrix, Vectors
 from graph.types import Floats, IdBytes, Ints
 
 MOST_CHANGED_MEMBERS = 0.1
-"""Share of a carried community's members: if one edit adds and removes more than this, the community is summarised again."""
+"""Share of a carried community's members: if one edit adds and removes more than this in all, the community is summarised again."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ class LastHierarchy:
 
 
 MOST_READ = 8_192
-"""Sentence vectors to read from files before their memory is released: reading one brings in whole pages."""
+"""How many sentence vectors to read from files before their memory is released: reading one brings in whole pages."""
 EncodeByIds = Callable[[Sequence[str], Sequence[str]], Vectors]
 """Ids and texts to unit vectors [N, D]; texts already encoded under the same id are not encoded again."""
 

@@ -2,7 +2,7 @@
 
 Up to FLAT_LIMIT nodes the graph is exact and depends only on the vectors, bit for bit: every cosine that decides an edge is computed pair by
 pair, so after an edit neighbours are searched only for added nodes and for nodes that had k neighbours and lost one. Above that limit,
-candidates come from an inverted file of faiss (at the end of this file), some neighbours are missed, and edges of remaining nodes are
+candidates come from an inverted file of faiss (at the end of this module), some neighbours are missed, and edges of remaining nodes are
 reused: the graph depends on its history until it is rebuilt.
 Legend: N nodes, T nodes of a known graph, D dimensions, K candidates of each node, R rows to search for, B rows of a batch, O other nodes, X pairs."""
 

@@ -95,7 +95,8 @@ def _values(data: IndexData, row: int) -> dict[str, Any]:
 
 def _equal(text: str, pattern: str) -> bool:
     left, right = _comparable(text, pattern)
-    return bool(left == right) or fnmatchcase(text.casefold(), pattern.casefold())
+    only_stars = pattern.casefold().replace("[", "[[]").replace("?", "[?]")
+    return bool(left == right) or fnmatchcase(text.casefold(), only_stars)
 
 
 def _comparable(left: str, right: str) -> tuple[Any, Any]:

@@ -1,7 +1,7 @@
 """Normalised similarity: cosines on one scale for every encoder. Retrieval's similarity thresholds are on this scale.
 
-The cosines of one encoder are around 0, those of another between .7 and 1. Here, unrelated texts of the index have similarity 0, and
-identical texts 1: (c − u) / (1 − u), where u is a quantile of the cosines of the index. If all vectors share a component of length √u,
+The cosines of one encoder are around 0, those of another between .7 and 1. Here, unrelated texts of the index have similarity around 0,
+and identical texts 1: (c − u) / (1 − u), where u is a quantile of the cosines of the index. If all vectors share a component of length √u,
 this is the cosine of the remainders, so it can be computed for sums of vectors too (`square_of_sum`).
 
 Legend: Z quantiles.
@@ -21,7 +21,7 @@ the median as u, Recall@5 is lower (docs/log.md)."""
 MOST_USUAL = 0.99
 """Upper bound on u, for an index whose texts are all the same."""
 LEAST_SQUARE = 0.05
-"""The value for two vectors of equal weight and similarity −.9."""
+"""The lower bound of |Σ w e|² ÷ (Σ w)²: its value for two vectors of equal weight and similarity −.9."""
 
 
 def usual_cosine(index: Index) -> float:

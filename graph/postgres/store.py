@@ -1,4 +1,4 @@
-"""A store over PostgreSQL (graph/store/rows.py): the same statements on a server, plus PostgreSQL's own ways to write quickly and safely.
+"""A store in PostgreSQL (graph/store/rows.py): the same statements on a server, plus PostgreSQL's own ways to write quickly and safely.
 
 The readings of one transaction are written with one or two statements per table, however many readings there are."""
 

@@ -13,7 +13,7 @@ from graph.shared.cli_app import INPUT, LIMITS, MODEL, OUTPUT, RETRIEVAL, option
 from graph.shared.modes import Mode
 
 MODES = get_args(Mode)
-SPEC = "hf:PATH_OR_NAME, gguf:FILE, openvino:FOLDER, vllm:PATH_OR_NAME, openai:NAME@URL, or a name of `modegraph models list`"
+SPEC = "hf:PATH_OR_NAME, gguf:FILE, openvino:FOLDER, vllm:PATH_OR_NAME, openai:NAME@URL, or a name from `modegraph models list`"
 
 
 def complete_mode(incomplete: str) -> list[str]:
@@ -53,7 +53,7 @@ Question = Annotated[str, typer.Argument(metavar="QUESTION", help="The question,
 _QUESTIONS = option(
     "--questions FILE",
     INPUT,
-    "Questions, one JSON object per line (see examples/README.md), or a folder of `modegraph synth questions`.",
+    "Questions, one JSON object per line (see examples/README.md), or a folder from `modegraph synth questions`.",
 )
 Questions = Annotated[Path, _QUESTIONS]
 SomeQuestions = Annotated[Path | None, _QUESTIONS]
@@ -92,7 +92,9 @@ ContextSizes = Annotated[
     option("--context-size N", INPUT, "Use only rows with this many passages in their context. Repeatable.", min=0),
 ]
 
-Strict = Annotated[bool, option("--strict", INPUT, "Exit with 1 if there was a warning, such as about a skipped file.")]
+Strict = Annotated[
+    bool, option("--strict", INPUT, "Exit with 1 if there was a warning, for example about a skipped file.")
+]
 
 # Limits
 EngineChoice = Annotated[
@@ -144,7 +146,7 @@ Where = Annotated[
 _SELECTOR = option(
     "NAME",
     RETRIEVAL,
-    "What selects propositions: threshold, llm (calls --model), or a trained selector, as a folder or hub name; a selector of size hop reranks in mode hops. none: threshold, and no trained hop in mode hops.",
+    "What selects propositions in modes local and global: threshold, llm (calls --model), or a trained selector, as a folder or hub name. In mode hops, a selector of size hop reranks. none: threshold, and no such reranking in mode hops.",
 )
 Selector = Annotated[str, _SELECTOR]
 SomeSelector = Annotated[str | None, _SELECTOR]
@@ -204,7 +206,7 @@ Conversations = Annotated[
     option(
         "N",
         LIMITS,
-        "Conversations of the run's dev rows to compare; 20 by default (`train export --gguf`), 16 (`serve check`).",
+        "Conversations of the run's dev rows to compare; by default 20 for `train export --gguf`, 16 for `serve check`.",
         min=1,
     ),
 ]
@@ -226,7 +228,7 @@ OcrProgram = Annotated[
     option(
         "--ocr NAME",
         INPUT,
-        "Read pages of a PDF that have no text (scans) by OCR: tesseract, with pdftoppm, which must both be installed.",
+        "Read pages of a PDF that have no text (scans) by OCR: tesseract, which must be installed, as must pdftoppm.",
     ),
 ]
 OcrLanguages = Annotated[str, option("--ocr-languages NAMES", INPUT, "Languages of scans, such as eng+deu.")]

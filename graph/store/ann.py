@@ -28,7 +28,7 @@ TRAINED_PER_LIST, TRAINING_ROUNDS = 40, 5
 """Training vectors per list, and rounds of k-means."""
 ADDED_ROWS = 8_192
 SAMPLED_ROWS, MEASURED_NEAREST = 100, 10
-"""Number of rows on which recall is measured, and of the nearest neighbours of each that count."""
+"""The number of rows on which recall is measured, and of nearest neighbours counted for each."""
 TARGET_RECALL, LEAST_RECALL = 0.99, 0.98
 MOST_PROBED_SHARE, ALWAYS_PROBED = 4, 64
 """At most a quarter of the lists, or 64 if that is more, is probed when few nearest neighbours are requested."""

@@ -1,6 +1,6 @@
 """Vectors by id: each text of an index is encoded only once, even if a run is killed.
 
-New vectors are stored as soon as the encoder returns them, one file per batch, renamed into place, until the next generation contains them; a run
+A batch of new vectors is stored as soon as the encoder returns it, in a file renamed into place, until the next generation contains them; a run
 that is killed loses at most one batch (with Ray, those that its workers have). The folder may also contain segments recovered from a damaged index."""
 
 import os

@@ -38,12 +38,13 @@ class IndexSettings(Settings):
         description="segments of similar size that an edit merges into one: low values speed up queries, high ones edits",
     )
     vectors: VectorType = Field(
-        "float32", description="type of stored vectors: float16 halves disk and memory, and rounds to three digits"
+        "float32",
+        description="type of stored vectors: float16 halves disk space and memory, and rounds to three digits",
     )
     ann_rows: int = Field(
         100_000,
         ge=1,
-        description="use approximate search (ANN) above this many rows (passages, propositions or entities)",
+        description="use approximate search (ANN) from this many rows on (passages, propositions or entities)",
     )
     synonym_neighbours: int = Field(
         10, ge=1, le=1000, description="nearest entities considered as synonyms of an entity"

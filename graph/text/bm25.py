@@ -1,4 +1,4 @@
-"""BM25: the terms of a text, passage or question, and the counts from which scores are computed at query time.
+"""BM25: the terms of a text (passage or question), and the counts from which scores are computed at query time.
 
 The counts of one text depend on no other, so an edited index counts only its new texts; term weights and length normalisation are
 functions of all counts. The variant is Lucene's, as in bm25s (Lù 2024, arXiv:2407.03618).

@@ -73,9 +73,9 @@ class Tuned:
 def tune(
     documents: Documents, out: str | Path, *, config: Config = None, progress: bool = False, **settings: Any
 ) -> Tuned:
-    """Tune a model to answer from documents, and report whether it improved; works as `modegraph tune`, with its settings as keywords.
+    """Tune a model to answer from documents, and report whether it improved; works like `modegraph tune`, with its settings as keywords.
 
-    Finished steps of an earlier, interrupted call with the same arguments are used. UserError for documents that cannot be split or give
+    Finished steps of an earlier, interrupted call with the same arguments are reused. UserError for documents that cannot be split or give
     too few questions, for a model that cannot be trained, for too few hours, and for a folder with other contents.
     """
     with show_progress(progress):
@@ -96,7 +96,7 @@ def plan_run(documents: Documents, settings: TuneSettings) -> TunePlan:
 
 
 def checked(settings: TuneSettings) -> TuneSettings:
-    """The settings, with the model as training takes it; UserError for one that cannot be trained, and for an encoder that is not there."""
+    """The settings, with the model as training takes it; UserError for one that cannot be trained, and for an encoder that is not available."""
     encoder_folder(settings.encoder)
     return settings.model_copy(update={"model": model_to_train(settings.model)})
 

@@ -146,7 +146,7 @@ def training_table(tuning: Tuning, name: str) -> Table:
         "model": tuning.settings.model,
         "licence": licence_of(tuning.settings.model),
         **responses,
-        "steps": f"{steps:,.0f} of {settings['batch_size'] * settings['gradient_accumulation']} contexts",
+        "steps": f"{steps:,.0f} with {settings['batch_size'] * settings['gradient_accumulation']} contexts each",
         "seconds per step": f"{run.train_seconds / steps:.3g}",
         "learning rate": f"{settings['learning_rate']:g}",
         "loss": f"{run.metrics['train_loss']:.4g}",

@@ -189,7 +189,7 @@ def fit_prompt(prompt: Prompt, model: LanguageModel, max_answer_tokens: int) -> 
         if (prompt_tokens := length(exchanges, ranked)) > limit or len(ranked) < min(len(prompt.ranked), 1):
             shortest = min((length(0, (excerpt,)) for excerpt in prompt.ranked), default=question_tokens)
             raise PromptTooLong(
-                f"a prompt of {shortest:,} tokens at least, {question_tokens:,} of them the question and its instructions",
+                f"a prompt of at least {shortest:,} tokens, {question_tokens:,} of them for question and instructions",
                 f"at most {limit:,} of the model's window of {window:,}; the rest is reserved for the answer",
                 "ask in fewer words, use a model with a larger window, or index with a smaller max_passage_tokens",
             )

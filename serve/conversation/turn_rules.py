@@ -1,9 +1,9 @@
 """The intent of a turn, and whether its question stands alone, by rules over its words.
 
-`intent`: an answer from the documents, the last answer in another form, or nothing (a remark); only words of closed lists make a turn anything
-but a question. `dependence`: a question leans on earlier turns when it is a fragment ("And the second one?"), when a pronoun has no antecedent in
-it ("Who bred it?"), or when it says little and names nothing. The rules are for English; in other languages only the length counts.
-When in doubt a turn is a question, and the question stands alone."""
+`intent` is what a turn asks for: an answer from the documents, the last answer in another form, or nothing (a remark). Only a turn made of
+words from closed lists is anything but a question. `dependence`: a question leans on earlier turns when it is a fragment ("And the second
+one?"), when a pronoun has no antecedent in it ("Who bred it?"), or when it says little and names nothing. The rules are for English; in
+other languages only the length counts. When in doubt a turn is a question, and the question stands alone."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ class EngineFields(BaseModel):
     safety_identifier: Text | None = None
     prompt_cache_key: Text | None = None
     service_tier: Literal["auto", "default"] | None = None
-    store: Literal[False] | None = Field(None, description="this server stores nothing")
+    store: Literal[False] | None = Field(None, description="this server keeps no responses for later requests")
 
     @model_validator(mode="before")
     @classmethod
@@ -82,7 +82,7 @@ class EngineFields(BaseModel):
             value = getattr(self, name, None)
             content = [tool.model_dump() for tool in value] if name == "tools" and value else value
             if any(not reference.startswith("#") for reference in references(content)):
-                raise ValueError(f"{name}: a schema that refers to another address; include it in full")
+                raise ValueError(f"{name}: the schema refers to another address; include what it refers to")
         return self
 
     @model_validator(mode="after")

@@ -44,8 +44,8 @@ def open_hf(target: str) -> HfModel:
 def _open(target: str, where: str, base_model: str, cached: bool) -> HfModel:
     """The model `base_model`, with the adapter in `where` if that differs; `cached` avoids requests to the hub.
 
-    On a GPU, the checkpoint sets the precision. On a CPU with instructions for bfloat16, models trained here have the precision of their
-    training, and all others bfloat16; on any other CPU, float32.
+    On a GPU, the checkpoint sets the precision. On a CPU with instructions for bfloat16, models trained with modegraph have the
+    precision of their training, and all others bfloat16; on any other CPU, float32.
     """
     import torch
     from transformers import AutoModelForCausalLM

@@ -132,7 +132,7 @@ class LocalModel(ABC):
     def stream(self, request: CompletionRequest, watcher: Watcher, sampling: Sampling = PLAIN) -> Completion:
         """Like `complete`, for one request; `watcher` gets the tokens as they are generated, and can stop the generation.
 
-        UserError for a bias of a token that the model does not have.
+        UserError for a bias on a token that the model does not have.
         """
         for token in sampling.logit_bias:
             if not 0 <= token < self.vocabulary:

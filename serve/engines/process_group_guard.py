@@ -14,7 +14,7 @@ GRACE_S = 20.0
 
 def main() -> None:
     """Run the command until it or the pipe ends, then end its whole group."""
-    # The signals are for the rest of the group. Handlers that do nothing, because the command would inherit ignored signals.
+    # The signals are for the rest of the group. The handlers do nothing; the command would inherit SIG_IGN.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: None)
     child = subprocess.Popen(sys.argv[1:], stdin=subprocess.DEVNULL)

@@ -2,7 +2,7 @@
 
 The body of an admitted request is read here, within limits of size and time; then the request waits for its turn. It is cancelled at any
 stage, together with its call of the model, when its client disconnects or its time is up. A full server refuses as cheaply as possible:
-from the first bytes of a connection if they contain the request line, otherwise in the outermost middleware. A request with two lengths is
+from the first bytes of the request if they contain the request line, otherwise in the outermost middleware. A request with two lengths is
 refused, since a proxy before this server could parse it differently."""
 
 from __future__ import annotations
@@ -235,7 +235,9 @@ class FramingMiddleware:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and is_ambiguous(Headers(scope=scope), scope["http_version"]):
-            message = "the length of the body is given twice: send Content-Length or Transfer-Encoding, not both"
+            message = (
+                "the length of the body is ambiguous: send Content-Length or, in HTTP/1.1, Transfer-Encoding, not both"
+            )
             problem = ApiError(400, "two_lengths", message, headers={"Connection": "close"})
             await error_response(problem)(scope, receive, send)
         else:

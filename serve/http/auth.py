@@ -98,9 +98,13 @@ def _check_rate(wait_s: float) -> None:
 def _check_local(headers: Headers, scope: Scope) -> None:
     host = headers.get("host", "")
     if not is_loopback(_host_name(f"//{host}")):
-        raise ApiError(403, "foreign_host", "without a key this server answers only as localhost")
+        raise ApiError(
+            403, "foreign_host", "without a key this server answers only at a local address, such as localhost"
+        )
     if is_foreign(headers, f"{scope['scheme']}://{host}", scope["method"]):
-        message = "without a key this server refuses pages of other sites and of other ports of this machine"
+        message = (
+            "without a key this server refuses requests from pages of other sites or of other ports of this machine"
+        )
         raise ApiError(403, "foreign_origin", message)
 
 

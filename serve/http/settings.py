@@ -52,7 +52,7 @@ class ServerSettings(Settings):
     file_seconds: float = Field(
         4.5,
         ge=0.1,
-        description="processor seconds to read a file of up to 1 MiB that is not plain text; more for larger",
+        description="processor seconds to read a file of up to 1 MiB that is not plain text; more for larger files",
     )
     file_memory_mb: int = Field(
         512, ge=64, description="MiB of memory to read a file of up to 1 MiB that is not plain text"
@@ -67,7 +67,9 @@ class ServerSettings(Settings):
     ocr_pages: int = Field(500, ge=1, description="maximum number of pages of a file to read by OCR")
     ocr_page_seconds: float = Field(30.0, ge=1, description="processor seconds to read a page by OCR")
     body_timeout_s: float = Field(10.0, gt=0, description="seconds in which a body must arrive")
-    request_timeout_s: float = Field(300.0, gt=0, description="seconds in which a request must be answered")
+    request_timeout_s: float = Field(
+        300.0, gt=0, description="seconds in which a request must be answered, except at /v1/documents"
+    )
     unready_s: float = Field(
         0.0, ge=0, description="seconds that a stopping server keeps listening, with 503 at /ready"
     )
@@ -111,7 +113,7 @@ class ServerSettings(Settings):
     @model_validator(mode="after")
     def _check_protection(self) -> "ServerSettings":
         if self.api_key is not None and not self.api_key.get_secret_value().strip():
-            raise ValueError("the API key is empty: give one, or none")
+            raise ValueError("the API key is empty: give a key, or leave it out")
         if self.api_key is None and self.keys is None and not is_loopback(self.host):
             raise ValueError(
                 f"host {self.host} can be reached from other machines: give --api-key or --keys, or stay on 127.0.0.1"

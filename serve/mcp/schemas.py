@@ -32,7 +32,9 @@ class Search(Arguments):
     mode: Mode | None = Field(
         None, description="how to search: auto chooses, hops follows links between documents, dense is plain similarity"
     )
-    k: int | None = Field(None, ge=1, le=MAX_K, description="how many passages to find; the server's number by default")
+    k: int | None = Field(
+        None, ge=1, le=MAX_K, description="how many passages to find; by default the server's setting"
+    )
     where: list[Condition] = Field(
         [], max_length=16, description="conditions on documents, such as year>=1990 or source=reports/*"
     )

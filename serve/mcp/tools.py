@@ -1,4 +1,4 @@
-"""The MCP tools: `search`, `fetch`, `explain`, with a model `ask`, and `add_document` for callers that may write.
+"""The MCP tools: `search`, `fetch`, `explain`, `ask` if there is a model, and `add_document` for callers that may write.
 
 Documents have URIs as resources; their texts are assembled from passages."""
 

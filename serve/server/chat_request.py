@@ -60,7 +60,7 @@ class AnswerOptions(RetrievalOptions):
 
     unsupported: Handling | None = Field(
         None,
-        description="what to do with sentences that the passages do not support; with drop, a stream arrives by paragraphs",
+        description="what to do with sentences that the passages do not support; with drop, a stream arrives in paragraphs",
     )
 
 

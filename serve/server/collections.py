@@ -165,7 +165,7 @@ def collection_name(folder: Path) -> str:
 
 
 def warm_up(index: Index, mode: Mode) -> None:
-    """Load everything that a search in `mode` needs: the encoder, the matrices of the random walk."""
+    """Load everything that a search in `mode` needs, such as the encoder."""
     if len(index.data.passage_ids):
         retrieve(index, WARM_UP_QUESTION, RetrieveSettings.model_validate({"mode": mode}))
 

@@ -1,7 +1,7 @@
 """The steps of a chat request up to the model's text: read the last turn, find the evidence, build the prompt, call the engine.
 
 `prepare` builds the prompt; `complete`, `open_stream` and `stream_text` get the answer: complete, as the engine's chunks, or as the text of
-one choice, each part once it can be shown. Where no passage was found the answer is "not in the documents", without a call of the model; where
+one choice, each part once it can be shown. Where no passage was found, the answer is "not in the documents" and the model is not called; where
 the engine finds the prompt too long, the call is repeated with half of it."""
 
 from __future__ import annotations

@@ -124,7 +124,7 @@ class ProbeConversation:
 
 @dataclass(frozen=True)
 class CompletionScores:
-    """The run's log-probabilities of a row's tokens, and by how much the run's most likely token is likelier than each, in nats."""
+    """The run's log-probabilities of a completion's tokens, and by how much the run's most likely token is likelier than each, in nats."""
 
     logps: tuple[float, ...]
     behind: tuple[float, ...]
@@ -153,7 +153,7 @@ def score_completion(model: Any, row: TokenizedRow) -> CompletionScores:
 
 
 def first_difference(ours: Sequence[int], theirs: Sequence[int], tokenizer: Any) -> tuple[int, str, str]:
-    """The position, counted from 1, at which two token sequences differ first, and the next tokens of each as text."""
+    """The position, counted from 1, at which two token sequences first differ, and the next tokens of each as text."""
     position = next(
         (i for i, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b), min(len(ours), len(theirs))
     )

@@ -116,7 +116,7 @@ def _step(step: Mapping[str, Any]) -> str:
 
 
 def _refusal(found: str) -> UserError:
-    expected = f"byte-level BPE, cut as one of {', '.join(PRE_TOKENIZERS.values())}"
+    expected = f"byte-level BPE with one of the pre-tokenizers {', '.join(PRE_TOKENIZERS.values())}"
     return UserError(found, expected, "export it with --merge, and convert the folder with llama.cpp's own converter")
 
 

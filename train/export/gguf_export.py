@@ -36,7 +36,7 @@ from train.run.save import check_output, fresh_folder
 
 CONVERSATIONS = 20
 NEAR_TIE = 0.02
-"""Nats between the two likeliest tokens below which rounding may choose either."""
+"""If the two likeliest tokens are less than this many nats apart, rounding may choose either."""
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,7 @@ USE_ADAPTER = """## Use
 $ llama-server --model BASE.gguf --lora {file}
 ```
 
-with a GGUF file of the base model; or `modegraph ask INDEX "question" --model gguf:FOLDER` where `modegraph models list` names the base."""
+with a GGUF file of the base model; or `modegraph ask INDEX "question" --model gguf:FOLDER` if `modegraph models list` has the base."""
 NOT_OPENED = (
     f"not opened: the package {PACKAGE}, which brings llama.cpp, is not installed (pip install 'modegraph[cpu]')"
 )

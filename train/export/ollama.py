@@ -16,7 +16,7 @@ from graph.types import Message
 
 MODELFILE = "Modelfile"
 LONGEST_CONTEXT = 8192
-"""The context, in tokens, that Ollama reserves memory for, or the model's window if that is shorter."""
+"""The most tokens of context that Ollama is to reserve memory for; a shorter window of the model takes precedence."""
 _ROLES: tuple[Literal["system", "user", "assistant"], ...] = (
     "system",
     "user",

@@ -1,4 +1,4 @@
-"""A trial of a model's log-probabilities on a few tokens before the first step of training; unsuitable models are refused by name.
+"""A trial of a model's log-probabilities on a few tokens before the first step of training; an unsuitable model is refused, with the reason.
 
 A model may attend to later tokens (BERT without a decoder), ignore arguments of the trainers, or draw random numbers in training; such a
 model would silently be trained for something else. The reference is the formula itself: every token predicted alone from its prefix.

@@ -138,7 +138,7 @@ def _now() -> float:
 
 @dataclass(frozen=True)
 class Counts:
-    """Rows and tokens. `pass_tokens` are those of one pass over the data, a prompt once for all its responses if the layout is `packed`.
+    """Rows and tokens. `pass_tokens` are those of one pass over the data, counting a prompt once for all its responses if `packed`.
 
     `tokens` are those of all passes; `reference_tokens` and `dev_tokens` need no gradients. None of them includes padding.
     """
@@ -215,7 +215,7 @@ def measure(job: Job, settings: TrainSettings, steps: int) -> tuple[Calibration,
         changes |= {"reference_cache": None, "sample_steps": None}
     if isinstance(settings, SftSettings):
         changes |= {"eval_steps": None, "patience": None}
-    say(f"calibration: {steps} steps and one to measure memory, rows a step: {settings.batch_size}")
+    say(f"calibration: {steps} steps and one to measure memory, rows per step: {settings.batch_size}")
     with tempfile.TemporaryDirectory() as folder:
         trainer = job.trainer_of(distinct, settings.model_copy(update=changes), Path(folder))
         packed = job.packs and trainer.logps_of is not plain_logps
@@ -274,7 +274,7 @@ def flops_of(job: Job, settings: TrainSettings, shape: Shape, counts: Counts) ->
 
 
 def hours_of(counts: Counts, flops: Flops, launch: Launch, calibration: Calibration) -> float:
-    """Seconds per token times the tokens; passes without gradients outside the steps are added by their operations, at the same speed.
+    """Seconds per token times the tokens, in hours; passes without gradients outside the steps are added by their operations, at the same speed.
 
     Each process has a share of the rows, but the reference scores all of them in every process. Communication between processes is
     not counted.

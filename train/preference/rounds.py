@@ -165,7 +165,7 @@ def with_rewards(prompt: Prompt, responses: DrawnTexts) -> ResponseRow:
 
 
 def figures_of(rows: Sequence[ResponseRow], weights: Mapping[str, float]) -> dict[str, float]:
-    """Means over all responses: reward, share right, share cut, words."""
+    """Means over all responses: reward, shares of right and of cut ones, words."""
     responses = [text for row in rows for text in row.responses]
     return {
         "reward": fmean(reward for row in rows for reward in combine_rewards(row, nonzero_weights(weights))),
@@ -224,7 +224,7 @@ def choose_prompts(
 ) -> list[Prompt]:
     """`count` of the prompts, drawn by `seed`, in their original order; all if `count` is None or too large.
 
-    `refusals` is the share of prompts whose passages lack the answer (less if there are too few); None draws both kinds alike.
+    `refusals` is the share of prompts whose passages lack the answer (lower if there are too few); None draws both kinds alike.
     """
     order = sorted(range(len(prompts)), key=lambda number: content_id(str(seed), prompts[number].row.id, str(number)))
     if count is not None and refusals is not None:

@@ -61,7 +61,7 @@ def fresh_folder(output: Path, resumable: bool = False, about: Mapping[str, Any]
 
     With `about`, a description of the run, its progress can be watched while it runs (graph/shared/progress.py).
 
-    A resumable folder is not removed on failure and has the files of an interrupted run; one that is not resumable never removes such a run's
+    A resumable folder is not removed on failure, and may hold the files of an interrupted run; one that is not resumable never removes such a run's
     checkpoints. Of several processes, only the first writes to the disk.
     """
     check_output(output)

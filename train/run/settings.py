@@ -64,7 +64,7 @@ class TrainSettings(Settings):
     """Settings shared by SFT, preference and reward training."""
 
     model: str = Field(description="model to start from: a folder, the folder of an adapter, or a hub name")
-    data: str = Field(description="folder of training data that `modegraph synth` made")
+    data: str = Field(description="folder of training data, such as `modegraph synth` makes")
     output: str = Field(description="folder to save the run in; must not exist yet")
     learning_rate: float = Field(default=1e-5, gt=0, description="peak learning rate")
     epochs: float = Field(default=2, gt=0, description="passes over the data")
@@ -115,7 +115,7 @@ class SftSettings(TrainSettings):
     group_tokens: int | None = Field(
         default=None,
         ge=8,
-        description="largest number of tokens of rows that are computed together after their common beginning; null: max_length_tokens",
+        description="largest number of tokens of rows that are computed together, their common beginning counted once; null: max_length_tokens",
     )
     anchor_refusals: bool = Field(
         False,
@@ -149,7 +149,7 @@ class RoundsSettings(Settings):
 
     count: int = Field(default=3, ge=1, description="rounds; each draws responses, rewards them and trains on them")
     prompts: int | None = Field(
-        default=None, ge=1, description="prompts of a round, another draw of `data` in each; null takes all"
+        default=None, ge=1, description="prompts per round, drawn from `data` anew for each; null takes all"
     )
     refusals: float | None = Field(
         default=None,
@@ -199,7 +199,7 @@ class PreferenceSettings(TrainSettings):
     )
     rewards: dict[str, FiniteFloat] = Field(
         default={"correct": 1.0, "format": 0.5, "grounded": 0.5, "citations": 0.25},
-        description="weights of the reward components of scored responses, such as supported",
+        description="weights of the reward components of scored responses, such as `supported`",
     )
     standardise: bool = Field(False, description="scale the rewards of each prompt to mean 0 and deviation 1")
     over_long: Literal["refuse", "drop"] = Field("refuse", description="what to do with rows above max_length_tokens")
@@ -224,7 +224,7 @@ class PreferenceSettings(TrainSettings):
         description="steps between two samples of a few dev prompts, whose length and repetition are logged; null: no samples",
     )
     trainer: Literal["modegraph", "trl"] = Field(
-        "modegraph", description="implementation: trl is TRL's DPOTrainer, for pairs only"
+        "modegraph", description="implementation: trl uses TRL's trainers, for pairs only"
     )
 
     @field_validator("rewards")
@@ -334,7 +334,7 @@ class HopSettings(Settings):
     """The second hop of `size: hop`, which learns from indexes (`data`) and their questions."""
 
     questions: tuple[str, ...] = Field(
-        default=(), description="file of questions with gold documents for each index of `data`, in its order"
+        default=(), description="file of questions with gold documents for each index of `data`, in the same order"
     )
 
 

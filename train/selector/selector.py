@@ -49,7 +49,7 @@ USE = """## Use
 
 `modegraph ask INDEX "question" --mode local --selector FOLDER` (and `eval retrieval --selector FOLDER`), with an index of the \
 same encoder. `selector.safetensors` has the trees as plain arrays, `selector.json` all settings and figures."""
-RANKING = """Mean average precision per question, over the propositions of the passages that it was published with; ± one \
+RANKING = """Mean over the questions of the average precision among the propositions of the passages that each was published with; ± one \
 standard error of the mean difference."""
 
 

@@ -1,4 +1,4 @@
-"""Folders of labelled training rows, a file a split: reads them, and checks that no two splits overlap and that datasets share an encoder."""
+"""Folders of labelled training rows, one file per split: reads them, and checks that no two splits overlap and that datasets share an encoder."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -52,7 +52,7 @@ def _read_rows(
 
 
 def check_apart(what: str, ids: Mapping[str, Mapping[Any, str]], expected: str, remedy: str) -> None:
-    """UserError, naming each `what` by id, for keys in two splits; `ids` has the ids of each split's keys."""
+    """UserError for keys in two splits, with their number and up to MAX_NAMED ids; `what` names them, `ids` maps each split's keys to ids."""
     for first, second in (("train", "dev"), ("train", "test"), ("dev", "test")):
         if shared := sorted(ids[second][key] for key in ids[first].keys() & ids[second].keys()):
             listed = ", ".join(shared[:MAX_NAMED]) + (", …" if len(shared) > MAX_NAMED else "")

@@ -6,7 +6,7 @@ named like the entity, to passages that share the entity, and to the passages ne
 has a row of its own, without a way.
 
 Legend: P passages, N propositions, E entities, U documents, D dimensions, W words of a question, B bridges, K ways, C candidates,
-Y occurrences in candidates, Z their entities, R some passages, X rows (a way and a candidate, or a candidate alone), F features."""
+Y propositions in bridges or candidates, Z their entities, R some passages, X rows (a way and a candidate, or a candidate alone), F features."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
@@ -155,7 +155,7 @@ def beyond_pool(index: Index, pool: Ints, ways: Ways, composed_KD: Floats) -> In
 
 
 def highest(values_RK: Floats, count: int) -> Ints:
-    """The rows of the `count` highest values of each column (or all rows), unordered; columns may share rows. Takes a tenth of the time of argpartition.
+    """The rows of the `count` highest values of each column (or all rows), unordered, perhaps repeated. Takes a tenth of the time of argpartition.
 
     >>> sorted(highest(np.array([[1.0], [3.0], [2.0]], np.float32), 2).tolist())
     [1, 2]

@@ -31,7 +31,7 @@ HEADER = "hop"
 
 @dataclass(frozen=True)
 class Hop:
-    """A forest of log odds, and the fingerprint of the encoder whose vectors it was trained on."""
+    """A forest that predicts log odds, and the fingerprint of the encoder whose vectors it was trained on."""
 
     forest: Forest
     encoder: str

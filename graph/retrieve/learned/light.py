@@ -257,7 +257,7 @@ HEADER = "selector"
 
 @dataclass(frozen=True)
 class Classifier:
-    """A forest of logits, the temperature of their probabilities, and the fingerprint of the encoder of the training data.
+    """A forest that predicts logits, the temperature of their probabilities, and the fingerprint of the encoder of the training data.
 
     A proposition is relevant if its probability reaches `threshold`.
     """

@@ -22,7 +22,7 @@ ScoreTexts = Callable[[str, Sequence[str]], Floats]
 """(question, N texts) -> float32[N], higher for a better match."""
 
 RERANK_DEPTH = 5
-"""How many times the requested number of items is retrieved for reranking."""
+"""For reranking, a mode retrieves this many times the requested number of items."""
 BATCH_SIZE = 32
 _loading = Lock()
 T = TypeVar("T")

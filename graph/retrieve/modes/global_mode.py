@@ -2,7 +2,7 @@
 
 Anchors (B.3–B.4, Algorithm 2): every selected proposition explores the graph with a query of its own (Rocchio); the selector prunes the results.
 Communities that cover the anchors are chosen within a token budget (B.5, Algorithm 3). A model writes the contribution of each; contributions
-become findings, best first. The passages come from the communities that contribute (from all without a model), in turn so that each is represented.
+become findings, best first. The passages come from the communities that contribute (from all if none does), in turn so that each is represented.
 
 Legend: P passages, N propositions, C communities, n propositions of the pool or of a part of it, l of a subgraph,
 D dimensions."""

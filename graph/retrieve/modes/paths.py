@@ -31,7 +31,7 @@ BEST_PATHS, BEST_SINGLES = 5, 4
 
 @dataclass(frozen=True)
 class Path:
-    """Propositions (rows), each sharing an entity with its predecessor or restarting, and the path's score."""
+    """Propositions (rows), each linked to its predecessor or among the RESTARTS best, and the path's score."""
 
     propositions: tuple[int, ...]
     score: float

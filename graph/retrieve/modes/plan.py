@@ -93,7 +93,7 @@ def find_fault(plan: Plan) -> str | None:
 
 
 def levels_of(steps: Sequence[SubQuestion]) -> list[list[SubQuestion]]:
-    """The sub-questions by level: each level depends on earlier ones only. In the plan's order, without those in a cycle."""
+    """The sub-questions by level: each level depends on earlier ones only. They keep the plan's order; those in a cycle are left out."""
     levels: list[list[SubQuestion]] = []
     done: set[int] = set()
     waiting = list(steps)

@@ -1,4 +1,4 @@
-"""`statements` (HLG §4.1, StatementGraphRAG): keywords and similarity give the first propositions, a beam over shared entities adds others.
+"""`statements` (HLG §4.1, StatementGraphRAG): keywords and similarity give the first propositions; a beam over shared entities adds others.
 
 The published method reranks statements with a cross-encoder; here, a statement's score is the mean of its similarity and its passage's score, or
 that of the best path to it, if higher. A path grows by a proposition that shares an entity with its last one (Eq. 5 and 8); a step through an entity
@@ -135,7 +135,7 @@ def _number_entries(block: sp.csr_array) -> sp.csr_array:
 INITIAL = 100
 """Paths start from up to this many propositions by keywords, and this many by similarity (or top k, if that is more)."""
 STEP_LOSS = 0.1
-"""The loss of a path per step: the similarity of a sum of vectors is higher than that of each vector."""
+"""A path's loss per step, because the similarity of a sum of vectors is higher than that of each vector."""
 
 
 def retrieve_statements(index: Index, query: Query, settings: RetrieveSettings) -> Evidence:

@@ -23,8 +23,8 @@ OTHER_PASSAGES_SHARE = 0.25
 SCAN_ALL, SCANNED_PASSAGES = 150_000, 5_000
 """In an index of up to SCAN_ALL propositions, all are scored; in a larger one, only those of the SCANNED_PASSAGES nearest passages."""
 NEAREST_CANDIDATES, WORDED_CANDIDATES, SAMPLE_SIZE = 2_000, 1_000, 1_000
-"""How many passages are scored in an index with ANN indexes: the nearest, and those with most of the question's words; and the size of the sample that
-gives the scale."""
+"""How many passages are scored in an index with ANN indexes: the nearest, and those with the highest BM25; and the size of the sample that gives
+the scale."""
 NOT_SCORED = np.float32(-np.inf)
 """The score of a proposition or a passage that has none yet, so that it is never among the best."""
 
@@ -97,7 +97,7 @@ def score_alone(index: Index, query: Query, of_all: bool = False) -> OwnScores:
 def _score_some(
     index: Index, query_D: Floats, near: Ints, words_P: Floats, terms: list[int], named: list[tuple[str, int]]
 ) -> OwnScores:
-    """The scores of the passages that are `near`, of those with most of the question's words, and of those in `named` documents."""
+    """The scores of the passages that are `near`, of those with the highest BM25, and of those in `named` documents."""
     data, passages = index.data, len(words_P)
     scores_N = np.full(len(data.proposition_ids), NOT_SCORED, np.float32)
     own_P = np.full(passages, NOT_SCORED, np.float32)

@@ -114,8 +114,8 @@ class Caller:
     ) -> list[R | None]:
         """One structured reply to each of the `users` messages (one batch), each after the same `system` message.
 
-        `narrower` are further keywords of fields in the schema of `kind`, as in strict_schema. An unusable reply (not of `kind`, cut at
-        `max_tokens`, or about the prompt's example) is requested once more, with the reason; None if that fails too,
+        `narrower` are further keywords of fields in the schema of `kind`, as in strict_schema. After an unusable reply (not of `kind`,
+        cut at `max_tokens`, or about the prompt's example), the request is repeated once, with the reason; None if that fails too,
         or if the server refuses the request. Raises ModelUnavailable if the model does not answer; if that happens only at the
         retry, and a first reply was usable, the usable replies are returned.
         """

@@ -64,8 +64,8 @@ def scale_of(near_P: Floats, words_P: Floats) -> Scale:
 def with_words(near_P: Floats, words_P: Floats, scale: Scale | None = None) -> Floats:
     """Normalised similarity raised by words, on the scale of these passages, or on a given scale of more passages: float32[P].
 
-    Both are converted to nats. Similarity: z|z|/2 of z = (near − m) / s, the log-likelihood of a normal variable; m is the median and s the
-    root mean square above it, so that relevant passages, few and near, are compared with the bulk. Words: BM25, an estimate of
+    Both are converted to nats. Similarity: z|z|/2 of z = (near − m) / s, a normal variable's negative log-likelihood with the sign of z; m is the
+    median and s the root mean square above it, so that relevant passages, few and near, are compared with the bulk. Words: BM25, an estimate of
     log-odds (Robertson & Zaragoza 2009), less its median, w ≥ 0. Their sum t is converted back: m + s·sign(t)·√(2|t|). So no constant
     depends on the encoder, more of either never lowers a passage, and a passage that no word raises keeps its score.
 

@@ -237,7 +237,7 @@ def retrieval_router(services: Services) -> APIRouter:
 
     @router.get("/suggestions")
     def suggestions(view: RequestedCollection) -> Suggestions:
-        """Up to three questions that the documents answer, by rules; none where no rule fits, as in languages other than English."""
+        """Up to three questions that the documents answer, made by rules; none where no rule fits, as in languages other than English."""
         current = view.generation
         return Suggestions(index=current.identity, generation=current.number, questions=current.suggestions)
 

@@ -43,7 +43,7 @@ class Runs(BaseModel):
 
 
 class Change(BaseModel):
-    """A figure of the untuned and of the tuned model on a set of questions, `of`."""
+    """A figure of the untuned and of the tuned model on the set of questions named `of`."""
 
     of: str
     figure: str

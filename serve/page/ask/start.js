@@ -39,6 +39,6 @@ function contents({ documents, total, total_passages: passages }) {
     el("h2", { id: "contents-title" }, "In this collection"),
     el("p", {}, `${count(total, "document")}, ${count(passages, "passage")}. `, el("a", { href: "#documents" }, "See all documents")),
     acceptsDocuments() ? el("p", { class: "drop-note" }, "Drop files or folders anywhere on this page to add them.") : null,
-    el("p", { class: "place" }, dated.length ? "Newest:" : total > documents.length ? "Some of them:" : "They are:"),
+    el("p", { class: "place" }, dated.length ? "Newest:" : total > documents.length ? "Some of them:" : "All of them:"),
     el("ul", { class: "newest" }, ...lines));
 }

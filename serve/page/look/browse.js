@@ -44,7 +44,7 @@ async function openShelf(name) {
 
 async function summaries() {
   const layers = await get("v1/graph/layers");
-  if (!layers.length) return [el("p", { class: "hint" }, "This index has no summaries. Documents and entities can be browsed.")];
+  if (!layers.length) return [el("p", { class: "hint" }, "This index has no summaries. Browse its documents or entities.")];
   return layers.reverse().map((each, place) => {
     const name = each.layer === 0 ? "Layer 0, chunks" : `Layer ${each.layer}, communities`;
     const list = el("div", {});

@@ -58,7 +58,7 @@ export async function* stream(path, body, signal) {
 
 /** The message for a reader about a failed call. */
 export function sentence(problem) {
-  if (problem.status === 429 && problem.code !== "too_often") return "The server is full just now. Try again in a moment.";
+  if (problem.status === 429 && problem.code !== "too_often") return "The server is busy. Try again in a moment.";
   if (problem instanceof TypeError) return "The server cannot be reached.";
   return problem.message.charAt(0).toUpperCase() + problem.message.slice(1);
 }

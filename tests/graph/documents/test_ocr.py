@@ -44,7 +44,9 @@ def test_a_scanned_page_that_is_not_read_is_named_and_an_empty_one_is_not(tmp_pa
     notes: list[str] = []
     assert len(list(read_documents(tmp_path, notes.append))) == 2
     [note] = notes
-    assert note.endswith("deeds.pdf: not read: images without text (scans?) on page 2. Run OCR on it (--ocr tesseract)")
+    assert note.endswith(
+        "deeds.pdf: not read: pages with images and no text (scans?): 2. Run OCR on it (--ocr tesseract)"
+    )
 
 
 @needs_tesseract

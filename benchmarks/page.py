@@ -1,4 +1,4 @@
-"""The cost of loading the page of `modegraph serve`: requests and bytes until it is usable, again on a second visit, and the time to the first answer.
+"""The cost of loading the page of `modegraph serve`: requests and bytes until it is usable, again on a second visit, and time to the first answer.
 
 Run: python -P benchmarks/page.py [--index FOLDER] [--json]. The engine is the stub of benchmarks/stub_engine.py, which sends a token every 20 ms
 (leave MODEGRAPH_VLLM_PYTHON unset). Requests and bytes are counted by following the files' references; times are measured in Chromium, by

@@ -136,7 +136,7 @@ def measure(scratch: Path, rounds: int, chance: Random) -> tuple[dict[str, float
             absent, foreign, _ = times["processor"]
             low, high = interval(gaps(foreign, absent))
             certain = max(0.0, low, -high) / median(absent)
-            checks.append(Check(f"{name}: certain share of its processor time", certain, LARGEST_SHARE, at_least=False))
+            checks.append(Check(f"{name}: least difference, share of its time", certain, LARGEST_SHARE, at_least=False))
     return figures, checks
 
 

@@ -36,7 +36,7 @@ class ArmSettings(Settings):
 
 
 class LookSettings(Settings):
-    """A look at the contrast: the seeds that are trained by then, and the level of its test."""
+    """An analysis of the contrast: the seeds that are trained by then, and the level of its test."""
 
     seeds: int = Field(ge=2, le=14, description="seeds that both arms of the contrast have by then")
     level: float = Field(
@@ -62,7 +62,7 @@ class StudySettings(Settings):
     arms: dict[str, ArmSettings] = Field(min_length=2, description="systems by name")
     contrast: tuple[str, str] = Field(description="arms whose difference is tested, first minus second")
     looks: tuple[LookSettings, ...] = Field(
-        min_length=1, description="looks at the contrast, each with more seeds than the one before"
+        min_length=1, description="analyses of the contrast, each with more seeds than the one before"
     )
     equal_within: float = Field(0.03, gt=0, description="margin within which the arms of the contrast are called equal")
     train_prompts: int = Field(ge=1, description="prompts to train on")

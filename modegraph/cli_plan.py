@@ -165,7 +165,7 @@ def stage_of(file: Path, stage: str | None, known: dict[str, str]) -> Any:
 def print_plan(file: Path, stage: str, plan: TrainingPlan) -> None:
     """The plan in a few lines."""
     counts, flops, memory, launch, measured = plan.counts, plan.flops, plan.memory, plan.launch, plan.calibration
-    once = "a prompt once for all its responses" if counts.packed else "a sequence a response"
+    once = "each prompt once for all its responses" if counts.packed else "one sequence per response"
     print(f"{file}: {stage}, {counts.rows:,} rows of {counts.responses:,} responses")
     print(f"steps: {counts.steps:,} ({counts.passes:.3g} passes)")
     print(

@@ -13,7 +13,9 @@ from train.cli import settings_of
 Hours = Annotated[float | None, option("--hours H", LIMITS, "Time for all steps together; 2 hours by default.")]
 Teacher = Annotated[
     str | None,
-    option("--teacher SPEC", MODEL, "A larger model that writes questions besides those made by rules, as openai:NAME@URL."),
+    option(
+        "--teacher SPEC", MODEL, "A larger model that writes questions besides those made by rules, as openai:NAME@URL."
+    ),
 ]
 Serve = Annotated[bool, option("--serve", OUTPUT, "Serve the recommended model at the end.")]
 DryRun = Annotated[bool, option("--dry-run", OUTPUT, "Print the plan, and write nothing.")]

@@ -123,7 +123,7 @@ def _kill_at(commit: int) -> None:
 
 
 def read_continuously(folder: Path, notes: Path, writer: int) -> None:
-    """Check every generation that it opens, and the OLD_GENERATIONS before it, until the writer ends; raises at the first problem."""
+    """Open and check every new generation, and the OLD_GENERATIONS before it, until the writer ends; raises at the first problem."""
     opened: list[tuple[Index, State]] = []
     generations: set[int] = set()
     while os.getppid() == writer:

@@ -31,7 +31,7 @@ class TaskSettings(Settings):
 class MatrixSettings(Settings):
     """Systems are indexes × retrievers × models, combined by name; with the retriever null, the model answers without passages."""
 
-    data: str = Field(".", description="folder that sources start from; relative to the configuration's file")
+    data: str = Field(".", description="folder of all sources; relative to the configuration's file")
     tasks: dict[str, TaskSettings] = Field(min_length=1, description="tasks, by name")
     retrievers: dict[str, RetrieveSettings | None] = Field(
         min_length=1, description="how to retrieve, by name; null: the model answers without passages"
@@ -42,7 +42,7 @@ class MatrixSettings(Settings):
     metrics: tuple[str, ...] = Field(
         (), description="names of metrics, of which the first that applies is compared; empty: each task's own"
     )
-    baseline: str = Field("", description="the baseline of differences; the first system by default")
+    baseline: str = Field("", description="system that the others are compared with; the first by default")
     max_answer_tokens: int = Field(256, ge=1, description="longest answer, in tokens")
     empty_answers: Literal["refuse", "wrong"] = Field(
         "refuse", description="what to do with an empty answer: refuse fails its cell, wrong scores it 0"

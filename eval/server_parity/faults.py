@@ -47,7 +47,7 @@ class Tolerance:
 
 @dataclass(frozen=True)
 class Measurement:
-    """One line of the report: the gaps of a served model, sent `batch` conversations at a time, on the answers in the run's data or on greedy replies.
+    """One line of the report: the gaps of a served model, sent `batch` conversations at a time, on answers in the run's data or on greedy replies.
 
     `likeliest` is the share of the tokens of greedy replies that are also the run's first choice.
     """

@@ -41,7 +41,8 @@ UNANSWERED_EVERY = 3
 INDEX_START_S, INDEX_WORDS_A_SECOND, OTHER_S = 10.0, 1000.0, 30.0
 """The first two were measured with `modegraph index` on two cores (docs/start/offline.md); the last is for questions, rows and the report."""
 MS_TIMES_TRAINING = 3.0
-"""Time of a prompt in the round of MS (eight responses, the reference, the training), in multiples of a training row's: 28 s against 9 s on FairytaleQA's stories."""
+"""Time of a prompt in the round of MS (eight responses, the reference, the training), in multiples of a training row's: 28 s against
+9 s on FairytaleQA's stories."""
 INDEX_BYTES_A_WORD, RUN_MB = 250, 300
 """Disk space of an index (3.2 MB for the 12,500 words of examples/documents), and of an adapter, its optimiser and a checkpoint."""
 

@@ -69,7 +69,7 @@ class TuneSettings(Settings):
         lt=1,
         description="share of the training rows that come from the general set, from the half of it that is not measured",
     )
-    most_questions: int = Field(default=500, ge=2, description="most questions to make by rules, and most by a teacher")
+    most_questions: int = Field(default=500, ge=2, description="most questions from rules, and most from a teacher")
     test_share: float = Field(default=0.3, gt=0, lt=1, description="share of the documents to hold out for testing")
     least_test: int = Field(default=15, ge=1, description="fewest test questions for a verdict")
     passes: int = Field(default=3, ge=1, description="training rows per question, each with other passages")

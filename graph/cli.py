@@ -180,7 +180,7 @@ def _follow(
     for edit in follow(out, watched, limits, skipped, wait, cache(open_encoder), open_model):
         if as_json:
             changes = {"read": edit.read, "deleted": edit.deleted, "skipped": skipped.lines}
-            print(json.dumps({"index": str(out), **changes, **asdict(edit.report)}, ensure_ascii=False), flush=True)
+            print(json.dumps({"index": str(out), **asdict(edit.report), **changes}, ensure_ascii=False), flush=True)
         else:
             totals = f"{edit.report.documents:,} documents, {edit.report.passages:,} passages"
             print(f"{out}: {len(edit.read):,} read, {len(edit.deleted):,} deleted; {totals}", flush=True)

@@ -1,6 +1,7 @@
 """Metadata filters: conditions on documents, written `key=value` (also != < <= > >=), that restrict a whole retrieval.
 
-Keys are `source`, `title` and those of the documents' metadata; a value may contain the wildcard `*`.
+Keys are `source`, `title` and those of the documents' metadata; `*`, `?` and `[…]` in a value are wildcards, as in file names
+(`[?]` is a question mark).
 """
 
 import json
@@ -95,8 +96,7 @@ def _values(data: IndexData, row: int) -> dict[str, Any]:
 
 def _equal(text: str, pattern: str) -> bool:
     left, right = _comparable(text, pattern)
-    only_stars = pattern.casefold().replace("[", "[[]").replace("?", "[?]")
-    return bool(left == right) or fnmatchcase(text.casefold(), only_stars)
+    return bool(left == right) or fnmatchcase(text.casefold(), pattern.casefold())
 
 
 def _comparable(left: str, right: str) -> tuple[Any, Any]:

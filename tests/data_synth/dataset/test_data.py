@@ -165,7 +165,7 @@ def test_questions_are_checked_as_read_questions_checks_them(tmp_path: Path) -> 
 
 def test_public_sets_are_imported(tmp_path: Path) -> None:
     if not DATA.exists():
-        pytest.skip(f"{DATA} is missing")
+        pytest.skip(f"{DATA} is not here")
     counters: dict[str, Callable[[Path], int]] = {
         "pubmedqa": lambda out: len(read_questions(out / "questions.jsonl")),
         "medmcqa": lambda out: len(read_questions(out / "questions.jsonl")),

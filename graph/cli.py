@@ -38,6 +38,7 @@ from graph.shared.cli_options import (
 from graph.shared.console import print_json, say
 
 if TYPE_CHECKING:
+    from graph.build.build import BuildReport
     from graph.build.estimate import BuildPlan
     from graph.build.watch import WatchedFolder
     from graph.documents.parse.formats import Limits
@@ -123,7 +124,7 @@ def _add_index(app: typer.Typer, open_model: "OpenModel") -> None:
         from graph.build.watch import watch_folder
         from graph.documents.parse.formats import Limits
         from graph.documents.parse.ocr import ocr_by
-        from graph.documents.read import SkipLog, read_documents, sources_in
+        from graph.documents.read import SkipLog, present_in, read_documents
         from graph.models.encoder import open_encoder, prepare_for_questions
         from graph.workers.open import open_workers
 
@@ -139,26 +140,29 @@ def _add_index(app: typer.Typer, open_model: "OpenModel") -> None:
         )
         parsed = read_documents(documents, skipped, limits)
         with open_workers(engine, ray_address) as workers:
-            open_with = partial(open_model, workers=workers)
-            keep = sources_in(documents) if delete_missing else None
-            report = build_index(out, parsed, chosen, open_encoder, open_with, workers, keep)
+            keep = present_in(documents) if delete_missing else None
+            report = build_index(out, parsed, chosen, open_encoder, partial(open_model, workers=workers), workers, keep)
         prepare_for_questions(chosen.encoder)
         if as_json:
             print_json({"index": str(out), **asdict(report), "skipped": skipped.lines})
         else:
-            print(
-                f"{out}: {report.documents:,} documents ({report.written:,} written, {report.unchanged:,} unchanged"
-                f"{f', {report.deleted:,} deleted' if delete_missing else ''}), "
-                f"{report.passages:,} passages, {report.propositions:,} propositions, {report.entities:,} entities, "
-                f"{report.summaries:,} summaries"
-            )
-            _show_readers(report.read_by, report.quarantined, report.dropped)
-            print(f'Next: modegraph ask {out} "your question"')
+            _show_report(out, report)
         _exit_if_quarantined(out)
         _exit_if_skipped(skipped, strict)
         if watched is not None:
             with suppress(KeyboardInterrupt):
                 _follow(out, watched, limits, open_model, strict, as_json)
+
+
+def _show_report(out: Path, report: "BuildReport") -> None:
+    deleted = f", {report.deleted:,} deleted" if report.deleted else ""
+    print(
+        f"{out}: {report.documents:,} documents ({report.written:,} written, {report.unchanged:,} unchanged{deleted}), "
+        f"{report.passages:,} passages, {report.propositions:,} propositions, {report.entities:,} entities, "
+        f"{report.summaries:,} summaries"
+    )
+    _show_readers(report.read_by, report.quarantined, report.dropped)
+    print(f'Next: modegraph ask {out} "your question"')
 
 
 def _follow(

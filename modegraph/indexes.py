@@ -16,7 +16,7 @@ from graph.build.stores import reading_settings, settings_for
 from graph.config import parse_settings
 from graph.documents.parse.formats import Limits
 from graph.documents.parse.ocr import Ocr, ocr_by
-from graph.documents.read import sources_in
+from graph.documents.read import present_in
 from graph.errors import UserError
 from graph.index.index import FreshIndex
 from graph.retrieve.parts.query import RetrieveSettings
@@ -268,13 +268,14 @@ def index(
         chosen = settings_for(folder, file, (), {**settings, **models}, "index")
         skipped = skip_log()
         scans = ocr_by(ocr, ocr_languages, ocr_pages, ocr_page_seconds)
-        limits, keep = Limits(file_seconds, file_memory_mb, scans, whole_pages), None
+        given = documents_of(documents, Limits(file_seconds, file_memory_mb, scans, whole_pages), skipped)
+        keep = None
         if delete_missing and isinstance(documents, str | Path):
-            keep = sources_in(Path(documents))
+            keep = present_in(Path(documents))
         elif delete_missing:
-            found = list(documents_of(documents, limits, skipped))
-            documents, keep = found, {document.source for document in found}
-        build_index(folder, documents_of(documents, limits, skipped), chosen, open_encoder, open_engine, keep=keep)
+            read = list(given)
+            given, keep = iter(read), {document.source for document in read}.__contains__
+        build_index(folder, given, chosen, open_encoder, open_engine, keep=keep)
         prepare_for_questions(chosen.encoder)
     _raise_if_lost(folder)
     if strict and skipped.lines:

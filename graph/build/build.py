@@ -4,7 +4,7 @@
 
 import shutil
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -80,11 +80,11 @@ def build_index(
     open_encoder: OpenEncoder,
     open_model: OpenModel = no_model,
     workers: Workers = THIS_PROCESS,
-    keep: Collection[str] | None = None,
+    keep: Callable[[str], bool] | None = None,
 ) -> BuildReport:
     """Add `documents` to the index in `folder` (created if absent): new ones are added, changed ones replaced, unchanged ones left alone.
 
-    With `keep`, all documents whose sources are not in it are deleted. The index does not depend on where `workers` split, read and encode.
+    With `keep`, called after `documents` are read, all documents are deleted whose sources it rejects. The index does not depend on where `workers` split, read and encode.
 
     Raises UserError, leaving the index unchanged, when a document cannot be read or the settings, the encoder or the model
     differ from the index's own. Also raises UserError when a model stops answering; `resume` then continues.
@@ -301,10 +301,11 @@ def put_documents(store: Store, documents: Iterable[Document], input_hashes: Map
     return written, unchanged
 
 
-def delete_others(store: Store, keep: Collection[str]) -> int:
-    """Delete the documents whose sources are not in `keep`; returns how many there were."""
-    others = {str(source) for (source,) in store.rows("SELECT source FROM documents")}.difference(keep)
-    for source in sorted(others):
+def delete_others(store: Store, keep: Callable[[str], bool]) -> int:
+    """Delete the documents whose sources `keep` rejects; returns how many there were."""
+    sources = [str(source) for (source,) in store.rows("SELECT source FROM documents")]
+    others = [source for source in sources if not keep(source)]
+    for source in others:
         store.delete_document(source)
     store.drop_orphans()
     return len(others)
@@ -348,7 +349,9 @@ def edit_index(
         read_done = time.perf_counter()
         data = finish_build(folder, store, tools, settings)
         facts, seconds = reading_facts(store), (read_done - started, time.perf_counter() - read_done)
-    return [EditResult(deleted, report_of(data, facts, (*counts, deleted), seconds)) for deleted, counts in outcomes]
+    return [
+        EditResult(deleted, report_of(data, facts, (*counts, int(deleted)), seconds)) for deleted, counts in outcomes
+    ]
 
 
 def _apply_edit(store: Store, edit: Edit, input_hashes: Mapping[str, str]) -> tuple[bool, tuple[int, int]]:

@@ -7,6 +7,7 @@ rows; other formats are read in a child process (sandbox.py). Only hidden and ig
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -107,11 +108,18 @@ def read_documents(source: Path | str, note: Note, limits: Limits = Limits()) ->
         yield from _at_least_one(documents, note, str(source), f"files ending in {ENDINGS_SHOWN}, or a .jsonl")
 
 
-def sources_in(source: Path) -> set[str]:
-    """The sources of the documents that `source` has, those of files that cannot be read included."""
-    if source.is_dir():
-        return {file.relative_to(source).as_posix() for file in files_in(source)}
-    return {str(row.get("id")) for _, row in read_jsonl(source)} if source.suffix.lower() == ".jsonl" else {source.name}
+def present_in(source: Path) -> Callable[[str], bool]:
+    """A test whether `source` has a document, by name; it looks at the first call, and counts what cannot be read, or is in such a folder, as present."""
+
+    @cache
+    def found() -> tuple[set[str], tuple[str, ...]]:
+        if not source.is_dir():
+            rows = read_jsonl(source) if source.suffix.lower() == ".jsonl" else ()
+            return {str(row["id"]) for _, row in rows} or {source.name}, ()
+        names = {file: file.relative_to(source).as_posix() for file in files_in(source)}
+        return set(names.values()), tuple(f"{name}/" for file, name in names.items() if file.is_dir())
+
+    return lambda name: name in found()[0] or name.startswith(found()[1])
 
 
 def read_some(folder: Path, names: Iterable[str], note: Note, limits: Limits = Limits()) -> Iterator[Document]:  # noqa: B008

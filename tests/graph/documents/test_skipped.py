@@ -52,8 +52,16 @@ def test_delete_missing_deletes_what_the_folder_no_longer_has_and_nothing_that_c
     assert (stays["documents"], stays["deleted"]) == (3, 0)
     done = json.loads(run("index", folder, "--out", tmp_path / "i", "--json", "--delete-missing").stdout)
     assert (done["documents"], done["deleted"]) == (2, 1) and mg.open(tmp_path / "i").sources == ("a.md", "d.md")
+    (folder / "sub").mkdir()
+    (folder / "sub/e.md").write_text("# E\n\nThe sub is a ferry of Quill.")
+    assert mg.index(folder, tmp_path / "i", delete_missing=True).sources == ("a.md", "d.md", "sub/e.md")
+    (folder / "sub").rename(tmp_path / "elsewhere")
+    (folder / "sub").symlink_to(
+        tmp_path / "elsewhere"
+    )  # As a folder that cannot be read, its files are skipped, not gone.
+    assert mg.index(folder, tmp_path / "i", delete_missing=True).sources == ("a.md", "d.md", "sub/e.md")
     assert (
-        "1 unchanged, 1 deleted)" in run("index", folder / "a.md", "--out", tmp_path / "i", "--delete-missing").stdout
+        "1 unchanged, 2 deleted)" in run("index", folder / "a.md", "--out", tmp_path / "i", "--delete-missing").stdout
     )
     for absent in ("none", "none.jsonl"):
         failed = run("index", tmp_path / absent, "--out", tmp_path / "i", "--delete-missing")

@@ -1,6 +1,6 @@
-"""Answerable questions made unanswerable by changing a name or a number, or replacing a word by its opposite.
+"""Answerable questions made unanswerable by changing a name or a number, or replacing a word by another of its kind or its opposite.
 
-After the unanswerable questions of SQuAD 2.0 (Rajpurkar et al. 2018, arXiv:1806.03822, table 3: entity swap, number swap, antonym), by rules.
+After the unanswerable questions of SQuAD 2.0 (Rajpurkar et al. 2018, arXiv:1806.03822, table 3: entity swap, number swap, antonym, mutual exclusion), by rules.
 The model is trained on both questions over the same passages, so that the question alone does not reveal whether it can be answered."""
 
 from __future__ import annotations
@@ -9,44 +9,35 @@ import random
 import re
 from collections.abc import Sequence
 
-OPPOSITES = {
-    word: other
-    for one, another in (
-        ("first", "last"),
-        ("most", "least"),
-        ("largest", "smallest"),
-        ("highest", "lowest"),
-        ("oldest", "youngest"),
-        ("longest", "shortest"),
-        ("before", "after"),
-        ("more", "less"),
-        ("won", "lost"),
-        ("north", "south"),
-        ("northern", "southern"),
-        ("east", "west"),
-        ("eastern", "western"),
-        ("increase", "decrease"),
-        ("increased", "decreased"),
-        ("best", "worst"),
-        ("biggest", "tiniest"),
-        ("earliest", "latest"),
-        ("joined", "left"),
-        ("opened", "closed"),
-        ("bought", "sold"),
-        ("included", "excluded"),
-        ("allowed", "forbidden"),
-        ("male", "female"),
-        ("father", "mother"),
-        ("brother", "sister"),
-        ("husband", "wife"),
-        ("son", "daughter"),
-    )
-    for word, other in ((one, another), (another, one))
-}
+_ALTERNATIVES = """
+first second third fourth fifth sixth seventh eighth ninth tenth last, one two three four five six seven eight nine ten twelve twenty, hundred thousand million billion,
+January February March April May June July August September October November December, Monday Tuesday Wednesday Thursday Friday Saturday Sunday,
+spring summer autumn winter, morning afternoon evening night,
+north south east west, northern southern eastern western, northwest northeast southwest southeast, left right, top bottom, inside outside, above below, upper lower,
+most least, more less fewer, all none, largest smallest, larger smaller, biggest tiniest, highest lowest, higher lower, oldest youngest, older younger, old new,
+longest shortest, longer shorter, best worst, better worse, earliest latest, earlier later, early late, fastest slowest, strongest weakest, richest poorest, main minor,
+before after, since until, during after before, always never, positive negative mixed, public private, local national international, ancient modern, direct indirect,
+increase decrease, increased decreased, rise fall, rose fell, grow shrink, grew shrank, gain lose, gained lost, win lose, won lost, begin end, began ended, start stop, started stopped,
+founded dissolved, opened closed, built destroyed, joined left, arrived departed, bought sold, accepted rejected, allowed forbidden, included excluded, supported opposed, praised criticised,
+born married buried, died married retired, wrote directed produced sang edited, written directed produced sung edited, write direct produce edit, invented banned sold, discovered lost forgot,
+attacked defended, defeated joined, appointed dismissed, elected appointed impeached, released cancelled, created destroyed, caused prevented, succeeded preceded,
+male female, men women, man woman, father mother, brother sister, son daughter, husband wife, king queen prince emperor, boys girls, parents children siblings, uncle aunt,
+president governor mayor senator treasurer, director producer editor composer actor singer, author painter sculptor architect, teacher student professor, coach player captain referee,
+album song film book play novel poem painting, books films songs albums, movie series game, award prize medal title, band orchestra choir, magazine newspaper journal,
+river lake mountain island sea desert, rivers lakes mountains islands, city village state county province country, bridge tower castle church temple museum, university hospital, school prison,
+army navy police, war battle treaty siege, church state court, species genus family, gold silver bronze copper, red blue green yellow black white, water oil gas coal,
+Africa Asia Europe Australia, France Germany Italy Spain Russia China Japan India Canada Mexico Brazil Egypt Greece, French German Italian Spanish Russian Chinese Japanese Indian Canadian Mexican,
+London Paris Berlin Rome Vienna Madrid Moscow Tokyo Chicago Boston, Texas California Florida Ohio Virginia Georgia, Catholic Protestant Muslim Jewish Hindu Buddhist, English Latin Greek Arabic
+"""
+"""Words that can take each other's place in a question; groups are separated by commas."""
+ALTERNATIVES: dict[str, frozenset[str]] = {}
+for _group in _ALTERNATIVES.split(","):
+    for _word in _group.split():
+        ALTERNATIVES[_word] = ALTERNATIVES.get(_word, frozenset()) | frozenset(_group.split()) - {_word}
 _NAME = re.compile(r"(?<=[a-z,;] )[A-Z][\w.-]{2,}\w(?: (?:(?:of|the|de|von|van) )*[A-Z][\w.-]*\w)*")
 """Capitalised words inside a sentence, without a genitive ending."""
 _NUMBER = re.compile(r"(?<![\w.,])\d{1,4}(?![\w.,]\w|\w)")
-_OPPOSITE = re.compile(r"\b(" + "|".join(OPPOSITES) + r")\b")
+_ALTERNATIVE = re.compile(r"\b(" + "|".join(ALTERNATIVES) + r")\b")
 
 
 def changed_question(question: str, gold: str, passages: Sequence[str], rng: random.Random) -> str | None:
@@ -67,7 +58,7 @@ def changed_question(question: str, gold: str, passages: Sequence[str], rng: ran
         return None
     changes = [
         (match, other)
-        for pattern, others in ((_NAME, _other_names), (_NUMBER, _other_numbers), (_OPPOSITE, _opposites))
+        for pattern, others in ((_NAME, _other_names), (_NUMBER, _other_numbers), (_ALTERNATIVE, _other_words))
         for match in pattern.finditer(question)
         for other in others(match[0], question, gold, passages, rng)
     ]
@@ -95,6 +86,8 @@ def _other_numbers(number: str, question: str, gold: str, passages: Sequence[str
     return [] if re.search(rf"\b{other}\b", f"{question} {gold}") else [other]
 
 
-def _opposites(word: str, question: str, gold: str, passages: Sequence[str], rng: random.Random) -> list[str]:
-    del question, passages, rng
-    return [] if re.search(rf"\b{OPPOSITES[word]}\b", gold, re.IGNORECASE) else [OPPOSITES[word]]
+def _other_words(word: str, question: str, gold: str, passages: Sequence[str], rng: random.Random) -> list[str]:
+    del passages
+    known = set(re.findall(r"\w+", f"{question} {gold}".casefold()))
+    others = sorted(other for other in ALTERNATIVES[word] if other.casefold() not in known)
+    return rng.sample(others, min(1, len(others)))

@@ -30,6 +30,7 @@ from graph.index.index import TermScores
 from graph.shared.ids import content_id
 from graph.text.bm25 import count_terms, term_weights, terms_of
 from graph.text.prompting import quote
+from graph.text.sentences import split_units
 from graph.text.word_forms import FUNCTION_WORDS
 from graph.types import AnswerForm, Excerpt
 
@@ -390,13 +391,25 @@ def _changed(
 ) -> list[ReadingQuestion]:
     """The answered questions with a name, number or word changed, where the passages do not seem to answer the changed question."""
     changed: list[ReadingQuestion] = []
+    texts = [excerpt.text for excerpt in excerpts]
     for question in rng.sample(answered, len(answered)):
-        gold = " ".join(with_title(excerpt) for excerpt in excerpts if excerpt.id in question.gold_ids)
-        text = changed_question(question.text, gold, [excerpt.text for excerpt in excerpts], rng)
+        gold = [excerpt for excerpt in excerpts if excerpt.id in question.gold_ids]
+        stated = " ".join(chain((excerpt.title for excerpt in gold), question.evidence or (one.text for one in gold)))
+        text = changed_question(question.text, stated, texts, rng)
         others = [excerpt.id for excerpt in excerpts if excerpt.id not in question.gold_ids]
-        if text is not None and not question.is_yes_no and not finder.may_answer(others, text):
+        if text is None or question.is_yes_no or finder.may_answer(others, text):
+            continue
+        if not any(states(text, Wording.of("", one)) for one in _other_sentences(gold, question)):
             changed.append(replace(question, id=f"{question.id}-changed", text=text))
     return changed
+
+
+def _other_sentences(gold: Iterable[Excerpt], question: ReadingQuestion) -> Iterator[str]:
+    """The sentences of the gold passages that are not the question's evidence; none if the set names no evidence."""
+    for excerpt in gold if question.evidence else ():
+        for unit in split_units(excerpt.text):
+            if not any(unit.text in sentence or sentence in unit.text for sentence in question.evidence):
+                yield unit.text
 
 
 def _passages(

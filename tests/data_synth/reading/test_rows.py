@@ -113,7 +113,8 @@ def test_a_changed_question_names_things_that_its_gold_passage_does_not() -> Non
     assert questions == {"When did Cora Swift sail?", "When did Dora Reed sail?"}
     numbers = {changed_question("Who is 12?", gold, passages, random.Random(seed)) for seed in range(200)}
     assert "Who is 11?" not in numbers and "Who is 10?" in numbers and "Who is 12?" not in numbers
-    assert changed_question("Who came before?", gold, passages, random.Random(0)) == "Who came after?"
+    assert changed_question("Who is the largest?", gold, passages, random.Random(0)) == "Who is the smallest?"
+    assert changed_question("Who came in March?", "Adam came in May or June.", [], random.Random(0)) not in {None, "Who came in May?"}
     assert changed_question("Is it Bram Oakes or 12?", gold, passages, random.Random(0)) is None
 
 

@@ -87,7 +87,6 @@ def _other_numbers(number: str, question: str, gold: str, passages: Sequence[str
 
 
 def _other_words(word: str, question: str, gold: str, passages: Sequence[str], rng: random.Random) -> list[str]:
-    del passages
-    known = set(re.findall(r"\w+", f"{question} {gold}".casefold()))
+    known = set(re.findall(r"\w+", " ".join([question, gold, *passages]).casefold()))
     others = sorted(other for other in ALTERNATIVES[word] if other.casefold() not in known)
     return rng.sample(others, min(1, len(others)))

@@ -399,17 +399,17 @@ def _changed(
         others = [excerpt.id for excerpt in excerpts if excerpt.id not in question.gold_ids]
         if text is None or question.is_yes_no or finder.may_answer(others, text):
             continue
-        if not any(states(text, Wording.of("", one)) for one in _other_sentences(gold, question)):
+        if not any(states(text, wording) for wording in _other_sentences(gold, question)):
             changed.append(replace(question, id=f"{question.id}-changed", text=text))
     return changed
 
 
-def _other_sentences(gold: Iterable[Excerpt], question: ReadingQuestion) -> Iterator[str]:
-    """The sentences of the gold passages that are not the question's evidence; none if the set names no evidence."""
+def _other_sentences(gold: Iterable[Excerpt], question: ReadingQuestion) -> Iterator[Wording]:
+    """The sentences of the gold passages that are not the question's evidence, each with its title; none if the set names no evidence."""
     for excerpt in gold if question.evidence else ():
         for unit in split_units(excerpt.text):
             if not any(unit.text in sentence or sentence in unit.text for sentence in question.evidence):
-                yield unit.text
+                yield Wording.of(excerpt.title, unit.text)
 
 
 def _passages(

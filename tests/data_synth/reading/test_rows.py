@@ -114,7 +114,10 @@ def test_a_changed_question_names_things_that_its_gold_passage_does_not() -> Non
     numbers = {changed_question("Who is 12?", gold, passages, random.Random(seed)) for seed in range(200)}
     assert "Who is 11?" not in numbers and "Who is 10?" in numbers and "Who is 12?" not in numbers
     assert changed_question("Who is the largest?", gold, passages, random.Random(0)) == "Who is the smallest?"
-    assert changed_question("Who came in March?", "Adam came in May or June.", [], random.Random(0)) not in {None, "Who came in May?"}
+    assert changed_question("Who came in March?", "Adam came in May or June.", [], random.Random(0)) not in {
+        None,
+        "Who came in May?",
+    }
     assert changed_question("Is it Bram Oakes or 12?", gold, passages, random.Random(0)) is None
 
 
@@ -212,6 +215,42 @@ def test_a_changed_question_is_not_refused_over_a_passage_that_answers_it() -> N
         assert not any(
             row.question == f"When was the lighthouse of {name} built?" for row in changed for name in row.context_ids
         )
+
+
+def test_a_changed_question_may_name_things_of_the_gold_passage_s_other_sentences() -> None:
+    """Unless one of those sentences answers it; a word takes the place of another of its kind only if no passage contains it."""
+    text = "Bram Oakes sailed to Rill in May. Later came Cora Swift. In June, Dora Reed sailed to Tarn."
+    question = ReadingQuestion(
+        "q",
+        "When was it that Bram Oakes sailed to the west of Rill in May?",
+        ("May",),
+        ("p",),
+        ("p",),
+        (text[:34],),
+        "",
+        "train",
+    )
+    source = ReadingSet("one", {"p": Excerpt("p", "", text, source="p")}, (question,))
+    rows = [
+        row.question
+        for seed in range(80)
+        for row in make_rows(seed, source=source, changed=1.0, without_gold=0.4, distractors=0)
+        if row.question_id == "q-changed"
+    ]
+    assert any("Cora Swift" in text for text in rows), "names of another sentence"
+    assert any("the east of" in text for text in rows) and any("in July" in text for text in rows)
+    assert not any("in June" in text for text in rows), "a passage contains the month"
+    answered = replace(question, text="When did Bram Oakes sail?")
+    rows = [
+        row.question
+        for seed in range(40)
+        for row in make_rows(
+            seed, source=replace(source, questions=(answered,)), changed=1.0, without_gold=0.4, distractors=0
+        )
+    ]
+    assert "When did Cora Swift sail?" in rows and "When did Dora Reed sail?" not in rows, (
+        "answered by another sentence"
+    )
 
 
 def test_a_multi_passage_question_is_refused_without_the_passage_with_the_answer() -> None:

@@ -43,7 +43,7 @@ from serve.server.proposals import propose_questions
 CANDIDATES, HOPS = 20, (2,)
 
 Task = tuple[str, Sequence[Any], Callable[[Any], str | None], Callable[[int], str]]
-"""Name, items, a function from an item to the model's usable result (None: no usable reply), and one from an item's number to the result without a model."""
+"""Name, items, a function from an item to the model's usable result (None: no usable result), and one from an item's number to the result without a model."""
 
 
 class MeteredModel:
@@ -76,7 +76,7 @@ def measure(tasks: Sequence[Task], model: MeteredModel, shown: int) -> Iterator[
         yield f"{name}: tokens out", (cost.completion_tokens - before.completion_tokens) / count
         yield f"{name}: seconds", (cost.seconds - before.seconds) / count
         for number, result in enumerate(results[:shown]):
-            yield f"{name} {number + 1}, model", result if result is not None else "no usable reply"
+            yield f"{name} {number + 1}, model", result if result is not None else "no usable result"
             yield f"{name} {number + 1}, without", by_rules(number)
 
 

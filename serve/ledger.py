@@ -151,7 +151,7 @@ def _as_user_error(file: Path) -> Iterator[None]:
         if isinstance(problem, sqlite3.DatabaseError) and is_damage(problem):
             raise
         raise UserError(
-            f"{file}: not a call ledger ({problem})", "a writable file", "rename it, or name another"
+            f"{file}: not usable as a call ledger ({problem})", "a writable file that no other process has locked", "name another"
         ) from None
 
 

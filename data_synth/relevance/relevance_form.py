@@ -1,4 +1,4 @@
-"""The types of relevance data: a question with its gold and published documents, and the row for one of its candidate propositions."""
+"""The types of relevance data: a question with its gold documents and those it was published with, and the row for one of its candidate propositions."""
 
 from __future__ import annotations
 

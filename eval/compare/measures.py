@@ -13,6 +13,7 @@ from eval.comparison import ChoiceScore, Measure, PairScore, Policy, PolicyResul
 from eval.metrics.answers import CHOICES, accuracy, accuracy_per_class, majority_class
 from eval.statistics import Interval, SeedVerdict, compare_seeds, holm_intervals
 from graph.answer.match import normalise
+from graph.errors import UserError
 
 
 def reward_margin(policy: PairScore, reference: PairScore, beta: float) -> float:
@@ -139,13 +140,17 @@ SAME_SYSTEM = ("seed", "output", "reference_cache")
 
 
 def seed_systems(policies: Sequence[Policy]) -> dict[str, dict[int, str]]:
-    """Runs that differ only in their seed, as one system: its name and the policy of each seed. Runs that match no other are left out."""
+    """Runs that differ only in their seed, as one system: its name and the policy of each seed. Runs that match no other are left out. UserError for two with the same seed."""
     systems: dict[str, dict[int, str]] = {}
     for policy in policies:
         if policy.record is not None:
             settings = {key: value for key, value in policy.record.settings.items() if key not in SAME_SYSTEM}
             key = repr((policy.record.stage, policy.record.base_model, sorted(settings.items())))
-            systems.setdefault(key, {})[int(policy.record.settings.get("seed", 0))] = policy.name
+            by_seed, seed = systems.setdefault(key, {}), int(policy.record.settings.get("seed", 0))
+            if seed in by_seed:
+                found = f"{by_seed[seed]} and {policy.name}: runs with the same settings and the same seed, {seed}"
+                raise UserError(found, "one run for each seed", "leave one of them out")
+            by_seed[seed] = policy.name
     several = [by_seed for by_seed in systems.values() if len(by_seed) > 1]
     return {f"{min(by_seed.values())} … ({len(by_seed)} seeds)": by_seed for by_seed in several}
 

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from graph.index.index import Index
 
 
+CORPUS = "corpus.jsonl"
+"""The file of a task's documents."""
 _MODULES = (
     qasper,
     quality,
@@ -178,9 +180,7 @@ def write_task(loaded: LoadedTask, out: Path) -> None:
     out.mkdir(parents=True, exist_ok=True)
     write_questions(loaded.questions, out / "questions.jsonl")
     if loaded.documents:
-        write_jsonl(
-            out / "corpus.jsonl", ({"id": d.source, "title": d.title, "text": d.text} for d in loaded.documents)
-        )
+        write_jsonl(out / CORPUS, ({"id": d.source, "title": d.title, "text": d.text} for d in loaded.documents))
 
 
 def write_questions(questions: Sequence[Question], file: Path) -> None:

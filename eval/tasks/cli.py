@@ -41,9 +41,9 @@ def tasks(
 ) -> None:
     """List the benchmarks: size, licence, metrics, and where their data come from.
 
-    With a TASK and --source, reads its data; --out is the folder for questions.jsonl and corpus.jsonl.
+    With a TASK and --source, reads its data; --out is the folder for questions.jsonl and, where the task comes with documents, corpus.jsonl.
     """
-    from eval.tasks.catalogue import TASKS, find_task, task_json, task_lines, write_task
+    from eval.tasks.catalogue import CORPUS, TASKS, find_task, task_json, task_lines, write_task
 
     if name is None:
         all_tasks = list(TASKS.values())
@@ -58,7 +58,7 @@ def tasks(
     loaded = _load(name, source)
     if out is not None:
         write_task(loaded, out)
-        say(f"wrote {out}; next: modegraph index {out / 'corpus.jsonl'} --out INDEX")
+        say(f"wrote {out}" + (f"; next: modegraph index {out / CORPUS} --out INDEX" if loaded.documents else ""))
     counts = {"task": name, "questions": len(loaded.questions), "documents": len(loaded.documents)}
     print_json(counts) if as_json else print(
         f"{name}: {counts['questions']:,} questions, {counts['documents']:,} documents"

@@ -1,6 +1,7 @@
 """Whole runs on the CPU: what they leave behind, what they learn, whether they are repeatable, and how they fail."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from train.model.logps import completion_logps, pad_rows, tokenize_row
 from train.preference.preference import Loss, pair_trainer, train_once
 from train.run.data import read_preferences
 from train.run.loop import ProgressCallback, prepare, run_trainer
-from train.run.record import read_run
+from train.run.record import model_card, read_run
 from train.run.settings import DpoSettings, LoraSettings, MsSettings, SftSettings
 from train.sft import train_sft
 
@@ -84,6 +85,9 @@ def test_the_card_says_what_was_done_and_nothing_about_the_machine(sft_run: Path
     assert f"| base model | {base} |" in card and "| train_loss |" in card
     assert str(Path.home()) not in card and str(Path(__file__).parent) not in card
     assert str(sft_run.parent) not in card
+    record = read_run(sft_run)
+    anchored = replace(record, settings={**record.settings, "anchor_refusals": True})
+    assert "anchored" in model_card(anchored, adapter=True) and "anchored" not in card
 
 
 def test_the_same_seed_gives_the_same_weights_and_another_does_not(

@@ -142,7 +142,7 @@ def model_card(record: RunRecord, adapter: bool, hub_base: str = "", sections: S
     `hub_base` is the base model's name on the hub, if any; `sections` replace the section on the use of the run's folder.
     """
     facts = [
-        ("loss", OTHER_LOSSES.get(record.settings.get("loss", ""), LOSSES[record.stage])),
+        ("loss", _loss(record)),
         ("base model", record.base_model),
         ("base weights", record.base_weights or None),
         ("data", record.data),
@@ -168,6 +168,12 @@ def model_card(record: RunRecord, adapter: bool, hub_base: str = "", sections: S
 def _title(record: RunRecord) -> str:
     loss = record.settings.get("loss", "")
     return f"Preference optimisation with the loss {loss}" if loss in OTHER_LOSSES else TITLES[record.stage]
+
+
+def _loss(record: RunRecord) -> str:
+    if record.settings.get("anchor_refusals"):
+        return f"{LOSSES['sft']}, given that it does not begin like a refusal; refusals anchored at the initial model (train/refusals.py)"
+    return OTHER_LOSSES.get(record.settings.get("loss", ""), LOSSES[record.stage])
 
 
 def _about(record: RunRecord) -> str:

@@ -181,7 +181,7 @@ def propositions_to_judge(index: Index, view: QuestionView) -> Ints:
 
 SEEDS, SUGGESTED = 3, 20
 WALK_GAIN = 0.6
-"""A selected proposition adds this to its passage's score; a merely suggested one adds this times √(mass ÷ largest mass)."""
+"""The gain of a passage with a selected proposition; one with only suggested propositions gains this times √(their largest mass ÷ the largest of all)."""
 
 
 def retrieve_local(index: Index, query: Query, settings: RetrieveSettings) -> Evidence:

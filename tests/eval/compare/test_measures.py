@@ -154,6 +154,9 @@ def test_runs_that_differ_in_their_seed_alone_are_one_system() -> None:
         "ms-s0 … (2 seeds)": {1: "ms-s1", 0: "ms-s0"},
         "dpo-s0 … (2 seeds)": {0: "dpo-s0", 1: "dpo-s1"},
     }
+    again = replace(policies[0], name="again")
+    with pytest.raises(UserError, match="ms-s1 and again: runs with the same settings and the same seed, 1"):
+        seed_systems([*policies, again])
 
 
 def test_systems_of_several_seeds_are_compared_seed_by_seed() -> None:

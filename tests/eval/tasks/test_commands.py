@@ -47,6 +47,7 @@ def test_tasks_are_listed():
 def test_a_task_is_read_into_our_layout(files):
     done = run("tasks", "examples", "--source", files / "questions.jsonl", "--out", files / "own", "--json")
     assert json.loads(done.stdout) == {"task": "examples", "questions": 2, "documents": 0}
+    assert "wrote" in done.stderr and "corpus.jsonl" not in done.stderr, "the task has no documents of its own"
     assert [q.id for q in read_questions(files / "own" / "questions.jsonl")] == ["1", "2"]
 
 

@@ -1,7 +1,7 @@
 """Assembles the server: middlewares from the outside in (overflow, access log, framing, page, auth, admission), then the routes.
 
 `make_services` opens the indexes, `build_app` makes the ASGI application, `server_of` the uvicorn server that runs it: on SIGTERM and
-SIGINT running requests may finish (http/connections.py). OpenTelemetry is imported only when a collector is named."""
+SIGINT running requests may finish (http/connections.py). OpenTelemetry's SDK and exporter are imported only when a collector is named."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def check_names(indexes: Sequence[Path]) -> None:
 def build_app(services: Services, only_mcp: bool = False) -> OverflowMiddleware:
     """The ASGI application over `services`; running it starts the engine and watches the indexes.
 
-    With `only_mcp` its only routes are /mcp and those of routes/health.py.
+    With `only_mcp` its only routes are /mcp, those of routes/health.py, and the schema of both.
     """
     app = FastAPI(
         title="modegraph",

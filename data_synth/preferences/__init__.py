@@ -1,1 +1,1 @@
-"""Chosen and rejected reasonings: written, checked for support, contrasted with hard negatives."""
+"""Preference rows: chosen reasoning, checked for support, and rejected reasoning or hard negatives."""

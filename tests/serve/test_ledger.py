@@ -165,7 +165,7 @@ def test_a_reply_that_postgresql_cannot_store_is_returned_but_not_stored(file: P
 def test_another_file_is_refused_and_left_alone(tmp_path: Path) -> None:
     notes = tmp_path / "notes.txt"
     notes.write_text("my notes, of more than sixteen bytes\n" * 40)
-    with pytest.raises(UserError, match=r"notes\.txt: not usable as a call ledger"):
+    with pytest.raises(UserError, match=r"notes\.txt: not a call ledger"):
         Ledger(ScriptedModel(echo), notes)
     assert notes.read_text().startswith("my notes")
 

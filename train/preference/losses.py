@@ -11,7 +11,7 @@ in float64 if the log-ratios are, does not change its inputs, and returns one lo
 | NCA | β_π β_r, and that constant: minimal where β_π Δ = log(K p_r) |
 | IPO | τ and β_r: minimal where Δ_i − Δ_j = tanh((r_i − r_j) / 2β_r) / 2τ, for hard labels 1 / 2τ |
 | λ | nothing: minimal at an infinite margin, as DPO with hard labels; β_π sets how fast a margin saturates, β_r how much a gap in reward weighs |
-| RLOO | β_π β_r, if the responses are samples of the policy: its expected gradient is then that of KL(π ‖ π_ref exp(r / β_π β_r)) |
+| RLOO | β_π β_r, if the reference drew the responses: without clipping, its expected gradient is then β_π times that of KL(π ‖ π_ref exp(r / β_π β_r)) |
 
 Only RLOO assumes that the reference is the policy that drew the responses.
 docs/concepts/objectives/gradients.md has their gradients. Sources: MS and DPO for K responses are EXO's (Ji et al. 2024), used by GraphMPA
@@ -67,8 +67,8 @@ def ipo_loss(log_ratios_QK: Tensor, rewards_QK: Tensor, tau: float, beta_reward:
 def lambda_loss(log_ratios_QK: Tensor, rewards_QK: Tensor, beta_policy: float, beta_reward: float) -> Tensor:
     """LiPO-λ (Liu et al. 2024, §4): −Σ_{r_i > r_j} λ_ij log σ(β_π (Δ_i − Δ_j)), λ_ij = |G_i − G_j| · |1 / D_i − 1 / D_j|.
 
-    G = 2^(r / β_r) − 1 is the gain and D = log₂(1 + rank) the discount of the rank that β_π Δ gives a response: 1 is the highest, and
-    equals (all responses, at the reference) are ranked by reward. At K = 2 it is DPO times a constant.
+    G = 2^(r / β_r) − 1 is the gain and D = log₂(1 + rank) the discount of the rank that β_π Δ gives a response: 1 is the
+    highest, and ties are ranked by reward. (While the policy equals the reference, all responses tie.) At K = 2 it is DPO times a constant.
 
     >>> lambda_loss(torch.tensor([[0.0, 0.0]]), torch.tensor([[1.0, 0.0]]), 1.0, 1.0) / (1 - 1 / torch.tensor(3.0).log2())
     tensor([0.6931])

@@ -151,7 +151,9 @@ def _as_user_error(file: Path) -> Iterator[None]:
         if isinstance(problem, sqlite3.DatabaseError) and is_damage(problem):
             raise
         raise UserError(
-            f"{file}: not usable as a call ledger ({problem})", "a writable file that no other process has locked", "name another"
+            f"{file}: not usable as a call ledger ({problem})",
+            "a writable file that no other process has locked",
+            "name another",
         ) from None
 
 

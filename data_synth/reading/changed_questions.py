@@ -9,6 +9,8 @@ import random
 import re
 from collections.abc import Sequence
 
+from graph.text.word_forms import FOREIGN_FUNCTION_WORDS, FUNCTION_WORDS
+
 _ALTERNATIVES = """
 first second third fourth fifth sixth seventh eighth ninth tenth last, one two three four five six seven eight nine ten twelve twenty, hundred thousand million billion,
 January February March April May June July August September October November December, Monday Tuesday Wednesday Thursday Friday Saturday Sunday,
@@ -43,7 +45,8 @@ _ALTERNATIVE = re.compile(r"\b(" + "|".join(ALTERNATIVES) + r")\b")
 def changed_question(question: str, gold: str, passages: Sequence[str], rng: random.Random) -> str | None:
     """The question with a name, number or word replaced by one that `gold`, the text that answers it, does not contain; None if there is no such change.
 
-    A new name comes from the passages, has as many words, and shares no word of three letters or more with the question or `gold`.
+    A new name comes from the passages, has as many words, and shares no word of three letters or more with the question or `gold`; a new word
+    is in none of the passages. Words are replaced in English questions only.
     None for a choice ("… or …").
 
     >>> passages = ["She met Bram Oakes in Rill.", "Later that year Adam Finch sailed to Tarn."]
@@ -68,6 +71,16 @@ def changed_question(question: str, gold: str, passages: Sequence[str], rng: ran
     return question[: match.start()] + other + question[match.end() :]
 
 
+def _is_english(question: str) -> bool:
+    """Whether a question has more English function words than others: “war” and “son” are words of other languages, too.
+
+    >>> _is_english("Who won the war?"), _is_english("Was war die Brücke?"), _is_english("Wo ist Tarn?")
+    (True, False, False)
+    """
+    words = re.findall(r"\w+", question.casefold())
+    return sum(word in FUNCTION_WORDS for word in words) > sum(word in FOREIGN_FUNCTION_WORDS for word in words)
+
+
 def _other_names(name: str, question: str, gold: str, passages: Sequence[str], rng: random.Random) -> list[str]:
     known = set(re.findall(r"\w+", f"{question} {gold}".casefold()))
     names = {
@@ -87,6 +100,8 @@ def _other_numbers(number: str, question: str, gold: str, passages: Sequence[str
 
 
 def _other_words(word: str, question: str, gold: str, passages: Sequence[str], rng: random.Random) -> list[str]:
+    if not _is_english(question):
+        return []
     known = set(re.findall(r"\w+", " ".join([question, gold, *passages]).casefold()))
     others = sorted(other for other in ALTERNATIVES[word] if other.casefold() not in known)
     return rng.sample(others, min(1, len(others)))

@@ -15,7 +15,7 @@ _ALTERNATIVES = """
 first second third fourth fifth sixth seventh eighth ninth tenth last, one two three four five six seven eight nine ten twelve twenty, hundred thousand million billion,
 January February March April May June July August September October November December, Monday Tuesday Wednesday Thursday Friday Saturday Sunday,
 spring summer autumn winter, morning afternoon evening night,
-north south east west, northern southern eastern western, northwest northeast southwest southeast, left right, top bottom, inside outside, above below, upper lower,
+north south east west, northern southern eastern western, northwest northeast southwest southeast, top bottom, inside outside, above below, upper lower,
 most least, more less fewer, all none, largest smallest, larger smaller, biggest tiniest, highest lowest, higher lower, oldest youngest, older younger, old new,
 longest shortest, longer shorter, best worst, better worse, earliest latest, earlier later, early late, fastest slowest, strongest weakest, richest poorest, main minor,
 before after, since until, during after before, always never, positive negative mixed, public private, local national international, ancient modern, direct indirect,

@@ -42,7 +42,7 @@ SETTINGS = RetrieveSettings(top_k=5, abstain=1)
 THRESHOLDS = (0.5, 0.9)
 LEAST_AUROC, MOST_MS = 0.9, 1.0
 SHARES, DRAWS = (0.1, 0.25, 0.5, 0.75), 3
-"""Shares of the documents of examples/ that are used for fitting, and how often each share is drawn."""
+"""For fitting: shares of the documents of examples/ that a part of the index contains, and the number of parts for each share."""
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ NODES, EDGES, DOCUMENT_NODES = 180_000, 340_000, 30
 
 
 def corpus_graph(seed: int) -> sp.csr_array:
-    """Documents of about 30 nodes, connected internally and, through hubs that a few share, to other documents."""
+    """Documents of 30 nodes, connected internally and to hubs: the first three nodes of any of the 40 documents of their group."""
     rng = np.random.default_rng(seed)
     inner = 0.8
     first = rng.integers(0, NODES, EDGES)
@@ -35,7 +35,7 @@ def corpus_graph(seed: int) -> sp.csr_array:
 
 
 def with_document(graph: sp.csr_array, seed: int) -> sp.csr_array:
-    """The graph with one more document of 30 nodes, connected to a few others."""
+    """The graph with one more document of 30 nodes, connected to up to 20 nodes of others."""
     rng = np.random.default_rng(seed)
     size = NODES + DOCUMENT_NODES
     rows = rng.integers(NODES, size, 80)

@@ -1,9 +1,10 @@
-"""Engines for a language model on a CPU, compared: start time, speed of prompts and of generation with one request and with eight, memory, agreement of answers.
+"""Engines for a language model on a CPU: time to a first answer, speed of prompts and of generation (one request, eight), memory, agreement of answers.
 
 Run: python -P benchmarks/cpu_engines.py [--model qwen2.5-coder-0.5b] [--answers 100] [--specs hf gguf …] [--json]. A prompt has
 some 350 words of the documents of examples/, those with the evidence first, in the form that every command uses. Speeds are measured with
 prompts to summarise the passages, agreement with the questions of examples/. Each engine runs in a separate process; vLLM is included if
-MODEGRAPH_VLLM_PYTHON names its Python. `gguf` is the file of the catalogue; gguf-q8_0 and gguf-bf16 are written from the converted weights first. `agreement` is the share of greedy answers (24 tokens at most) equal to those of hf:.
+MODEGRAPH_VLLM_PYTHON names its Python. `gguf` is the file of the catalogue; gguf-q8_0 and gguf-bf16 are written from the converted weights first.
+`agreement` is the share of greedy answers (24 tokens at most) equal to those of hf, for hf and the engines named after it.
 """
 
 import argparse
@@ -123,10 +124,10 @@ def main() -> int:
             measured = measure_in_process(__file__, spec, "--answers", str(arguments.answers))
             answers[kind] = measured.pop("answers")
             figures |= {f"{kind}: {name}": round(value, 3) for name, value in measured.items()}
-            reference = answers.get("hf", [])
-            if reference:
-                same = sum(answer == other for answer, other in zip(answers[kind], reference, strict=True))
-                figures[f"{kind}: agreement"] = same / len(reference)
+    reference = answers.get("hf", [])
+    for kind in answers if reference else ():
+        same = sum(answer == other for answer, other in zip(answers[kind], reference, strict=True))
+        figures[f"{kind}: agreement"] = same / len(reference)
             print(f"{kind}: {measured}", file=sys.stderr, flush=True)
     best = min((key for key in figures if key.endswith(": request_s")), key=lambda key: float(figures[key]))
     kind = best.partition(":")[0]

@@ -117,9 +117,10 @@ def _word_vector(word: str) -> Floats:
 
 
 def invented_document(number: int) -> Document:
-    """One passage of four sentences about a place that only this document mentions and a place that others may mention too; most words are rare.
+    """One passage of four sentences about a place that only this document mentions and a place that others may mention too.
 
-    Half of its words belong to its subject, which SUBJECT_DOCUMENTS documents share, as in a real collection.
+    A few words of the vocabulary are frequent, most are rare. About half of a document's words belong to its subject, which SUBJECT_DOCUMENTS
+    documents share, as in a real collection.
     """
     draw, common = random.Random(number), _words(random.Random(f"subject {number // SUBJECT_DOCUMENTS}"), SUBJECT_WORDS)
     words = [word if draw.random() < 0.5 else draw.choice(common) for word in _words(draw, 32)]

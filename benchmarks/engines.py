@@ -1,4 +1,4 @@
-"""Indexing by the engines local and ray: the processor time of each, and whether the two indexes are identical to the byte.
+"""Indexing by the engines local and ray: the processor time of each, and whether their indexes have the same rows and, compacted, the same bytes.
 
 Run: python -P benchmarks/engines.py [--corpus FOLDER …] [--every 1] [--documents 2000] [--stub] [--json]. A FOLDER contains documents, or a
 corpus.jsonl, of which every `--every`-th document is used; without one, documents of invented prose. The encoder is the embedded one, or with

@@ -1,4 +1,4 @@
-"""How much of a text is retained in its graph: facts of essays covered by our rule-based propositions, and by published OpenIE graphs (MINE).
+"""How much of a text is retained in its graph: facts of essays covered by our rule-based propositions, and by published graphs such as OpenIE's (MINE).
 
 For each essay, 15 known facts are looked up among the texts of its graph: a fact counts as covered if its nearest text has at
 least the given cosine. Run: python -P benchmarks/extraction.py FOLDER [--json]; FOLDER has MINE's files: corpus.jsonl, facts.jsonl

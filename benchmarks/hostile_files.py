@@ -21,7 +21,7 @@ SOUP = (
 
 
 def hostile_file(number: int, seed: int = 0, largest: int = MIB) -> tuple[str, bytes]:
-    """Name and bytes of file `number`: kinds alternate; sizes are drawn from 1 KB to `largest`, except that the first file of each kind has the largest size."""
+    """Name and bytes of file `number`: kinds alternate; the first file of each kind aims at `largest`, the limit, the others at a size drawn from 1 KB up."""
     kinds = [
         *((kind, ".html", make) for kind, make in HTML.items()),
         *((kind, ".pdf", make) for kind, make in PDF.items()),
@@ -38,7 +38,7 @@ def text(chance: Random, size: int) -> str:
 
 
 def repeat(unit: str) -> Make:
-    """A page of one unit repeated, with text at its end."""
+    """Makes a page of one unit repeated, with text at its end."""
     return lambda chance, size: (unit * (size // len(unit)) + "Deep text.").encode()
 
 
@@ -152,7 +152,7 @@ def one_page(content: Callable[[Random, int], bytes]) -> Make:
 
 
 def bomb(content: bytes, times: int) -> Make:
-    """A PDF of one page whose compressed stream repeats `content`, `times` MB of it in the largest file."""
+    """A PDF of one page whose compressed stream repeats `content`, about 0.8 × `times` MB of it in the largest file."""
 
     def make(chance: Random, size: int) -> bytes:
         packer = zlib.compressobj(9)

@@ -1,7 +1,7 @@
 """The default mode on corpora of many kinds: is it ever worse than the best of the simple modes, or than itself without its trained hop? Recall@5.
 
 Run: python -P benchmarks/kinds.py --data FOLDER_OF_SETS [--kinds untitled mails …] [--questions 300] [--encoder minilm] [--folder FOLDER] [--json].
-Each kind is made from a public set (see SETS), with its questions unchanged. An index is built for each in --folder and reused by later runs.
+Each kind is made from a public set (see SETS), with the texts of its questions. An index is built for each in --folder and reused by later runs.
 """
 
 import random
@@ -64,7 +64,7 @@ def untitled(corpus: Corpus) -> Corpus:
 
 
 def mails(corpus: Corpus) -> Corpus:
-    """Each text as an e-mail between a few people, with an uninformative subject."""
+    """Each text as an e-mail between two of NAMES, with an uninformative subject."""
     draw, documents = random.Random(0), []
     for number, document in enumerate(corpus.documents):
         sender, receiver = draw.sample(NAMES, 2)
@@ -98,7 +98,7 @@ def reports(corpus: Corpus) -> Corpus:
 
 
 def near_duplicates(corpus: Corpus) -> Corpus:
-    """Each text also in a second edition, with its sentences in another order; finding either edition counts."""
+    """Each text also in a second edition, with its first sentence moved to the end; finding either edition counts."""
     editions = []
     for document in corpus.documents:
         sentences = re.split(r"(?<=[.!?])\s+", document.text)

@@ -1,7 +1,7 @@
 """A language model's results on five tasks for which modegraph can call one, beside those without a model: usable replies, tokens, seconds.
 
 Run: python -P benchmarks/llm_tasks.py INDEX --model SPEC [--items 10] [--shown 3] [--json]. The tasks are extraction from passages, summaries
-of communities, plans for questions, questions over several articles (writer and critic are the same model), and `local`'s selection and
+of communities, plans for questions, questions over two articles (writer and critic are the same model), and `local`'s selection and
 verdict. Their prompts, schemas and retries are those of the commands. Questions are proposed from the index by rules. `usable` is the
 share of items with a result after at most two calls for each reply; tokens and seconds are per item, retries included.
 """

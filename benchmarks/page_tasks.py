@@ -3,8 +3,8 @@
     python -P benchmarks/page_tasks.py --model reader --json
     python -P benchmarks/page_tasks.py --screenshots FOLDER      # the page after each task, as PNG
 
-`modegraph serve NEW --writable --model …` runs in a separate process; headless Chromium shows its page, and real files of examples/handbook are dropped on it. A step is
-one thing that a person does: a drop, a click, a line of typing, a key. Seconds include the server's work, but not a person's time.
+`modegraph serve NEW --writable --model …` runs in a separate process; headless Chromium shows its page, and files of examples/handbook are dropped on
+it. A step is one thing that a person does: a drop, a click, a line of typing, a key. Seconds include the server's work, but not a person's time.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""The output of every benchmark: figures, and checks of them against targets, as text or as one JSON object."""
+"""The output of most benchmarks: figures, and checks of them against targets, as text or as one JSON object."""
 
 import argparse
 import json
@@ -19,7 +19,7 @@ MIB = 2**20
 
 @dataclass(frozen=True)
 class Check:
-    """A figure and its target; `at_least` says whether the figure must be at least or at most the target."""
+    """A figure and its target; with `at_least` the figure must be at least the target, else at most."""
 
     name: str
     value: float
@@ -32,7 +32,7 @@ class Check:
 
 
 def new_parser(doc: str | None) -> argparse.ArgumentParser:
-    """A parser with a script's docstring as its help, and the option --json of every benchmark."""
+    """A parser with a script's docstring as its help, and the option --json."""
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", action="store_true")
     return parser
@@ -78,7 +78,7 @@ def median_seconds(work: Callable[[], object], runs: int) -> float:
 
 
 def paired_seconds(ours: Callable[[], object], theirs: Callable[[], object], runs: int) -> tuple[float, float]:
-    """Median seconds of two tasks timed alternately, so that a machine that slows down slows both."""
+    """Median seconds of two tasks timed alternately, after one uncounted call of each, so that a machine that slows down slows both."""
     ours(), theirs()
     pairs = [(seconds_of(ours), seconds_of(theirs)) for _ in range(runs)]
     return median(pair[0] for pair in pairs), median(pair[1] for pair in pairs)

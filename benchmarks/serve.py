@@ -2,8 +2,8 @@
 
 Run: python -P benchmarks/serve.py [--index FOLDER --questions FILE.jsonl] [--model FOLDER] [--soak-s 600] [--json].
 Without --index a small index of examples/ is built. The engine is vLLM on the Python that MODEGRAPH_VLLM_PYTHON names, with a tiny model
-trained here unless one is given; without vLLM, a stub that sends a token every STUB_TOKEN_S. With --soak-s the server is also
-kept under load for that long while documents are added to its index.
+trained here unless one is given; without vLLM, a stub that sends a token every STUB_TOKEN_S. With --soak-s another
+server is also put under load for that long, while documents are added to its copy of the index.
 """
 
 import asyncio
@@ -338,7 +338,7 @@ def passages_of(index: Path) -> int:
 
 
 def resident_mb(process: "subprocess.Popen[bytes]") -> float:
-    """A process's private memory, without the files that it maps."""
+    """A process's private memory in MiB, without the files that it maps."""
     lines = Path(f"/proc/{process.pid}/status").read_text().splitlines()
     (anonymous,) = [line.split()[1] for line in lines if line.startswith("RssAnon:")]
     return int(anonymous) / 1024

@@ -3,7 +3,7 @@
 Run: python -P benchmarks/train.py [--json] [--device cuda] [--size 0.5b] [--attention sdpa]. Prompts of 1,024
 random ids with responses of 64, random weights; reference log-probabilities precomputed on every side. Each side
 runs in a separate process: "trl" is DPOTrainer unchanged, "trl-completion" the same with logits only at the completions,
-as in train/run/loop.py and by TRL's default on CUDA; "plain-8" is one sequence per response. The sides of a
+as in train/run/loop.py and by TRL's default on CUDA; "plain-8" is one sequence per response; the packed sides hold a prompt once. The sides of a
 contest take their steps in turn, so that a machine that slows down slows all. A step is forward, backward, clipping and
 fused AdamW (the trainers' default), in float32 on a CPU, under bfloat16 autocast on CUDA. The gain of a shared prefix is limited by
 what is not shared: the head runs only at response positions, the same for every side, so in the small model its share of

@@ -72,11 +72,11 @@ def measure_in_turn(
 
 
 def _result(side: str, process: "subprocess.Popen[str]") -> Measurement:
-    """A side's last printed line as its result; SystemExit naming the side and its status if it ended without one."""
+    """A side's last printed line as its result; SystemExit naming the side and its status if it failed or printed nothing."""
     printed = process.communicate()[0].splitlines()
     if process.returncode or not printed:
         raise SystemExit(
-            f"side {side} ended with {process.returncode} (below 0: killed by that signal), without a result"
+            f"side {side} ended with {process.returncode} (below 0: killed by that signal), or without a result"
         )
     measurement: Measurement = json.loads(printed[-1])
     return measurement

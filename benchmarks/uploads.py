@@ -34,7 +34,7 @@ MOST_S, MOST_MB = 5.0, 512
 
 @dataclass(frozen=True)
 class ReadResult:
-    """The result for one file: the reason for its refusal ("" if it was read), clock and processor seconds, and peak MB."""
+    """The result for one file: the reason for its refusal ("" if it was read), clock seconds and, if indexed, processor seconds and peak MiB."""
 
     name: str
     refused: str

@@ -1,8 +1,8 @@
 """How well a verifier separates supported sentences from broken ones, on sets that it was not trained on, against the rule of cosines and numbers.
 
-Claims are made from the passages as `modegraph synth claims` makes them; for PubMedQA also from the abstracts' conclusions, which paraphrase
+Claims are made from the passages as `modegraph synth claims` makes them, or by fusing two sentences; for PubMedQA also from the conclusions, which paraphrase
 the abstract, or say more than it does. The rule: a sentence of the passage has a cosine of .45 or more, and the passage contains every
-number of the claim (eval/metrics/grounding.py). Milliseconds are processor time of one thread.
+number of the claim (eval/metrics/grounding.py). Milliseconds are processor time.
 Run: python -P benchmarks/verify.py FOLDER_OF_SETS [--verifier FOLDER] [--claims 2000] [--json]
 """
 

@@ -1,9 +1,9 @@
 """Two writers and three readers of one index at once, in separate processes: is anything lost, duplicated, or mixed from two generations?
 
-Run: python -P benchmarks/writers.py [--seconds 120] [--store sqlite postgresql://…] [--json]. A database must be empty. A writer adds, changes and deletes
-its own pairs of documents, one pair per turn, together with a document that both write; every sentence of a pair states its version. In the end the index is compared with
-one that a single writer built from the pairs that both report as left in the index. Readers repeatedly open the newest generation, query it,
-and check that it contains exactly the documents of the versions that it states. Documents are invented; the encoder is the stub of edits.py.
+Run: python -P benchmarks/writers.py [--seconds 120] [--store sqlite postgresql://…] [--json]. A database must be empty. In each turn a writer
+adds or changes one of its own pairs of documents, with a document that both write, or deletes a pair; every sentence of a pair states its version. In
+the end the index is compared with one that a single writer builds from the pairs that the two report as left. Readers repeatedly open the newest
+generation, query it, and check that it contains exactly the documents of the versions that it states. Documents are invented; the encoder is the stub of edits.py.
 """
 
 import random

@@ -59,7 +59,8 @@ def validate(
 ) -> None:
     """Check every row of training data, or of questions.
 
-    Prints the line and the problems of each bad row, and the remedy; exits with 1 if any row is bad.
+    Prints the line and the problems of the first 20 bad rows of each file (--json: of all), and the remedy; exits with 1 if
+    any row is bad.
     """
     from dataclasses import asdict
 

@@ -84,7 +84,7 @@ def register_questions(synth: typer.Typer, open_model: "OpenModel") -> None:
         """Make questions over one document or several, with answers and the passages they need.
 
         Rules fill templates with the index's sentences, unless --writer names a model; a model's question is used only if the
-        passages that --mode finds contain the words of its answer, and if --judge accepts it. All questions about a document
+        passages that --mode finds contain most words of its answer, and if --judge accepts it. All questions about a document
         are in one split.
         """
         from data_synth.dataset.write import ledger_of, write_or_preview
@@ -245,8 +245,8 @@ def register_responses(synth: typer.Typer, open_model: "OpenModel") -> None:
     ) -> None:
         """Sample K responses from a model to each prompt, and score them.
 
-        Rewards are stored by component; --judge adds the judge's marks as another component. Prompts contain 1 to --top-k passages; responses
-        cut off at --max-answer-tokens are left out; --limit samples questions by the seed.
+        Rewards are stored by component; --judge adds the judge's marks as another component. Prompts contain 1 to --top-k passages, or
+        --context-size; responses cut off at --max-answer-tokens are left out; --limit samples questions by the seed.
         """
         from itertools import chain
 

@@ -41,8 +41,8 @@ def register_reading(synth: typer.Typer) -> None:
     ) -> None:
         """Make rows that teach reading: questions over shuffled passages, answered in few words with citations.
 
-        Gold passages, which contain a question's evidence, are mixed with others from the same document and BM25's top hits;
-        in a share of the rows a gold passage is missing, and the answer is "not in the documents". Data for `train sft`.
+        Gold passages, which contain a question's evidence, are mixed with others, such as BM25's top hits; in a share of the
+        rows the passages do not answer the question, and the answer is "not in the documents". Data for `train sft`.
         """
         from data_synth.contexts import pick_questions
         from data_synth.dataset.write import ledger_of, write_or_preview
@@ -67,7 +67,7 @@ Beside = Annotated[
     option(
         "FOLDER",
         INPUT,
-        "Relevance data to train on as well: questions and passages that are in another split there are left out. Repeatable.",
+        "Relevance data to train on as well: its questions get the same split here, its propositions are left out of other splits. Repeatable.",
     ),
 ]
 SplitBy = Annotated[
@@ -103,8 +103,8 @@ def register_relevance(synth: typer.Typer, open_model: "OpenModel") -> None:
     ) -> None:
         """Label the relevant and irrelevant propositions of each question: data for `train selector`.
 
-        Labels come from the questions' gold passages and sentences, or with --distil-from from a model. The seed splits the
-        rows into train, dev and test.
+        Labels come from the questions' gold passages and sentences, or with --distil-from from a model. Questions are in the
+        split that their file states; the seed splits the others.
         """
         from data_synth.dataset.write import ledger_of, write_or_preview
         from data_synth.relevance.gold import CORPUS, check_sources, read_gold_questions, with_sentences

@@ -28,7 +28,7 @@ from graph.types import Excerpt
 if TYPE_CHECKING:
     from graph.index.index import Index
 
-NO_PASSAGES = "retrieval finds no passage"
+NO_PASSAGES = "retrieval finds no passage, or fewer than --context-size"
 NO_ANSWER = "the question has no gold answer"
 TWIN = "the question is a near duplicate of another one with the same answer"
 TWIN_THRESHOLD = 0.1

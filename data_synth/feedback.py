@@ -97,7 +97,7 @@ class AnswerPair:
 
 
 def judge_answers(entries: Iterable[Feedback]) -> tuple[list[AnswerPair], list[Dropped]]:
-    """Each pair of answers once, the better one being the choice of most readers; the pairs are in the order of their first comparison."""
+    """Each pair of answers once, the better one by most comparisons (all votes on it are one), in the order of their first comparison."""
     pairs, dropped = without_dropped(_pairs_of(entries))
     groups: defaultdict[tuple[object, ...], list[AnswerPair]] = defaultdict(list)
     for pair in pairs:
@@ -289,7 +289,7 @@ SEED = 0
 
 
 def import_feedback(index: Index, out: Path) -> dict[str, Summary]:
-    """Write the datasets `preferences` and `relevance` below `out` from the feedback of `index`. UserError if there is no feedback and never was any.
+    """Write the datasets `preferences` and `relevance` below `out` from the feedback of `index`. UserError if there is no feedback, and no such dataset to replace.
 
     The same feedback gives the same rows. A dataset without rows is written too: it replaces one made from
     entries that have since been deleted.

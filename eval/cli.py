@@ -1,4 +1,4 @@
-"""The evaluation commands outside `eval …`: `modegraph compare`, `runs` and `serve check`.
+"""The evaluation commands: `modegraph compare`, `runs`, `serve check`, and the group `eval`, whose commands are defined in other files.
 
 `serve check` is here and not with `modegraph serve`, because it uses functions of train/, which serve/ may not import."""
 

@@ -305,15 +305,13 @@ def add_alignment(commands: typer.Typer) -> None:
         seed that one system lacks, and a reward with a component that cannot be measured. --sampler vllm is much faster.
         """
         from eval.alignment.frontier import align_runs, alignment_json, tables_as_text, write_alignment
+        from eval.alignment.measure import common_precision
         from eval.alignment.sample import SamplingSettings
-        from train.model.load import Precision, load_policy
+        from train.model.load import load_policy
         from train.run.record import read_run
 
-        records = [read_run(folder) for folder in runs]
-        all_half = all(one.settings.get("precision") == "bfloat16" for one in records)
-        precision: Precision = "bfloat16" if all_half else "float32"
         sampling = SamplingSettings(samples, max_answer_tokens, seed)
-        load = partial(load_policy, precision=precision)
+        load = partial(load_policy, precision=common_precision([read_run(folder) for folder in runs]))
         if sampler is Sampler.vllm:
             from eval.alignment.sample_by_vllm import draw_by_vllm as draw
         else:
@@ -369,7 +367,7 @@ def add_judge(commands: typer.Typer, open_model: OpenModel) -> None:
     ) -> None:
         """Have a language model compare the answers of two systems, in both orders.
 
-        Prints win rates, ties, agreement, and position and length bias. --out saves every verdict, so that a later run can resume.
+        Prints win rates, also at equal length, ties, agreement and position bias. --out saves every verdict, so that a later run can resume.
         Exits with 1 if any verdict is invalid.
         """
         from eval.judge import (

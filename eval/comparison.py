@@ -8,6 +8,7 @@ import random
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 
 from data_synth.rows import PreferenceRow
 from eval.statistics import Interval, SeedVerdict
@@ -126,6 +127,13 @@ class Measure:
     def mean(self, policy: str) -> float:
         """The mean over rows; KeyError for a policy that lacks the measure."""
         return sum(self.values[policy]) / len(self.values[policy])
+
+    def question_means(self, policy: str) -> tuple[float, ...]:
+        """The mean over the rows of each question, in the order of the questions' first rows."""
+        by_question: dict[str, list[float]] = {}
+        for question, value in zip(self.clusters, self.values[policy], strict=True):
+            by_question.setdefault(question, []).append(value)
+        return tuple(map(fmean, by_question.values()))
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Checks that held-out rows were not trained on: compares a measurement's prompts with the training data of its runs, and of the runs that these
+"""Checks that held-out rows were not trained on: compares a measurement's prompts and questions with the training data of its runs, and of the runs that these
 started from."""
 
 from __future__ import annotations

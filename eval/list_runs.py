@@ -12,7 +12,7 @@ from graph.shared.runs import FoundRun
 
 SHOWN_FIGURES, SHOWN_SETTINGS = 3, 6
 ONLY_RUN_SETTINGS = ("model", "data")
-"""Settings shown for the only run of a stage."""
+"""Settings shown for a run that differs from no other of its stage."""
 UNINFORMATIVE = ("output",)
 """Settings that differ in every run and so are uninformative."""
 FIRST_FIGURES = ("eval_loss", "train_loss", "loss")

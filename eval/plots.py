@@ -38,7 +38,7 @@ def draw_logps(scores: Mapping[str, Sequence[PairScore]], title: str, file: Path
 
 
 def draw_retrieval(seconds: Measure, quality: Measure, file: Path) -> None:
-    """Write a PNG: each mode at its mean seconds (log scale) and mean quality, with 95 % bootstrap intervals of both means."""
+    """Write a PNG: each mode or selector at its mean seconds (log scale) and mean quality, with 95 % bootstrap intervals of both means."""
     figure = Figure(figsize=(8.0, 5.0), layout="constrained")
     axes = figure.subplots()
     for mode in quality.values:

@@ -1,6 +1,6 @@
 """`modegraph eval reading`: models answer a reading set greedily, over gold passages among distractors, over retrieved passages, or without passages.
 
-Contexts are built like those of training rows (data_synth/reading/reading_rows.py), and answers scored like theirs (data_synth/reading/score.py). The
+Distractors are from the same candidates as in training rows (data_synth/reading/reading_rows.py), and answers scored by data_synth/reading/score.py. The
 best constant answer is listed with the models: its score needs no reading."""
 
 from __future__ import annotations

@@ -136,7 +136,7 @@ def _sample_html(sample: Sample) -> str:
 LOGPS_FIGURE = "logps.png"
 LOGPS_CAPTION = (
     "log π(y|x) of the chosen and the rejected side under every model (box: quartiles, line: median, whiskers: 1.5 "
-    "interquartile ranges), as in GraphMPA's Figure 6."
+    "interquartile ranges), after GraphMPA's Figure 6."
 )
 
 
@@ -164,7 +164,7 @@ def draw_boxes(comparison: Comparison, file: Path) -> ReportFigure:
 
 
 def paper_pairs(comparison: Comparison) -> list[int]:
-    """The pairs to draw: the paper's own, or the first kind of length-matched pairs if the data has none of these."""
+    """The pairs to draw: the paper's own, or those with the first kind of hard negative if the data has none of these."""
     hard_negative = min(row.hard_negative for row in comparison.pairs)
     return [index for index, row in enumerate(comparison.pairs) if row.hard_negative == hard_negative]
 
@@ -247,7 +247,7 @@ def markdown_table(table: Table) -> str:
 
 
 def escape_markdown(text: str) -> str:
-    """Text as one line in which nothing is markup.
+    """Text as one line with the characters of inline Markdown escaped.
 
     >>> escape_markdown("y_w | *\\n<b>")
     'y\\\\_w \\\\| \\\\* \\\\<b>'

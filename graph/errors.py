@@ -61,6 +61,10 @@ class DiskFull(Unavailable):
     """The disk of an index, or of a worker that builds one, is full."""
 
 
+class ModelUnavailable(Unavailable):
+    """A language model, or its server, no longer answers."""
+
+
 def unreadable(file: Path, problem: OSError, expected: str) -> UserError:
     """The error for a file that cannot be read: it is missing, is a folder, lies below another file, or may not be read."""
     above = next((parent for parent in file.parents if parent.is_file()), None)

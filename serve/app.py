@@ -115,7 +115,7 @@ def check_names(indexes: Sequence[Path]) -> None:
 def build_app(services: Services, only_mcp: bool = False) -> OverflowMiddleware:
     """The ASGI application over `services`; running it starts the engine and watches the indexes.
 
-    With `only_mcp` its only routes are /mcp, those of routes/health.py, and the schema of both.
+    With `only_mcp` its only routes are /mcp, those of routes/health.py, and /openapi.json.
     """
     app = FastAPI(
         title="modegraph",
@@ -149,7 +149,8 @@ def build_app(services: Services, only_mcp: bool = False) -> OverflowMiddleware:
     services.tracing.watch(app)
     admission = AdmissionMiddleware(app, services.settings, services.metrics)
     auth = AuthMiddleware(admission, services.settings.api_key, ring)
-    access_log = AccessLogMiddleware(FramingMiddleware(PageMiddleware(auth)), services.metrics)
+    framed = FramingMiddleware(auth if only_mcp else PageMiddleware(auth))
+    access_log = AccessLogMiddleware(framed, services.metrics)
     return OverflowMiddleware(access_log, admission, services.metrics)
 
 

@@ -117,8 +117,8 @@ def serve_command(
 
     --model also takes vllm:PATH, which starts vLLM; without --model there is search but no answer. With --writable, a
     folder that does not exist becomes an empty index, to be filled on the page. Most options are settings too: those of
-    retrieval are the defaults of a request, and --selector names the model for requests with `selector: trained`.
-    docs/serving.md describes the routes.
+    retrieval are the defaults of a request, except that --selector and --reranker name the models for requests with
+    `selector: trained` and `reranker: true`. docs/serving.md describes the routes.
     """
     if model is None or not model.startswith(TRANSFORMERS_PREFIX):
         load_single_threaded()
@@ -220,7 +220,7 @@ def register_mcp(app: typer.Typer) -> None:
         """Serve one index, or several, to MCP clients, over standard input and output.
 
         The tools are search, fetch and explain; --model adds ask, --writable adds add_document. Documents are resources.
-        `modegraph serve` offers the same at /mcp, with its other routes; with --http this server offers only /mcp.
+        `modegraph serve` offers the same at /mcp, with its other routes; --http offers /mcp, /health, /ready and /metrics.
         """
         import sys
         from contextlib import redirect_stdout

@@ -1,9 +1,8 @@
-"""The call ledger: a language model that stores every finished call and never repeats it.
+"""The call ledger: a language model that stores every call that finished with "stop", and never repeats it.
 
-Rows are in one SQLite file, or in the index's database. A row exists only for a call that finished with "stop" and is committed when
-the call returns, so a crash loses only calls in progress. A row has the hash of its content: a changed row is dropped and its call
-repeated. A damaged ledger of an index is renamed, and its sound rows are copied to a new one (graph/store/ledger_file.py). A row also has
-the seconds of the call, so that a replay counts the time of the original call."""
+Rows are in one SQLite file, or in the index's database. A row is committed when the call returns, so a crash loses only calls in progress. A row
+has the hash of its content: a changed row is dropped and its call repeated. A damaged ledger of an index is renamed, and its sound rows are
+copied to a new one (graph/store/ledger_file.py). A row also has the seconds of the call, so that a replay counts the time of the original call."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ class Answer:
 
     `removed` are cited numbers without an excerpt; their brackets are removed from the text. `unsupported` are sentences of the reason and
     the answer that the excerpts do not seem to support, `not_checked` those that cannot be judged; none without a verifier. `left_out`
-    excerpts did not fit the model's window. `finish_reason` is "length" when the text was cut at the token limit. `retrieval` is the cost
+    counts excerpts that did not fit the model's window. `finish_reason` is "length" when the text was cut at the token limit. `retrieval` is the cost
     of finding the evidence, `writing` that of generating the answer.
     """
 

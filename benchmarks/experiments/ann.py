@@ -99,7 +99,7 @@ def measure(folder: Path, file: Path, limit: int | None) -> tuple[dict[str, floa
         figures |= {f"{name}: {variant}: {key}": value for key, value in mode_figures.items()}
         for mode in MODES:
             key = f"{mode}: Recall@5"
-            checks.append(Check(f"{name}: {variant}: {key}, lost", abs(exact[key] - mode_figures[key]), loss, False))
+            checks.append(Check(f"{name}: {variant}: {key}, change", abs(exact[key] - mode_figures[key]), loss, False))
     return figures, checks
 
 

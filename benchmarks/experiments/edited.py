@@ -1,7 +1,7 @@
 """An index edited at random by processes that are often killed (SIGKILL), and read continuously: does it end up like one built from scratch?
 
 Run: python -P benchmarks/experiments/edited.py [--edits 200] [--seed 0] [--json]. Documents are added, changed and deleted, one edit per process,
-written as patches of the existing arrays. Every tenth edit is killed at each of its commits in turn until it completes, half of the others at a
+mostly written as patches of the existing arrays. Every tenth edit is killed at each of its commits in turn until it completes, half of the others at a
 random moment. A reader that runs from the start checks every generation that it opens, and the three before it: each must be complete and the result of
 an edit. Then the index is compacted and compared, to the byte, with one built from the final documents.
 """
@@ -143,7 +143,7 @@ def read_continuously(folder: Path, notes: Path, writer: int) -> None:
 
 
 def _state_of(index: Index) -> State:
-    """The version of each document; ValueError unless all of its passages state the same one."""
+    """The version of each document; ValueError unless its passages state exactly one."""
     state = {}
     for source in index.sources():
         texts = [passage.text for passage in index.passages_of(source)]

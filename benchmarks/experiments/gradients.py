@@ -1,10 +1,10 @@
-"""Do MS and DPO train a real model differently? The cosine of their gradients, at K = 2, 8 and 16 and several β_r.
+"""Do MS and DPO train a real model differently? The cosine of their gradients, at K = 2, 8 and 16 and two β_r.
 
     python -P benchmarks/experiments/gradients.py responses/train.jsonl --model smollm2 --prompts 16 --json
     python -P benchmarks/experiments/gradients.py responses/train.jsonl --model runs/ms --prompts 16 --json
 
 `--model` is a language model, which gets a new LoRA adapter, or a run of `train ms` or `train dpo` that trained an adapter; the reference is the base
-below the adapter. Gradients are of all of the adapter's weights. A cosine of 1 means that both losses take the same first step; the yardstick is
+below the adapter. Gradients are of all of the adapter's weights. At a cosine of 1 both losses take a first step in the same direction; the yardstick is
 the cosine of one loss's gradients over the two halves of the prompts, which differ in nothing but the draw of prompts.
 
 Legend: R responses of a prompt, W weights of the adapter.
@@ -74,7 +74,6 @@ class Gradients:
     by_prompt: dict[tuple[int, float], list[float]] = field(default_factory=dict)
 
     def add(self, number: int, gradients: Mapping[Arm, Tensor]) -> None:
-        """Add the gradients of prompt `number`."""
         for arm, gradient_W in gradients.items():
             key = (arm, number % 2)
             self.halves[key] = self.halves[key] + gradient_W if key in self.halves else gradient_W

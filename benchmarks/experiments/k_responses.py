@@ -7,8 +7,8 @@
 
 STUDY is a file like configs/study/k-responses.yaml, PROMPTS are files of reading rows that MODEL, a full model, was not trained on. `draw`
 takes one prompt per passage and question: the first prompts become dev and test rows, later ones training rows if their responses differ in reward.
-With --rates the runs are trials, measured on dev; without it each arm uses the rate that was best there, or without trials the rate of its settings. --part I/N does every N-th run from
-the I-th on, so that several processes share a machine.
+With --rates the runs are trials, measured on dev; without it each arm uses the rate that was best there, or without trials that of its settings.
+--part I/N does every N-th run from the I-th on, so that several processes share a machine.
 
 Legend: B rows of a batch, T tokens, R responses.
 """
@@ -142,7 +142,7 @@ def rows_of(model: Any, tokenizer: Any, prompts: Sequence[Prompt], samples: int,
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A measured checkpoint: its update, and by prompt the mean reward, share right, KL to the reference and entropy (nats), distinct answers, words."""
+    """A measured checkpoint: its update, and by prompt the mean reward, share right, KL to the reference and entropy (nats), share of distinct answers, words."""
 
     update: int
     reward: list[float] = field(default_factory=list)
@@ -281,7 +281,7 @@ def frontier(run: Mapping[str, Any], kl: float) -> list[float]:
 
 
 def shared_range(*runs: Mapping[str, Any]) -> tuple[float, float]:
-    """The KLs between the first and last checkpoint of every run; empty if the first is not below the second."""
+    """The lowest and the highest KL that all runs reach; they share no range if the first is not below the second."""
     ends = [[fmean(point["kl"]) for point in run["points"]] for run in runs]
     return max(map(min, ends)), min(map(max, ends))
 

@@ -123,7 +123,7 @@ def run_to_its_end(study: Path) -> None:
 
 
 def run_with_kills(study: Path, waits: Iterator[float]) -> list[str]:
-    """Start the study and kill it after each of `waits` seconds, then run it to its end; returns the steps that the kills interrupted."""
+    """Start the study once for each of `waits` and kill it after so many seconds, then run it to its end; returns the steps that the kills interrupted."""
     interrupted = []
     for wait in waits:
         running = start(study)

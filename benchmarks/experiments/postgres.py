@@ -1,7 +1,7 @@
 """The dense query of an export in PostgreSQL against exact search in the index: how many of the ten nearest passages and propositions it finds.
 
 Run: python -P benchmarks/experiments/postgres.py my-index --postgres DSN --questions FILE [--schema NAME] [--json]. The database contains an export of the
-same index (modegraph export). On a small table PostgreSQL would scan all rows, which is exact: sequential scans are turned off here, to measure the index.
+same index (modegraph export). On a small table PostgreSQL would scan all rows, which is exact: sequential scans are turned off here, to measure its HNSW index.
 """
 
 import json
@@ -27,7 +27,7 @@ K = 10
 TABLES = ("passages", "propositions")
 DENSE = "SELECT id FROM {} ORDER BY vector <=> %s::halfvec LIMIT %s"
 WIDTHS = (K, 40, 100, 400)
-"""hnsw.ef_search: the number of near vectors that the search keeps; pgvector's default is 40."""
+"""hnsw.ef_search: the size of the search's candidate list; pgvector's default is 40."""
 
 
 def recall_at_k(ids: Strings, vectors_ND: Matrix, vectors_QD: Floats, results: list[list[str]]) -> float:

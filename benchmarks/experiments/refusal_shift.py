@@ -4,7 +4,7 @@
 
 TUNE is an output folder of `modegraph tune`, DOCUMENTS are its documents. Both models read questions of the training part over passages with and
 without their answer, and the run's test questions. A question's margin is the logit of the refusal's first token less the largest other logit;
-greedy decoding refuses if the margin is above 0. The answer is decoded with the refusal excluded, so that one pass gives the figures for every constant.
+greedy decoding refuses if the margin is above 0. The answer is decoded without that token, so that one pass gives the figures for every constant.
 The constant is chosen so that the tuned model refuses as many answerable training questions as the untuned model.
 """
 
@@ -47,7 +47,7 @@ TOKENS = 64
 
 @dataclass(frozen=True)
 class Reading:
-    """A model's reading of a question: the margin, and the answer with the refusal excluded (for training questions only its first token)."""
+    """A model's reading of a question: the margin, and the answer without the refusal's first token (for training questions only one token)."""
 
     task: ReadingTask
     margin: float
@@ -59,7 +59,7 @@ class Reading:
 
 
 def main() -> int:
-    """Parse, read, print."""
+    """Parse, read, write, print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("tune", type=Path)
     parser.add_argument("documents")
@@ -133,7 +133,7 @@ def read_all(source: str, tasks: Mapping[str, Sequence[ReadingTask]]) -> dict[st
 
 
 def figures(readings: Mapping[str, Mapping[str, Sequence[Reading]]]) -> dict[str, Any]:
-    """The constant, and each set's figures without and with it; the gate's verdict on both."""
+    """The constant; each set's figures for both models, and for the tuned one with the constant; the gate's verdicts on the tuned one without and with it."""
     shift = shift_like(readings["untuned"][WITH_ANSWER], readings["tuned"][WITH_ANSWER])
     arms = {"untuned": ("untuned", 0.0), "tuned": ("tuned", 0.0), "tuned, shifted": ("tuned", shift)}
     answers = {
@@ -147,7 +147,11 @@ def figures(readings: Mapping[str, Mapping[str, Sequence[Reading]]]) -> dict[str
         verdicts[arm] = {"passed": gate.passed, **{check.what: check.found for check in gate.checks}}
     return {
         "shift": shift,
-        "separation": {model: separation(sets[HELD_OUT], sets[UNANSWERED]) for model, sets in readings.items()},
+        "separation": {
+            model: separation(sets[HELD_OUT], sets[UNANSWERED])
+            for model, sets in readings.items()
+            if UNANSWERED in sets
+        },
         "sets": {
             arm: {name: measures(set_answers) for name, set_answers in sets.items()} for arm, sets in answers.items()
         },

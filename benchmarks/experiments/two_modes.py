@@ -4,8 +4,10 @@
 
 Writes modes.json and modes.png into --out.
 
-Each objective is minimised by Adam over the two parameters of a policy, from several starts, with fresh responses drawn from π_ref at every step. The losses are those of the trainers; the two KL divergences, minimised directly, define mode-seeking and mode-covering.
-Legend: S seeds, T starts, G groups (prompts), K responses a group, X outcomes, P = 2 parameters (μ, log σ). Log-probabilities in nats, float64; β_π is 1 throughout, since only then the K-response losses tend to the KL divergences between π and π* as K grows."""
+Each objective is minimised by Adam over the two parameters of a policy, from several starts: the trainers' losses with fresh responses drawn from π_ref
+at every step, and two exact KL divergences, which define mode-seeking and mode-covering.
+Legend: S seeds, T starts, G groups (prompts), K responses a group, X outcomes, P = 2 parameters (μ, log σ). Log-probabilities in nats, float64 (float32
+in the losses). β_π is 1 throughout: only then do the K-response losses tend to the KL divergences between π and π* as K grows."""
 
 from __future__ import annotations
 
@@ -117,7 +119,7 @@ class Objective:
 
     @property
     def labels(self) -> str:
-        """The target of a group: π* itself, softmax(r / β_r), or the pair (1 − ε, ε), higher reward first."""
+        """The kind of target: "exact" (π* itself), "soft" (softmax(r / β_r)) or "hard" (the pair (1 − ε, ε), higher reward first)."""
         if self.responses_per_prompt is None:
             return "exact"
         return "soft" if self.label_smoothing is None else "hard"
@@ -523,7 +525,7 @@ def main() -> int:
     parser = new_parser(__doc__)
     parser.add_argument("--beta-reward", type=float, default=DEFAULT_BETA_REWARD, help="β_r")
     parser.add_argument("--seeds", type=int, default=5, help="seeds to run, from 0; each draws its own responses")
-    parser.add_argument("--steps", type=int, default=300, help="gradient steps from each start")
+    parser.add_argument("--steps", type=int, default=300, help="gradient steps from each start; exact KL: 1200")
     parser.add_argument("--out", type=Path, default=Path("two-modes"))
     options = parser.parse_args()
     line = two_modes(options.beta_reward)

@@ -1,4 +1,4 @@
-"""docs/figures/edits: processor seconds of an edit by the size of the index, beside a build, from a table of docs/results.md."""
+"""docs/figures/edits: processor seconds of an edit by the size of the index, beside a build and opening it, from a table of docs/results.md."""
 
 from matplotlib.figure import Figure
 
@@ -31,6 +31,6 @@ def draw() -> Figure:
     axes.minorticks_off()
     axes.margins(x=0.04)
     dress(axes)
-    # Room for the labels to the right of the last points.
+    # Space for the labels to the right of the last points.
     axes.set_xlim(right=passages[-1] * 12)
     return figure

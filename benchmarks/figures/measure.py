@@ -1,7 +1,7 @@
 """Measure the data of the figures in docs/: one question's walk through the graph, and one prompt's responses under MS and DPO.
 
 Run: PYTHONPATH=. python -P -m benchmarks.figures.measure [walk | batch] [--index FOLDER] [--json]. Writes
-benchmarks/figures/data/*.json, which `make figures` draws. `batch` needs smollm2 (modegraph models get smollm2) and takes minutes; both index
+walk.json and batch.json in benchmarks/figures/data, which `make figures` draws. `batch` needs smollm2 (modegraph models get smollm2) and takes minutes; both index
 examples/ unless --index names an index of them.
 """
 

@@ -78,7 +78,7 @@ def draw_set(axes: Axes, name: str, modes: dict[str, tuple[float, float]], colou
 
 
 def write_labels(axes: Axes, modes: dict[str, tuple[float, float]]) -> None:
-    """Write each mode's name next to its point, avoiding other names and points."""
+    """Write each mode's name next to its point, avoiding other names and points where OFFSETS allow."""
     pixels = axes.figure.dpi / 72
     positions = {mode: axes.transData.transform(point) / pixels for mode, point in modes.items()}
     taken = [Box(x - 5, y - 5, x + 5, y + 5) for x, y in positions.values()]

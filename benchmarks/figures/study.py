@@ -1,4 +1,4 @@
-"""docs/figures/study and frontiers: MS against DPO on SmolLM2-135M-Instruct, from two tables of docs/results.md."""
+"""docs/figures/study and frontiers: MS, DPO and IPO on SmolLM2-135M-Instruct, from two tables of docs/results.md."""
 
 from itertools import groupby
 

@@ -1,4 +1,4 @@
-"""Shared by all figures: the tables of docs/results.md that they are drawn from, colours, axes, and saving."""
+"""Shared by the figures: reading tables of docs/results.md, colours, axes, and saving."""
 
 from pathlib import Path
 
@@ -44,7 +44,7 @@ def number(text: str) -> float:
 GREY = "#7f8a94"
 """Readable on light and on dark pages; figures have no background."""
 BLUE, ORANGE, GREEN, PINK, SKY = "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9"
-"""The palette of Okabe and Ito; every series also has its own marker."""
+"""The palette of Okabe and Ito; most series also differ in marker or line style."""
 SVG = {
     "svg.hashsalt": "modegraph",
     "svg.fonttype": "none",

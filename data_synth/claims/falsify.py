@@ -15,7 +15,7 @@ _NUMBER = re.compile(r"\d[\d,.]*\d|\d")
 _NEGATION = re.compile(r"\b(?:not|never|no) ")
 _AUXILIARY = re.compile(r"\b(?:is|was|were|are|has|have|had|can|could|will|would|may|did|does|do|should)\b(?! not)")
 _FROM_PASSAGE = 0.5
-"""Probability that a name or number is replaced by one from the same passage, if there is one: such a change is harder to detect."""
+"""Probability that a name or number is replaced by one from the same passage, where there is a choice: such a change is harder to detect."""
 _FOREIGN = 40
 """Number of names of other passages among which one of the same shape is sought."""
 

@@ -19,7 +19,7 @@ _POSSESSIVE = re.compile(
 
 
 def fuse(first: str, second: str, title: str, draw: random.Random) -> str | None:
-    """The second sentence with its pronoun replaced by the title and the first one's clause, or by the noun phrase in that clause; None if either sentence has no such part.
+    """The second sentence, its pronoun replaced by the title with the first one's clause, or by that clause's noun phrase; None if one of these is missing.
 
     >>> fuse("Lantern is a ferry built in Tarn.", "Its crew was small.", "Lantern", random.Random(0))
     'The crew of the ferry built in Tarn was small.'

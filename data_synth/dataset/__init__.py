@@ -1,1 +1,1 @@
-"""Datasets on disk: writing, the dataset card, validation, previews, and import of public sets."""
+"""Datasets on disk: writing, the dataset card, previews, validation, splitting and joining, and import of public sets."""

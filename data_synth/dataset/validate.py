@@ -87,7 +87,7 @@ def files_to_check(path: Path) -> list[Path]:
 
 
 def validate_file(file: Path) -> Validation:
-    """Check every row of a .jsonl or .parquet file; UserError for a file that cannot be read or has no JSON object, and if the first one has no known form."""
+    """Check every row of a .jsonl or .parquet file; UserError if it cannot be read or has no JSON object, or its first one has no known form."""
     checks: tuple[str, Problems] | None = None
     ids: set[str] = set()
     bad: list[BadRow] = []
@@ -100,7 +100,7 @@ def validate_file(file: Path) -> Validation:
         checks = checks or checks_of(values, f"{file} line {line}")
         problems = problems_of(values, checks[1])
         row_id = str(values.get("id", ""))
-        if row_id in ids:
+        if row_id and row_id in ids:
             problems.append(f"id {row_id!r} appears above too")
         ids.add(row_id)
         if problems:

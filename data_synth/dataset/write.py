@@ -1,4 +1,4 @@
-"""The last step of every `synth` command: rows shown as a preview, or written to a folder with a dataset card and a summary.
+"""The last step of the commands that make training data: rows shown as a preview, or written to a folder with a dataset card and a summary.
 
 The folder holds {train,dev,test}.jsonl, the same as .parquet, summary.json and the dataset card. Rows are streamed to a folder of
 unfinished files, which are moved into place when all are complete, `summary.json` last: it also marks the folder as a modegraph dataset."""
@@ -245,7 +245,7 @@ def write_or_preview(
 ) -> bool:
     """Show the first `preview` rows, or write all into `out`; False when more than half of the rows were dropped.
 
-    Warnings that `warnings_of` finds in the summary are shown; with `strict`, they also count as failure.
+    Warnings that `warnings_of` finds in the summary are shown; with `strict`, they too make it False.
     """
     if preview is not None or out is None:
         first = list(islice(rows, preview))

@@ -1,1 +1,1 @@
-"""Preference rows: chosen reasoning, checked for support, and rejected reasoning or hard negatives."""
+"""Preference rows: chosen reasoning, checked for support, against hard negatives or bare answers."""

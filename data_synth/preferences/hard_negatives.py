@@ -1,8 +1,8 @@
 """Length-matched hard negatives: rejected answers *with* reasoning, so that a model cannot win by writing more.
 
-Some refuse although the passages contain the answer. Half of the others end in the gold answer but reason from sentences similar to the question
-that do not support it (UNSUPPORTED); the other half use the context and end in a wrong answer (WRONG): another option or choice, or else one of the
-same shape, from the context if it has one. About half are a little longer than the chosen side. Nothing is borrowed from a question of another split.
+Some refuse although the passages contain the answer. Half of the others end in the gold answer (UNSUPPORTED), half in a wrong one (WRONG): another
+option or choice, else if possible one of the same shape, from the context if it has one. Both reason from sentences of the context that the true
+reasoning does not use, or else from another question's reasoning. About half are a little longer than the chosen side. Nothing is borrowed from another split.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ LONGER_SHARE = 0.35
 POOL = 512
 INVENTED_WORDS = 30
 MAYBE = "maybe"
-"""Never used as the wrong answer: it is rarely the right one, so it would give the side away."""
+"""Not used as the wrong answer to a question without options: it is rarely the right one, so it would give the side away."""
 _NUMBER = re.compile(r"\b\d[\d.,:]*\b")
 
 
@@ -77,8 +77,8 @@ class Pool:
 
 
 def make_hard_negative(draft: Draft, reason: str, pool: Pool) -> HardNegative | None:
-    """The hard negative for a pair whose chosen side has the reasoning `reason`: a refusal if pool and context offer nothing else; without a
-    context, None instead.
+    """The hard negative for a pair whose chosen side has the reasoning `reason`: a random share are refusals, as are those for which pool
+    and context offer nothing else; without a context, None instead.
 
     Its kind and whether it is longer are random, seeded by the question and the size of the context.
     """

@@ -181,7 +181,7 @@ def refusal_row(draft: Draft) -> PreferenceRow:
 def write_reasons(
     drafts: Sequence[Draft], reasoner: Reasoner, measure: MeasureSupport, check: Check | None
 ) -> list[ReasonedDraft]:
-    """The reasonings of one reasoner in the order of `drafts`; if it is `checked`, those that their context does not support are dropped."""
+    """The reasonings of one reasoner in the order of `drafts`; if `checked`, those that the context does not support or `check` rejects are dropped."""
     reasons = reasoner.write(drafts)
     with_context = [n for n, reason in enumerate(reasons) if isinstance(reason, str) and drafts[n].excerpts]
     texts = [str(reasons[n]) for n in with_context]
@@ -286,6 +286,9 @@ def preference_run(
     """
     if not 0 <= hard_negatives <= 1:
         raise UserError(f"hard negatives: {hard_negatives:g} of all rows", "a share from 0 to 1", "change it")
+    if models.checker and not models.reasoners:
+        found = f"judge {models.checker} without a writer: reasoning by rules is not judged"
+        raise UserError(found, "a model that writes the reasoning", "give --writer, or leave --judge out")
     distinct, twins = selection.read(index, first)
     reasoners = [open_model(spec, models.ledger) for spec in models.reasoners]
     judge = open_model(models.checker, models.ledger) if models.checker else None
@@ -296,7 +299,7 @@ def preference_run(
         "Contexts": f"{selection.sizes_up_to(settings.top_k)} excerpts, shuffled, by mode {settings.mode}"
         + (f", at most {tokens:,} tokens together" if tokens else ""),
         "Reasoning written by": ", ".join(model.name for model in reasoners)
-        or f"{BY_RULES}, from the question's gold sentences alone, each cited",
+        or f"{BY_RULES}, from gold sentences and, if they lack the answer, one of the context, each cited",
         "Reasoning checked by": judge.name if judge else "encoder similarity and names" if reasoners else "nobody",
         "Share of hard negatives": f"{hard_negatives:g}",
     }

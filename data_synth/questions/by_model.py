@@ -1,6 +1,6 @@
-"""Questions written by a model (HLG §5.2): one model writes the question, its answer and the passages it needs; a second one judges them.
+"""Questions written by a model (HLG §5.2): one model writes the question and its answer and names the passages it needs; a second one may judge them.
 
-The writer is shown 3 to 5 articles that share a topic or an entity, or a single passage. A question is used only if nearly all words of its answer
+The writer is shown one passage of each of 3 to 5 related articles, or a single passage. A question is used only if at least 80 % of its answer's words
 occur in the snippets that retrieval finds for it. Every reply is structured and requested at most twice; dropped questions are counted
 by reason.
 
@@ -219,7 +219,6 @@ def _verdict(row: QuestionRow, critique: Critique | None) -> QuestionRow | Dropp
 
 
 def _one_line(question: str, answer: str) -> str:
-    """A question and its answer on one line."""
     return f"{question} (answer: {answer})"
 
 

@@ -251,7 +251,7 @@ class _QuestionBuilder:
             yield row
 
     def alternate(self, turns: Sequence[Sequence[tuple[str, Iterator[QuestionRow]]]]) -> Iterator[QuestionRow]:
-        """One row of each number of hops in turn, alternating kinds, until all are exhausted or only comparisons are left."""
+        """One row of each number of hops in turn, alternating kinds, until none is left but comparisons in excess of MAX_COMPARISONS."""
         waiting = [list(kinds) for kinds in turns]
         progress = True
         while progress:

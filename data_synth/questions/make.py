@@ -89,7 +89,7 @@ def shortage(required: int, usable: int, dropped: Sequence[Dropped], writer: str
             "Give a larger model as --writer, or none: then rules make the questions"
         )
     if writer is not None:
-        return f"{found}: {writer} wrote one for every group of related articles. Index more documents, or give no --writer"
+        return f"{found}: {writer} wrote one for every passage or group of related articles. Index more documents, or give no --writer"
     return f"{found}: the sentences of this index give no more. Index more documents, choose other --hops, give --writer, or lower --count"
 
 

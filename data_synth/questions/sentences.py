@@ -1,6 +1,6 @@
 """Questions from one sentence, split into subject, verb and rest: a date, a number, a name or a place is removed and becomes the answer.
 
-All functions work on text alone, without a parser: the verbs are those of data_synth/questions/words.py; sentences with other verbs give no questions.
+All functions work on text alone, without a parser: the verbs are those of data_synth/questions/words.py; sentences with other verbs give hardly any questions.
 """
 
 import re

@@ -217,9 +217,9 @@ Template = Callable[[IndexStatements, int, Random], Iterator[Candidate]]
 
 
 def bridge_questions(statements: IndexStatements, hops: int, rng: Random) -> Iterator[Candidate]:
-    """Questions over chains of `hops` steps (2 or more) to a value, a related entity, or the subject of a document related to the last entity.
+    """Questions of `hops` steps (2 or more) to a value, a related entity, or the subject of a document related to the last entity.
 
-    The chains start at one document, or at two that have one entity in common.
+    The steps start at one document, or at two that have one entity in common.
     """
     if hops < 2:
         return

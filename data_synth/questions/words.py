@@ -73,7 +73,7 @@ def opens_with_verb(predicate: str) -> bool:
 
 
 def past_of(participles: str) -> str | None:
-    """The past tense of a participle (or of two: "written and directed"); None for another word.
+    """The past tense of a participle (or of two: "written and directed"); None for another word, or if its agent is not a person ("caused").
 
     >>> past_of("written and directed"), past_of("song")
     ('wrote and directed', None)

@@ -1,6 +1,6 @@
 """Answerable questions made unanswerable by changing a name or a number, or replacing a word by another of its kind or its opposite.
 
-After the unanswerable questions of SQuAD 2.0 (Rajpurkar et al. 2018, arXiv:1806.03822, table 3: entity swap, number swap, antonym, mutual exclusion), by rules.
+After the unanswerable questions of SQuAD 2.0 (Rajpurkar et al. 2018, arXiv:1806.03822: entity swap, number swap, antonym, mutual exclusion), by rules.
 The model is trained on both questions over the same passages, so that the question alone does not reveal whether it can be answered."""
 
 from __future__ import annotations

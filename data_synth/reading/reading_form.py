@@ -18,8 +18,8 @@ from graph.answer.prompt import NOT_FOUND, is_no_answer
 
 ABOUT = """\
 Questions over passages with short, cited answers, after RAFT (Zhang et al. 2024). Rows over one set of passages are adjacent: training reads
-the passages once for all of them. The passages are shuffled; distractors are from the same document or among BM25's top hits, and none of
-them contains the answer. Where a gold passage is missing, the answer is "not in the documents"."""
+the passages once for all of them. The passages are shuffled; distractors come with the question, are among BM25's top hits, or are gold
+for another question, and none of them contains the answer. Where the passages do not answer the question, the answer is "not in the documents"."""
 
 
 def reading_problems(row: ReadingRow) -> list[str]:

@@ -1,8 +1,8 @@
 """Reading rows, after RAFT (Zhang et al. 2024, arXiv:2403.10131): several questions over one shuffled set of passages, some without their gold passage.
 
-A context is made for one question: its gold passages (in a share of the contexts, only those without the answer) among passages of the same
-document and BM25's top hits. All questions that its passages answer become rows over it, so that training reads the passages once. Where the
-passages lack the answer, the answer is "not in the documents"; no distractor of a row contains its answer. A question that the
+A context is made for one question: its gold passages (in a share of the contexts, only those without the answer) among others that the set names
+for it, BM25's top hits and another question's gold passages. Further questions that its passages answer become rows over it, so that training reads
+the passages once. Where the passages lack the answer, the answer is "not in the documents"; no distractor of a row contains its answer. A question that the
 set repeats with other gold passages is never refused: further passages may answer it, too. A set is published, or made from a user's own index."""
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class ReadingSettings(Settings):
     distractors: int = Field(
         default=4, ge=0, description="largest number of distractors: passages besides the gold ones"
     )
-    without_gold: float = Field(default=0.2, ge=0, lt=1, description="share of rows without a gold passage")
+    without_gold: float = Field(default=0.2, ge=0, lt=1, description="share of rows that answer “not in the documents”")
     paired: float = Field(
         default=0,
         ge=0,
@@ -82,7 +82,7 @@ class ReadingSettings(Settings):
         default=0.5,
         ge=0,
         le=1,
-        description="share of the refused questions that are answerable ones with a name, number or word changed",
+        description="share of the refused questions, not counting those whose gold passages were left out, that are answerable ones with a name, number or word changed",
     )
     context_words: int = Field(default=600, ge=50, description="largest number of words in the passages of a context")
     questions: int = Field(
@@ -164,7 +164,7 @@ def states(answer: str, wording: Wording) -> bool:
 
 
 class Distractors:
-    """The possible distractors of each question of a set: passages of its document, and BM25's top hits."""
+    """The possible distractors of each question of a set: its `context_ids`, and BM25's top hits."""
 
     def __init__(self, source: ReadingSet) -> None:
         self._ids = list(source.passages)
@@ -184,7 +184,7 @@ class Distractors:
             self._gold_of_text[normalise_question(question.text)].update(question.gold_ids)
 
     def recurs(self, question: ReadingQuestion) -> bool:
-        """Whether the set also has the question with other gold passages, as when one form is filled in for every document.
+        """Whether the set also has the question with further gold passages, as when one form is filled in for every document.
 
         Further passages may then answer it, too.
         """
@@ -216,7 +216,7 @@ class Distractors:
         return self._wordings[passage]
 
     def candidates(self, question: ReadingQuestion) -> tuple[list[str], list[str]]:
-        """(distractors from the same document, from BM25's top hits): none is gold for the question or for a question of another split, and none contains the answer."""
+        """(distractors among `context_ids`, among BM25's top hits): none is gold for the question or for a question of another split, and none contains the answer."""
         near = [passage_id for passage_id in question.context_ids if self._fits(passage_id, question)]
         terms = dict.fromkeys(terms_of(question.text))
         scores_P = self._term_scores.sum([self._row_of[term] for term in terms if term in self._row_of])

@@ -72,7 +72,6 @@ def _is_pair(pair: object) -> bool:
 
 
 def _read_sentences(corpus: Path, sources: Collection[str]) -> dict[str, list[str]]:
-    """The sentences of the given documents."""
     if not corpus.is_file():
         raise UserError(
             f"{corpus}: no such file, but the questions refer to sentences of its documents by number",

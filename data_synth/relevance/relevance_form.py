@@ -40,7 +40,7 @@ class GoldQuestion:
 
     @property
     def gold_sources(self) -> tuple[str, ...]:
-        """The documents that contain the answer, each once."""
+        """The gold documents: those named as such, and those of quotes and of numbered gold sentences, each once."""
         quoted = (quote.source for quote in self.question.evidence)
         numbered = (source for source, _ in self.gold_numbers)
         return tuple(dict.fromkeys((*self.question.gold_sources, *quoted, *numbered)))

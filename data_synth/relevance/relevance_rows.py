@@ -41,7 +41,7 @@ class Candidates:
 def find_candidates(
     view: QuestionView, gold_rows: Ints, own_rows: Ints, allowed_N: NDArray[np.bool_], negatives: int
 ) -> Candidates:
-    """All of `gold_rows`, then the remaining `own_rows`, then hard negatives: the first half by the walk, the rest by cosine.
+    """All of `gold_rows`, then the remaining `own_rows`, then hard negatives: at most half by the walk, the rest by cosine.
 
     `gold_rows` are the propositions of the gold documents. The hard negatives are `negatives` propositions outside both (fewer only if no
     more are allowed).

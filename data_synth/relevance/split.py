@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 DEV_SHARE, TEST_SHARE = 0.1, 0.1
 LARGE_GROUP_SHARE = 0.1
-"""A group with more than this share of the questions goes to train: it would crowd a small split."""
+"""Groups with more than this share of the questions are assigned first, and so to train: they would crowd a small split."""
 NOWHERE, ANYWHERE = -1, -2
 
 

@@ -1,4 +1,4 @@
-"""Response rows: K distinct responses of one policy to each prompt, with their rewards by component; a judging model's marks are one component.
+"""Response rows: up to K distinct responses of one policy to each prompt, with their rewards by component; a judging model's marks are one component.
 
 The prompts are those of preference rows: every question over its growing contexts, or over selected sizes of them."""
 

@@ -116,8 +116,8 @@ REWARDS: dict[str, Callable[[str, ResponseRow], float]] = {
 
 
 ABOUT = """\
-Prompts with K distinct responses each, sampled from one policy, and the rewards of each response by component (0 to 1; the weights
-are chosen in training). Responses that were cut, refused or repeated are not included, unless `sampling.as_drawn` is set, as in the
+Prompts with up to K responses each, sampled from one policy, and the rewards of each response by component (0 to 1; the weights
+are chosen in training). Refused responses are not included; cut and repeated ones are only if `sampling.as_drawn` is set, as in the
 rounds of `train ms` and `train dpo`; `cut` then has the numbers of the cut ones."""
 COMPONENTS = (
     "correct",

@@ -1,6 +1,6 @@
 """Measure runs on held-out prompts: draw samples, reward them like the training data, score them under the policy and its reference, and cache the figures.
 
-The cache key covers everything the figures depend on, so a killed command can resume and commands can share figures."""
+Figures are cached by models, prompts, reward weights and sampling, so that a killed command can resume and commands can share figures."""
 
 from __future__ import annotations
 
@@ -25,9 +25,10 @@ from graph.models.checkpoint import model_name
 from graph.shared.console import track
 from graph.shared.ids import content_id
 from graph.shared.jsonl import write_json
+from train.model.load import Precision
 from train.model.logps import tokenize_row
 from train.model.packing import packing_problem
-from train.run.record import RunRecord, read_run
+from train.run.record import RunRecord, read_run, reference_of
 
 
 @dataclass(frozen=True)
@@ -113,11 +114,17 @@ def cache_key(
     weights: Mapping[str, float],
     sampling: SamplingSettings,
     engine: str,
+    precision: Precision,
 ) -> str:
-    """The hash of everything the figures depend on: the weights of both policies, the prompts with their gold answers, the reward weights, the sampling and its engine."""
+    """A hash of both models (weights of a folder, name of a hub model), the prompts with their gold answers, the reward weights, the sampling and its engine."""
     row_texts = [json.dumps({**response_to_json(row), "responses": [], "rewards": {}}, sort_keys=True) for row in rows]
-    settings = json.dumps([dict(weights), asdict(sampling), engine], sort_keys=True)
+    settings = json.dumps([dict(weights), asdict(sampling), engine, precision], sort_keys=True)
     return content_id(model_name(source), model_name(reference), settings, *row_texts)
+
+
+def common_precision(records: Sequence[RunRecord]) -> Precision:
+    """The precision to measure runs in: bfloat16 if all were trained in it."""
+    return "bfloat16" if all(one.settings.get("precision") == "bfloat16" for one in records) else "float32"
 
 
 def measure_with_cache(
@@ -159,7 +166,7 @@ def measure_runs(
     reference = cache(lambda: load(source)[0])
 
     def figures_of(policy: str) -> list[PromptFigures]:
-        key = cache_key(policy, source, rows, weights, sampling, engine_of(draw))
+        key = cache_key(policy, source, rows, weights, sampling, engine_of(draw), common_precision(records))
         return measure_with_cache(
             cache_folder,
             key,
@@ -301,7 +308,7 @@ def measurable(weights: Mapping[str, float], where: str) -> dict[str, float]:
 
 def common_reference(folders: Sequence[Path], records: Sequence[RunRecord]) -> str:
     """The reference model of all runs; UserError if a run has no reference or a different one."""
-    references = [str(record.settings.get("reference") or record.base_model) for record in records]
+    references = [reference_of(record) for record in records]
     for folder, record, reference in zip(folders, records, references, strict=True):
         if record.beta is None:
             raise UserError(f"{folder}: a run of stage {record.stage}", "preference runs (ms or dpo)", "leave it out")

@@ -25,7 +25,7 @@ TIMEOUT_S = 900.0
 
 
 def draw_by_vllm(policy: Policy, prompts: Sequence[Prompt], sampling: SamplingSettings) -> Iterator[Samples]:
-    """Draw with vLLM (a Draw); UserError when it does not start."""
+    """Draw with vLLM (a Draw); UserError when it does not start, or refuses a request."""
     with tempfile.TemporaryDirectory(prefix="modegraph-policy-") as folder:
         save_merged(policy, Path(folder))
         with (

@@ -35,7 +35,8 @@ from train.model.load import load_policy
 from train.model.packing import choose_layout
 from train.preference.groups import pair_groups
 from train.preference.reference import group_logps
-from train.run.record import read_run
+from train.run.record import read_run, reference_of
+from train.run.settings import WITHOUT_REFERENCE
 
 TUNED_STAGES = ("sft", "ms", "dpo")
 
@@ -56,7 +57,8 @@ def policies_of(runs: Sequence[Path], base: str | None) -> list[Policy]:
 
 def _run_policy(folder: Path, name: str) -> Policy:
     record = read_run(folder)
-    return Policy(name, str(folder), record, record.base_model if record.beta is not None else "")
+    has_reference = record.beta is not None and record.settings.get("loss") not in WITHOUT_REFERENCE
+    return Policy(name, str(folder), record, reference_of(record) if has_reference else "")
 
 
 def short_names(folders: Sequence[Path]) -> list[str]:
@@ -120,8 +122,8 @@ def compare_runs(
     """Compare the runs and their untuned model on held-out rows; differences are relative to the first run.
 
     `context_sizes` selects rows by their number of excerpts; `answers_only` scores no pairs. UserError, before any answer is generated, for a
-    folder that is not a finished run, for data without such rows, for rows that a run was trained on (except for the split train), and if
-    systems with several seeds do not have the same seeds.
+    folder that is not a finished run, for data without such rows, for rows that a run was trained on (except for the split train), if
+    systems with several seeds do not have the same seeds, and for two runs with the same settings and seed.
     """
     policies = policies_of(runs, base)
     rows = select_rows(read_rows(data, split), context_sizes, limit, seed)

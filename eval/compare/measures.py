@@ -1,7 +1,7 @@
 """A comparison's measures from answers and log-probabilities, among them the margin of the implicit reward: one value per row for each policy that
 has the measure. Does not import torch.
 
-Source: DPO (Rafailov et al. 2023, Eq. 5): r(x, y) = β [log π_θ(y|x) − log π_ref(y|x)] + a constant of x."""
+Source: DPO (Rafailov et al. 2023, Eq. 5): r(x, y) = β [log π_θ(y|x) − log π_ref(y|x)] + a term that depends on x alone."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from eval.comparison import ChoiceScore, Measure, PairScore, Policy, PolicyResul
 from eval.metrics.answers import CHOICES, accuracy, accuracy_per_class, majority_class
 from eval.statistics import Interval, SeedVerdict, compare_seeds, holm_intervals
 from graph.answer.match import normalise
-from graph.errors import UserError
 
 
 def reward_margin(policy: PairScore, reference: PairScore, beta: float) -> float:
@@ -61,7 +60,7 @@ MARGIN_MEASURES: tuple[tuple[str, OfMargin, bool], ...] = (
 def measures_of(
     prompts: Sequence[PreferenceRow], pairs: Sequence[PreferenceRow], results: Sequence[PolicyResult]
 ) -> tuple[Measure, ...]:
-    """All measures: of answers, of yes/no/maybe questions, of the paper's pairs, and of each kind of length-matched pair."""
+    """All measures: of answers, of yes/no/maybe questions, of the paper's pairs, and of the pairs with each kind of hard negative."""
     measures = [*answer_measures(prompts, results)]
     for hard_negative in sorted({row.hard_negative for row in pairs}):
         measures += pair_measures(
@@ -140,17 +139,13 @@ SAME_SYSTEM = ("seed", "output", "reference_cache")
 
 
 def seed_systems(policies: Sequence[Policy]) -> dict[str, dict[int, str]]:
-    """Runs that differ only in their seed, as one system: its name and the policy of each seed. Runs that match no other are left out. UserError for two with the same seed."""
+    """Runs that differ only in their seed, as one system: its name and the policy of each seed. Runs that match no other are left out."""
     systems: dict[str, dict[int, str]] = {}
     for policy in policies:
         if policy.record is not None:
             settings = {key: value for key, value in policy.record.settings.items() if key not in SAME_SYSTEM}
             key = repr((policy.record.stage, policy.record.base_model, sorted(settings.items())))
-            by_seed, seed = systems.setdefault(key, {}), int(policy.record.settings.get("seed", 0))
-            if seed in by_seed:
-                found = f"{by_seed[seed]} and {policy.name}: runs with the same settings and the same seed, {seed}"
-                raise UserError(found, "one run for each seed", "leave one of them out")
-            by_seed[seed] = policy.name
+            systems.setdefault(key, {})[int(policy.record.settings.get("seed", 0))] = policy.name
     several = [by_seed for by_seed in systems.values() if len(by_seed) > 1]
     return {f"{min(by_seed.values())} … ({len(by_seed)} seeds)": by_seed for by_seed in several}
 
@@ -162,7 +157,7 @@ def differences_by_seed(
     verdicts = {}
     for measure in measures if len(systems) > 1 else ():
         values = {
-            system: {one: measure.values[policy] for one, policy in by_seed.items()}
+            system: {one: measure.question_means(policy) for one, policy in by_seed.items()}
             for system, by_seed in systems.items()
             if all(policy in measure.values for policy in by_seed.values())
         }

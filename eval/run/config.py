@@ -18,14 +18,14 @@ from graph.store.index_settings import IndexSettings
 
 
 class TaskSettings(Settings):
-    """One task: its questions, and the documents to index (by default corpus.jsonl in the folder of the questions, or the documents that come with the task)."""
+    """One task: its questions, and the documents to index (by default corpus.jsonl in `source`, or the documents that come with the task)."""
 
-    task: str = Field(description="a name of `modegraph eval tasks`")
+    task: str = Field(description="a task listed by `modegraph eval tasks`")
     source: str = Field(description="file or folder of the questions, below `data`")
     documents: str = Field("", description="what `modegraph index` would read, below `data`")
     index: str = Field("", description="a finished index of the documents, below `data`; empty: one is built")
     split: Literal["train", "dev", "test"] | None = Field(None, description="only questions of this split")
-    limit: int | None = Field(None, ge=1, description="only the first questions")
+    limit: int | None = Field(None, ge=1, description="largest number of questions; the first are used")
 
 
 class MatrixSettings(Settings):
@@ -48,7 +48,7 @@ class MatrixSettings(Settings):
         "refuse", description="what to do with an empty answer: refuse fails its cell, wrong scores it 0"
     )
     shown_questions: int = Field(12, ge=0, description="questions of each task whose evidence the report shows")
-    seed: int = Field(0, ge=0, description="seed of the bootstrap")
+    seed: int = Field(0, ge=0, description="seed of the bootstrap, and of the choice of shown questions")
 
 
 @dataclass(frozen=True)

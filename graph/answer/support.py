@@ -14,7 +14,7 @@ from functools import cached_property, lru_cache
 from typing import Literal, get_args
 
 from graph.answer.citations import CitationGate, Mark, check_citations
-from graph.answer.prompt import NOT_FOUND, parse_answer
+from graph.answer.prompt import NOT_FOUND, split_form
 from graph.answer.verifier import Ground, Verifier, judge_claims, missing_words, open_verifier
 from graph.errors import UserError
 from graph.text.sentences import HEADING, LIST_ITEM, is_row, split_units
@@ -132,8 +132,8 @@ class SupportChecker:
 
     def share_supported(self, response: str) -> float | None:
         """The share of the judged sentences of a response (reason and answer) that the excerpts support; None if none was judged."""
-        parsed = parse_answer(response)
-        parts = (check_citations(part, len(self._excerpts)).text for part in (parsed.reason, parsed.answer))
+        texts = (part.text for part in split_form(response) if part.kind != "thinking" and part.text)
+        parts = (check_citations(text, len(self._excerpts)).text for text in texts)
         probabilities = [probability for part in parts for _, probability in self._judge(part)]
         return (
             sum(not self._is_unsupported(probability) for probability in probabilities) / len(probabilities)

@@ -85,12 +85,12 @@ def verdict_table(gate: Gate, held_out: AnswerPair, seed: int) -> Table:
     if both.tuned:
         what = f"F1 on the {len(both.tuned)} questions with an answer that neither refuses"
         rows.append((what, interval_text(both.f1_difference(seed)), "no condition", NONE))
-    note = "Tuned minus untuned, with the 95 % interval of the paired bootstrap over questions."
+    note = "Tuned minus untuned, or minus the constant answer; intervals: 95 %, paired bootstrap over questions."
     return Table("Verdict", ("condition", "found", "limit", "met"), tuple(rows), note)
 
 
 def figure_tables(tuning: Tuning, figures: Figures) -> Iterator[Table]:
-    """The figures of both models on each set, with a note if the loss of general abilities was not measured."""
+    """The figures of both models and of the best constant answer on each set, with a note if the loss of general abilities was not measured."""
     held_out = reading_table("Held-out questions", figures[HELD_OUT])
     if UNANSWERED in figures:
         yield reading_table("The same questions over passages without their answer", figures[UNANSWERED])
@@ -190,7 +190,7 @@ def card(tuning: Tuning, headline: str, model: str, tables: list[Table]) -> str:
 
 
 def serve_arguments(out: Path, model: str) -> list[str]:
-    """The words of the command that serves the documents with a model."""
+    """The command that serves the documents with a model, as a list of arguments."""
     return ["modegraph", "serve", str(out / INDEX), "--model", model]
 
 

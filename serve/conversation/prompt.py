@@ -95,7 +95,7 @@ class PromptTooLong(UserError):
 
 @dataclass(frozen=True)
 class Prompt:
-    """The model's input. `ranked` are excerpts, best first, `exchanges` earlier turns, oldest first; `left_out` excerpts did not fit.
+    """The model's input. `ranked` are excerpts, best first, `exchanges` earlier turns, oldest first; `left_out` counts excerpts that did not fit.
 
     Where no earlier turn is shown, a question appears as its search query, which can be understood alone.
     """

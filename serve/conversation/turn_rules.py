@@ -1,9 +1,9 @@
 """The intent of a turn, and whether its question stands alone, by rules over its words.
 
 `intent` is what a turn asks for: an answer from the documents, the last answer in another form, or nothing (a remark). Only a turn made of
-words from closed lists is anything but a question. `dependence`: a question leans on earlier turns when it is a fragment ("And the second
-one?"), when a pronoun has no antecedent in it ("Who bred it?"), or when it says little and names nothing. The rules are for English; in
-other languages only the length counts. When in doubt a turn is a question, and the question stands alone."""
+words from closed lists, or without words ("👍"), is anything but a question. `dependence`: a question leans on earlier turns when it is a
+fragment ("And the second one?"), when a pronoun has no antecedent in it ("Who bred it?"), or when it says little and names nothing. These
+rules are for English; in other languages only the length counts. When in doubt a turn is a question, and the question stands alone."""
 
 from __future__ import annotations
 
@@ -227,7 +227,7 @@ def _is_unresolved_pronoun(words: Sequence[str], position: int, names: frozenset
 
 
 def _has_noun(words: Sequence[str], end: int, names: frozenset[int], after_question_words: bool) -> bool:
-    """Whether a name, or a noun after an article (with `after_question_words`, also after "which" or "how many"), precedes `end`."""
+    """Whether a name, or a noun after an article (with `after_question_words`, also after a question word, "many" or "much"), precedes `end`."""
     before = ARTICLES | (ASKING | {"many", "much"} if after_question_words else set())
     return any(position < end for position in names) or any(
         words[position] in before and words[position + 1] not in STOP_WORDS for position in range(end - 1)

@@ -1,7 +1,7 @@
 """Engines by model SPEC. A SPEC names a kind of engine and the model to open; the command line passes it on unchanged.
 
 `ModelOnWorkers` is one model of which each worker has its own copy. The ledger stays with the caller (serve/ledger.py), so a call whose
-worker is lost is repeated, and a finished call never is."""
+worker is lost is repeated, and a stored call never is."""
 
 from collections.abc import Callable, Sequence
 from functools import cache, partial
@@ -63,7 +63,7 @@ KINDS = ("hf", "gguf", "openvino", "vllm", "openai")
 
 
 def open_model(spec: str | Sequence[str], ledger: Path | None = None, workers: Workers | None = None) -> LanguageModel:
-    """The model that `spec` names; with `ledger`, every finished call is stored in that file and never repeated.
+    """The model that `spec` names; with `ledger`, every call that ends with "stop" is stored in that file and never repeated.
 
     Several SPECs are servers of one model, which share its calls. An hf: model is opened by each of the `workers`, unless they are this
     process; a model of another kind is opened by this process.

@@ -99,7 +99,7 @@ class SupervisedServer:
         self._supervisor = asyncio.create_task(self._keep_running())
 
     async def stop(self) -> None:
-        """Stop the server and all its processes; the log stays if the server ever exited without being stopped, or did not start."""
+        """Stop the server and all its processes; the log stays if the server ever exited without being stopped, or never became ready."""
         if self._supervisor is not None:
             self._supervisor.cancel()
             await asyncio.wait([self._supervisor])

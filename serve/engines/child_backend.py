@@ -81,7 +81,7 @@ class LlamaBackend(ChildBackend):
 
 
 class OwnLlamaBackend(OpenAIBackend):
-    """A llama.cpp model that a program has opened and owns."""
+    """A llama.cpp model that this process has opened, with the server that it started."""
 
     def __init__(self, model: OwnLlamaModel) -> None:
         super().__init__(model.url, model.key, {model.name: model.served_as}, escape_known_tokens)

@@ -1,9 +1,9 @@
 """The engine for models on this machine or from the hub, through transformers (hf_open.py opens them).
 
-Batches are padded on the left. Requests with the same prompt are decoded side by side and share one copy of its keys and values, so that K
-responses cost one prefill, and each step reads prompt and weights once (`decode_side_by_side`). A JSON schema cannot be enforced here and is left
-to the prompt. The sampling parameters have vLLM's names and apply in this order: biases and penalties on the logits, temperature, truncation by
-top_k, top_p and min_p, sampling.
+Batches are padded on the left. Requests with the same prompt are decoded side by side, where the model allows it, and share one copy of its
+keys and values, so that K responses cost one prefill, and each step reads prompt and weights once (`decode_side_by_side`). A JSON schema
+cannot be enforced here and is left to the prompt. The sampling parameters have vLLM's names and apply in this order: biases and penalties
+on the logits, temperature, truncation by top_k, top_p and min_p, sampling.
 
 Legend: B rows of a batch, T tokens, V vocabulary, S steps."""
 

@@ -80,7 +80,7 @@ class LlamaSpec:
 
 
 def thread_count() -> int:
-    """Threads for the model: OMP_NUM_THREADS, if it is a number, else one for each core of this process."""
+    """Threads for the model: OMP_NUM_THREADS, if it is a positive number, else one for each core that this process may use."""
     requested = os.environ.get("OMP_NUM_THREADS", "")
     return int(requested) if requested.isdecimal() and int(requested) else len(os.sched_getaffinity(0))
 
@@ -91,7 +91,7 @@ def is_installed() -> bool:
 
 
 def read_llama(target: str, adapters: Mapping[str, Path]) -> LlamaSpec:
-    """The checked spec of `target` with `adapters` (GGUF files, or folders of exports); UserError for a file that is missing or not GGUF."""
+    """The checked spec of `target` with `adapters` (GGUF files or folders); UserError for a missing package or file, another format, and equal names."""
     if not is_installed():
         remedy = "pip install 'modegraph[cpu]', or use hf: instead"
         raise UserError(
@@ -100,7 +100,7 @@ def read_llama(target: str, adapters: Mapping[str, Path]) -> LlamaSpec:
     if target in MODELS and not Path(target).exists():
         file, name = gguf_of(MODELS[target]), target
     else:
-        file = gguf_file(Path(target).expanduser(), f"gguf:{target}")
+        file = gguf_file(Path(target).expanduser(), f"gguf:{target}", f", or one of {', '.join(MODELS)}")
         name = file.stem if file == Path(target).expanduser() else Path(target).resolve().name
     adapter_files = {adapter: gguf_file(path, f"--adapter {adapter}") for adapter, path in adapters.items()}
     base = _base_of(file)
@@ -112,12 +112,12 @@ def read_llama(target: str, adapters: Mapping[str, Path]) -> LlamaSpec:
     return LlamaSpec(file.resolve(), name, {adapter: path.resolve() for adapter, path in adapter_files.items()})
 
 
-def gguf_file(path: Path, label: str) -> Path:
+def gguf_file(path: Path, label: str, others: str = "") -> Path:
     """The GGUF file at `path`, or the only one in that folder; UserError for none, for several, or for another kind of file."""
     files = sorted(path.glob("*.gguf")) if path.is_dir() else [path]
     if len(files) != 1 or not files[0].is_file():
         what = f"{len(files)} GGUF files" if len(files) != 1 else "no such file"
-        expected = f"a GGUF file, a folder with one, or one of {', '.join(MODELS)}"
+        expected = f"a GGUF file or a folder with one{others}"
         raise UserError(f"{label}: {what}", expected, "check the path (`modegraph train export --gguf f16` writes one)")
     with files[0].open("rb") as data:
         if data.read(len(MAGIC)) != MAGIC:

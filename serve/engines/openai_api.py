@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 import openai
 import stamina
 
-from graph.errors import UserError
+from graph.errors import ModelUnavailable, UserError
 from graph.shared.console import say
 from graph.types import AnswerForm, Completion, CompletionRequest, Message
 
@@ -89,7 +89,7 @@ def window_of(name: str, models: Sequence[Mapping[str, Any]]) -> int | None:
     return next((value for value in values if isinstance(value, int) and value > 0), None)
 
 
-class NoAnswer(UserError):
+class NoAnswer(ModelUnavailable):
     """A server that is unreachable, overloaded or broken after all attempts: another server of the same model may answer."""
 
 

@@ -1,4 +1,4 @@
-"""The backend for an engine behind a URL (vLLM or any OpenAI-compatible server), over asynchronous HTTP; replies are validated before use.
+"""The backend for an engine behind a URL (vLLM or any OpenAI-compatible server), over asynchronous HTTP; chat completions are validated.
 
 When a client disconnects, the request to the server is closed and vLLM stops generating. Special tokens in texts of clients and documents
 are escaped before they reach a chat template: here those of common templates, since the model's own tokenizer is not available."""
@@ -95,7 +95,7 @@ CONNECTION_DROPPED = (httpx2.RemoteProtocolError, httpx2.ReadError, httpx2.Write
 HEALTH_TTL_S = 3.0
 """How long after a response the server counts as healthy."""
 PASSED_ON = frozenset({400, 404, 413, 422, 429})
-"""Error statuses of the server about the request; all others are about the server, or about this server's key."""
+"""Error statuses of the model's server about the request; all others are about that server, or about the key sent to it."""
 KEY_REFUSED = frozenset({401, 403})
 """Statuses about the key that this server sends, not the client's."""
 JSON, SSE = "application/json", "text/event-stream"
@@ -204,14 +204,14 @@ class OpenAIBackend(ChatBackend):
         raise self._server_error(response.status_code, text)
 
     async def _send_with_retry(self, request: httpx2.Request) -> httpx2.Response:
-        """The response, its body unread; sent again if the server closed a reused connection at that moment."""
+        """The response, its body unread; sent again once if the connection breaks, as it does when the server has just closed an idle one."""
         try:
             return await self._http.send(request, stream=True)
         except CONNECTION_DROPPED:
             return await self._http.send(request, stream=True)
 
     async def _chunks(self, response: httpx2.Response, model: str) -> AsyncIterator[dict[str, Any]]:
-        """The chunks of a stream; ApiError 502 for an invalid chunk, and if the stream ends before the answer is complete."""
+        """The chunks of a stream; ApiError 502 for an invalid chunk or a stream that ends before the answer is complete, 503 if the server fails."""
         ended = False
         try:
             async for line in response.aiter_lines():
@@ -265,7 +265,7 @@ class OpenAIBackend(ChatBackend):
         return ApiError(502, "model_refuses_key", message)
 
     def _invalid_reply(self) -> ApiError:
-        return ApiError(502, "odd_answer", "the model's server sent a reply that is not a chat completion")
+        return ApiError(502, "odd_answer", "the model's server sent an invalid reply")
 
 
 def _reason(text: str) -> str:

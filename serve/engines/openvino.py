@@ -1,4 +1,4 @@
-"""`openvino:` as a language model: OpenVINO GenAI in this process, with 8-bit weights, for CPUs. Prompts run in batches.
+"""`openvino:` as a language model: OpenVINO GenAI in this process, for CPUs; models of the catalogue have 8-bit weights. Prompts run in batches.
 
 SPEC: openvino:NAME of the catalogue, openvino:FOLDER of an adapter of one of its models, or openvino:FOLDER with a model in OpenVINO's format
 (openvino_model.xml) and its tokenizer.

@@ -1,4 +1,4 @@
-"""Runs a command and ends its whole process group when the process that started it exits, for whatever reason.
+"""Runs a command, and ends its whole process group when it ends or when the process that started this script does, for whatever reason.
 
 Run as a script: `python process_group_guard.py COMMAND …` in its own process group, with a pipe as standard input. The end of that pipe
 (its writer closed it, or died) is the signal to stop. It uses only the standard library, so that it starts at once."""

@@ -89,7 +89,7 @@ def read_spec(target: str, adapters: Mapping[str, Path], python: str, extra: Seq
         raise UserError(f"vllm:{target}: no such folder", "a model's folder or a hub name", "check the path")
     if not os.access(python, os.X_OK):
         raise UserError(
-            f"--vllm-python {python}: no such program", "the Python of vLLM's environment", "check the path"
+            f"{python}: no such program", "the Python of vLLM's environment", f"check --vllm-python or {PYTHON}"
         )
     if adapters:
         max_lora_rank(adapters)
@@ -203,5 +203,4 @@ def spec_of(target: str, adapters: Mapping[str, Path]) -> VllmSpec:
 
 
 def _python() -> str:
-    """The Python that has vLLM."""
     return os.environ.get(PYTHON) or sys.executable

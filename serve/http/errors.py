@@ -1,6 +1,6 @@
 """Errors in the form that OpenAI's clients expect: {"error": {"message", "type", "param", "code"}} and a status.
 
-No message repeats a header, a key or an internal address.
+No message repeats a header, a key or an internal address, unless it is the text of a UserError.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from starlette.responses import Response
 from starlette.routing import Match
 from starlette.types import Scope
 
-from graph.errors import DiskFull, Unavailable, UserError
+from graph.errors import DiskFull, ModelUnavailable, Unavailable, UserError
 from serve.http.encoding import AsciiJSONResponse
 
 LOG = logging.getLogger("modegraph.serve")
@@ -87,9 +87,11 @@ def model_gone(message: str) -> ApiError:
     return ApiError(503, "model_gone", message, headers={"Retry-After": "5"})
 
 
-def store_unavailable(problem: Unavailable) -> ApiError:
-    """503 for a write to an index whose database does not answer or whose disk is full; the cause appears only in the log."""
+def unavailable(problem: Unavailable) -> ApiError:
+    """503 for a request that a model or the index's database does not answer, or for a write to a full disk; the cause appears only in the log."""
     LOG.error("%s", problem)
+    if isinstance(problem, ModelUnavailable):
+        return model_gone("a language model that the request needs does not answer; try again later")
     code, message = "store_gone", "the database of the index does not answer: nothing was written"
     if isinstance(problem, DiskFull):
         code, message = "disk_full", "the disk of the index is full: no data is lost"
@@ -115,8 +117,8 @@ def add_error_handlers(app: FastAPI) -> None:
         return error_response(problem)
 
     @app.exception_handler(Unavailable)
-    async def unavailable(request: Request, problem: Unavailable) -> Response:
-        return error_response(store_unavailable(problem))
+    async def machine_gone(request: Request, problem: Unavailable) -> Response:
+        return error_response(unavailable(problem))
 
     @app.exception_handler(UserError)
     async def user_error(request: Request, problem: UserError) -> Response:

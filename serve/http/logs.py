@@ -1,6 +1,7 @@
 """The access log, one line per request (method, route, status, milliseconds, error code, the key's name; no header, query or body), and the audit log.
 
-The audit log has one line of JSON for each addition or deletion of documents, done, refused or failed, on disk before the client gets its answer."""
+The audit log has one line of JSON for each addition or deletion of documents that reaches its route (not without the scope write), done,
+refused or failed, on disk before the client gets its answer."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ class Metrics:
         self.running = gauge("requests_running", "Requests being processed")
         self.retrieval = histogram("retrieval_seconds", "Finding the evidence", ["mode"])
         self.first_token = histogram(
-            "time_to_first_token_seconds", "From the arrival of a streamed request to its first text", ["model"]
+            "time_to_first_token_seconds", "From the arrival of a request to its first streamed text", ["model"]
         )
         self.generation = histogram("generation_seconds", "Time spent in the model", ["model"])
         self.tokens = counter("tokens", "Tokens, by model and kind (prompt, completion)", ["model", "kind"])
@@ -76,7 +76,7 @@ class Tracing:
     """Tracing without a collector: spans are discarded."""
 
     def watch(self, app: FastAPI) -> None:
-        """Record every request to `app` as a span, a child of its `traceparent`."""
+        """Record each request to `app`, except to /health, /ready and /metrics, as a span, a child of its `traceparent`."""
 
     @contextmanager
     def span(self, name: str, values: Values) -> Iterator[Span]:

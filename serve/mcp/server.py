@@ -39,7 +39,7 @@ from graph.shared.console import say
 from graph.shared.home import installed_version
 from serve.http.admission import MCP
 from serve.http.encoding import ascii_json, with_whole_characters
-from serve.http.errors import ApiError, store_unavailable
+from serve.http.errors import ApiError, unavailable
 from serve.http.keys import FULL_ACCESS, access_of
 from serve.mcp.tools import URI_TEMPLATE, Call, document_text, document_uri, read_uri, tools_for
 from serve.server.collections import warm_up
@@ -98,7 +98,7 @@ class _Handlers:
             self._services.metrics.errors.labels(problem.code).inc()
             return _failed(problem.message)
         except Unavailable as problem:
-            return _failed(store_unavailable(problem).message)
+            return _failed(unavailable(problem).message)
         except UserError as problem:
             return _failed(str(problem))
         except Exception:

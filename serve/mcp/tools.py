@@ -182,7 +182,7 @@ async def fetch(call: Call, arguments: FetchArguments) -> Fetched:
 
 
 async def explain(call: Call, arguments: QuestionArguments) -> Explanation:
-    """How a question led to its passages; a passage without a path was found by its own score."""
+    """How a question led to its passages: their paths, or, where the mode has none, their scores."""
     _, evidence = await _find(call, arguments.question, arguments)
     paths = evidence.paths or tuple((f"own score {found.score:.3f}",) for found in evidence.passages)
     passage_paths = [Path(**vars(found.item), steps=path) for found, path in zip(evidence.passages, paths, strict=True)]

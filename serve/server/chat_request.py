@@ -1,4 +1,4 @@
-"""A request for a chat completion: OpenAI's fields, those of vLLM that change only the text, and `retrieval`."""
+"""A request for a chat completion: OpenAI's fields, those of vLLM and llama.cpp that change only the text, and `retrieval`."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ class Generation:
         return propose_questions(self.index)
 
     def restricted_to(self, where: tuple[Condition, ...]) -> Generation:
-        """The part with the documents that meet the conditions; this generation keeps the last MAX_VIEWS parts."""
+        """The part with the documents that meet the conditions; this generation caches the last MAX_VIEWS parts."""
         if not where:
             return self
         if where not in self._views:

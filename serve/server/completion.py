@@ -16,8 +16,7 @@ from typing import Any, TypeVar
 
 from graph.answer.context import rank_excerpts, token_budget
 from graph.answer.support import Handling
-from graph.errors import UserError
-from graph.retrieve.parts.query import ModelUnavailable
+from graph.errors import ModelUnavailable, UserError
 from graph.types import Evidence, Excerpt, LanguageModel, Message
 from serve.conversation.prompt import (
     Exchange,

@@ -87,6 +87,12 @@ def test_rows_are_written_and_summarised(index: Path, questions: Path, tmp_path:
     assert not (tmp_path / "out" / "ledger.sqlite").exists()
 
 
+def test_a_judge_without_a_writer_is_refused(index: Path, questions: Path, tmp_path: Path) -> None:
+    """Reasoning by rules is never judged, and the card must not say so."""
+    with pytest.raises(UserError, match="judge scripted without a writer"):
+        run(index, questions, "--out", tmp_path / "out", "--judge", "scripted")
+
+
 def test_the_same_inputs_give_the_same_bytes(index: Path, questions: Path, tmp_path: Path) -> None:
     for name in ("one", "two"):
         run(index, questions, "--out", tmp_path / name, "--mode", "hierarchy")

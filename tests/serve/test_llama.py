@@ -129,7 +129,7 @@ def test_a_file_that_is_no_model_is_reported_in_one_line(content: bytes, tmp_pat
 
 
 def test_missing_files_and_packages_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(UserError, match=r"no such file\. Expected a GGUF file, a folder with one, or one of smollm2"):
+    with pytest.raises(UserError, match=r"no such file\. Expected a GGUF file or a folder with one, or one of smollm2"):
         read_llama("nowhere.gguf", {})
     with pytest.raises(UserError, match="0 GGUF files"):
         read_llama(str(tmp_path), {})

@@ -170,6 +170,11 @@ def _title(record: RunRecord) -> str:
     return f"Preference optimisation with the loss {loss}" if loss in OTHER_LOSSES else TITLES[record.stage]
 
 
+def reference_of(record: RunRecord) -> str:
+    """The reference model of a preference run: that of its settings, by default the model it started from."""
+    return str(record.settings.get("reference") or record.base_model)
+
+
 def _loss(record: RunRecord) -> str:
     if record.settings.get("anchor_refusals"):
         return f"{LOSSES['sft']}, given that it does not begin like a refusal; refusals anchored at the initial model (train/refusals.py)"

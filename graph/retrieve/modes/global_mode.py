@@ -20,12 +20,13 @@ import numpy as np
 import scipy.sparse as sp
 from pydantic import Field
 
+from graph.errors import ModelUnavailable
 from graph.hierarchy.communities import NestedCommunities, nested_communities
 from graph.index.index import Index
 from graph.index.normalised_similarity import normalised_similarity_to
 from graph.random_walk import attraction, query_aware_walks, structural_transition
 from graph.retrieve.learned.selectors import Select, find_selector, list_statements
-from graph.retrieve.parts.query import ModelUnavailable, Query, RetrieveSettings, SuggestSettings
+from graph.retrieve.parts.query import Query, RetrieveSettings, SuggestSettings
 from graph.retrieve.parts.ranking import expand_rows, nearest, top_rows
 from graph.retrieve.parts.suggest import TEMPERATURE, THRESHOLD, extract_subgraph, used_columns
 from graph.text.prompting import quote, read_prompt

@@ -14,6 +14,7 @@ import numpy as np
 from pydantic import Field
 
 from graph.answer.prompt import is_no_answer
+from graph.errors import ModelUnavailable
 from graph.index.index import Index
 from graph.index.normalised_similarity import normalised_similarity_to
 from graph.retrieve.hops.mode import describe_path, find_links, reach
@@ -21,7 +22,7 @@ from graph.retrieve.learned.light import Classifier, QuestionView, judge, open_s
 from graph.retrieve.learned.selectors import SELECTORS, Select, find_selector, list_statements
 from graph.retrieve.parts.mentions import named_documents
 from graph.retrieve.parts.passage_scores import Scores, own_scores
-from graph.retrieve.parts.query import ModelUnavailable, Query, RetrieveSettings, SuggestSettings
+from graph.retrieve.parts.query import Query, RetrieveSettings, SuggestSettings
 from graph.retrieve.parts.ranking import expand_rows, passages_at, top_rows, worth_in_passages, worth_of_propositions
 from graph.retrieve.parts.suggest import suggest
 from graph.text.prompting import read_prompt

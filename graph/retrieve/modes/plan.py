@@ -18,13 +18,14 @@ from pydantic.json_schema import SkipJsonSchema
 
 from graph.answer.context import build_context, token_budget
 from graph.answer.prompt import NOT_FOUND, answer_messages, is_no_answer
+from graph.errors import ModelUnavailable
 from graph.index.index import Index
 from graph.index.normalised_similarity import normalised_similarity_to
 from graph.retrieve.hops.mode import retrieve_hops
 from graph.retrieve.modes.baselines import fuse_ranks, matching_rows
 from graph.retrieve.modes.hierarchy import node_scores, nodes_in
 from graph.retrieve.modes.paths import min_max
-from graph.retrieve.parts.query import Caller, ModelUnavailable, Query, RetrieveSettings
+from graph.retrieve.parts.query import Caller, Query, RetrieveSettings
 from graph.retrieve.parts.ranking import top_rows
 from graph.text.prompting import quote, read_prompt
 from graph.text.replies import ReplyModel, Sentence, at_most, one_of, plain, sound_items

@@ -13,7 +13,7 @@ from pydantic import Field, field_validator
 from pydantic_core import PydanticKnownError
 
 from graph.config import Settings
-from graph.errors import UserError
+from graph.errors import ModelUnavailable, UserError
 from graph.index.filters import Condition, parse_condition
 from graph.random_walk import MOST_DAMPING
 from graph.shared.modes import DEFAULT_MODE, Mode
@@ -25,10 +25,6 @@ MAX_REPLY_CHARS = 2000
 """Characters of an unusable reply that the model sees when the request is retried."""
 
 R = TypeVar("R", bound=ReplyModel)
-
-
-class ModelUnavailable(UserError):
-    """The model no longer answers; a mode ends with the results that it has."""
 
 
 @dataclass(frozen=True)

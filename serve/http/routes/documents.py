@@ -1,8 +1,8 @@
 """/v1/documents: the documents of the index; with --writable also additions, uploads and deletions, which the audit log records.
 
-An upload's name becomes a document's source, never a path, and its bytes are not written to a file: plain text is read here, other formats in
-a process that is killed when the client disconnects. Names that leave their folder are refused nevertheless, since other programs may turn
-sources into files. `add_documents` is shared with the MCP tools."""
+An upload's name becomes a document's source, never a path (above 1 MiB its bytes are in an unnamed temporary file). Plain text is
+read here, other formats in a process that is killed when the client disconnects. Names that leave their folder are refused nevertheless,
+since other programs may turn sources into files. `add_documents` is shared with the MCP tools."""
 
 from __future__ import annotations
 

@@ -37,7 +37,6 @@ from serve.server.services import RequestedCollection, Services
 
 MAX_TEXT = 20_000
 USER_PATTERN = "[A-Za-z0-9_.-]{8,64}"
-"""The pattern of a user's name."""
 Name = Annotated[str, StringConstraints(pattern=f"^{USER_PATTERN}$")]
 Id = Annotated[str, StringConstraints(pattern="^[0-9a-f]{32}$")]
 Words = Annotated[Text, StringConstraints(max_length=MAX_TEXT)]
@@ -128,7 +127,7 @@ OwnerName = Annotated[
     str,
     Path(
         pattern=rf"^([\w.@+-]{{1,80}}/)?{USER_PATTERN}$",
-        description="`user`; KEY/USER for entries sent with a key KEY that is restricted to part of the documents",
+        description="`user`; with an unrestricted key, KEY/USER for entries sent with a key KEY restricted to part of the documents",
     ),
 ]
 

@@ -36,7 +36,7 @@ NESTED_FIELDS = frozenset({"content", "output", "summary"})
 """Fields of an item that are a text or contain further items."""
 ROLES = frozenset({"user", "assistant", "system", "developer"})
 SKIPPED_ITEMS = frozenset({"reasoning", "file_search_call"})
-"""Items of an earlier response in a conversation that are not passed to the model: its passages and reasoning."""
+"""Items of an earlier response that are left out of a conversation answered from the index: its reasoning and search."""
 
 
 def text_only(value: Any, escape: Callable[[str], str], location: str) -> Any:

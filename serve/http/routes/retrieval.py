@@ -64,7 +64,7 @@ EDGES_PER_NODE = 8
 def overview(index: Index, limit: int) -> Overview:
     """At most `limit` nodes: the most mentioned entities, and the documents that mention most of them; at least half are documents if there are enough.
 
-    At most EDGES_PER_NODE times `limit` edges, for each document the strongest first. Reads only the mentions of these entities.
+    At most EDGES_PER_NODE times `limit` edges, for each document the strongest first.
     """
     documents, entities = len(index.data.document_sources), len(index.data.entity_ids)
     most_documents = min(documents, max(limit - limit // 2, limit - entities))

@@ -93,7 +93,7 @@ MAX_RESULTS = 50
 
 
 class RankingOptions(BaseModel):
-    """How to rank results: the server's mode decides, so only defaults are accepted."""
+    """How to rank results: the server's mode decides, so `ranker` is ignored, and values other than the defaults are refused for the rest."""
 
     model_config = ConfigDict(extra="forbid")
 

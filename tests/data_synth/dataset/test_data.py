@@ -114,6 +114,13 @@ def test_missing_columns_broken_lines_and_duplicate_ids(tmp_path: Path) -> None:
     assert found["share_good"] == pytest.approx(0.2)
 
 
+def test_a_missing_id_is_not_a_repeated_one(tmp_path: Path) -> None:
+    rows = [{name: value for name, value in preference_to_json(good(n)).items() if name != "id"} for n in (1, 2)]
+    found = json.loads(run("validate", write(tmp_path / "x.jsonl", *rows), "--json").stdout)
+    assert [row["line"] for row in found["bad"]] == [1, 2]
+    assert not any("appears above" in problem for row in found["bad"] for problem in row["problems"])
+
+
 def test_unreadable_files_and_files_of_unknown_form_are_refused(tmp_path: Path) -> None:
     for file, message in [
         (write(tmp_path / "a.jsonl", {"x": 1}), "columns 'x'"),

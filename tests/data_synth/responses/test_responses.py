@@ -185,6 +185,7 @@ def test_the_other_components_by_hand() -> None:
         ("###Reason: Ada was born in Tarn [7]. ###Answer: Tarn", 1.0),
         ("###Reason: So it is. ###Answer: Pirates of Zanzibar sank her in 1822 [1].", 0.0),
         ("<think>Ada was born in Quill in 1870.</think>###Reason: Ada was born in Tarn [1]. ###Answer: Tarn", 1.0),
+        ("###Answer: Tarn ###Reason: Ada was born in Tarn [1]. Ada was born in Quill in 1870 [1].", 0.5),
         ("Tarn", 0.0),
     ],
 )

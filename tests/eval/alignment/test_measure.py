@@ -14,6 +14,8 @@ from data_synth.responses.rewards import REWARDS
 from data_synth.rows import ResponseRow, response_to_json
 from eval.alignment.frontier import align_runs
 from eval.alignment.measure import (
+    cache_key,
+    common_precision,
     common_reference,
     common_weights,
     constant_answers,
@@ -284,6 +286,10 @@ def test_measurements_are_cached_until_their_inputs_change(world: Path, tmp_path
     assert whole == measure_runs(folders, rows(), sampling, load_policy, draw_here, None)
     loaded.clear()
     assert measure_runs(folders, rows(), sampling, load, draw_here, tmp_path) == whole and not loaded
+    half = [replace(read_run(folder), settings={"precision": "bfloat16"}) for folder in folders]
+    assert common_precision(half) == "bfloat16" and common_precision([half[0], read_run(folders[1])]) == "float32"
+    keys = {cache_key("a", "b", rows(), {}, sampling, "hf", each) for each in ("bfloat16", "float32")}
+    assert len(keys) == 2, "figures of one precision do not serve for the other"
     changed = [replace(row, answers=("elsewhere",)) for row in rows()]
     measure_runs(folders, changed, sampling, load, draw_here, tmp_path)
     assert {"ms", "dpo", "base"} <= set(loaded)

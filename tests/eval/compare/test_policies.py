@@ -1,5 +1,6 @@
 """Which models a comparison includes."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 from eval.compare.compare import policies_of, short_names, untuned_model
 from graph.errors import UserError
 from tests.eval.conftest import run_record
-from train.run.record import write_run
+from train.run.record import read_run, write_run
 
 
 def test_policies_are_the_runs_and_the_first_runs_untuned_model(world):
@@ -16,6 +17,17 @@ def test_policies_are_the_runs_and_the_first_runs_untuned_model(world):
     assert found[0].reference == str(world.sft)
     assert found[2].reference == ""
     assert (found[3].source, found[3].record) == (str(world.base), None)
+
+
+def test_margins_use_the_reference_that_the_run_trained_against(world, tmp_path):
+    """Also where it is not the model that the run started from; losses without a reference have no margins."""
+    record = read_run(world.dpo)
+    for loss, expected in (("sigmoid", "elsewhere"), ("simpo", "")):
+        (tmp_path / loss).mkdir()
+        write_run(
+            tmp_path / loss, replace(record, settings={**record.settings, "reference": "elsewhere", "loss": loss})
+        )
+        assert policies_of([tmp_path / loss], base="base")[0].reference == expected
 
 
 def test_a_given_base_is_used(world):

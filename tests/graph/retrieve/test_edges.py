@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from graph.build.lifecycle import delete_documents
-from graph.errors import UserError
+from graph.errors import ModelUnavailable, UserError
 from graph.index.index import Index, open_index
 from graph.retrieve.modes.local import Verdict
-from graph.retrieve.parts.query import Caller, ModelUnavailable, RetrieveSettings
+from graph.retrieve.parts.query import Caller, RetrieveSettings
 from graph.retrieve.retrieve import MODES, retrieve
 from graph.shared.modes import Mode
 from graph.types import Completion, CompletionRequest, Document, Evidence, Floats

@@ -149,6 +149,7 @@ def test_over_http_it_serves_only_mcp_and_health(index: Path) -> None:
             until(lambda: answers(url), 60)
             assert httpx2.get(f"{url}/v1/documents", headers=headers).status_code == 404
             assert httpx2.post(f"{url}/mcp", json={}).status_code == 401
+            assert "<html" not in httpx2.get(url).text, "not even the page that asks for a key"
 
             async def count_found(client: Client) -> int:
                 result = await client.call_tool("search", {"query": QUESTION, "k": 3})

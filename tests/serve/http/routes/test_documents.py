@@ -6,7 +6,10 @@ from pathlib import Path
 import pytest
 
 from graph.build.build import build_index
+from graph.config import parse_settings
+from graph.store.index_settings import IndexSettings
 from graph.types import Document
+from modegraph.cli import open_model
 from tests.corpora import ISLES
 from tests.disks import AMPLE, mounted_disk
 from tests.fakes import HashEncoder, chat_server
@@ -149,6 +152,19 @@ def test_a_file_that_cannot_be_read_is_refused(isles: Path, name: str, data: byt
         response = running.post("/v1/documents/files", files={"files": (name, data)})
         assert response.status_code == 400 and message in response.json()["error"]["message"]
         assert "modegraph-upload" not in response.text
+
+
+def test_a_reading_model_that_does_not_answer_is_reported_without_its_address(tmp_path: Path, no_waiting: None) -> None:
+    """As a failure of the server's machines, not of the request; search goes on."""
+    with chat_server(lambda body, number: "x") as upstream:
+        url = upstream.url
+    settings = parse_settings(IndexSettings, {"extractor": "llm", "extractor_model": f"openai:m@{url}"}, "test")
+    build_index(tmp_path / "index", [], settings, lambda spec: HashEncoder(), open_model)
+    with serving(tmp_path / "index", None, writable=True) as running:
+        refusal = running.post("/v1/documents", json={"documents": [NEW]})
+        assert (refusal.status_code, refusal.json()["error"]["code"]) == (503, "model_gone")
+        assert url.split("/")[2] not in refusal.text and refusal.headers["retry-after"]
+        assert running.post("/v1/retrieve", json={"query": "Lantern"}).status_code == 200
 
 
 def test_a_full_disk_is_reported_as_such_and_search_goes_on(tmp_path: Path) -> None:

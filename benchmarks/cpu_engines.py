@@ -124,11 +124,11 @@ def main() -> int:
             measured = measure_in_process(__file__, spec, "--answers", str(arguments.answers))
             answers[kind] = measured.pop("answers")
             figures |= {f"{kind}: {name}": round(value, 3) for name, value in measured.items()}
+            print(f"{kind}: {measured}", file=sys.stderr, flush=True)
     reference = answers.get("hf", [])
     for kind in answers if reference else ():
         same = sum(answer == other for answer, other in zip(answers[kind], reference, strict=True))
         figures[f"{kind}: agreement"] = same / len(reference)
-            print(f"{kind}: {measured}", file=sys.stderr, flush=True)
     best = min((key for key in figures if key.endswith(": request_s")), key=lambda key: float(figures[key]))
     kind = best.partition(":")[0]
     checks = [

@@ -88,7 +88,7 @@ def bootstrap_difference(
     resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> Interval:
-    """Percentile interval of mean(values − baseline), resampling pairs with replacement (Efron & Tibshirani 1993, §16).
+    """Percentile interval of mean(values − baseline), resampling pairs with replacement (Efron & Tibshirani 1993, §13).
 
     Rows that share a cluster (several contexts of one question) are drawn together, because they are not independent.
     Raises ValueError when the rows do not pair up or there are none.

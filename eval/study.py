@@ -205,7 +205,7 @@ def equality_power(seeds: int, margin: float, level: float) -> float:
 
 
 def check_study(study: StudySettings) -> None:
-    """UserError, before anything runs, for a reward that cannot be measured or that differs between arms, and for a test row in the training data."""
+    """UserError for a reward that cannot be measured or differs between arms, and for a row of the file `test`, if it exists, in the training data."""
     from eval.alignment.measure import measurable
 
     rewards = {name: train_settings(arm).get("rewards") for name, arm in study.arms.items()}

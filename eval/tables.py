@@ -13,7 +13,7 @@ NONE = "–"
 
 @dataclass(frozen=True)
 class Table:
-    """A titled table; `note` explains how to read it. The first column names the row, the others hold figures."""
+    """A titled table; `note` explains how to read it. The first column names the row."""
 
     title: str
     header: tuple[str, ...]
@@ -133,7 +133,7 @@ def choice_table(comparison: Comparison) -> Table:
     ]
     note = (
         f"{sum(comparison.gold_choices.values())} prompts whose gold answer is yes, no or maybe; the first word of the "
-        "answer counts. The constant answer is the commonest label of the train split, not of the questions asked here."
+        "answer counts. The constant answer is the commonest label of the train split, not of these questions."
     )
     return Table("Yes / no / maybe", header, tuple(rows), note)
 
@@ -143,7 +143,7 @@ def _names(comparison: Comparison) -> list[str]:
 
 
 def as_text(table: Table) -> str:
-    """The table for a terminal: columns aligned, figures on the right."""
+    """The table for a terminal, without its note: the first column is aligned to the left, the others to the right."""
     lines = [table.header, *table.rows]
     widths = [max(len(line[column]) for line in lines) for column in range(len(table.header))]
     rendered = [_align(line, widths) for line in lines]

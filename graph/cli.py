@@ -394,9 +394,9 @@ def _add_compact(app: typer.Typer, open_model: "OpenModel") -> None:
 
 
 def verify_command(index: IndexFolder, as_json: AsJson = False) -> None:
-    """Check every byte of an index against its checksums.
+    """Check the files of an index against their checksums.
 
-    Exits with 1 when a file is damaged, and names the command that repairs it.
+    Exits with 1 when a file is damaged or the last run did not finish, and names the remedy. Rows in a database are not checked.
     """
     from graph.build.lifecycle import verify_index
 
@@ -407,7 +407,7 @@ def verify_command(index: IndexFolder, as_json: AsJson = False) -> None:
         for found in damage:
             print(f"{index}/{found.file}: {found.problem}; fix it with: {found.repair}")
     else:
-        print(f"{index}: every byte is as it was written")
+        print(f"{index}: its files are as they were written")
     if damage:
         raise typer.Exit(1)
 

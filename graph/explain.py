@@ -73,7 +73,7 @@ class Lead:
     """The best link of `hops` from one other passage: its proposition mentions `entity`, a title of the explained passage or a name in it.
 
     `rank` is the other passage's rank by its score without links; `followed` whether that rank is high enough for its links to be followed. `worth`
-    is the score that the link gives the explained passage, on the scale of `hops`.
+    is the score that the link gives the explained passage, on the scale of `Explanation.own_score`.
     """
 
     passage: Passage
@@ -89,11 +89,11 @@ class Lead:
 class Explanation:
     """Why a question retrieves a passage, or does not.
 
-    `standings` has one entry per mode (`ranks_in_modes`), that of `mode` first; `before` are the passages that `mode` ranks before the explained one.
+    `standings` are those of `ranks_in_modes`, that of `mode` first; `before` are the retrieved passages that `mode` ranks before the explained one.
     `words` (without function words) and `names` are those of the question, the rarest first; `propositions` are the passage's propositions
     nearest to the question. `own_rank` and `own_score` are its rank and score in `hops` without links; `lift` is the part of that score that comes from the
-    question's words, and `lifted_by` are the words that contribute to it (largest first; without function words and the words of a name
-    that is a document's title); `leads` are the best links to the passage.
+    question's words, and `lifted_by` are the words that contribute most to it (largest first; without function words and the words of a
+    name that is a document's title); `leads` are the best links to the passage.
     """
 
     question: str
@@ -116,7 +116,7 @@ SHOWN_PROPOSITIONS, SHOWN_LEADS = 3, 3
 
 
 def explain_passage(index: Index, question: str, passage: str, settings: RetrieveSettings) -> Explanation:
-    """Why `question` retrieves the passage whose id starts with `passage`, or does not, with `settings`; no model is called.
+    """Why `question` retrieves the passage whose id starts with `passage`, or does not, with `settings`; no language model is called.
 
     UserError for an empty question, for a passage that is not in the index, and for one that the conditions exclude.
     """

@@ -2,7 +2,7 @@
 
 From top to bottom: the entry and its kinds; feedback.sqlite in the index folder (one row per entry, never changed, deleted user by user; on disk
 when `add` returns, overwritten with zeros when deleted); and the choice between that file and the index's database. Passages are stored
-by id, so that a deleted document leaves no text here. Nothing in an index is derived from feedback."""
+by id, so that a deleted document leaves only the text that answers repeat. Nothing in an index is derived from feedback."""
 
 from __future__ import annotations
 

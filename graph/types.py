@@ -44,7 +44,7 @@ class Encoder(Protocol):
 
 
 OpenEncoder = Callable[[str], Encoder]
-"""Opens an encoder by its SPEC."""
+"""Opens an encoder by its name or folder, as in the setting `encoder` of an index."""
 
 
 @dataclass(frozen=True)

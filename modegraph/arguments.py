@@ -75,7 +75,7 @@ def show_progress(progress: bool) -> AbstractContextManager[None]:
 
 
 Model: TypeAlias = "str | Run | LanguageModel"
-"""`hf:PATH_OR_NAME`, `openai:NAME@URL`, a finished run, or a model that `open_model` returned."""
+"""A SPEC such as `hf:PATH_OR_NAME`, a finished run, or an open model."""
 
 
 def open_model(model: str | Run) -> LanguageModel:

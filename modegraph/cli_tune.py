@@ -41,9 +41,9 @@ def register(app: typer.Typer) -> None:
         """Tune a model to answer from your documents, and test it on questions that it did not learn from.
 
         Makes an index, questions and training rows, trains, and answers the held-out questions before and after. The tuned model
-        is recommended only if it is better by more than chance and does not refuse more of the answerable questions; otherwise the
-        untuned one is. By default the model is reader; --model names another. An interrupted run resumes when the command is repeated.
-        At the end, --out holds report.html, the models' answers and recommended.json.
+        is recommended only if it is better by more than chance and meets further conditions, such as refusing hardly more of the
+        answerable questions; otherwise the untuned one is. By default the model is reader; --model names another. An interrupted run resumes
+        when the command is repeated. At the end, --out holds report.html, the models' answers and recommended.json.
         """
         import os
         import sys

@@ -159,7 +159,7 @@ class Index:
         """Add documents, or replace those of the same source; the report says how many were new and what the index contains.
 
         Accepts and skips the same input as `modegraph.index`. Waits while another writer is active. UserError for documents that cannot be
-        read, leaving the index unchanged; and, after the documents are added, if passages were lost to a model's unusable replies.
+        read, leaving the index unchanged; and, after the documents are added, if more passages than `max_failed_share` could not be read.
         """
         with show_progress(progress):
             new_documents = list(documents_of(documents, LIMITS, skip_log()))

@@ -22,7 +22,7 @@ from serve.engines.open_backend import VllmOptions, open_backend
 from serve.stream import AnswerDelta
 
 STREAMING_MODELS = (
-    "hf:PATH_OR_NAME, gguf:FILE, openvino:FOLDER, openai:NAME@URL, a run, or such a model that is already open"
+    "hf:PATH_OR_NAME, gguf:FILE, openvino:FOLDER, openai:NAME@URL, a run, or an open hf:, gguf: or openvino: model"
 )
 
 

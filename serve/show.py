@@ -121,10 +121,10 @@ def _notes(answer: Answer) -> Iterator[str]:
     if answer.left_out:
         yield f"Left out: {answer.left_out:,} of the passages found, which do not fit the model's window."
     if answer.finish_reason == "length":
-        yield f"Cut: the model reached the limit after {answer.writing.completion_tokens:,} tokens (--max-answer-tokens)."
+        yield f"Cut: the model reached the limit after {answer.writing.completion_tokens:,} tokens (--max-answer-tokens, or the model's window)."
     text = answer.answer or answer.reason
     if answer.model and text and not answer.well_formed and answer.writing.calls:
-        yield "The model did not follow the answer format; its text is shown unchanged."
+        yield "The model did not follow the answer format: reason and answer may be separated wrongly."
 
 
 def _cost_line(cost: Cost, what: str) -> str:

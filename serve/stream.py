@@ -66,7 +66,7 @@ class MessageParts:
 
     `handling` decides what happens to sentences that the passages do not support: to drop them, the verifier reads each paragraph as it
     ends; otherwise it reads the whole text at the end. With `fallback`, a text without an answer ends with a note that says so, and the best
-    passage. `question` is the question that the text answers.
+    passage, unless the client set the format or the model called a tool. `question` is the question that the text answers.
     """
 
     def __init__(
@@ -192,7 +192,7 @@ class PlainParts:
     removed: tuple[int, ...] = ()
 
     def checks(self) -> dict[str, Any]:
-        """Nothing was found: there are no passages to compare with."""
+        """No findings, as there are no passages to compare with."""
         return {"removed": [], "unsupported": [], "not_checked": [], "checked": None, "answered": True}
 
     def attributions(self, checks: Mapping[str, Any]) -> list[Attribution]:
@@ -251,7 +251,7 @@ class _Field:
         return self._checker.unsupported(self._name, self.gate.shown)
 
     def not_checked(self) -> list[NotChecked]:
-        """The sentences that cannot be judged; none for a fallback, which the model did not write."""
+        """The sentences that cannot be judged; none where a passage replaces the answer."""
         return [] if self._fallback_marks else self._checker.not_checked(self._name, self.shown)
 
     def checked(self) -> int | None:

@@ -193,7 +193,7 @@ def export(
         ),
     ] = "",
     push: Annotated[
-        str, option("OWNER/NAME", OUTPUT, "Upload the export to this new private repository on the hub.")
+        str, option("OWNER/NAME", OUTPUT, "Upload the export to this hub repository, a new one as private.")
     ] = "",
     as_json: AsJson = False,
 ) -> None:
@@ -219,7 +219,7 @@ def export(
 
 
 def check_export_options(merge: bool, adapter_only: bool, gguf: str, hub_base: str, conversations: int | None) -> None:
-    """UserError for options of `export` that contradict one another, or name nothing to write."""
+    """UserError for options of `export` that contradict one another or name nothing to write, and for an unknown GGUF type."""
     formats = {"--merge": merge, "--adapter-only": adapter_only}
     options = [option for option, chosen in formats.items() if chosen]
     if len(options) > 1 or not (options or gguf):
@@ -316,7 +316,7 @@ def verifier(
     if as_json:
         print_record(chosen.output, record)
         return
-    say(f"saved {chosen.output}: {record.trees} trees, {record.milliseconds:.2f} ms a claim")
+    say(f"saved {chosen.output}: {record.trees} trees, {record.milliseconds:.2f} ms for a claim's features")
     for name, value in record.figures.items():
         rule = f" (rule {record.rule[name]:.3f})" if name in record.rule else ""
         print(f"{name:26} {value:.3f}{rule}")

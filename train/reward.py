@@ -56,7 +56,7 @@ def train_reward(settings: RewardSettings) -> RunRecord:
 
 
 def reward_trainer(settings: RewardSettings, start: TrainingInputs, folder: Path) -> RewardTrainer:
-    """TRL's trainer of −log σ(r_chosen − r_rejected); no row is dropped for its length, which `prepare` checks.
+    """TRL's trainer of −log σ(r_chosen − r_rejected), plus the term weighted by `center`; no row is dropped for its length, which `prepare` checks.
 
     Trained weights are float32: a head in the base's bfloat16 would round small steps away.
     """

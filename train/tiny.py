@@ -40,7 +40,7 @@ STEPS_PER_ROW = 10
 
 
 def train_tiny(settings: TinySettings) -> RunRecord:
-    """From texts to a finished run at `settings.output`; UserError for missing or too few texts."""
+    """From texts to a finished run at `settings.output`; UserError for missing or too few texts, or an impossible width."""
     quiet_libraries()
     with fresh_folder(Path(settings.output), about=about_run("tiny", settings)) as folder:
         texts = read_texts(Path(settings.texts))
@@ -53,7 +53,7 @@ def train_tiny(settings: TinySettings) -> RunRecord:
 
 
 def read_texts(source: Path) -> list[str]:
-    """The texts of documents (a folder or a .jsonl file, as `index` takes them) or the prompts of a preference-data folder."""
+    """The texts of documents (a folder or a .jsonl file, as `index` takes them) or the last turns of the prompts of a preference-data folder."""
     if (source / "train.jsonl").exists():
         prompts = [row.prompt for row in read_preferences(source / "train.jsonl")]
         return list(dict.fromkeys(prompt[-1].content for prompt in prompts))

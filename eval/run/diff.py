@@ -50,7 +50,7 @@ def diff_runs(a: Path, b: Path, seed: int = 0) -> list[Difference]:
 
 
 def read_values(run: Path) -> tuple[dict[str, dict[str, str]], dict[Key, dict[str, float | None]]]:
-    """(question texts by task and id, values by task, system and metric) of a run; UserError for a folder that is not a run."""
+    """(question texts by task and id, values by task, system and metric) of a run; UserError for a folder without VALUES, and for an invalid row."""
     file = run / VALUES
     if not file.is_file():
         raise UserError(f"{file}: does not exist", "the folder of a run of `modegraph eval run`", "check the path")

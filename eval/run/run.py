@@ -209,7 +209,7 @@ def results_of(
 def _retrieve_evidence(
     index: Index, questions: Sequence[Question], settings: RetrieveSettings, helper: LanguageModel | None
 ) -> list[Evidence]:
-    """Evidence for every question. A first question warms up the encoder before timing starts, so that its loading is not timed."""
+    """Evidence for every question. The first question is retrieved once more beforehand, untimed, to load the encoder."""
     retrieve_many(index, [questions[0].text], settings, helper)
     all_evidence: list[Evidence] = []
     for start in range(0, len(questions), QUERIES_AT_ONCE):
@@ -278,7 +278,7 @@ def _result(
 def _values(
     index: Index, task: TaskData, question: Question, output: Output, context: Sequence[Excerpt]
 ) -> dict[str, float | None]:
-    """The metrics that need the texts; grounding is measured only if one of its figures is requested, and only for answers."""
+    """The metrics that need the texts; grounding and support are measured only if they are among them and a model answered."""
     names = fill_time_metrics(task.metrics)
     if output.text is not None and any(name.endswith(BY_ENCODER) for name in names):
         grounding = grounding_by_encoder(

@@ -60,7 +60,7 @@ class SystemScores:
 
 @dataclass(frozen=True)
 class RunReport:
-    """A run's figures. `leads` is the compared metric of each task; `verdicts` are by (task, system), from the baseline.
+    """A run's figures. `leads` is the compared metric of each task; `verdicts`, by (task, system), are on differences from the baseline.
 
     `found` of the `cells` were finished before; `revision` is that of this run's code.
     """
@@ -163,7 +163,7 @@ def mean_layer_shares(results: Sequence[QuestionResult]) -> tuple[float, ...]:
 
 
 def layers_table(task: str, by_system: Mapping[str, Sequence[QuestionResult]]) -> Table | None:
-    """One row for each layer of each system that found summaries; None if none did."""
+    """One row for each layer of each system that found summaries of communities; None if none did."""
     rows = []
     for system, results in by_system.items():
         shares = layer_shares(results)
@@ -182,7 +182,6 @@ def layers_table(task: str, by_system: Mapping[str, Sequence[QuestionResult]]) -
 
 
 def _bin_shares(values: Sequence[float]) -> list[str]:
-    """The share of the values in each bin."""
     return [
         figure(sum(low < value <= high or value == low == 0 for value in values) / len(values), True)
         for low, high in BINS
@@ -219,7 +218,7 @@ def headline(report: RunReport) -> str:
         *([f"Some were filled by other code: {', '.join(sorted(older))}."] if older else []),
         (
             f"Of {count:,} differences from {report.baseline}, {shown:,} are shown (sign test with Holm's correction over all of them, and "
-            f"an interval that leaves out 0); for the other {count - shown:,}, no difference is shown."
+            f"an interval on the same side of 0); for the other {count - shown:,}, no difference is shown."
         ),
         *(f"Failed: {one.system} on {one.task}: {one.problem}" for one in report.failures),
     ]
@@ -267,7 +266,7 @@ def _macro_table(report: RunReport, lead: str) -> Table:
 
 
 def report_json(report: RunReport) -> dict[str, Any]:
-    """All figures without texts, the revision of the code, and the settings."""
+    """Means, differences, costs and failures, the revision of the code, and the settings; no values of single questions."""
     return {
         "revision": report.revision,
         "settings": report.settings,

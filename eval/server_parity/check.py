@@ -1,4 +1,4 @@
-"""`modegraph serve check`: compare a server with a run: prompts, log-probabilities of the answers in its data, and greedy replies, one at a
+"""`modegraph serve check`: compare a server with a run: prompts, log-probabilities of the answers in the run's data, and greedy replies, one at a
 time and sixteen at once.
 
 Contains the run's side (as trained, without its adapter, with it applied twice), the server's side (already running, or a private llama.cpp for a GGUF
@@ -111,7 +111,7 @@ BATCHES = (1, 16)
 
 
 def check_server(server: Server, name: str, run: Path, base: str, conversations: int, tolerance: Tolerance) -> Report:
-    """Compare the model `name` of a server ("": the one named like the run, or the only one that is not the base of another) with `run`, and its base with the run's base.
+    """Compare the model `name` of a server ("": the one named like the run, else the only one that is no other's base) with `run`; with an adapter, also its base.
 
     UserError when the server cannot be reached or has no such model.
     """
@@ -215,7 +215,7 @@ class _Check:
         if served:
             self._compare(name, served, expected, batch, greedy=True)
         if len(served) < len(replies):
-            self.unchecked.append(f"{name}: some greedy replies: the server does not return their tokens")
+            self.unchecked.append(f"{name}: greedy replies whose tokens the server does not return")
 
     def _compare(self, name: str, served: Sequence[ServedLogps], expected: How, batch: int, greedy: bool) -> None:
         """Record the gaps, and a fault if they are out of tolerance or a greedy token is too far from the run's first choice; one fault per model is enough."""

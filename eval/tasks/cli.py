@@ -21,7 +21,7 @@ TaskName = Annotated[str | None, typer.Argument(metavar="[TASK]", help="A task; 
 Task = Annotated[str, typer.Argument(metavar="TASK", help="A task of `modegraph eval tasks`.")]
 Predictions = Annotated[Path, option("FILE", INPUT, 'Lines of {"id", "answer"}, one for every question.')]
 Metrics = Annotated[
-    list[str] | None, option("--metric NAME", OUTPUT, "Metric to use; the task's own by default. Repeatable.")
+    list[str] | None, option("--metric NAME", OUTPUT, "Metric of answers; by default, the task's. Repeatable.")
 ]
 EmptyIsWrong = Annotated[bool, option("--empty-is-wrong", INPUT, "Score an empty prediction 0 instead of refusing it.")]
 Users = Annotated[int, option("N", OUTPUT, "Users to invent.", min=1, max=20)]

@@ -28,7 +28,7 @@ class Scores:
 
 
 def read_predictions(file: Path, questions: Sequence[Question], empty_is_wrong: bool) -> dict[str, str]:
-    """Every question's prediction, from lines of {"id", "answer"}; UserError for an invalid row, and for a missing or unknown question."""
+    """Answers by question, from lines of {"id", "answer"}; UserError for an invalid row, a missing or unknown id and, unless `empty_is_wrong`, an empty answer."""
     known = {question.id: question for question in questions}
     answers: dict[str, str] = {}
     for line, row in read_jsonl(file):

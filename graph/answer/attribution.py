@@ -1,4 +1,4 @@
-"""The passage sentences that best support each sentence of an answer: from the passages that the answer cites or, if it cites none, from all.
+"""The passage sentences that best support each sentence of an answer: from the passages that it cites or, if the answer cites none, from all.
 
 Support is the weighted share of a sentence's words that occur in a passage sentence. A quote shows where to look; the verifier judges whether
 the passage supports the sentence (support.py)."""
@@ -26,7 +26,7 @@ QUESTION_OF_FRAGMENT, QUESTION_OF_SENTENCE = 1.0, 0.1
 LEAST_SHARE, LEAST_OF_QUESTION = 0.6, 0.1
 """A passage sentence must contain at least these shares of the words of the sentence that it supports and, for a fragment, of the question."""
 MOST_STATEMENTS = 100
-"""Sentences of an answer beyond this number are not attributed."""
+"""Sentences of a reason and its answer beyond this number get no quotes."""
 _REFUSING = frozenset(
     [
         *("context", "document", "documents", "excerpt", "excerpts", "passage", "passages", "text", "information"),

@@ -187,7 +187,7 @@ class CitationGate:
         return "".join(self._output.parts)
 
     def feed(self, piece: str) -> str:
-        """The output that `piece` completes; text that may still become a citation is held back."""
+        """The output that `piece` completes; text that may still become a citation waits for the next piece."""
         return self._take(piece, final=False)
 
     def finish(self) -> str:

@@ -54,7 +54,7 @@ class FormSplitter:
     """Splits a streamed text into sections, without markers and outer white space.
 
     The joined parts of each section do not depend on how the text is split into pieces. A text without markers is one
-    section, unchanged. Only white space and possible markers are held back.
+    section, unchanged. Only white space and possible markers wait for the next piece.
     """
 
     def __init__(self) -> None:

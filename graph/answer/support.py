@@ -281,8 +281,8 @@ _SPACES, _REST, _LINE_ENDS = re.compile(" *"), re.compile(r"[^\n]*"), re.compile
 class SupportGate:
     """Streams a text with checked citations, without the sentences that `checker` finds unsupported.
 
-    The output does not depend on how the text is split into pieces. A sentence is held back until its paragraph or list item has
-    ended, a table until the block after it has ended. `part` names the text.
+    The output does not depend on how the text is split into pieces. A sentence is output once its paragraph or list item has
+    ended, a table once the block after it has ended. `part` names the text.
     """
 
     def __init__(self, part: str, checker: SupportChecker) -> None:

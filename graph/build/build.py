@@ -54,7 +54,7 @@ have changed; then all arrays are rewritten."""
 class BuildReport:
     """The result of one run: documents written, unchanged and deleted, the counts of the index after the run, and seconds by step.
 
-    `quarantined` passages could not be read; `dropped` parts of model replies had no support in their passage; `read_by`
+    `quarantined` passages could not be read; `dropped` parts of model replies were malformed or had no support in their passage; `read_by`
     counts passages by reader ("rules", "llm", "import").
     """
 
@@ -87,7 +87,7 @@ def build_index(
     With `keep`, called after `documents` are read, all documents are deleted whose sources it rejects. The index does not depend on where `workers` split, read and encode.
 
     Raises UserError, leaving the index unchanged, when a document cannot be read or the settings, the encoder or the model
-    differ from the index's own. Also raises UserError when a model stops answering; `resume` then continues.
+    differ from those of the index. Also raises UserError when a model stops answering; `resume` then continues.
     """
     folder = Path(folder)
     was_empty = _prepare_folder(folder)
@@ -263,7 +263,7 @@ def _stale_passages(store: Store, last: _LastGeneration) -> int:
 def _prepare_folder(folder: Path) -> bool:
     """Create the folder if absent; returns whether it is new or empty.
 
-    UserError if it contains anything but an index, or the ledger and the lock of a former index.
+    UserError unless it is new or empty, is an index, or contains only the ledger and the lock of a former one.
     """
     if folder.exists() and (not folder.is_dir() or not (has_store(folder) or _only_ledger(folder))):
         raise UserError(
@@ -321,7 +321,7 @@ class Edit:
 
 @dataclass(frozen=True)
 class EditResult:
-    """The result of an edit: whether its source existed, and a report whose first two counts are for this edit alone."""
+    """The result of an edit: whether its source existed, and a report whose counts of written, unchanged and deleted documents are for this edit alone."""
 
     deleted: bool
     report: BuildReport

@@ -108,10 +108,10 @@ class _Passages:
 class LayerReuse:
     """The parts of the last generation's layers that are reused.
 
-    With `communities`, new nodes join existing communities (graph/hierarchy/communities.py); else communities are detected again. With
-    `graphs`, neighbours are searched only for nodes that the edit affects: up to FLAT_LIMIT nodes (graph/hierarchy/similarity.py) the result
-    is the same bit for bit. With `summaries`, summaries of unchanged members are reused: the result is the same unless a model wrote them or
-    will write new ones.
+    With `communities`, new nodes join existing communities (graph/hierarchy/communities.py) and the quantiles of cosines stay; else both are
+    computed again. With `graphs`, neighbours are searched only for nodes that the edit affects: up to FLAT_LIMIT nodes
+    (graph/hierarchy/similarity.py) the result is the same bit for bit. With `summaries`, summaries of unchanged members are reused, with
+    `communities` also those of nearly unchanged ones; without `communities`, the result is the same if no model wrote or will write summaries.
     """
 
     communities: bool

@@ -78,7 +78,7 @@ def derive_entities(
 def _synonyms(
     vectors_ED: Vectors, last: IndexData | None, base: IndexData, entities: RowsById, settings: IndexSettings
 ) -> Block:
-    """The graph of synonyms: the last generation's graph with the changes applied, if it can be edited, else a new graph."""
+    """The graph of synonyms: the last generation's graph with the changes applied if that costs less than a new graph, else a new one."""
     nearest = settings.synonym_neighbours, settings.min_synonym_similarity
     if last is None:
         return similarity_graph(vectors_ED, *nearest)

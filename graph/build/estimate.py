@@ -48,7 +48,7 @@ class Prices:
 
 @dataclass(frozen=True)
 class BuildPlan:
-    """The work ahead: documents by kind, passages to read, texts to encode (without summaries), model calls and tokens.
+    """The work ahead: documents by kind, passages to read, texts to encode (without summaries and the terms of caseless texts), model calls and tokens.
 
     `waiting` documents were stored by a run that did not finish; calls already in its ledger are counted too, so for these
     documents calls, tokens and money are upper bounds. `money` is None without prices. `not_counted` describes the calls that

@@ -118,7 +118,7 @@ def resume_build(
 ) -> IndexData:
     """Finish an interrupted run: unread documents, texts without vectors, unsaved arrays.
 
-    `settings` are the index's own, except those that may change (graph/store/index_settings.py); None leaves them unchanged.
+    `settings` may differ from those of the index only in CHANGEABLE (graph/store/index_settings.py); None leaves them unchanged.
     """
     return _resume(Path(folder), open_encoder, open_model, settings, workers, quarantined=False)[1]
 
@@ -214,7 +214,7 @@ def _ann_recall(manifest: Manifest) -> dict[str, float]:
 
 
 def verify_index(folder: Path | str) -> list[Damage]:
-    """Every file that is missing, truncated, altered or unfinished; an empty list means the index is intact. OtherFormat if the index has another format."""
+    """Every file that is missing, truncated, altered or unfinished; rows in a database are not checked. OtherFormat if the index has another format."""
     folder = Path(folder)
     repair = f"modegraph repair {folder}"
     damage = _store_damage(folder)

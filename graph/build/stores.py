@@ -155,7 +155,7 @@ def check_own_encoder(store: Store, encoder: Encoder, folder: Path) -> None:
 
 
 def check_settings(store: Store, settings: IndexSettings) -> None:
-    """UserError naming the first setting that must not change but differs from the index's own."""
+    """UserError naming the first setting that must not change but differs from that of the index."""
     text = store.get_meta("settings")
     stored = IndexSettings.model_construct(**json.loads(text)).model_dump() if text is not None else {}
     for key, value in settings.model_dump(exclude=set(CHANGEABLE)).items() if stored else ():

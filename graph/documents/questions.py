@@ -1,7 +1,7 @@
 """Questions with their gold answers: the input of synthesis, of training data and of evaluation.
 
 One JSON object per line: {"id", "question", "answers"} and, where known, "gold_ids", "evidence" [{"id", "quote"}], "type", "hops",
-"split", "reasoning", "options". `supporting_sentences` of public multi-hop sets are [document id, sentence number] pairs.
+"split", "reasoning", "options". Only data_synth reads "supporting_sentences", the [document id, sentence number] pairs of public multi-hop sets.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -43,7 +43,7 @@ class Question:
 
 
 def read_questions(source: Path | str) -> list[Question]:
-    """All questions of a JSONL file, or of a folder written by `synth questions`, in order; UserError with the line number for a missing or ill-typed field."""
+    """All questions of a JSONL file, or of a folder written by `synth questions`, in order; UserError as in `parse_question`, and for a repeated id."""
     questions = [parse_question(row, where) for where, row in read_question_rows(Path(source))]
     if not questions:
         raise UserError(f"{source}: no questions", "one JSON object per line", "give a questions file")
@@ -77,7 +77,7 @@ def read_question_rows(source: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def parse_question(row: Mapping[str, Any], where: str) -> Question:
-    """A row as a Question; `where` names file and line in errors."""
+    """A row as a Question. UserError, naming `where`, for an invalid id, question, answer, gold id, quote, option or split; other fields are not checked."""
     for key in ("id", "question"):
         if not isinstance(row.get(key), str) or not row[key].strip():
             raise UserError(f"{where}: {key!r} is {row.get(key)!r}", "a non-empty string", "add the field")
@@ -88,6 +88,9 @@ def parse_question(row: Mapping[str, Any], where: str) -> Question:
             raise UserError(f"{where}: {key!r} is {texts!r}", "a list of strings", "fix the row")
     if not isinstance(evidence, list) or not all(map(_is_quote, evidence)):
         raise UserError(f"{where}: 'evidence' is {evidence!r:.200}", 'a list of {"id", "quote"}', "fix the row")
+    options = row.get("options")
+    if options is not None and not (isinstance(options, Mapping) and all(isinstance(o, str) for o in options.values())):
+        raise UserError(f"{where}: 'options' is {options!r:.200}", 'an object like {"A": "text"}', "fix the row")
     split = row.get("split", "test")
     if split not in SPLITS:
         raise UserError(f"{where}: split {split!r}", f"one of {', '.join(SPLITS)}", "fix the row")
@@ -101,7 +104,7 @@ def parse_question(row: Mapping[str, Any], where: str) -> Question:
         hops=row.get("hops"),
         split=split,
         reasoning=row.get("reasoning", ""),
-        options=row.get("options"),
+        options=options,
     )
 
 

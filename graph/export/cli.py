@@ -117,7 +117,7 @@ def _writer(flag: str, limit: int) -> "Callable[[Index, Path], dict[str, int]]":
 
 
 def write_atomically(target: Path, write: "Callable[[Index, Path], dict[str, int]]", index: "Index") -> dict[str, int]:
-    """Write under a temporary name first, so that `target` appears complete or not at all; UserError when it cannot be written."""
+    """Write into a temporary folder first, so that `target` appears complete or not at all; UserError when it cannot be written."""
     try:
         with tempfile.TemporaryDirectory(prefix=".export-", dir=target.absolute().parent) as folder:
             temporary = Path(folder) / target.name

@@ -50,7 +50,7 @@ class Node:
 
 @dataclass(frozen=True)
 class Edge:
-    """An edge from one node to another, by their keys; `weight` counts occurrences or is a cosine (synonym, similar)."""
+    """An edge from one node to another, by their keys; `weight` counts occurrences (states, mentions, about), is a cosine (synonym, similar), or is 1."""
 
     kind: EdgeKind
     source: str

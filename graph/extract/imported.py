@@ -95,7 +95,7 @@ def place_triples(row: Row, document: Document, passages: Sequence[Passage]) -> 
 
 
 def is_entity(text: str) -> bool:
-    """Whether an extracted entity, subject or object is an entity by the rules: capitalised inside a sentence, a full date or a quantity.
+    """Whether an extracted entity, subject or object contains an entity by the rules: a capitalised word, a date with its month, a quantity, a quotation.
 
     >>> [is_entity(text) for text in ("Ada Marlow", "monthly publication", "1963", "the village of Tarn")]
     [True, False, False, True]

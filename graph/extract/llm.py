@@ -1,6 +1,6 @@
 """Propositions by a language model (ToPG §2.1, HLG §6.2): one call for the collection's domain, then one structured-output call per passage.
 
-Calls run in waves, two waves at a time. After an unusable reply, the call is repeated once, in the next wave; a second unusable reply is a Failure.
+Calls run in waves, two at a time. After an unusable reply, the call is repeated once, in the next wave to start; a second unusable reply is a Failure.
 Only the parts of a reply that the passage supports are used. Every attempt has its own seed, so that the ledger of finished calls never answers
 a new attempt."""
 
@@ -99,7 +99,7 @@ class Reply(ReplyModel):
 
 
 def read_reply(text: str, passage: Passage, cut: bool = False) -> tuple[tuple[Occurrence, ...], int]:
-    """The occurrences of a reply that its passage supports, and the number of dropped parts; BadReply if all were dropped.
+    """The occurrences of a reply that its passage supports, and the number of dropped parts; BadReply if it has another form, or all were dropped.
 
     The last proposition of a reply that was `cut` is left out.
     """

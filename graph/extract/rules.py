@@ -2,8 +2,8 @@
 
 De-contextualising: a sentence that does not name the document's title (in long or untitled documents: the nearest heading) gets it as a prefix,
 which adds no claim; a table row always gets it, and becomes "header: value" pairs (HLG §4.3.2). A pronoun at the start of a sentence is replaced if
-its antecedent is clear: the title, if it is the subject of the document's first sentence, or the person who is the subject of the previous
-sentence. A title or heading that is a topic ("Leave and holidays") is not an entity.
+its antecedent is clear: the title, if it is the subject of the document's first sentence, or the person who is the subject of the last sentence
+that names people. A title or heading that is a topic ("Leave and holidays") is not an entity.
 """
 
 import re
@@ -161,7 +161,7 @@ class _PronounResolver:
         return self.title if len(self.title.split()) == 1 or may_be_person(self.title) else ""
 
     def _remember(self, text: str, entities: Sequence[str]) -> None:
-        """Note the subject of a sentence as the next antecedent; none if the sentence mentions another person."""
+        """Note the subject of a sentence as the next antecedent; no person if it names people elsewhere, the last one if it names nobody."""
         people = [
             name for name in entities if may_be_person(name) and not (self.title and names_subject(name, self.title))
         ]

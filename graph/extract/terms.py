@@ -1,4 +1,4 @@
-"""Entities in languages without case: noun-like n-grams by corpus statistics, computed with the index's arrays.
+"""Entities in languages without case: noun-like n-grams by corpus statistics, computed whenever the index's arrays are.
 
 All n-grams of a text are candidates: of characters between particles in scripts without spaces, of words elsewhere, with and
 without affixes of a noun (Korean endings, Arabic and Hebrew prefixes). A candidate is an entity if at least two propositions contain it, if

@@ -1,4 +1,4 @@
-"""The similarity graph of one layer: the k nearest neighbours with a cosine of at least τ (GraphMPA §3.1, Eq. 1 and 3).
+"""The similarity graph of one layer, and that of synonyms: the k nearest neighbours with a cosine of at least τ (GraphMPA §3.1, Eq. 1 and 3).
 
 Up to FLAT_LIMIT nodes the graph is exact and depends only on the vectors, bit for bit: every cosine that decides an edge is computed pair by
 pair, so after an edit neighbours are searched only for added nodes and for nodes that had k neighbours and lost one. Above that limit,

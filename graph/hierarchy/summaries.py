@@ -1,7 +1,7 @@
 """Summaries of chunks and communities: a few of their own sentences, or a text by a language model (GraphMPA §3.1).
 
 Sentences are selected by maximal marginal relevance (Carbonell & Goldstein 1998) around the centroid. A model summarises long communities
-as a tree: parts under a token limit, then a summary of summaries. Finished calls are in the ledger, so no group is summarised twice."""
+as a tree: parts under a token limit, then a summary of summaries. Complete replies are in the ledger, so that no such call is repeated."""
 
 from collections.abc import Callable, Sequence
 from typing import Annotated

@@ -1,7 +1,7 @@
 """Metadata filters: conditions on documents, written `key=value` (also != < <= > >=), that restrict a whole retrieval.
 
-Keys are `source`, `title` and those of the documents' metadata; `*`, `?` and `[…]` in a value are wildcards, as in file names
-(`[?]` is a question mark).
+Keys are `source`, `title` and those of the documents' metadata; `*`, `?` and `[…]` in a value after = or != are wildcards, as in
+file names (`[?]` is a question mark).
 """
 
 import json

@@ -63,7 +63,7 @@ def _make(folder: Path, model: Pretrained, note: Note, source: Path | None) -> N
         if remains.suffix != PARTS:
             shutil.rmtree(remains)
     if folder.exists():
-        note(f"{folder} has changed since its conversion; making it again")
+        note(f"{folder} is damaged or outdated; making it again")
     parts = folder.parent / f"{model.name}{PARTS}"
     check_space(folder.parent, model, sum(file.stat().st_size for file in parts.rglob("*") if file.is_file()))
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f"{model.name}.") as scratch:

@@ -53,7 +53,7 @@ def export_encoder(model: SentenceTransformer, tokenizer_file: Path, fingerprint
         scratch = Path(mkdtemp(dir=target.parent))
     except OSError:
         return
-    say("preparing the encoder for questions (once, ten seconds)")
+    say("preparing the encoder for questions (once, about ten seconds)")
     try:
         usable = export_and_compare(model, tokenizer_file, scratch, prompt)
         size = (scratch / MODEL).stat().st_size if usable else 0

@@ -1,4 +1,4 @@
-"""Converts a language model of the catalogue, or an adapter merged into one, for OpenVINO: 8-bit weights, made once and stored next to the base.
+"""Converts a language model of the catalogue, or an adapter merged into one, for OpenVINO: 8-bit weights, made once and stored in the base's folder.
 
 OpenVINO GenAI reads GGUF, but not every quantisation: the file is requantised to Q8_0, with almost no loss for 4-bit and 5-bit weights."""
 

@@ -78,7 +78,7 @@ def _check_newest(connection: Connection, database: str) -> int:
 
 
 def place_in_database(folder: Path, dsn: str) -> None:
-    """Turn a new folder into an index whose rows are in this database, and create the tables there; an existing index is left unchanged.
+    """Turn a new folder into an index whose rows are in this database, and create the tables there; of an existing index, only pending migrations are run.
 
     UserError, with no file written, when the folder holds anything else, when the database cannot be reached or is of another version, and
     when the connection string contains a password.

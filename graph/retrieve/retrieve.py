@@ -1,7 +1,7 @@
 """Every retrieval mode behind one signature: (index, query, settings) -> Evidence; `auto`, which chooses a mode; and the table of all modes.
 
 `auto` follows a rule: a question that contains a word such as "themes" or "overall" and names no document is about the whole collection and
-goes to `hierarchy`; all others go to `hops`. It calls no model. Metrics are in eval/."""
+goes to `hierarchy`; all others go to `hops`. It calls no model."""
 
 import json
 import time

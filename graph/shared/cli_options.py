@@ -1,4 +1,4 @@
-"""The options shared by several commands, each defined once: one name, one type, one meaning, one line of help.
+"""The options shared by several commands, each defined once: one name, one meaning, one line of help.
 
 The main input of a command is an argument (INDEX, DOCUMENTS, RUN, CONFIG); everything else is an option, even where it is required
 (--questions, --out). A command that uses an option in a narrower sense says so in its own description.
@@ -129,7 +129,7 @@ Modes = Annotated[
         autocompletion=complete_mode,
     ),
 ]
-_TOPK = option("--top-k N", RETRIEVAL, "Passages to retrieve, at most.")
+_TOPK = option("--top-k N", RETRIEVAL, "Items to retrieve, at most: passages, unless the mode returns others.")
 TopK = Annotated[int, _TOPK]
 SomeTopK = Annotated[int | None, _TOPK]
 Unit = Annotated[

@@ -1,6 +1,6 @@
 """Output of commands: progress on standard error (a bar in a terminal, plain lines elsewhere), results on standard output.
 
-Inside `quiet()` nothing is printed: lines are logged instead (logger "modegraph", level INFO).
+Inside `quiet()` no progress is printed: its lines are logged instead (logger "modegraph", level INFO).
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Content hashes: the external ids of everything in an index, checksums of files, and quick sums that detect damage to an index."""
+"""Content hashes: the ids of an index's contents other than documents, checksums of files, and quick sums that detect damage to an index."""
 
 import hashlib
 from hashlib import blake2b

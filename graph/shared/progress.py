@@ -26,7 +26,7 @@ ABOUT = "about"
 class FolderProgress:
     """Unfinished work: its description, its last row of figures, and whether its process is alive.
 
-    `seconds_left` is estimated from the rows since the last start; None with fewer than two.
+    `seconds_left` is estimated from the rows since the last start; None if they show no step.
     """
 
     about: Mapping[str, Any]

@@ -48,7 +48,7 @@ TRAINING_RECORDS = {
 }
 REPORT = "report.json"
 FIGURE_KEYS = ("metrics", "figures")
-"""Keys of the figures: in records of models, and in records of selectors and verifiers."""
+"""Keys of the figures: in records of models and of `tune`, and in records of selectors and verifiers."""
 
 
 def find_runs(folder: Path) -> list[FoundRun]:

@@ -92,7 +92,7 @@ def publish(folder: Path, manifest: str) -> None:
 
 
 def drop_others(folder: Path, in_use: Collection[str]) -> None:
-    """Remove all folders of arrays and all segments except those in use."""
+    """Remove all folders of arrays, segments and ANN indexes except those in use."""
     for old in folder.glob("arrays-*"):
         if old.name not in in_use:
             shutil.rmtree(old)
@@ -105,7 +105,7 @@ def load_arrays(folder: Path, kind: type[D], manifest: Manifest | None = None, m
     """The arrays of a manifest (None: the current one) as `kind`, memory-mapped. Moved columns are assembled when first read; if `moved`, they
     stay unassembled, as texts and fields of type `Block` always do.
 
-    UserError if a file is missing or truncated. `check_arrays` checks the bytes.
+    UserError if a file is missing or has another size. `check_arrays` checks the bytes.
     """
     manifest = manifest or read_manifest(folder)
     check_files(folder, manifest)
@@ -148,7 +148,7 @@ def load_field(folder: Path, name: str, kind: Any) -> Any:
 
 
 def check_files(folder: Path, manifest: Manifest) -> None:
-    """UserError if a file of a generation is missing or truncated."""
+    """UserError if a file of a generation is missing or has another size."""
     for file, expected in sizes(folder, manifest).items():
         size = file.stat().st_size if file.exists() else 0
         if size != expected:
@@ -164,7 +164,6 @@ def check_arrays(folder: Path, manifest: Manifest, skipped_folder: str = "") -> 
 
 
 def _field_of(file: str) -> str:
-    """The field that a file of the arrays belongs to."""
     return file.partition(".")[0]
 
 

@@ -1,4 +1,4 @@
-"""Vectors by id: each text of an index is encoded only once, even if a run is killed.
+"""Vectors by id: a text whose vector is stored is not encoded again, even if a run was killed.
 
 A batch of new vectors is stored as soon as the encoder returns it, in a file renamed into place, until the next generation contains them; a run
 that is killed loses at most one batch (with Ray, those that its workers have). The folder may also contain segments recovered from a damaged index."""
@@ -95,7 +95,7 @@ class PendingVectors:
         self._files, self._ids, self._sorted = [], [], None
 
     def _next(self, ending: str) -> Path:
-        """The path of the next file, whose name no other writer uses, not even a late one."""
+        """The path of the next file, whose name no other writer uses."""
         self._folder.mkdir(exist_ok=True)
         return self._folder / f"{len(self._files):08}-{self._writer}{ending}"
 
@@ -123,7 +123,7 @@ def _open_batch(file: Path) -> tuple[Any, Any]:
 BATCH_TEXTS = 256
 """Texts per batch: the most that a crash loses without Ray."""
 MOST_IN_MEMORY = 262_144
-"""The most new vectors in memory: 0.4 GB with 384 dimensions."""
+"""The most new vectors of one kind in memory: 0.4 GB with 384 dimensions."""
 
 VectorKind = Literal["passages", "propositions", "entities", "summaries"]
 
@@ -135,7 +135,7 @@ IN_ORDER: tuple[VectorKind, ...] = "propositions", "entities"
 class EmbeddingCache:
     """Unit vectors of type `dtype`: those of the last generation, pending ones from an unfinished run, and new ones from the encoder.
 
-    New vectors are written to disk at once, and at most MOST_IN_MEMORY are in memory; those of the last generation stay in their segments.
+    New vectors are written to disk at once; at most MOST_IN_MEMORY of each kind are in memory. Those of the last generation stay in segments.
     """
 
     def __init__(

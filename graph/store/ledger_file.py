@@ -119,7 +119,6 @@ def ledger_damage(folder: Path) -> str:
 
 
 def _open(file: Path) -> sqlite3.Connection:
-    """A read-only connection to a ledger."""
     database = sqlite3.connect(f"file:{quote(str(file))}?mode=ro", uri=True)
     database.text_factory = decode
     return database

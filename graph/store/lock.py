@@ -100,7 +100,6 @@ def _ticket_numbers(folder: Path) -> list[int]:
 
 @contextmanager
 def _tickets_locked(folder: Path) -> Iterator[None]:
-    """Exclusive access to the tickets."""
     with (folder / LOCK_FILE).open("a", encoding="utf-8") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield

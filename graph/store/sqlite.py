@@ -126,7 +126,6 @@ class SqliteStore(Store):
             self._fold()
 
     def _fold(self) -> None:
-        """Fold the write-ahead log into the file."""
         if self._before_fold is not None:
             self._before_fold(*_pages_in(self._log))
         self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")

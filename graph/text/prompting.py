@@ -38,7 +38,7 @@ def quote(text: str) -> str:
 
 
 def inert(text: str) -> str:
-    """Untrusted text with its special tokens broken up."""
+    """Untrusted text with every <| and |> broken up."""
     return text.replace("<|", "< |").replace("|>", "| >")
 
 

@@ -39,7 +39,7 @@ MOST_TEST, MOST_GENERAL, MODELS_COMPARED = 200, 100, 2
 UNANSWERED_EVERY = 3
 """Every third test question is also answered over passages without its answer."""
 INDEX_START_S, INDEX_WORDS_A_SECOND, OTHER_S = 10.0, 1000.0, 30.0
-"""The first two were measured with `modegraph index` on two cores (docs/start/offline.md); the last is for questions, rows and the report."""
+"""The first two were measured with `modegraph index` on two cores; the last is for questions, rows and the report."""
 MS_TIMES_TRAINING = 3.0
 """Time of a prompt in the round of MS (eight responses, the reference, the training), in multiples of a training row's: 28 s against
 9 s on FairytaleQA's stories."""

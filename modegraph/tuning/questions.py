@@ -40,7 +40,7 @@ NO_ANSWER = "no answer is given"
 NOT_FOUND = "the answer is in none of the passages found for the question"
 NOT_VERBATIM = "the teacher's answer is not in its document word for word"
 BOTH_PARTS = "its documents are in both parts"
-NO_PASSAGE = "no single passage has its evidence"
+NO_PASSAGE = "a sentence of its evidence, or without evidence its answer, is in no passage of its documents"
 REPEATED = "the same question again"
 SHARED_FACT = "its sentence, or the question with its answer, is in both parts"
 
@@ -218,7 +218,7 @@ def usable_questions(index: Index, rows: Iterable[Row | Dropped], splits: Mappin
 
 
 def shared_facts(source: ReadingSet, splits: Mapping[str, str]) -> set[str]:
-    """The test questions whose evidence a training document states word for word, or that are also in training with the same answer.
+    """The test questions whose evidence (or else passage) is in a training document word for word, or that are in training with the same answer.
 
     The same question with another answer stays: each document may be the same form, filled in differently.
     """

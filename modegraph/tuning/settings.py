@@ -105,7 +105,7 @@ class TuneSettings(Settings):
         return self
 
     def training(self, data: Path, output: Path) -> dict[str, Any]:
-        """The settings of `train sft` that do not depend on the model."""
+        """The settings of `train sft` except those that depend on the kind of model (`sft_settings`)."""
         own = {name: getattr(self, name) for name in ("model", "epochs", "learning_rate", "max_length_tokens", "seed")}
         return {**SFT, **own, "data": str(data), "output": str(output)}
 

@@ -1,8 +1,8 @@
 """The steps of a chat request up to the model's text: read the last turn, find the evidence, build the prompt, call the engine.
 
 `prepare` builds the prompt; `complete`, `open_stream` and `stream_text` get the answer: complete, as the engine's chunks, or as the text of
-one choice, each part once it can be shown. Where no passage was found, the answer is "not in the documents" and the model is not called; where
-the engine finds the prompt too long, the call is repeated with half of it."""
+one choice, each part once it can be shown. Where there is nothing to quote to the model, the answer is "not in the documents" and the model is
+not called; where the engine finds the prompt too long, the call is repeated with half of it."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class PreparedRequest:
 
     @property
     def excerpts(self) -> tuple[Excerpt, ...]:
-        """The excerpts that can be cited, by number."""
+        """The excerpts that can be cited, in the order of their numbers."""
         return self.prompt.excerpts if self.prompt is not None else ()
 
     @property
@@ -74,7 +74,7 @@ class PreparedRequest:
 
     @property
     def found_nothing(self) -> bool:
-        """Whether a search found nothing, so that the model is not called."""
+        """Whether there are no excerpts (nothing found, or judged absent from the documents), so that the model is not called."""
         return self.prompt is not None and self.prompt.intent != "remark" and not self.prompt.ranked
 
     def halved(self) -> PreparedRequest | None:
@@ -249,7 +249,7 @@ async def feed_parts(prepared: PreparedRequest, take: Callable[[], T]) -> T:
 async def stream_text(
     services: Services, prepared: PreparedRequest, chunks: Chunks, arrived_s: float
 ) -> AsyncIterator[MessageDelta | TextEnd]:
-    """The text of the only choice of `chunks`, each part once it can no longer change, with checked citations; finally its end."""
+    """The text of `chunks`, which have one choice: each part once it can no longer change, with checked citations; finally a TextEnd."""
     parts = parts_of(services, prepared) if prepared.prompt is not None else PlainParts()
     model, began, reason, usage = prepared.body["model"], False, "stop", dict[str, int]()
     async with aclosing(chunks) as open_chunks:  # type: ignore[type-var]

@@ -14,7 +14,7 @@ EdgeKind = Literal["has", "next", "states", "mentions", "called", "synonym", "su
 
 
 class FoundPassage(BaseModel):
-    """A passage, its score and the path to it in words; characters start to end of its document, and the page, if any."""
+    """A passage, its score and the path to it in words; `start` and `end` are offsets in the document's text, `page` is null in documents without pages."""
 
     score: float
     id: str
@@ -127,7 +127,7 @@ class Neighbourhood(BaseModel):
 
 
 class Overview(BaseModel):
-    """The best-connected documents and entities, and how often each document mentions each entity; `documents` and `entities` count all that the index has."""
+    """The best-connected documents and entities, and as edges the most frequent mentions between them; `documents` and `entities` count all that the index has."""
 
     nodes: list[GraphNode]
     edges: list[GraphEdge]

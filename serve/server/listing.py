@@ -1,4 +1,4 @@
-"""The documents of one generation as a list for readers: size, date, state and beginning, in the requested order.
+"""The documents of one generation as a list for readers: size, date, unread passages and beginning, in the requested order.
 
 Legend: U documents, P passages."""
 

@@ -33,7 +33,7 @@ Condition = Annotated[Text, StringConstraints(min_length=1, max_length=300)]
 
 
 class RetrievalOptions(Settings):
-    """How to search for evidence; omitted fields have the server's defaults."""
+    """How to search for evidence; `mode`, `k`, `abstain` and `max_context_tokens` default to the server's settings."""
 
     mode: Mode | None = Field(None, description="strategy")
     k: int | None = Field(None, ge=1, le=MAX_K, description="passages to find")
@@ -100,7 +100,7 @@ class Retriever:
     ) -> Evidence:
         """The evidence for a question in a generation; some modes call `model`.
 
-        ApiError 503 when the model stops answering, 400 for a filter that no document meets.
+        ApiError 503 when the model stops answering, 400 for settings that the search refuses, such as a filter that no document meets.
         """
         attributes = {MODE: settings.mode, K: settings.top_k, GENERATION: generation.number}
         with self._tracing.span("retrieve", attributes) as span:

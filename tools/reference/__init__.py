@@ -1,1 +1,1 @@
-"""The pages of docs/ that are generated from the code; `make reference` writes them, and a test compares them with the code."""
+"""The pages of docs/ that are generated from the code and the notebooks; `make reference` writes them, and a test compares them with the code."""

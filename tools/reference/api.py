@@ -26,7 +26,7 @@ def section(name: str, thing: Any) -> str:
 
 
 def entry(title: str, thing: Any, level: int) -> str:
-    """A heading, the signature, and the docstring."""
+    """A heading, the signature (not of an exception or a property), and the docstring."""
     lines = [f"{'#' * level} `{title}`"]
     if callable(thing) and not (inspect.isclass(thing) and issubclass(thing, Exception)):
         lines.append(f"```python\n{title.rpartition('.')[2]}{signature(thing)}\n```")
@@ -36,7 +36,7 @@ def entry(title: str, thing: Any, level: int) -> str:
 
 
 def members(thing: Any) -> list[tuple[str, Any]]:
-    """Public methods and properties that one of our classes defines itself, or the public functions of a module."""
+    """Public methods and properties that a class defines itself, or the public functions of a module, without two helpers for settings."""
     if inspect.ismodule(thing):
         return [
             (name, value)

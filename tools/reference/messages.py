@@ -123,7 +123,7 @@ def readings(part: ast.expr, scopes: list[ast.AST], at: ast.AST) -> list[str]:
 
 
 def values_at(name: str, scope: ast.AST, at: ast.AST) -> list[ast.expr]:
-    """The values that a name may have at a node: those assigned before it, back to the last one that is always assigned; else all in the scope."""
+    """The values that a name may have at a node: those assigned before it, back to an unconditional assignment; else all in the scope."""
     values: list[ast.expr] = []
     for statement in statements_before(scope, at):
         values += values_of(name, statement)

@@ -1,4 +1,4 @@
-"""The divergence of a model from its original, over completions of its training data: the measure for checking merges, exports and servers.
+"""The divergence of a model from its original, over completions of its dev rows or other data: the measure for checking merges, exports and servers.
 
 Legend: N completion tokens, V vocabulary."""
 
@@ -41,7 +41,7 @@ class MergeLoss:
 
 
 def probe_rows(run: Path, record: RunRecord) -> tuple[str, list[TokenizedRow]]:
-    """The source and the rows for a comparison, as in `probe_turns`, up to TOKENS_COMPARED completion tokens."""
+    """The source and the rows for a comparison, as in `probe_turns`, up to TOKENS_COMPARED completion tokens (at least one row)."""
     tokenizer = load_tokenizer(str(run))
     measured_on, turns = probe_turns(record)
     rows: list[TokenizedRow] = []
@@ -112,7 +112,7 @@ REPLY_TOKENS = 24
 
 @dataclass(frozen=True)
 class ProbeConversation:
-    """A prompt for a server, and its tokens with those of the answer in the training data."""
+    """A prompt for a server, and its tokens with those of the recorded answer."""
 
     messages: tuple[Message, ...]
     row: TokenizedRow
@@ -153,7 +153,7 @@ def score_completion(model: Any, row: TokenizedRow) -> CompletionScores:
 
 
 def first_difference(ours: Sequence[int], theirs: Sequence[int], tokenizer: Any) -> tuple[int, str, str]:
-    """The position, counted from 1, at which two token sequences first differ, and the next tokens of each as text."""
+    """The position, counted from 1, at which two token sequences first differ, and the next four tokens of each as text."""
     position = next(
         (i for i, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b), min(len(ours), len(theirs))
     )

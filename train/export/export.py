@@ -1,6 +1,6 @@
-"""Exports a finished run for others: its adapter merged into the base in bf16, or the adapter alone, with a model card without local paths.
+"""Exports a finished run for others: its adapter merged into the base in bf16, or the adapter alone, and a model card that contains no local paths.
 
-The loss from merging and rounding is measured on the saved model, as its KL divergence from the trained one.
+For a merged model, the loss from merging and rounding is measured as its KL divergence from the trained one.
 """
 
 from __future__ import annotations

@@ -180,7 +180,7 @@ def check_architecture(name: str, config: Any) -> Family:
         found = f"a {name} with a sliding window"
     if found:
         remedy = "export it with --merge, and convert the folder with llama.cpp's own converter"
-        raise UserError(found, f"{', '.join(FAMILIES)} with plain rotary positions", remedy)
+        raise UserError(found, f"{', '.join(FAMILIES)} with plain rotary positions and full attention", remedy)
     return FAMILIES[name]
 
 

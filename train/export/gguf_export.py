@@ -146,8 +146,8 @@ NONE_FITS = "not compared: no conversation of the run fits into the model's wind
 class GgufExport:
     """The file, and its gaps to the run over `tokens` tokens of llama.cpp's greedy replies to `conversations` conversations of `measured_on`.
 
-    `gaps` are those to the run in its training precision, then in float32, unless that is the same or the base is quantised; () if llama.cpp did not open the file.
-    `template`: whether the Modelfile has the chat template; an adapter has none.
+    `gaps` are those to the run in its training precision, then in float32, unless that is the same or the base is quantised; () if nothing was compared.
+    `template`: whether the Modelfile has the chat template; False for an adapter, which has no Modelfile.
     """
 
     file: str
@@ -222,7 +222,7 @@ def _write_model(run: Path, record: RunRecord, tokenizer: Any, file: Path, kind:
     say(f"writing {file.name}")
     write_gguf(model, tokenizer, file, kind, run.resolve().name)
     window = model.config.max_position_embeddings
-    text, template = modelfile(file.name, tokenizer, window)
+    text, template = modelfile(file.name, tokenizer, window, record.answer_form)
     (file.parent / MODELFILE).write_text(text, encoding="utf-8")
     if not template:
         reason = "because the model's own is not a plain sequence of turns; write one by hand"

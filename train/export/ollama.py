@@ -12,7 +12,7 @@ from typing import Any, Literal
 from graph.answer.prompt import answer_messages
 from graph.answer.template import prompt_text
 from graph.errors import UserError
-from graph.types import Message
+from graph.types import AnswerForm, Message
 
 MODELFILE = "Modelfile"
 LONGEST_CONTEXT = 8192
@@ -42,15 +42,15 @@ class Turns:
     after_answer: str
 
 
-def modelfile(gguf: str, tokenizer: Any, context_tokens: int) -> tuple[str, bool]:
-    """The text of a Modelfile for the file `gguf` in the same folder, and whether it contains the chat template."""
+def modelfile(gguf: str, tokenizer: Any, context_tokens: int, form: AnswerForm) -> tuple[str, bool]:
+    """The text of a Modelfile for the file `gguf` in the same folder, of a model that answers in `form`, and whether it contains the chat template."""
     turns = turns_of(tokenizer)
     template = (
         f'TEMPLATE """{go_template(turns)}"""'
         if turns
         else "# No TEMPLATE: the model's own is not a sequence of turns."
     )
-    system = answer_messages("?", ())[0].content
+    system = answer_messages("?", (), form)[0].content
     lines = [
         f"FROM ./{gguf}",
         template,
@@ -63,7 +63,7 @@ def modelfile(gguf: str, tokenizer: Any, context_tokens: int) -> tuple[str, bool
 
 
 def turns_of(tokenizer: Any) -> Turns | None:
-    """The text that the tokenizer's chat template writes around turns; None if it varies from turn to turn."""
+    """The text that the tokenizer's chat template writes around turns; None if it varies from turn to turn, or does not fit Ollama's syntax."""
     try:
         short, long = _between(tokenizer, 2), _between(tokenizer, len(_ROLES))
     except UserError:

@@ -37,7 +37,7 @@ HALF_PRECISION_TRIAL_SHARE = 1 / 64
 
 @dataclass(frozen=True)
 class TokenizedGroup:
-    """A prompt and its responses as token ids, each response with its end token; UserError if one of them is empty.
+    """A prompt and its responses as token ids; UserError for an empty prompt, no response, or a response without a scored token.
 
     The first `context_tokens` of each response are context, not scored (by default 0): the prompt may be the common prefix of several
     prompts, and a response the rest of one of them with its answer.
@@ -174,7 +174,7 @@ def attention_mask(batch: PackedBatch, implementation: str) -> Any:
 
 
 def packed_logps(model: Any, batch: PackedBatch) -> Tensor:
-    """Summed log-probability of the scored tokens of each response, including its end token: float32[R], in the order of the groups.
+    """Summed log-probability of the scored tokens of each response: float32[R], in the order of the groups.
 
     Call it under the training's autocast, with a model that has no `packing_problem`.
     """
@@ -264,8 +264,8 @@ LogpsOf = Callable[[Any, Sequence[TokenizedGroup]], Tensor]
 def choose_layout(model: Any, longest_tokens: int, row_tokens: int | None) -> LogpsOf:
     """Packed if the model's attention supports it; otherwise plain, with a message that gives the reason.
 
-    If a mask works on a CPU, the attention without masked pairs is tried, and used if its results are correct. On a GPU, its many small
-    kernels would cost more than the masked pairs.
+    On a CPU, the attention of train/model/attention.py replaces the mask if its results are correct. On a GPU, its many small kernels
+    would cost more than the masked pairs.
     """
     if reason := packing_problem(model, longest_tokens):
         say(f"plain layout, one sequence a response: {reason}")
@@ -280,7 +280,7 @@ def choose_layout(model: Any, longest_tokens: int, row_tokens: int | None) -> Lo
 def _packed(model: Any, groups: Sequence[TokenizedGroup], row_tokens: int | None) -> Tensor:
     """Responses after one copy of their prompt, several prompts to a row of `row_tokens`.
 
-    None: all in one row if the attention computes no masked pairs, else rows of the longest group's length.
+    None: all in one row with the attention of train/model/attention.py, else rows of the longest group's length.
     """
     tokens = [group.tokens for group in groups]
     in_one = unwrapped(model).config.get_text_config()._attn_implementation == SHARED_PREFIX

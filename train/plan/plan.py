@@ -1,4 +1,4 @@
-"""A plan of one training run: its counts from the data, its FLOPs and memory by formula, its hours from a few steps. Nothing is written.
+"""A plan of one training run: its counts from the data, its FLOPs by formula, its memory and hours from a few steps. No file remains.
 
 Batches come from a separate shuffle, so padding is an estimate; the measured steps are real steps of the trainer, on rows of its data."""
 

@@ -1,1 +1,1 @@
-"""Preference optimisation over K responses: groups, objectives (MS, DPO), references, trainers."""
+"""Preference optimisation over K responses: groups, objectives (MS, DPO and others), references, trainers."""

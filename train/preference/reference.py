@@ -24,7 +24,7 @@ from train.preference.groups import ResponseGroup
 def group_logps(model: Any, groups: Sequence[ResponseGroup], logps_of: LogpsOf, groups_per_pass: int) -> list[Tensor]:
     """log π of the responses of each group, float32[K] on the CPU; a forward pass has at most as many responses as `groups_per_pass` of the largest groups.
 
-    Groups of one prompt are in one pass, so that small groups split from many responses do not recompute the prompt.
+    Groups of one prompt share a pass where they fit, so that small groups split from many responses rarely recompute the prompt.
     """
     logps_of_group: dict[int, Tensor] = {}
     training = model.training

@@ -1,4 +1,4 @@
-"""Conversations to learn from, in common formats: the rows of supervised fine-tuning, of merges and of exports.
+"""Conversations in common formats: the rows of supervised fine-tuning, on which merges and exports are also compared with the run.
 
 Formats are our reading rows and preference pairs (the chosen side), TRL's prompt and completion, messages (OpenAI), conversations (ShareGPT)
 and instruction, input, output (Alpaca), one JSON object per line."""
@@ -24,7 +24,7 @@ FORMS = "prompt and completion, prompt and chosen, messages, conversations, or i
 class Conversation:
     """A chat that ends with a user's turn, the completion to learn, and the gold data for answers to it.
 
-    `answers` are the accepted short answers (empty: a refusal is correct), `context` the ids of the passages, `gold` the numbers of those to cite.
+    `answers` are the accepted answers (empty: a refusal is correct), `context` the ids of the passages, `gold` the numbers of those to cite.
     """
 
     prompt: tuple[Message, ...]

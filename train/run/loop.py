@@ -201,7 +201,7 @@ def even_batch(rows: int, max_size: int) -> int:
 
 
 def trainer_arguments(settings: TrainSettings, folder: Path) -> dict[str, Any]:
-    """The arguments of every trainer. TRL's surprising defaults are overridden here: gradient checkpointing, bf16, the NaN filter.
+    """The arguments of every trainer. Surprising defaults of TRL and transformers are overridden here: gradient checkpointing, bf16, the NaN filter.
 
     TRL's `max_length`, which silently truncates rows, is set to None where its trainers are made, or to the limit that all rows were checked against.
     """

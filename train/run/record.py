@@ -43,8 +43,8 @@ class Alignment:
 class RunRecord:
     """The origin and the results of a run. `base_model` is the initial model, `data` the folder of training data.
 
-    `base_weights` is the fingerprint of the full model below the adapter, or of the initial model ("" for none); `data_fingerprint` is
-    that of the training rows ("" for documents and in older records); `answer_form` is the form that its prompts request.
+    `base_weights` is the fingerprint or hub name of the full model below the adapter, or of the initial model ("" for none); `data_fingerprint`
+    is that of the training rows ("" for a folder of documents and in older records); `answer_form` is the form that the prompts request.
 
     The fields of `Alignment` are None for stages without preferences, or where they do not apply.
     """
@@ -187,7 +187,7 @@ def _about(record: RunRecord) -> str:
 
 
 def _alignment(record: RunRecord) -> list[tuple[str, float | None]]:
-    """The fields of `Alignment`, and the product of β_π and β_r, which alone is identified."""
+    """The fields of `Alignment`, and the product of β_π and β_r, all that most losses identify (train/preference/losses.py)."""
     beta, beta_reward = record.beta, record.beta_reward
     product = None if beta is None or beta_reward is None else float(f"{beta * beta_reward:.6g}")
     return [

@@ -1,8 +1,8 @@
 """The settings of every training command, validated as they are read (graph/config.py reads the YAML and the flags).
 
 GraphMPA's recipe is the default of the trainers: learning rate 1e-5, batches of 4, 2 epochs. The size of the selector's trees was chosen on
-the dev splits of two public sets. Neither torch nor scikit-learn is imported here, except torch for `precision: auto`: settings are
-checked before anything heavy is imported."""
+the dev splits of two public sets. scikit-learn is not imported here, and torch only for `precision: auto`: settings are checked before
+anything heavy is imported."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class TinySettings(Settings):
 
 
 class LoraSettings(Settings):
-    """A low-rank adapter on every linear layer except the output head (which TRL's losses read directly)."""
+    """A low-rank adapter, by default on every linear layer except the output head (which TRL's losses read directly)."""
 
     rank: int = Field(default=16, ge=1, description="rank of the adapter")
     alpha: int = Field(default=32, ge=1, description="scale of the adapter: alpha / rank")
@@ -69,10 +69,8 @@ class TrainSettings(Settings):
     learning_rate: float = Field(default=1e-5, gt=0, description="peak learning rate")
     epochs: float = Field(default=2, gt=0, description="passes over the data")
     max_steps: int | None = Field(default=None, ge=1, description="training steps, in place of epochs")
-    batch_size: int = Field(default=4, ge=1, description="rows in a step on one device")
-    gradient_accumulation: int = Field(
-        default=1, ge=1, description="steps whose gradients are added up before an update"
-    )
+    batch_size: int = Field(default=4, ge=1, description="rows in a batch on one device")
+    gradient_accumulation: int = Field(default=1, ge=1, description="batches whose gradients make one step")
     max_length_tokens: int = Field(default=1024, ge=8, description="longest row, prompt and answer together, in tokens")
     warmup_share: float = Field(
         default=0.0,
@@ -81,7 +79,7 @@ class TrainSettings(Settings):
         description="share of the steps over which the learning rate rises from 0, unless `scheduler` is constant",
     )
     scheduler: Literal["linear", "cosine", "constant"] = Field(
-        "linear", description="how the learning rate falls after the warm-up"
+        "linear", description="course of the learning rate after the warm-up"
     )
     weight_decay: float = Field(default=0.0, ge=0, description="weight decay of AdamW")
     max_grad_norm: float = Field(default=1.0, gt=0, description="norm that gradients are clipped to")
@@ -110,7 +108,7 @@ class TrainSettings(Settings):
 
 
 class SftSettings(TrainSettings):
-    """Supervised fine-tuning on the answers of conversations; rows whose prompts begin alike are computed together."""
+    """Supervised fine-tuning on the answers of conversations; adjacent rows over the same passages are computed together."""
 
     group_tokens: int | None = Field(
         default=None,
@@ -129,7 +127,7 @@ class SftSettings(TrainSettings):
     eval_rows: int = Field(
         default=64,
         ge=1,
-        description="dev rows to answer in a measurement, and contexts of dev rows to compute the loss on, evenly spaced in the file",
+        description="dev rows to answer in a measurement, and groups of dev rows to compute the loss on, evenly spaced in the file",
     )
     patience: int | None = Field(
         default=None, ge=1, description="measurements without a better F1 after which a run ends; null: never early"
@@ -207,7 +205,9 @@ class PreferenceSettings(TrainSettings):
         "packed", description="how rows are laid out: packed computes a prompt once for all of its responses"
     )
     row_tokens: int | None = Field(
-        default=None, ge=8, description="length of a packed row, in tokens; null: the longest of the batch"
+        default=None,
+        ge=8,
+        description="length of a packed row, in tokens; null: all of a batch on a CPU, else its longest group",
     )
     reference: str | None = Field(
         None, description="model that the policy is tied to, in place of `model` as it is before the first step"

@@ -29,7 +29,7 @@ Read = Callable[[Row], Item]
 
 @dataclass(frozen=True)
 class HubSet:
-    """Where `datasets` finds a task, and how its rows are read if they differ from the published files'."""
+    """Where `datasets` finds a task, and how its rows are read."""
 
     path: str
     name: str | None
@@ -75,7 +75,7 @@ def choice_question(
     kind: str = "choice",
     reasoning: str = "",
 ) -> Question:
-    """A multiple-choice question whose text lists its options, "(A) … (B) …"; KeyError for a label that is not an option's."""
+    """A multiple-choice question whose text lists its options, "(A) … (B) …"; KeyError for an unknown label or split."""
     option_text = " ".join(f"({letter}) {option}" for letter, option in options.items())
     return Question(
         id=key,

@@ -1,4 +1,4 @@
-"""GraphRAG-Bench (Xiang et al. 2025): facts, reasoning, summaries and creative tasks over one long text."""
+"""GraphRAG-Bench (Xiang et al. 2025): facts, reasoning, summaries and creative tasks over long texts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TASK = Task(
     name="graphrag-bench",
     title="GraphRAG-Bench, medical or novel",
     size="2,062 medical and 2,010 novel questions",
-    licence="MIT by ToPG's account; the repository states none",
+    licence="MIT according to the ToPG paper; the repository states none",
     metrics=("rougeL", "f1", "claim_recall_by_encoder"),
     get="Datas/Questions/medical_questions.json and Datas/Corpus/medical.json from github.com/GraphRAG-Bench/GraphRAG-Benchmark",
     read=read,

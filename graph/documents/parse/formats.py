@@ -10,7 +10,7 @@ from typing import Any
 from graph.documents.parse.ocr import Ocr
 
 PLAIN = (".txt", ".md", ".markdown", ".rst", ".adoc", ".tex")
-"""Text that is indexed unchanged."""
+"""Text that is indexed unchanged, apart from the front matter of MARKDOWN."""
 MARKDOWN = (".md", ".markdown")
 TABLES = (".csv", ".tsv")
 """Text whose lines are table rows."""

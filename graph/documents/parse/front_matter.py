@@ -17,7 +17,7 @@ RENAMED = {"source": "origin"}
 
 
 def read(data: bytes, file: str) -> ParsedFile:
-    """Title and metadata of the block, and the text after it; the unchanged text if the block has no keys.
+    """Title and metadata of the block, and the text after it; the unchanged text if the block is missing, invalid or without values.
 
     >>> parsed = read(b"---\\ntitle: Tides\\nyear: 1990\\n---\\nHigh at noon.\\n", "a.md")
     >>> parsed.title, parsed.text, parsed.metadata

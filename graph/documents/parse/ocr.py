@@ -20,7 +20,7 @@ TESSERACT = "tesseract"
 
 @dataclass(frozen=True)
 class Ocr:
-    """Settings of OCR by tesseract for pages without text: languages, the maximum number of pages per file, processor seconds per page."""
+    """Settings of OCR by tesseract for pages without text: languages, the maximum number of pages per file, processor seconds per page and program."""
 
     languages: str = "eng"
     """Tesseract's names of the languages, joined by +."""
@@ -95,7 +95,6 @@ def page_text(data: bytes, page: int, languages: str, file: str, limits: PageLim
 
 
 def _output(command: Sequence[str], stdin: bytes, name: str, limits: PageLimits) -> bytes:
-    """The output of a program for an input, within the limits."""
     program = command[0]
     timeout_error = UserError(
         f"{name}: {program} did not finish within {limits.seconds:g} s of processor time",

@@ -5,7 +5,7 @@ A question about the builder of Port Ellery's ferry names the ferry; only the fe
 2. Links lead from the best passages, the seeds, to documents named like an entity in them and to propositions that share a rare entity.
 3. A link by a shared entity gains from the question's words in its passage, and more if the document's title combines the entity with
    words of the question.
-4. A passage ranks by its own score or by its best link's, whichever is higher. A trained hop then reranks by log odds.
+4. A passage ranks by its own score or by its best link's, whichever is higher. A trained hop, if there is one, then reranks by log odds.
 
 Legend: P passages, N propositions, E entities, U documents, S seeds, X links, Y links that may gain, R distinct rows."""
 

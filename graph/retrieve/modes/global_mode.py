@@ -80,7 +80,7 @@ def collect_anchors(
 
 @contextmanager
 def queries_of_threads(queries: Sequence[Query]) -> Iterator[Sequence[Query]]:
-    """The queries of one question for parallel threads, each with its own caller: the slowest thread's time counts."""
+    """The queries for parallel threads, each with a Caller of its own; of their times, only the longest counts."""
     model = queries[0].model
     if model is None:
         yield queries

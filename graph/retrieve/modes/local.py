@@ -67,7 +67,7 @@ def run_rounds(
         for number in range(1, MAX_ROUNDS + 1):
             pool = _explore(index, open_queries, pool, rounds.selected, select, count, settings)
             rounds.selected += pool.tolist()
-            rounds.steps.append(f"round {number}: {len(pool)} more propositions kept")
+            rounds.steps.append(f"round {number}: {len(pool)} more propositions selected")
             verdict = judge_statements(index, query, rounds.selected)
             answer = plain(verdict.answer) if verdict is not None else ""
             if not is_no_answer(answer):
@@ -182,7 +182,7 @@ def propositions_to_judge(index: Index, view: QuestionView) -> Ints:
 
 SEEDS, SUGGESTED = 3, 20
 WALK_GAIN = 0.6
-"""The gain of a passage with a selected proposition; one with only suggested propositions gains this times √(their largest mass ÷ the largest of all)."""
+"""The gain of a passage with a proposition selected in the rounds; without a model, times √(the largest mass of its suggested ones ÷ that of all)."""
 
 
 def retrieve_local(index: Index, query: Query, settings: RetrieveSettings) -> Evidence:

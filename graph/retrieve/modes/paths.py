@@ -53,7 +53,7 @@ def retrieve_paths(index: Index, query: Query, settings: RetrieveSettings) -> Ev
         query=query.text,
         passages=passages_at(index, rows, mass_k[order]),
         paths=tuple(describe_path(index, row, paths[:BEST_PATHS]) for row in rows.tolist()),
-        trace=Trace("paths", (f"{len(passages_k)} passages explored", f"{len(paths)} paths kept")),
+        trace=Trace("paths", (f"{len(passages_k)} passages explored", f"{len(paths)} paths found")),
     )
 
 

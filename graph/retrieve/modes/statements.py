@@ -2,7 +2,7 @@
 
 The published method reranks statements with a cross-encoder; here, a statement's score is the mean of its similarity and its passage's score, or
 that of the best path to it, if higher. A path grows by a proposition that shares an entity with its last one (Eq. 5 and 8); a step through an entity
-that many documents mention has a loss, unless it leads to a document of that name. The published search keeps only steps that raise a
+costs more, the more documents mention it, and nothing if it leads to a document of that name. The published search keeps only steps that raise a
 path's score; without that condition Recall@5 is .12 higher on 2wiki_dev164. Duplicates are dropped (diversity.py).
 
 Legend: P passages, N propositions, E entities, U documents, D dimensions, F paths of the frontier, X pairs of a path and a next proposition,
@@ -32,7 +32,7 @@ RARITY_LOSS = 0.08
 """A step through an entity loses this much times the logarithm of the number of documents that mention it."""
 
 PathScore = Callable[[Ints, Ints, Ints], Floats]
-"""(steps [F, L], path [X], next proposition [X]) -> the score of each path with its next proposition, before losses: [X]."""
+"""(steps [F, L], path [X], next proposition [X]) -> the score of each path with its next proposition, before the losses of `Steps`: [X]."""
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ PER_TOPIC = 8
 
 
 def retrieve_topics(index: Index, query: Query, settings: RetrieveSettings) -> Evidence:
-    """Top k passages (or propositions), ranked as in `statements`, from other starts."""
+    """Top k passages (or propositions), ranked as in `statements`, but with other starts and other scores of paths."""
     near_N = normalised_similarity_to(index, query.vector_D, index.data.proposition_vectors_ND @ query.vector_D)
     proposition_KN = topic_blocks(index)
     sizes_K = np.maximum(np.diff(proposition_KN.indptr), 1)

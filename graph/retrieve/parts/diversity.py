@@ -1,4 +1,4 @@
-"""Diversity of statements (HLG §4.3.1): of two statements with the same meaning and words, only the better one is kept.
+"""Diversity of statements (HLG §4.3.1): of two statements with the same meaning and words, only the better one remains.
 
 The published method drops stop words and folds numbers, so that "did acquire" equals "did not acquire" and −3.5 % equals −3.7 %. Here
 all words count: two statements are duplicates only if their distinctive words (numbers, negations, names, single letters) are equal and
@@ -41,7 +41,8 @@ def diverse_rows(texts: Sequence[str], threshold: float = THRESHOLD) -> Ints:
 
 
 def distinctive_words(text: str) -> tuple[str, ...]:
-    """The words of a text that a duplicate must have in the same order: numbers, negations, capitalised words and single letters.
+    """The words of a text that a duplicate must have in the same order: negations, single letters, and all that is not in lower case
+    (numbers, names, words of scripts without case).
 
     >>> distinctive_words("Vitamin C did not fall by −3.5 % in Tarn.")
     ('Vitamin', 'C', 'not', '−3.5 %', 'Tarn')

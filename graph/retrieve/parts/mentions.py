@@ -49,7 +49,7 @@ class Titles:
 
 
 def named_documents(index: Index, question: str) -> list[tuple[str, int]]:
-    """(name, document) for every document whose title, or its short form, is in the question; longest names first.
+    """(name, document) for every document whose title, or its short form, is in the question; longest first, those in unspaced runs last.
 
     Each word belongs to one name: "West Quill" is not also "Quill". A single word counts if it is capitalised and not the question's
     first, or if its script has no case.

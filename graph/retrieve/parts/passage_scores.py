@@ -21,9 +21,9 @@ NAMED_BONUS = 0.5
 OTHER_PASSAGES_SHARE = 0.25
 """A named document's best passage gets the whole bonus, its other passages this share of the bonus."""
 SCAN_ALL, SCANNED_PASSAGES = 150_000, 5_000
-"""In an index of up to SCAN_ALL propositions, all are scored; in a larger one, only those of the SCANNED_PASSAGES nearest passages."""
+"""Where all passages are scored: all propositions are too, if there are at most SCAN_ALL, else only those of the SCANNED_PASSAGES nearest passages."""
 NEAREST_CANDIDATES, WORDED_CANDIDATES, SAMPLE_SIZE = 2_000, 1_000, 1_000
-"""How many passages are scored in an index with ANN indexes: the nearest, and those with the highest BM25; and the size of the sample that gives
+"""How many passages are scored if passages have an ANN index: the nearest, and those with the highest BM25; and the size of the sample that gives
 the scale."""
 NOT_SCORED = np.float32(-np.inf)
 """The score of a proposition or a passage that has none yet, so that it is never among the best."""
@@ -46,7 +46,7 @@ class Scores:
             self.scores_N[missing] = normalised_similarity_to(self.index, self.query_D, cosines)
 
     def add_passages(self, rows: Ints) -> None:
-        """Nothing to do: every passage is scored from the start. OwnScores scores the passages that links lead to."""
+        """Does nothing: callers have scored every passage. OwnScores, where some may have no score, overrides it."""
 
 
 @dataclass
@@ -75,7 +75,7 @@ class OwnScores(Scores):
 def score_alone(index: Index, query: Query, of_all: bool = False) -> OwnScores:
     """The scores of propositions and passages before links.
 
-    In an index with ANN indexes only some passages are scored, unless `of_all` is set.
+    If passages have an ANN index, only some are scored, unless `of_all` is set.
     """
     named = named_documents(index, query.text)
     terms = unnamed_terms(index, query.text, (name for name, _ in named))

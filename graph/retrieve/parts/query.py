@@ -31,7 +31,7 @@ R = TypeVar("R", bound=ReplyModel)
 class ModelUsage:
     """The cost of a model: calls (`unusable` of them without a usable reply), tokens and seconds.
 
-    `replayed` calls were answered from a ledger; `replayed_seconds` of the seconds are their original duration.
+    `replayed` calls were answered from a ledger; `replayed_seconds` of the seconds are the time that these would have added.
     """
 
     calls: int = 0
@@ -80,7 +80,7 @@ class Caller:
         self._spent = ModelUsage()
         self._lock = Lock()
         self.first_unusable: str | None = None
-        """The first unusable reply, or the server's reason for refusing; None if every reply was usable."""
+        """The first unusable reply, or the server's reason for refusing; None if there was none, not counting the callers of `in_threads`."""
 
     @property
     def spent(self) -> ModelUsage:

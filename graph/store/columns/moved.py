@@ -1,4 +1,4 @@
-"""Columns of the previous generation with a small change stored next to them, which is applied only where a caller needs the full column.
+"""Columns of an earlier generation with the changes since then stored next to them, which are applied only where a caller needs the full column.
 
 An edit therefore neither copies nor writes unchanged columns. The file defines, in this order: columns of numbers, which may themselves be rows that have moved
 (the documents of passages); texts, including ids; sparse blocks; and the functions that read them.
@@ -29,7 +29,7 @@ class MovedNumbers:
     new_K: Ints
     """The numbers of the inserted rows."""
     of: RowMap | None = None
-    """If the numbers are rows, the map of those rows, none of which is deleted; else None."""
+    """If the numbers are rows, the map of those rows, which deletes none that a remaining number refers to; else None."""
 
     @cached_property
     def assembled(self) -> Ints:
@@ -304,7 +304,7 @@ def moved_block(
     block: Block, rows: RowMap, columns: RowMap, added: Entries, replaced_R: Ints = NO_ROWS, both_ways: bool = False
 ) -> Block:
     """The block after an edit of its rows and columns, without the entries of the rows `replaced_R` (ascending), and with the entries `added`;
-    entries of the same cell are summed. It is assembled at once if at least as many entries are added as the block has.
+    entries of the same cell are summed. A block that has not moved yet is assembled at once if at least as many entries are added as it has.
     """
     if isinstance(block, MovedBlock):
         return block.moved(rows, columns, added.summed(len(columns)), replaced_R, both_ways)
@@ -337,7 +337,7 @@ def take_rows(block: Block, rows_R: Ints) -> sp.csr_array:
 
 
 def cells(block: Block, rows_R: Ints, columns_C: Ints) -> Floats:
-    """The values in some columns of some rows, however long the rows are: float32[R, C]."""
+    """The values in some columns of some rows, found without reading whole rows: float32[R, C]."""
     if not isinstance(block, MovedBlock):
         return cells_of(block, rows_R, columns_C)
     previous_R, previous_C = block.rows.previous_rows(rows_R), block.columns.previous_rows(columns_C)

@@ -159,11 +159,12 @@ def test_questions_are_checked_as_read_questions_checks_them(tmp_path: Path) -> 
         ({"answers": ["Tarn", ""]}, "an answer is empty"),
         ({"gold_ids": "a.md"}, "'gold_ids' is 'a.md'. Expected a list of strings"),
         ({"evidence": [{"id": "a.md"}]}, "'evidence' is [{'id': 'a.md'}]. Expected a list of"),
+        ({"options": ["Tarn"]}, "'options' is ['Tarn']. Expected an object like"),
         ({"split": "held out"}, "split 'held out'. Expected one of train, dev, test"),
     ]
     rows = [whole, *(whole | {"id": f"b{number}"} | fault for number, (fault, _) in enumerate(faults))]
     found = validate_file(write(tmp_path / "questions.jsonl", *rows))
-    assert found.form == "questions" and [row.line for row in found.bad] == [2, 3, 4, 5, 6, 7]
+    assert found.form == "questions" and [row.line for row in found.bad] == [2, 3, 4, 5, 6, 7, 8]
     for row, (_, message) in zip(found.bad, faults, strict=True):
         assert row.problems[0].startswith(message)
     with pytest.raises(UserError, match=r"line 1: 'evidence' is \[7\]"):

@@ -72,11 +72,13 @@ def test_the_prompts_of_a_real_and_of_a_tiny_model(base: Path) -> None:
 
 
 def test_the_modelfile(base: Path) -> None:
-    text, whole = modelfile("model-f16.gguf", load_tokenizer(str(base)), 256)
+    text, whole = modelfile("model-f16.gguf", load_tokenizer(str(base)), 256, "reasoned")
     assert whole and text.startswith('FROM ./model-f16.gguf\nTEMPLATE """{{ range .Messages }}')
     assert f'SYSTEM """{CHAT[0].content}"""\n' in text
     assert text.endswith('PARAMETER stop "<|im_end|>"\nPARAMETER temperature 0\nPARAMETER num_ctx 256\n')
-    assert "num_ctx 8192" in modelfile("m.gguf", load_tokenizer(str(base)), 131072)[0]
+    assert "num_ctx 8192" in modelfile("m.gguf", load_tokenizer(str(base)), 131072, "reasoned")[0]
+    cited, _ = modelfile("m.gguf", load_tokenizer(str(base)), 256, "cited")
+    assert f'SYSTEM """{answer_messages("?", (), "cited")[0].content}"""\n' in cited
 
 
 @pytest.mark.parametrize(
@@ -90,7 +92,7 @@ def test_the_modelfile(base: Path) -> None:
     ids=["no system", "numbered", "system left out", "braces"],
 )
 def test_a_template_that_is_not_a_sequence_of_turns_is_left_out(template: str) -> None:
-    text, whole = modelfile("m.gguf", tokenizer_of(Style(template, "<|im_end|>", "", "")), 256)
+    text, whole = modelfile("m.gguf", tokenizer_of(Style(template, "<|im_end|>", "", "")), 256, "reasoned")
     assert not whole and 'TEMPLATE "' not in text and "# No TEMPLATE" in text and 'SYSTEM """' in text
 
 

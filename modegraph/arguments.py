@@ -65,8 +65,9 @@ def _document_row(item: Any, number: int) -> Mapping[str, Any]:
 
 
 def _is_missing(value: Any) -> bool:
-    """Whether a value is None or NaN."""
-    return value is None or (isinstance(value, float) and math.isnan(value))
+    """Whether a value is None, NaN, or one of pandas' markers of a missing value."""
+    missing = value is None or type(value).__name__ in ("NAType", "NaTType")
+    return missing or (isinstance(value, float) and math.isnan(value))
 
 
 def show_progress(progress: bool) -> AbstractContextManager[None]:

@@ -137,8 +137,11 @@ class ParseWorker:
             process.stdin.write(json.dumps({**request, "bytes": len(data)}).encode() + b"\n" + data)
             process.stdin.flush()
             report = ChildReport(**json.loads(process.stdout.readline()))
-            return report, process.stdout.read(report.bytes)
-        except (OSError, ValueError):
+            body = process.stdout.read(report.bytes)
+            if len(body) == report.bytes:
+                return report, body
+            raise EOFError("the reply is cut")
+        except (OSError, ValueError, EOFError):
             late = time.monotonic() - started >= patience_s
             return LATE if late else ChildReport(0, 0, process.wait(), 0.0, 0.0), b""
         finally:

@@ -259,7 +259,7 @@ def general_set(settings: TuneSettings, documents: Sequence[Document]) -> Genera
         return None
     general = halves(source, settings.seed)
     if not general.measured.questions:
-        found = f"general = {settings.general}: no question has all its passages in the half that is measured"
+        found = f"general = {settings.general or source.name}: no question has all its passages in the half that is measured"
         raise UserError(found, "a set whose passages can be divided", "add questions about single passages")
     return general
 

@@ -222,6 +222,17 @@ def test_one_process_reads_many_files_but_no_plain_text_and_is_replaced_when_kil
     assert last is not None and last.returncode is not None
 
 
+def test_a_reply_that_is_cut_counts_as_none() -> None:
+    """As when the reader is killed while it writes: the file is named, and the next one is read by a new process."""
+    cut = """import sys; sys.stdin.buffer.readline()
+sys.stdout.write('{"bytes": 99, "signal": 0, "code": 0, "cpu_s": 0.0, "peak_mb": 1.0}\\n{"title": "a", "te')"""
+    with ParseWorker(Limits()) as worker:
+        worker._process = subprocess.Popen([sys.executable, "-c", cut], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        with pytest.raises(UserError, match=r"a\.html"):
+            worker.parse(b"<p>a", ".html", "a.html")
+        assert worker.parse(b"<p>c", ".html", "c.html").text == "c"
+
+
 def test_closing_the_worker_stops_its_reading() -> None:
     endless, problems = forms(14, 10)(Random(0), 0), list[UserError]()
 

@@ -66,6 +66,9 @@ def test_propositions_with_more_keywords_come_first_ties_by_cosine(isles: Index)
     rows = keyword_propositions(isles, keywords_of(isles, QUESTION), cosines, 100)
     assert rows.tolist() == sorted(np.flatnonzero(counts), key=lambda row: (-counts[row], -cosines[row]))
     assert keyword_propositions(isles, keywords_of(isles, QUESTION), cosines, 2).tolist() == rows[:2].tolist()
+    dissimilar = np.where(counts == 2, np.float32(-9), cosines)
+    first = keyword_propositions(isles, keywords_of(isles, QUESTION), dissimilar, 100)
+    assert counts[first].tolist() == sorted(counts[first], reverse=True), "whatever the normalised similarity"
 
 
 def slow_loss(index: Index, row: int, other: int) -> float:

@@ -104,7 +104,7 @@ def test_a_model_that_became_better_is_recommended(
     assert tuned.is_tuned and tuned.model == f"hf:{tmp_path}/out/model", tuned.why
     record = json.loads((tmp_path / "out/recommended.json").read_text())
     metrics = record["metrics"]
-    assert record == tuned.record and metrics["f1_tuned"] > 0.9 and metrics["f1_untuned"] < 0.1
+    assert record == tuned.record and metrics["f1_tuned"] > 0.8 and metrics["f1_untuned"] < 0.1
     assert f"--model {tuned.model}" in record["serve"] and record["serve"] in str(tuned)
     assert YEAR in tuned.index.ask(f"{WHEN} was the Lantern built?", model=tuned.model, max_answer_tokens=8).text
 

@@ -9,21 +9,17 @@ import random
 import re
 from collections.abc import Sequence
 
-from graph.text.word_forms import FOREIGN_FUNCTION_WORDS, FUNCTION_WORDS
+from graph.text.word_forms import FOREIGN_FUNCTION_WORDS, FUNCTION_WORDS, OPPOSITES
 
-_ALTERNATIVES = """
-first second third fourth fifth sixth seventh eighth ninth tenth last, one two three four five six seven eight nine ten twelve twenty, hundred thousand million billion,
+_KINDS = """
+first second third fourth fifth sixth seventh eighth ninth tenth, one two three four five six seven eight nine ten twelve twenty, hundred thousand million billion,
 January February March April May June July August September October November December, Monday Tuesday Wednesday Thursday Friday Saturday Sunday,
-spring summer autumn winter, morning afternoon evening night,
-north south east west, northern southern eastern western, northwest northeast southwest southeast, top bottom, inside outside, above below, upper lower,
-most least, more less fewer, all none, largest smallest, larger smaller, biggest tiniest, highest lowest, higher lower, oldest youngest, older younger, old new,
-longest shortest, longer shorter, best worst, better worse, earliest latest, earlier later, early late, fastest slowest, strongest weakest, richest poorest, main minor,
-before after, since until, during after before, always never, positive negative mixed, public private, local national international, ancient modern, direct indirect,
-increase decrease, increased decreased, rise fall, rose fell, grow shrink, grew shrank, gain lose, gained lost, win lose, won lost, begin end, began ended, start stop, started stopped,
-founded dissolved, opened closed, built destroyed, joined left, arrived departed, bought sold, accepted rejected, allowed forbidden, included excluded, supported opposed, praised criticised,
-born married buried, died married retired, wrote directed produced sang edited, written directed produced sung edited, write direct produce edit, invented banned sold, discovered lost forgot,
-attacked defended, defeated joined, appointed dismissed, elected appointed impeached, released cancelled, created destroyed, caused prevented, succeeded preceded,
-male female, men women, man woman, father mother, brother sister, son daughter, husband wife, king queen prince emperor, boys girls, parents children siblings, uncle aunt,
+spring summer autumn winter, morning afternoon evening night, north south east west, northern southern eastern western, northwest northeast southwest southeast,
+upper lower, biggest tiniest, earliest latest, fastest slowest, strongest weakest, richest poorest, main minor, before during after, since until, always never,
+positive negative mixed, local national international, ancient modern, direct indirect, grow shrink, grew shrank, gain lose, win lose, start stop, started stopped,
+founded dissolved, joined left, included excluded, supported opposed, praised criticised, born married buried, died married retired, wrote directed produced sang edited,
+written directed produced sung edited, write direct produce edit, invented banned sold, discovered lost forgot, attacked defended, defeated joined, appointed dismissed,
+elected appointed impeached, released cancelled, created destroyed, caused prevented, succeeded preceded, king queen prince emperor, boys girls, parents children siblings, uncle aunt,
 president governor mayor senator treasurer, director producer editor composer actor singer, author painter sculptor architect, teacher student professor, coach player captain referee,
 album song film book play novel poem painting, books films songs albums, movie series game, award prize medal title, band orchestra choir, magazine newspaper journal,
 river lake mountain island sea desert, rivers lakes mountains islands, city village state county province country, bridge tower castle church temple museum, university hospital, school prison,
@@ -31,15 +27,24 @@ army navy police, war battle treaty siege, church state court, species genus fam
 Africa Asia Europe Australia, France Germany Italy Spain Russia China Japan India Canada Mexico Brazil Egypt Greece, French German Italian Spanish Russian Chinese Japanese Indian Canadian Mexican,
 London Paris Berlin Rome Vienna Madrid Moscow Tokyo Chicago Boston, Texas California Florida Ohio Virginia Georgia, Catholic Protestant Muslim Jewish Hindu Buddhist, English Latin Greek Arabic
 """
-"""Words that can take each other's place in a question; groups are separated by commas."""
-ALTERNATIVES: dict[str, frozenset[str]] = {}
-for _group in _ALTERNATIVES.split(","):
-    for _word in _group.split():
-        ALTERNATIVES[_word] = ALTERNATIVES.get(_word, frozenset()) | frozenset(_group.split()) - {_word}
+
+
+def _alternatives() -> dict[str, frozenset[str]]:
+    found = dict(OPPOSITES)
+    for kind in _KINDS.split(","):
+        words = frozenset(kind.split())
+        for word in words:
+            found[word] = found.get(word, frozenset()) | words - {word}
+    return found
+
+
+ALTERNATIVES = _alternatives()
+"""Maps a word to its opposites and to other words of its kind."""
 _NAME = re.compile(r"(?<=[a-z,;] )[A-Z][\w.-]{2,}\w(?: (?:(?:of|the|de|von|van) )*[A-Z][\w.-]*\w)*")
 """Capitalised words inside a sentence, without a genitive ending."""
 _NUMBER = re.compile(r"(?<![\w.,])\d{1,4}(?![\w.,]\w|\w)")
-_ALTERNATIVE = re.compile(r"\b(" + "|".join(ALTERNATIVES) + r")\b")
+_ALTERNATIVE = re.compile(r"(?<![Hh]ow )\b(" + "|".join(ALTERNATIVES) + r")\b")
+"""Not after “how”: “How few …?” has the same answer as “How many …?”."""
 
 
 def changed_question(question: str, gold: str, passages: Sequence[str], rng: random.Random) -> str | None:

@@ -122,8 +122,8 @@ def compare_runs(
     """Compare the runs and their untuned model on held-out rows; differences are relative to the first run.
 
     `context_sizes` selects rows by their number of excerpts; `answers_only` scores no pairs. UserError, before any answer is generated, for a
-    folder that is not a finished run, for data without such rows, for rows that a run was trained on (except for the split train), if
-    systems with several seeds do not have the same seeds, and for two runs with the same settings and seed.
+    folder that is not a finished run, for data without such rows, for rows that a run was trained on (except for the split train), and if
+    systems with several seeds do not have the same seeds.
     """
     policies = policies_of(runs, base)
     rows = select_rows(read_rows(data, split), context_sizes, limit, seed)

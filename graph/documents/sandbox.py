@@ -123,7 +123,7 @@ class ParseWorker:
         request |= {"seconds": ocr.page_seconds, "memory": memory}
         self.last, body = self._ask(request, data, PROGRAMS * PATIENCE * ocr.page_seconds + GRACE_S)
         if not body:
-            raise UserError(f"{file}: page {page}: its reader ended", "a readable page", "repair or remove it")
+            raise UserError(f"{file}: page {page}: its reader stopped", "a readable page", "repair or remove it")
         return str(_parse_reply(body)["text"])
 
     def _ask(self, request: dict[str, Any], data: bytes, patience_s: float) -> tuple[ChildReport, bytes]:

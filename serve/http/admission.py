@@ -41,7 +41,7 @@ class AdmissionMiddleware:
         return is_limited_path(path) and self._slots_for(method, path).is_full
 
     def _slots_for(self, method: str, path: str) -> _Slots:
-        """On a writable server, writes to /v1/documents have their own, so that they neither wait for answers nor block questions."""
+        """The slots of a request. On a writable server, writes to /v1/documents have their own, so that they neither wait for answers nor block questions."""
         return self._writes if path.startswith(UPLOADS) and method not in ("GET", "HEAD") else self._requests
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

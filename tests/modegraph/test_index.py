@@ -48,7 +48,7 @@ def test_documents_come_as_paths_documents_rows_and_tables(tmp_path: Path) -> No
         "generator": (row for row in rows),
         "named": [Row("a", "Tides turn.")],
         "pandas": pd.DataFrame(rows),
-        "nullable": pd.DataFrame(rows).astype({"title": "string"}),
+        "nullable": list(pd.DataFrame(rows).astype({"title": "string"}).itertuples(index=False)),
         "series": [each for _, each in pd.DataFrame(rows).iterrows()],
         "arrow": pa.Table.from_pylist(rows),
     }

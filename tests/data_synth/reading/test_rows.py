@@ -119,6 +119,7 @@ def test_a_changed_question_names_things_that_its_gold_passage_does_not() -> Non
         "Who came in May?",
     }
     assert changed_question("Is it Bram Oakes or 12?", gold, passages, random.Random(0)) is None
+    assert changed_question("How many of the boats are there?", "", [], random.Random(0)) is None, "so are few"
     assert changed_question("Was war die Halle im Winter?", "", [], random.Random(0)) is None, "German"
 
 

@@ -19,6 +19,7 @@ import numpy as np
 from pydantic import Field
 
 from data_synth.reading.changed_questions import changed_question
+from data_synth.reading.made_tables import made_tables
 from data_synth.reading.sets import YES_NO, ReadingQuestion, ReadingSet, normalise_question, read_set
 from data_synth.rows import Dropped, ReadingRow
 from graph.answer.context import of_passage
@@ -94,6 +95,9 @@ class ReadingSettings(Settings):
     )
     form: AnswerForm = Field("cited", description="form of the answers")
     sets: dict[str, Share] = Field(default={}, description="folders of sets, and how much of each is used")
+    tables: int = Field(
+        default=0, ge=0, description="number of made-up documents with a table; their questions are a further set"
+    )
     seed: int = Field(0, description="seed of every random choice")
 
 
@@ -108,6 +112,8 @@ def rows_of_sets(root: Path, settings: ReadingSettings) -> Iterator[ReadingRow |
         questions = [q for q in source.questions if known.setdefault(normalise_question(q.text), name) == name]
         yield from [Dropped(REPEATED)] * (len(source.questions) - len(questions))
         yield from reading_rows(replace(source, questions=tuple(questions)), settings, share)
+    if settings.tables:
+        yield from reading_rows(made_tables(settings.tables, settings.seed), settings)
 
 
 def reading_rows(source: ReadingSet, settings: ReadingSettings, share: Share = ALL) -> Iterator[ReadingRow | Dropped]:

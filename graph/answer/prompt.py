@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from graph.text.prompting import quote, read_prompt
 from graph.text.replies import END_OF_THINKING, THINK
+from graph.text.sentences import spell_out_rows
 from graph.types import AnswerForm, Excerpt, Message
 
 REASON, ANSWER = "###Reason:", "###Answer:"
@@ -205,8 +206,8 @@ def write_answer(answer: str, evidence: Sequence[CitedSentence], form: AnswerFor
 
 
 def numbered(number: int, excerpt: Excerpt) -> str:
-    """An excerpt as a prompt shows it: one line, its number in brackets."""
-    return f"[{number}] {quote(with_title(excerpt))}"
+    """An excerpt as a prompt shows it: one line, its number in brackets, table rows as "header: value" pairs."""
+    return f"[{number}] {quote(with_title(replace(excerpt, text=spell_out_rows(excerpt.text))))}"
 
 
 def is_no_answer(text: str) -> bool:

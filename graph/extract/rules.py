@@ -20,7 +20,7 @@ from graph.extract.entities import (
 )
 from graph.extract.extraction import Occurrence, PendingDocument, Reading
 from graph.text.scripts import unspaced_runs
-from graph.text.sentences import Unit, split_units
+from graph.text.sentences import split_units
 from graph.types import Document, Passage
 
 READER = "rules"
@@ -69,7 +69,7 @@ def extract_by_rules(document: Document, passages: Sequence[Passage]) -> list[tu
                 subject = title if by_title and title else unit.text
                 resolver = _PronounResolver(title if about_title else "")
                 continue
-            body = _text_of(unit)
+            body = unit.line
             if not has_words(body):
                 continue
             resolved = body if unit.cells else resolver.with_subject(body, find_entities(body, known))
@@ -184,16 +184,9 @@ def has_words(text: str) -> bool:
     return words >= MIN_WORDS or sum(map(len, unspaced_runs(text))) >= MIN_WORDS * CHARACTERS_A_WORD
 
 
-def _text_of(unit: Unit) -> str:
-    """A unit's text with line ends folded; a table row as "header: value" pairs."""
-    if unit.cells:
-        return "; ".join(f"{header}: {value}" if header else value for header, value in unit.cells)
-    return " ".join(unit.text.split())
-
-
 def _sentences(passages: Sequence[Passage]) -> Iterator[str]:
     """The sentences of the passages, line ends folded."""
-    return (_text_of(unit) for passage in passages for unit in split_units(passage.text) if unit.kind == "sentence")
+    return (unit.line for passage in passages for unit in split_units(passage.text) if unit.kind == "sentence")
 
 
 def _opens_with_part(text: str, name: str) -> bool:

@@ -26,6 +26,13 @@ class Unit:
     kind: str
     cells: tuple[tuple[str, str], ...] = ()
 
+    @property
+    def line(self) -> str:
+        """The text on one line; a table row as "header: value" pairs (HLG §4.3.2)."""
+        if self.cells:
+            return "; ".join(f"{header}: {value}" if header else value for header, value in self.cells)
+        return " ".join(self.text.split())
+
 
 def split_units(text: str) -> Iterator[Unit]:
     """Yield the units of `text` in order, without the markers of headings and list items and without outer white space; offsets are into `text`.
@@ -77,6 +84,21 @@ def _sentences(text: str, start: int, end: int) -> Iterator[Unit]:
             unit = _trim(text, begin, finish, "sentence")
             if unit.text:
                 yield unit
+
+
+def spell_out_rows(text: str) -> str:
+    """The text with each table row as a sentence of "header: value" pairs, without the lines of headers; in one line, rows with bars cannot be told apart.
+
+    >>> spell_out_rows("Fares.\\n\\n| Stop | Fare |\\n|---|---|\\n| Quay | 3 |\\n| Mill | 4 |\\n\\nEnd.")
+    'Fares.\\n\\nStop: Quay; Fare: 3.\\nStop: Mill; Fare: 4.\\n\\nEnd.'
+    """
+    pieces, at = list[str](), 0
+    for unit in split_units(text) if "|" in text else ():
+        if unit.cells:
+            lines = text[at : unit.start].split("\n")
+            pieces += ["\n".join(line for line in lines if not is_row(line)), f"{unit.line}."]
+            at = unit.end
+    return "".join([*pieces, text[at:]])
 
 
 def is_complete(text: str) -> bool:

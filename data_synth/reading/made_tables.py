@@ -409,7 +409,7 @@ def _editions(name: str, rng: Random) -> list[_Table]:
     """One table, or two with the same rows and columns whose titles differ in the year."""
     kind = rng.choice(_KINDS)
     title = kind.title.format(place=_value("place", rng), company=_value("company", rng))
-    keys = list(dict.fromkeys(_value(kind.keys, rng) for _ in range(rng.randint(3, 10))))
+    keys = list(dict.fromkeys(_value(kind.keys, rng) for _ in range(40)))[: rng.randint(3, 10)]
     columns = [column for each in kind.columns for column in _expand(each, rng)]
     columns = rng.sample(columns, rng.randint(min(2, len(columns)), len(columns)))
     hidden = columns.pop() if len(columns) > 2 and columns[-1].is_noun and rng.random() < 0.5 else None

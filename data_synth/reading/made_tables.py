@@ -168,7 +168,7 @@ year|Prizes of the {place} Show|year 1920 2024
  ~Entries:number 8 300?How many entries were there in {key}>had the most entries
  Judge:person?Who was the judge in {key}
 feature|Plans of {company}|feature
- plan:measure 1 500 units?What does the {column} plan include for {key}?How much {key} is in the {column} plan
+ plan:measure 1 500 units?What does the {column} plan include for {key}?What is the limit on {key} in the {column} plan
 country|Members of the {place} Union|country
  Capital:place?What is the capital of {key}
  Currency:tallen,crown,florin,mark,pound,dinar,shilling?What is the currency of {key}?What do people pay with in {key}
@@ -238,6 +238,11 @@ _ENDINGS = (
     "",
 )
 _EDITIONS = ("in {year}", "in the list of {year}", "according to the {year} edition")
+_NAMING = ("{question} in “{title}”{mark}", "{question} according to “{title}”{mark}", "{title}: {question}{mark}")
+_INVENTED = frozenset(
+    ["place", "person", "company", "building", "mountain", "river", "country", "club", "code", "product", "route"]
+)
+"""Values that hardly occur in two documents."""
 _BY_CELL = ("Which {noun} has the {header} {value}?", "For which {noun} is the {header} {value}?")
 _GENERAL = (
     "What is the {header} of {key}?",
@@ -439,17 +444,17 @@ def _questions(table: _Table, rng: Random) -> Iterator[ReadingQuestion]:
     for position, column in enumerate(table.columns):
         cell_of = {key: cells[position] for key, cells in table.cells.items()}
         for key in rng.sample(keys, min(3, len(keys))):
-            yield _question(table, _cell_question(table, column, key, rng), cell_of[key], key, "cell")
+            yield _question(table, _cell_question(table, column, key, rng), cell_of[key], key, "cell", rng)
         other = _value(table.kind.keys, rng)
         if not any(set(key.split(" | ")) & set(other.split(" | ")) for key in keys):
-            yield _question(table, _cell_question(table, column, other, rng), "", "", "unanswerable")
+            yield _question(table, _cell_question(table, column, other, rng), "", "", "unanswerable", rng)
         yield from _row_questions(table, column, cell_of, rng)
     if table.hidden and table.stated:
         key, value = table.stated
-        yield _question(table, _cell_question(table, table.hidden, key, rng), value, key, "sentence")
+        yield _question(table, _cell_question(table, table.hidden, key, rng), value, key, "sentence", rng)
     for key in rng.sample(keys, min(2, len(keys))) if table.hidden else ():
         if table.hidden and not (table.stated and table.stated[0] == key):
-            yield _question(table, _cell_question(table, table.hidden, key, rng), "", "", "unanswerable")
+            yield _question(table, _cell_question(table, table.hidden, key, rng), "", "", "unanswerable", rng)
 
 
 def _row_questions(
@@ -459,17 +464,17 @@ def _row_questions(
     key = rng.choice(list(cell_of))
     if column.is_noun and list(cell_of.values()).count(cell_of[key]) == 1 and table.kind.keys != "route":
         text = rng.choice(_BY_CELL).format(noun=table.kind.noun, header=column.name, value=cell_of[key])
-        yield _question(table, text, key, key, "row")
+        yield _question(table, text, key, key, "row", rng)
     ranked = sorted(cell_of, key=lambda key: _number(cell_of[key])) if column.phrases else []
     for mark, best, next_best in ((">", -1, -2), ("!", 0, 1)):
         if mark in column.phrases and _number(cell_of[ranked[best]]) != _number(cell_of[ranked[next_best]]):
             text = f"Which {table.kind.noun} {column.phrases[mark]}?"
-            yield _question(table, text, ranked[best], ranked[best], "largest")
+            yield _question(table, text, ranked[best], ranked[best], "largest", rng)
     if "^" in column.phrases:
         low, high = sorted(rng.sample(ranked, 2), key=lambda key: _number(cell_of[key]))
         if _number(cell_of[low]) != _number(cell_of[high]):
             first, second = rng.sample((low, high), 2)
-            yield _question(table, f"Which is {column.phrases['^']}, {first} or {second}?", high, high, "larger")
+            yield _question(table, f"Which is {column.phrases['^']}, {first} or {second}?", high, high, "larger", rng)
 
 
 def _cell_question(table: _Table, column: _Column, key: str, rng: Random) -> str:
@@ -477,8 +482,11 @@ def _cell_question(table: _Table, column: _Column, key: str, rng: Random) -> str
     return rng.choice(templates).format(*key.split(" | "), key=key, header=column.name)
 
 
-def _question(table: _Table, text: str, answer: str, key: str, kind: str) -> ReadingQuestion:
-    """A question over a table, unanswerable without an answer; of two editions, it names its edition."""
-    text = f"{text[:-1]} {table.edition}{text[-1]}" if table.edition else text
+def _question(table: _Table, text: str, answer: str, key: str, kind: str, rng: Random) -> ReadingQuestion:
+    """A question over a table, unanswerable without an answer. It names the document if other documents may answer it, too, or by its year if there are two editions."""
+    if kind == "largest" or table.kind.keys not in _INVENTED:
+        text = rng.choice(_NAMING).format(question=text[:-1], mark=text[-1], title=table.title)
+    elif table.edition:
+        text = f"{text[:-1]} {table.edition}{text[-1]}"
     answers, gold, evidence = ((answer,), (table.id,), (table.row(key),)) if answer else ((), (), ())
     return ReadingQuestion("", text, answers, gold, (), evidence, kind, "train")

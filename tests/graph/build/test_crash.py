@@ -176,6 +176,4 @@ def test_killed_at_random_moments(
 
 @pytest.mark.slow
 def test_enough_indexers_were_killed() -> None:
-    assert sum(KILLS.values()) >= 40 and all(
-        KILLS[event] for event in ("commit", "stored call", "before commit", "random")
-    )
+    assert all(KILLS[event] >= 6 for event in ("commit", "stored call", "before commit", "random")), KILLS

@@ -13,7 +13,8 @@ from data_synth.questions.check import DuplicateFilter, id_of, needs_all
 from data_synth.questions.facts import Sentences, fact_questions, stems_of
 from data_synth.questions.index_statements import IndexStatements, read_index
 from data_synth.questions.phrases import kind_by_name
-from data_synth.questions.question_form import BY_TEMPLATES, QuestionRow, named_in
+from data_synth.questions.question_form import BY_TEMPLATES, QuestionRow, named_in, without_title
+from data_synth.questions.tables import table_questions
 from data_synth.questions.templates import (
     Candidate,
     Template,
@@ -87,7 +88,6 @@ Aldermoor Brennick Caldray Dunmere Eskerly Farrowdale Gillamont Hestwick Ivelsto
 Ostwin Penhallow Quarrendon Rushwick Silverdene Thornbury Ulverscroft Vennick Wexcombe Yarnfield
 """
 INVENTED = tuple(_INVENTED.split())
-_TITLE = re.compile(r", according to “.*$")
 
 
 def near_miss(row: QuestionRow, sentences: Sentences, rng: Random) -> QuestionRow | None:
@@ -106,7 +106,7 @@ def near_miss(row: QuestionRow, sentences: Sentences, rng: Random) -> QuestionRo
 
 
 def _other_names(row: QuestionRow, sentences: Sentences, rng: Random) -> Iterator[str]:
-    plain = _TITLE.sub("", row.text)
+    plain = without_title(row.text)
     for name in find_entities(f"x {plain[0].lower()}{plain[1:]}"):
         if name not in plain or any(map(str.isdigit, name)) or _DATED.match(name):
             continue
@@ -133,7 +133,7 @@ def _other_name(name: str, sentences: Sentences, rng: Random) -> str | None:
 
 
 def _other_words(row: QuestionRow, sentences: Sentences, rng: Random) -> Iterator[str]:
-    plain = _TITLE.sub("", row.text)
+    plain = without_title(row.text)
     for group in rng.sample(INTERCHANGEABLE, len(INTERCHANGEABLE)):
         for words in group:
             match = re.search(rf"(?<!\w){words}(?P<plural>s?)(?!\w)", plain, re.IGNORECASE)
@@ -161,6 +161,7 @@ def _with_article(before: str, word: str) -> str:
 
 TEMPLATES: dict[str, Template] = {
     "single": fact_questions,
+    "table": table_questions,
     "bridge": bridge_questions,
     "comparison": comparison_questions,
     "intersection": intersection_questions,

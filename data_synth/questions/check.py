@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Collection
 
 from data_synth.questions.index_statements import Mentions
-from data_synth.questions.question_form import QuestionRow, Step
+from data_synth.questions.question_form import QuestionRow, Step, without_title
 from graph.extract.entities import entity_key
 from graph.extract.grounding import words_of
 from graph.shared.ids import content_id
@@ -12,7 +12,7 @@ from graph.shared.ids import content_id
 MAX_USES_OF_DOCUMENT = 3
 """Maximum number of questions over several documents that may use the same document."""
 NEAR_DUPLICATE = 0.8
-"""Share of common words at which two questions over a common document are near duplicates."""
+"""Share of common words, without those that name the document, at which two questions over a common document are near duplicates."""
 
 
 def path_breaks_without(row: QuestionRow, passage_id: str, mentions: Mentions) -> bool:
@@ -87,13 +87,13 @@ class DuplicateFilter:
 
     def is_duplicate(self, row: QuestionRow) -> bool:
         """Whether an earlier question over one of its documents has nearly the same words."""
-        words = words_of(row.text)
+        words = words_of(without_title(row.text))
         earlier = (other for source in row.sources for other in self._words.get(source, ()))
         return any(len(words & other) >= NEAR_DUPLICATE * len(words | other) for other in earlier)
 
     def add(self, row: QuestionRow) -> None:
         """Add a question to those that later ones are compared with."""
-        words = words_of(row.text)
+        words = words_of(without_title(row.text))
         if row.hops > 1:
             self._uses.update(row.sources)
         for source in row.sources:

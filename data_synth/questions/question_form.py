@@ -125,6 +125,15 @@ def question_schema() -> pa.Schema:
     return pa.schema([(name, kinds.get(name, text)) for name in names])
 
 
+def without_title(question: str) -> str:
+    """A question without the document that it names at its end.
+
+    >>> without_title("What is the fare, according to “Trams”?")
+    'What is the fare'
+    """
+    return question.partition(", according to “")[0]
+
+
 def question_problems(row: QuestionRow) -> list[str]:
     """The problems that make a question unusable, in words; empty for a good one."""
     checks = {

@@ -1,0 +1,148 @@
+"""Questions over the tables of an index: for a cell, for the row with a cell, and for the row with the largest or smallest number."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import groupby, zip_longest
+from random import Random
+
+from data_synth.questions.index_statements import IndexStatements, Occurrence
+from data_synth.questions.question_form import named_in
+from data_synth.questions.templates import Candidate, shuffled, step_at
+from graph.extract.entities import entity_key
+from graph.text.sentences import split_units
+
+MAX_VALUE_WORDS = 8
+_NO_NOUN = re.compile(
+    r"\b(?:by|at|from|to|in|on|of|until|since|when|who|where|how|built|made|won|lost|sold|sent|paid|held|due|spent|\w+ed|\w+ing)$"
+)
+_NUMBER = re.compile(r"(?P<number>-?\d+(?:,\d{3})*(?:\.\d+)?)(?: ?[^\d\s]\S*)?")
+_NOTHING = frozenset({"", "-", "–", "—", "n/a", "?"})
+
+
+@dataclass(frozen=True)
+class _Table:
+    """The rows of a table in one passage, all with the same headers."""
+
+    document: int
+    passage: int
+    title: str
+    headers: tuple[str, ...]
+    rows: tuple[tuple[str, tuple[str, ...]], ...]
+    """The text of each row and its cells."""
+
+
+def table_questions(statements: IndexStatements, hops: int, rng: Random) -> Iterator[Candidate]:
+    """Questions that one row of a table answers, or the whole table, alternating documents; none unless `hops` is 1."""
+    by_document: defaultdict[int, list[Candidate]] = defaultdict(list)
+    asker = _Asker(statements)
+    for table in _tables(statements) if hops == 1 else ():
+        by_document[table.document] += asker.questions(table, rng)
+    turns = [shuffled(by_document[document], rng) for document in shuffled(sorted(by_document), rng)]
+    for candidates in zip_longest(*turns):
+        yield from (candidate for candidate in candidates if candidate is not None)
+
+
+def _tables(statements: IndexStatements) -> Iterator[_Table]:
+    """The tables of two rows or more in documents whose title names no other document."""
+    data = statements.mentions.index.data
+    for passage in range(len(data.passage_ids)):
+        document = int(data.passage_document_P[passage])
+        title = statements.title(document)
+        if not title or "“" in title or len(statements.mentions.documents_by_title.get(entity_key(title), ())) > 1:
+            continue
+        rows = (unit for unit in split_units(data.passage_texts[passage]) if unit.cells)
+        for headers, units in groupby(rows, key=lambda unit: tuple(header for header, _ in unit.cells)):
+            cells = tuple((unit.text, tuple(value for _, value in unit.cells)) for unit in units)
+            if len(cells) > 1 and len(headers) > 1 and all(headers):
+                yield _Table(document, passage, title, headers, cells)
+
+
+class _Asker:
+    """Words questions over tables; a header is a noun if the index has its last word in lower case."""
+
+    def __init__(self, statements: IndexStatements) -> None:
+        self._statements = statements
+
+    @cached_property
+    def _lower_case(self) -> frozenset[str]:
+        texts = self._statements.mentions.index.data.passage_texts
+        return frozenset(word for row in range(len(texts)) for word in re.findall(r"(?<!\w)[a-z]+", texts[row]))
+
+    def questions(self, table: _Table, rng: Random) -> Iterator[Candidate]:
+        """A question for a cell of each row, for the row of a cell of each column, and for the extremes of each column; none if two rows have the same first cell."""
+        keys = [cells[0] for _, cells in table.rows]
+        if len(set(keys)) < len(keys) or any(len(key.split()) > MAX_VALUE_WORDS for key in keys):
+            return
+        for line, cells in table.rows:
+            column = rng.randrange(1, len(cells))
+            value = cells[column]
+            if value not in _NOTHING and len(value.split()) <= MAX_VALUE_WORDS and cells[0] not in value:
+                key = cells[0] if any(map(str.isalpha, cells[0])) else f"{name_of(table.headers[0])} {cells[0]}"
+                yield self._candidate(
+                    table, line, rng.choice(self._cell_forms(table.headers[column])).format(key), value
+                )
+        for column, header in enumerate(table.headers):
+            if column and self._is_noun(header):
+                yield from self._row_of_cell(table, column, rng)
+                yield from self._extremes(table, column)
+
+    def _is_noun(self, header: str) -> bool:
+        name = name_of(header)
+        return name.rpartition(" ")[2] in self._lower_case and not _NO_NOUN.search(name)
+
+    def _cell_forms(self, header: str) -> list[str]:
+        """How a question may ask for the cell of a row."""
+        if not self._is_noun(header):
+            return [f"What is given under “{header}” for {{}}"]
+        name = name_of(header)
+        verb = "are" if name.endswith("s") and not name.endswith("ss") else "is"
+        return [f"What {verb} the {name} of {{}}", f"Which {name} {verb} given for {{}}"]
+
+    def _row_of_cell(self, table: _Table, column: int, rng: Random) -> Iterator[Candidate]:
+        values = [cells[column] for _, cells in table.rows]
+        line, cells = rng.choice(table.rows)
+        if values.count(cells[column]) == 1 and cells[column] not in _NOTHING:
+            text = f"Which {name_of(table.headers[0])} has the {name_of(table.headers[column])} {cells[column]}"
+            yield self._candidate(table, line, text, cells[0])
+
+    def _extremes(self, table: _Table, column: int) -> Iterator[Candidate]:
+        """Which row has the largest number in a column, and which the smallest, if the whole table is in one passage."""
+        numbers = [_NUMBER.fullmatch(cells[column]) for _, cells in table.rows]
+        sizes = [float(match["number"].replace(",", "")) for match in numbers if match]
+        if len(sizes) < max(3, len(numbers)) or not self._is_whole(table):
+            return
+        is_year = all(1000 <= size <= 2100 and size % 1 == 0 for size in sizes)
+        words = ("latest", "earliest") if is_year else ("largest", "smallest")
+        for word, size in zip(words, (max(sizes), min(sizes)), strict=True):
+            if sizes.count(size) == 1:
+                line, cells = table.rows[sizes.index(size)]
+                text = f"Which {name_of(table.headers[0])} has the {word} {name_of(table.headers[column])}"
+                yield self._candidate(table, line, text, cells[0])
+
+    def _is_whole(self, table: _Table) -> bool:
+        """Whether the table is in the middle of its passage, or the passage is the only one of its document."""
+        data = self._statements.mentions.index.data
+        text = data.passage_texts[table.passage].strip()
+        is_only = int((data.passage_document_P == table.document).sum()) == 1
+        return is_only or not (text.startswith("|") or text.endswith(table.rows[-1][0]))
+
+    def _candidate(self, table: _Table, line: str, text: str, answer: str) -> Candidate:
+        mentions = self._statements.mentions
+        step = step_at(mentions, Occurrence(table.document, table.passage, line), table.title, answer)
+        question = text if named_in(table.title, text) else f"{text}, according to “{table.title}”"
+        return Candidate("table", f"{question}?", answer, ((step,),), ())
+
+
+def name_of(header: str) -> str:
+    """A header as a question has it: without a unit in brackets, and without a capital unless it is an abbreviation.
+
+    >>> name_of("Depth (m)"), name_of("PIN")
+    ('depth', 'PIN')
+    """
+    plain = header.partition(" (")[0].rstrip(":")
+    return plain if plain[1:2].isupper() else plain[:1].lower() + plain[1:]

@@ -1,0 +1,81 @@
+"""Questions over tables: for a cell, for a row, for the extremes; none that two rows or two documents answer."""
+
+from pathlib import Path
+
+import pytest
+
+from data_synth.questions.by_rules import template_questions
+from data_synth.questions.question_form import QuestionRow, question_problems
+from graph.types import Document
+from tests.graph.hashed import build
+
+SPRINGS = """Readings of the springs, with their temperature and flow.
+
+| Spring | Temperature (°C) | Flow | Tarn | Found by |
+|---|---|---|---|---|
+| Upper Kettle | 71 | 48 | near | Ann Pell |
+| Middle Kettle | 58 | 1,112 | far | Bram Oakes |
+| Nun's Bath | 39 | 75 | far | Bram Oakes |
+
+The lowest pool is used for bathing."""
+
+
+def tables_of(folder: Path, *documents: Document) -> dict[str, QuestionRow]:
+    rows = template_questions(build(folder, documents), 200, (1,), 0)
+    return {row.text: row for row in rows if row.kind == "table"}
+
+
+def test_questions_for_cells_rows_and_extremes(tmp_path: Path) -> None:
+    rows = tables_of(tmp_path / "i", Document("s", "The Springs", SPRINGS))
+    answers = {text: row.answers for text, row in rows.items()}
+    end = ", according to “The Springs”?"
+    extremes = {
+        f"Which spring has the largest temperature{end}": ("Upper Kettle",),
+        f"Which spring has the smallest temperature{end}": ("Nun's Bath",),
+        f"Which spring has the largest flow{end}": ("Middle Kettle",),
+        f"Which spring has the smallest flow{end}": ("Upper Kettle",),
+    }
+    found = {text: answer for text, answer in answers.items() if "largest" in text or "smallest" in text}
+    assert len(found) >= 2 and found.items() <= extremes.items()  # the others are near duplicates
+    cells = {text: answer for text, answer in answers.items() if " has the " not in text}
+    assert 1 <= len(cells) <= 3 and all(len(row.answers) == 1 and not question_problems(row) for row in rows.values())
+    assert not any("tarn" in text or "found by" in text for text in answers), "a name or a participle is no noun"
+    lines = {row.steps[0].quote for row in rows.values()}
+    assert lines <= set(SPRINGS.splitlines())
+    for row in rows.values():
+        (line,) = (step.quote for step in row.steps)
+        assert row.answers[0] in line.strip("| ").split(" | ")
+
+
+@pytest.mark.parametrize(
+    ("was", "now"),
+    [
+        ("| Nun's Bath |", "| Upper Kettle |"),  # two rows of the same name
+        ("| Middle Kettle | 58 | 1,112 | far | Bram Oakes |\n| Nun's Bath | 39 | 75 | far | Bram Oakes |\n", ""),
+    ],
+)
+def test_a_table_whose_rows_cannot_be_named_or_compared_gives_no_questions(was: str, now: str, tmp_path: Path) -> None:
+    assert was in SPRINGS and not tables_of(tmp_path / "i", Document("s", "The Springs", SPRINGS.replace(was, now)))
+
+
+def test_documents_of_the_same_title_give_no_questions(tmp_path: Path) -> None:
+    other = Document("t", "The Springs", SPRINGS.replace("71", "70"))
+    assert not tables_of(tmp_path / "i", Document("s", "The Springs", SPRINGS), other)
+
+
+def test_a_row_is_named_by_its_number_with_the_header_and_years_are_early_or_late(tmp_path: Path) -> None:
+    table = "\n".join(f"| {n} | {1900 + 7 * n % 40} |" for n in range(1, 7))
+    text = f"Each boat with its year.\n\n| Boat | Year |\n|---|---|\n{table}\n\nAll are lost."
+    rows = tables_of(tmp_path / "i", Document("b", "Yard Book", text))
+    extremes = {text.split()[4]: row.answers for text, row in rows.items() if "est year" in text}
+    assert extremes and extremes.items() <= {"latest": ("5",), "earliest": ("6",)}.items()
+    cells = [text for text in rows if " has the " not in text]
+    assert cells and all(" boat " in text for text in cells)
+
+
+def test_a_table_that_continues_in_another_passage_has_no_largest_row(tmp_path: Path) -> None:
+    table = "\n".join(f"| Boat {n} | {1900 + n} |" for n in range(1, 200))
+    rows = tables_of(
+        tmp_path / "i", Document("b", "Yard Book", f"Boats by year.\n\n| Boat | Year |\n|---|---|\n{table}")
+    )
+    assert rows and not any("latest" in text or "earliest" in text for text in rows)

@@ -64,7 +64,8 @@ class Document:
 class Passage:
     """A slice of one document: `text == document.text[start:end]`; `order` counts the document's passages from 0.
 
-    A passage retrieved from a document with pages has the `page` that it starts on, counted from 1.
+    A passage retrieved from a document with pages has the `page` that it starts on, counted from 1. One that begins inside a table has the `header`
+    of the table.
     """
 
     id: str
@@ -75,6 +76,7 @@ class Passage:
     end: int
     text: str
     page: int | None = None
+    header: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -181,7 +183,7 @@ class Excerpt:
     """One numbered excerpt in a prompt, and the place that a citation of it points to.
 
     For a passage or proposition, `source[start:end]` is its location, and `page` its page, if the document has pages; for a
-    summary `source` is empty and `members` has the ids of the summarised passages.
+    summary `source` is empty and `members` has the ids of the summarised passages. `header` as in Passage.
     """
 
     id: str
@@ -192,6 +194,7 @@ class Excerpt:
     end: int = 0
     members: tuple[str, ...] = ()
     page: int | None = None
+    header: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

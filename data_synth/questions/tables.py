@@ -33,7 +33,7 @@ class _Table:
     title: str
     headers: tuple[str, ...]
     rows: tuple[tuple[str, tuple[str, ...]], ...]
-    """The text of each row and its cells."""
+    """The text of each row and its cells, "" for an empty one."""
 
 
 def table_questions(statements: IndexStatements, hops: int, rng: Random) -> Iterator[Candidate]:
@@ -49,16 +49,19 @@ def table_questions(statements: IndexStatements, hops: int, rng: Random) -> Iter
 
 def _tables(statements: IndexStatements) -> Iterator[_Table]:
     """The tables of two rows or more in documents whose title names no other document."""
-    data = statements.mentions.index.data
+    index = statements.mentions.index
+    data = index.data
     for passage in range(len(data.passage_ids)):
         document = int(data.passage_document_P[passage])
         title = statements.title(document)
         if not title or "“" in title or len(statements.mentions.documents_by_title.get(entity_key(title), ())) > 1:
             continue
-        rows = (unit for unit in split_units(data.passage_texts[passage]) if unit.cells)
-        for headers, units in groupby(rows, key=lambda unit: tuple(header for header, _ in unit.cells)):
-            cells = tuple((unit.text, tuple(value for _, value in unit.cells)) for unit in units)
-            if len(cells) > 1 and len(headers) > 1 and all(headers):
+        rows = (unit for unit in split_units(data.passage_texts[passage], index.passage(passage).header) if unit.cells)
+        for _, units in groupby(rows, key=lambda unit: unit.cells[0][0]):
+            table = list(units)
+            headers = max((tuple(header for header, _ in unit.cells) for unit in table), key=len)
+            cells = tuple((unit.text, tuple(dict(unit.cells).get(header, "") for header in headers)) for unit in table)
+            if len(table) > 1 < len(headers) == len(set(headers)) and all(headers):
                 yield _Table(document, passage, title, headers, cells)
 
 

@@ -79,7 +79,7 @@ def both_ends(excerpts: tuple[Excerpt, ...]) -> tuple[Excerpt, ...]:
 def of_passage(passage: Passage) -> Excerpt:
     """A passage as an excerpt."""
     span = (passage.source, passage.start, passage.end)
-    return Excerpt(passage.id, passage.title, passage.text, *span, page=passage.page)
+    return Excerpt(passage.id, passage.title, passage.text, *span, page=passage.page, header=passage.header)
 
 
 def of_proposition(proposition: Proposition, titles: Mapping[str, str]) -> Excerpt:

@@ -207,7 +207,8 @@ def write_answer(answer: str, evidence: Sequence[CitedSentence], form: AnswerFor
 
 def numbered(number: int, excerpt: Excerpt) -> str:
     """An excerpt as a prompt shows it: one line, its number in brackets, table rows as "header: value" pairs."""
-    return f"[{number}] {quote(with_title(replace(excerpt, text=spell_out_rows(excerpt.text))))}"
+    plain = replace(excerpt, text=spell_out_rows(excerpt.text, excerpt.header))
+    return f"[{number}] {quote(with_title(plain))}"
 
 
 def is_no_answer(text: str) -> bool:

@@ -6,6 +6,7 @@ import semchunk
 
 from graph.shared.ids import content_id
 from graph.text.scripts import SENTENCE_ENDS
+from graph.text.sentences import Cells, begins_with_row, header_at_end
 from graph.types import Document, Passage
 
 _AS_LATIN = str.maketrans(SENTENCE_ENDS, "." * len(SENTENCE_ENDS))
@@ -13,18 +14,14 @@ _AS_LATIN = str.maketrans(SENTENCE_ENDS, "." * len(SENTENCE_ENDS))
 
 def split_passages(document: Document, max_tokens: int, count_tokens: Callable[[str], int]) -> tuple[Passage, ...]:
     """Passages in order; `passage.text == document.text[passage.start:passage.end]`, none empty, none overlapping."""
-    return tuple(
-        Passage(
-            id=content_id("passage", document.source, document.title, str(start), text),
-            source=document.source,
-            title=document.title,
-            order=order,
-            start=start,
-            end=end,
-            text=text,
-        )
-        for order, (start, end, text) in enumerate(_cut(document.text, max_tokens, count_tokens))
-    )
+    passages: list[Passage] = []
+    header: Cells = ()
+    for order, (start, end, text) in enumerate(_cut(document.text, max_tokens, count_tokens)):
+        identity = content_id("passage", document.source, document.title, str(start), text)
+        header = header if begins_with_row(text) else ()
+        passages.append(Passage(identity, document.source, document.title, order, start, end, text, header=header))
+        header = header_at_end(text, header)
+    return tuple(passages)
 
 
 def _cut(text: str, max_tokens: int, count_tokens: Callable[[str], int]) -> Iterator[tuple[int, int, str]]:

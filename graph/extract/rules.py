@@ -64,7 +64,7 @@ def extract_by_rules(document: Document, passages: Sequence[Passage]) -> list[tu
     for passage in passages:
         occurrences = []
         resolver = _PronounResolver(title if about_title else "")
-        for unit in split_units(passage.text):
+        for unit in split_units(passage.text, passage.header):
             if unit.kind == "heading":
                 subject = title if by_title and title else unit.text
                 resolver = _PronounResolver(title if about_title else "")
@@ -186,7 +186,12 @@ def has_words(text: str) -> bool:
 
 def _sentences(passages: Sequence[Passage]) -> Iterator[str]:
     """The sentences of the passages, line ends folded."""
-    return (unit.line for passage in passages for unit in split_units(passage.text) if unit.kind == "sentence")
+    return (
+        unit.line
+        for passage in passages
+        for unit in split_units(passage.text, passage.header)
+        if unit.kind == "sentence"
+    )
 
 
 def _opens_with_part(text: str, name: str) -> bool:
@@ -217,7 +222,7 @@ def _inner_entities(passages: Sequence[Passage]) -> dict[str, str]:
     """Entities, by key, that occur inside a sentence of the document, where a capital letter means a name."""
     entities: dict[str, str] = {}
     for passage in passages:
-        for unit in split_units(passage.text):
+        for unit in split_units(passage.text, passage.header):
             inner = unit.text.partition(" ")[2]
             for entity in find_entities("x " + inner):
                 entities.setdefault(entity_key(entity), entity)

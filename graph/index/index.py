@@ -32,6 +32,7 @@ from graph.store.data import IndexData
 from graph.store.index_settings import IndexSettings
 from graph.store.manifest import MANIFEST, Manifest, read_manifest
 from graph.text.bm25 import bm25
+from graph.text.sentences import Cells, begins_with_row, header_at_end
 from graph.types import Encoder, Floats, Ints, OpenEncoder, Passage, Proposition, Span, Summary
 
 PROPOSITIONS_SEARCHED = 4
@@ -169,7 +170,28 @@ class Index:
             start=int(data.passage_start_P[row]),
             end=int(data.passage_end_P[row]),
             text=data.passage_texts[row],
+            header=self._table_header(row),
         )
+
+    def _table_header(self, row: int) -> Cells:
+        """The header of the table that a passage begins inside, read from the document's earlier passages; () outside a table."""
+        data, first = self.data, row
+        while (
+            first not in self._table_headers
+            and begins_with_row(data.passage_texts[first])
+            and data.passage_order_P[first]
+        ):
+            first -= 1
+        header = self._table_headers.get(first, ())
+        for earlier in range(first, row):
+            header = header_at_end(data.passage_texts[earlier], header)
+            self._table_headers[earlier + 1] = header
+        return header
+
+    @cached_property
+    def _table_headers(self) -> dict[int, Cells]:
+        """The headers found so far, by passage, so that the passages of a long table are not read again for each of them."""
+        return {}
 
     def proposition(self, row: int) -> Proposition:
         """The proposition in a row, with its entities and the spans of all its occurrences."""

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, takewhile, zip_longest
 
 from sentencex import get_sentence_boundaries
 
@@ -14,6 +14,10 @@ _WIDE_END = re.compile("[。！？｡]+[」』”’）)]*")
 """Marks that end a sentence whatever follows; the library does not split before a digit."""
 _SENTENCE_END = re.compile(r"[.!?…。！？｡][\"'”’»)\]」』）]*$")
 _LINE = re.compile(r"[^\n]*\n?")
+
+
+Cells = tuple[str, ...]
+"""The cells of a row of a table."""
 
 
 @dataclass(frozen=True)
@@ -34,21 +38,20 @@ class Unit:
         return " ".join(self.text.split())
 
 
-def split_units(text: str) -> Iterator[Unit]:
+def split_units(text: str, header: Cells = ()) -> Iterator[Unit]:
     """Yield the units of `text` in order, without the markers of headings and list items and without outer white space; offsets are into `text`.
 
-    The header of a table is not a unit: it is in the cells of the table's rows.
+    The header of a table is not a unit: it is in the cells of the table's rows. `header` is that of the table which the text begins inside, if any.
     """
-    header: tuple[str, ...] = ()
-    for block, start in _blocks(text):
+    blocks = list(_blocks(text))
+    for (block, start), (following, _) in zip_longest(blocks, blocks[1:], fillvalue=("", 0)):
         if is_row(block.partition("\n")[0]):
-            cells = tuple(cell.strip() for cell in block.strip().strip("|").split("|"))
             if _RULE.match(block):
                 continue
-            if not header:
-                header = cells
+            if _is_header(block, following, header):
+                header = _cells(block)
                 continue
-            pairs = tuple(pair for pair in zip(header, cells, strict=False) if pair[1])
+            pairs = tuple(pair for pair in zip(header, _cells(block), strict=False) if pair[1])
             yield _trim(text, start, start + len(block), "row", pairs)
             continue
         header = ()
@@ -58,6 +61,29 @@ def split_units(text: str) -> Iterator[Unit]:
             marker = LIST_ITEM.match(block)
             body = start + (marker.end() if marker else 0)
             yield from _sentences(text, body, start + len(block))
+
+
+def header_at_end(text: str, header: Cells = ()) -> Cells:
+    """The header of the table that continues after `text`; () if it does not end with a row. `header` as in `split_units`.
+
+    >>> header_at_end("Fares.\\n\\n| Stop | Fare |\\n|---|---|\\n| Quay | 3 |"), header_at_end("| Stop |\\nEnd.")
+    (('Stop', 'Fare'), ())
+    """
+    lines = [line for line in text.split("\n") if line.strip()]
+    rows = list(takewhile(is_row, reversed(lines)))[::-1]
+    header = header if len(rows) == len(lines) else ()
+    for row, following in zip_longest(rows, rows[1:], fillvalue=""):
+        header = _cells(row) if _is_header(row, following, header) else header
+    return header if rows else ()
+
+
+def _is_header(row: str, following: str, header: Cells) -> bool:
+    """Whether a row is a header: one with a rule below it, or the first of a table."""
+    return not _RULE.match(row) and (not header or (is_row(following) and _RULE.match(following) is not None))
+
+
+def _cells(row: str) -> Cells:
+    return tuple(cell.strip() for cell in row.strip().strip("|").split("|"))
 
 
 def _blocks(text: str) -> Iterator[tuple[str, int]]:
@@ -86,14 +112,14 @@ def _sentences(text: str, start: int, end: int) -> Iterator[Unit]:
                 yield unit
 
 
-def spell_out_rows(text: str) -> str:
-    """The text with each table row as a sentence of "header: value" pairs, without the lines of headers; in one line, rows with bars cannot be told apart.
+def spell_out_rows(text: str, header: Cells = ()) -> str:
+    """The text with each table row as a sentence of "header: value" pairs, without the lines of headers; in one line, rows with bars cannot be told apart. `header` as in `split_units`.
 
     >>> spell_out_rows("Fares.\\n\\n| Stop | Fare |\\n|---|---|\\n| Quay | 3 |\\n| Mill | 4 |\\n\\nEnd.")
     'Fares.\\n\\nStop: Quay; Fare: 3.\\nStop: Mill; Fare: 4.\\n\\nEnd.'
     """
     pieces, at = list[str](), 0
-    for unit in split_units(text) if "|" in text else ():
+    for unit in split_units(text, header) if "|" in text else ():
         if unit.cells:
             lines = text[at : unit.start].split("\n")
             pieces += ["\n".join(line for line in lines if not is_row(line)), f"{unit.line}."]
@@ -117,6 +143,11 @@ def is_row(line: str) -> bool:
     (True, False)
     """
     return line.strip().startswith("|") and line.count("|") >= 2
+
+
+def begins_with_row(text: str) -> bool:
+    """Whether the first line of a text is a row of a table."""
+    return is_row(text.lstrip().partition("\n")[0])
 
 
 def _trim(text: str, start: int, end: int, kind: str, cells: tuple[tuple[str, str], ...] = ()) -> Unit:

@@ -79,3 +79,20 @@ def test_a_table_that_continues_in_another_passage_has_no_largest_row(tmp_path: 
         tmp_path / "i", Document("b", "Yard Book", f"Boats by year.\n\n| Boat | Year |\n|---|---|\n{table}")
     )
     assert rows and not any("latest" in text or "earliest" in text for text in rows)
+
+
+def test_a_row_with_an_empty_cell_belongs_to_its_table(tmp_path: Path) -> None:
+    """Without its number, no row is the largest in that column."""
+    text = SPRINGS.replace("| Upper Kettle | 71 |", "| Upper Kettle | |")
+    rows = tables_of(tmp_path / "i", Document("s", "The Springs", text))
+    assert rows and not any("est temperature" in text for text in rows)
+    assert any("est flow" in text for text in rows)
+
+
+def test_questions_over_a_table_that_continues_use_its_header(tmp_path: Path) -> None:
+    table = "\n".join(f"| Boat {n} | {n} |" for n in range(1, 300))
+    rows = tables_of(
+        tmp_path / "i", Document("b", "Yard Book", f"Boats by berth.\n\n| Boat | Berth |\n|---|---|\n{table}")
+    )
+    numbers = {int(row.steps[0].quote.split()[2]) for row in rows.values()}
+    assert max(numbers) > 250 and all("berth" in text for text in rows)

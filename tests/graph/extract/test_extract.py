@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from graph.documents.split import split_passages
 from graph.extract.entities import entity_key, find_entities, title_keys
 from graph.extract.rules import extract_by_rules
-from graph.text.sentences import split_units
+from graph.text.sentences import begins_with_row, header_at_end, split_units
 from graph.types import Document, Passage
 
 TABLE = "Fares rose.\n\n| Stop | Fare |\n|---|---:|\n| Quill | 3 |\n| Tarn | |\n\n- Kelp bread\n- Salt. And tea."
@@ -166,3 +166,33 @@ def test_offsets_point_at_the_original_wording() -> None:
     (found,) = extract_by_rules(document, [Passage("p", "d", "Lantern", 0, 0, len(text), text)])
     assert [text[s.start : s.end] for s in found] == ["Lantern is a ferry.", "She was\nbuilt in 1911."]
     assert found[1].text == "Lantern was built in 1911." and found[1].entities == ("Lantern",)
+
+
+TABLES = st.lists(
+    st.sampled_from(["| a | b |", "| 1 | 2 |", "|---|---|", "Prose here.", "# Head", "", "* item", "| x | |"]),
+    max_size=14,
+)
+
+
+@given(TABLES, st.data())
+def test_the_rows_of_a_text_in_parts_have_the_header_of_the_whole(lines: list[str], data: st.DataObject) -> None:
+    """Parts end between lines, and not between a header and the rule below it."""
+    whole = list(split_units("\n".join(lines)))
+    cuts = [n for n in range(1, len(lines)) if not lines[n].startswith("|---")]
+    at = data.draw(st.sampled_from([0, *cuts]))
+    first, second = "\n".join(lines[:at]), "\n".join(lines[at:])
+    header = header_at_end(first) if begins_with_row(second) else ()
+    parts = [*split_units(first), *split_units(second, header)]
+    rows = [(unit.text, unit.cells) for unit in whole if unit.kind == "row"]
+    assert [(unit.text, unit.cells) for unit in parts if unit.kind == "row"] == rows
+
+
+def test_a_table_over_several_passages_keeps_its_header() -> None:
+    """Every row becomes a proposition with its header, whichever passage it is in; no row is taken for a header."""
+    rows = "\n".join(f"| Boat {n} | {1900 + n} |" for n in range(60))
+    document = Document("d", "Yard Book", f"The boats.\n\n| Name | Launched |\n|---|---|\n{rows}\n\nAll are lost.")
+    passages = split_passages(document, 60, lambda text: len(text.split()))
+    assert len(passages) > 4 and {passage.header for passage in passages} == {(), ("Name", "Launched")}
+    found = [each.text for of_passage in extract_by_rules(document, passages) for each in of_passage]
+    assert [f"Name: Boat {n}; Launched: {1900 + n}" for n in range(60)] == found[1:61]
+    assert passages[-1].text.endswith("All are lost.") and "All are lost" in found[61]

@@ -5,6 +5,8 @@ from typing import get_args
 
 import pytest
 
+from graph.answer.context import of_passage
+from graph.answer.prompt import numbered
 from graph.build.build import build_index
 from graph.build.lifecycle import delete_documents
 from graph.index.index import NodeKind, open_index, row_of
@@ -13,7 +15,7 @@ from graph.store.index_settings import IndexSettings
 from graph.types import Document
 from tests.corpora import guild_documents
 from tests.graph.build.patches import edits_as_patches
-from tests.graph.hashed import encoder
+from tests.graph.hashed import build, encoder
 
 
 @pytest.mark.parametrize("edited", [False, True])
@@ -52,3 +54,22 @@ def test_every_row_is_found_by_its_name_and_nothing_else_is(tmp_path: Path, edit
         assert [passage.source for passage in found] == [source] * len(found) and found
         assert index.rows_of(found).tolist() == [row_of(data, "passage", passage.id) for passage in found]
     assert index.passages_of("nowhere") == ()
+
+
+def test_a_passage_that_begins_inside_a_table_has_its_header(tmp_path: Path) -> None:
+    """As the passages have it when the document is split, in whatever order they are looked up; the prompt shows it with every row."""
+    rows = "\n".join(f"| Boat {n} | berth {n} |" for n in range(400))
+    text = f"The boats.\n\n| Name | Place |\n|---|---|\n{rows}\n\nAll are lost."
+    documents = [Document("a", "Prose", "No table here. " * 300), Document("b", "Yard Book", text)]
+    passages = build(tmp_path / "i", documents).passages_of("b")
+    assert (
+        len(passages) > 3
+        and {one.header for one in passages[:2]} == {()}
+        and {one.header for one in passages[2:-1]} == {("Name", "Place")}
+    )
+    backwards = open_index(tmp_path / "i", encoder)
+    rows_of_b = range(len(backwards.data.passage_ids) - 1, -1, -1)
+    looked_up = {one.id: one for one in map(backwards.passage, rows_of_b)}
+    assert [looked_up[one.id] for one in passages] == list(passages)
+    shown = numbered(1, of_passage(passages[2]))
+    assert shown.count("Name: Boat ") == shown.count("; Place: berth ") == passages[2].text.count("\n") + 1

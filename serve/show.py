@@ -1,5 +1,6 @@
 """Answers, evidence and explanations as text for a terminal. Text from documents and models is reduced to one line of printable characters."""
 
+import re
 import shutil
 import textwrap
 from collections.abc import Iterator, Sequence
@@ -8,6 +9,7 @@ from graph.answer.support import Unsupported
 from graph.explain import Clue, Explanation, Lead, ModeRank
 from graph.retrieve.hops.mode import SEEDS
 from graph.shared.ids import shown_id
+from graph.text.sentences import spell_out_row, spell_out_rows
 from graph.types import Absence, Evidence, Excerpt, Passage, Scored, Summary
 from serve.pipeline import Answer
 from serve.types import Cost
@@ -20,7 +22,7 @@ def show_evidence(evidence: Evidence) -> str:
     """Every passage with rank, score, title, source, offsets and text; the summaries, ranked separately; the findings of a model."""
     lines: list[str] = []
     for rank, found in enumerate(evidence.passages, start=1):
-        lines += [_heading(rank, found, found.item.title, location_of(found.item)), wrapped(found.item.text), ""]
+        lines += [_heading(rank, found, found.item.title, location_of(found.item)), passage_text(found.item), ""]
     if evidence.summaries:
         lines += ["Summaries", ""]
     for rank, summary in enumerate(evidence.summaries, start=1):
@@ -52,9 +54,10 @@ def show_answer(answer: Answer) -> str:
         lines += [
             "",
             wrapped(f"[{number}] {citation.title} · {location_of(citation)}{origin}", ""),
-            wrapped(citation.text),
+            passage_text(citation),
         ]
-        lines += [wrapped(f"Closest: “{text}”") for text in dict.fromkeys(quote.text for quote in citation.quotes)]
+        quoted = (spell_out_row(quote.text, citation.text, citation.header) for quote in citation.quotes)
+        lines += [wrapped(f"Closest: “{text}”") for text in dict.fromkeys(quoted)]
     if not answer.answer and not answer.citations:
         lines += ["", "What was found:", "", show_evidence(answer.evidence)]
     costs = f"{_cost_line(answer.retrieval, 'Retrieval')} · {_cost_line(answer.writing, 'Answer')}"
@@ -153,12 +156,19 @@ def wrapped(text: str, indent: str = INDENT) -> str:
     return textwrap.fill(printable(text), width, initial_indent=indent, subsequent_indent=" " * len(indent))
 
 
+def passage_text(passage: Passage | Excerpt) -> str:
+    """The text of a passage, wrapped; of one with a table, paragraph by paragraph and row by row, with the headers at the values."""
+    spelled = spell_out_rows(passage.text, passage.header)
+    parts = [spelled] if spelled == passage.text else re.split(r"\n\s*\n|(?<=[.;:])\n", spelled)
+    return "\n".join(wrapped(part) for part in parts if part.strip())
+
+
 def show_explanation(explanation: Explanation) -> str:
     """The passage, its rank and score in every mode, what it shares with the question, its leads, and the passages ranked above it."""
     parts = [
         [
             wrapped(f"{explanation.passage.title} · {location_of(explanation.passage)}", ""),
-            wrapped(explanation.passage.text),
+            passage_text(explanation.passage),
         ],
         list(_rank_table(explanation.standings)),
         [f"How {explanation.mode} found it", *_path(explanation.standings[0])],

@@ -133,7 +133,7 @@ def entities_of_shape(draft: Draft) -> list[str]:
     found = [
         entity
         for excerpt in draft.excerpts
-        for unit in split_units(excerpt.text)
+        for unit in split_units(excerpt.text, excerpt.header)
         if unit.kind != "heading"
         for entity in (*find_entities(unit.text), *_NUMBER.findall(unit.text))
     ]
@@ -159,7 +159,7 @@ def misread_context(draft: Draft, reason: str, answer: str, target: int, longer:
     gold = set() if choices_of(draft.answer) else words_of(draft.answer)
     quoted: dict[str, int] = {}
     for number, excerpt in enumerate(draft.excerpts, start=1):
-        for text in (plain(unit.text) for unit in split_units(excerpt.text) if unit.kind != "heading"):
+        for text in (plain(unit.line) for unit in split_units(excerpt.text, excerpt.header) if unit.kind != "heading"):
             if text and not words_of(text) <= used and not (gold and gold <= words_of(text)):
                 quoted.setdefault(text, number)
     sentences = list(quoted)

@@ -98,9 +98,9 @@ def holds_answer(text: str, answer: str) -> bool:
 def sentence_with(answer: str, excerpts: Sequence[Excerpt]) -> Statement | None:
     """The first sentence of the excerpts that contains an answer; None if there is none."""
     for excerpt in excerpts:
-        for unit in split_units(excerpt.text):
+        for unit in split_units(excerpt.text, excerpt.header):
             if unit.kind != "heading" and holds_answer(unit.text, answer):
-                return Statement(excerpt.source, unit.text, _unit_text(unit))
+                return Statement(excerpt.source, unit.text, unit.line)
     return None
 
 
@@ -141,9 +141,7 @@ def closest_statements(
     for (source, unit), score in zip(sentences, scores, strict=True):
         if score > 0 and (source not in best or score > best[source][0]):
             best[source] = (score, unit)
-    return [
-        Statement(source, best[source][1].text, _unit_text(best[source][1])) for source in sources if source in best
-    ]
+    return [Statement(source, best[source][1].text, best[source][1].line) for source in sources if source in best]
 
 
 def tfidf_cosines(query: str, sentences: Sequence[str]) -> list[float]:
@@ -219,11 +217,9 @@ def plain(text: str) -> str:
 
 
 def _sentences(passages: Sequence[Passage]) -> Iterator[Unit]:
-    return (unit for passage in passages for unit in split_units(passage.text) if unit.kind != "heading")
-
-
-def _unit_text(unit: Unit) -> str:
-    return "; ".join(f"{name}: {value}" if name else value for name, value in unit.cells) or unit.text
+    return (
+        unit for passage in passages for unit in split_units(passage.text, passage.header) if unit.kind != "heading"
+    )
 
 
 def _one_line(text: str) -> str:

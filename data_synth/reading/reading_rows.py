@@ -31,7 +31,7 @@ from graph.index.index import TermScores
 from graph.shared.ids import content_id
 from graph.text.bm25 import count_terms, term_weights, terms_of
 from graph.text.prompting import quote
-from graph.text.sentences import split_units
+from graph.text.sentences import spell_out_row, spell_out_rows, split_units
 from graph.text.word_forms import FUNCTION_WORDS
 from graph.types import AnswerForm, Excerpt
 
@@ -483,10 +483,11 @@ def _row(
 
 
 def _sentence(question: ReadingQuestion, excerpt: Excerpt, answer: str) -> str:
-    """An evidence sentence of a gold passage, preferably one with the answer; without evidence the passage's first 200 characters."""
-    sentences = [quote(sentence) for sentence in question.evidence if sentence and sentence in excerpt.text]
+    """An evidence sentence of a gold passage as prompts have it, preferably one with the answer; without evidence the passage's first 200 characters."""
+    found = [sentence for sentence in question.evidence if sentence and sentence in excerpt.text]
+    sentences = [quote(spell_out_row(sentence, excerpt.text, excerpt.header)) for sentence in found]
     with_answer = (sentence for sentence in sentences if contains_answer(answer, words_of(sentence)))
-    return next(with_answer, sentences[0] if sentences else quote(excerpt.text)[:200])
+    return next(with_answer, sentences[0] if sentences else quote(spell_out_rows(excerpt.text, excerpt.header))[:200])
 
 
 def set_of_index(index: Index, questions: Sequence[Question]) -> ReadingSet:

@@ -127,6 +127,16 @@ def spell_out_rows(text: str, header: Cells = ()) -> str:
     return "".join([*pieces, text[at:]])
 
 
+def spell_out_row(row: str, text: str, header: Cells = ()) -> str:
+    """A row of `text` as `spell_out_rows` has it, without a full stop; another text unchanged.
+
+    >>> spell_out_row("| Quay | 3 |", "| Stop | Fare |\\n| Quay | 3 |"), spell_out_row("End.", "End.")
+    ('Stop: Quay; Fare: 3', 'End.')
+    """
+    units = split_units(text, header) if is_row(row) else ()
+    return next((unit.line for unit in units if unit.text == row.strip()), row)
+
+
 def is_complete(text: str) -> bool:
     """Whether a text ends as a sentence does.
 

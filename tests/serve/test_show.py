@@ -51,6 +51,16 @@ def test_an_answer_shows_its_reason_and_the_passage_of_each_citation() -> None:
     )
 
 
+def test_a_table_is_shown_row_by_row_with_its_header() -> None:
+    rows = "| Quay | 3 |\n| Mill | 4 |\n\nEnd\nof it."
+    quote = Quote("4", "| Mill | 4 |", 13, 25)
+    cited = Citation("p1", "Fares", rows, "a.md", 12, 40, header=("Stop", "Fare"), attributed=False, quotes=(quote,))
+    lines = show_answer(replace(ANSWER, citations={1: cited})).split("\n")
+    at = lines.index("[1] Fares · a.md 12–40")
+    assert lines[at + 1 : at + 4] == ["    Stop: Quay; Fare: 3.", "    Stop: Mill; Fare: 4.", "    End of it."]
+    assert lines[at + 4] == "    Closest: “Stop: Mill; Fare: 4”"
+
+
 def test_an_unsupported_sentence_is_shown_with_its_missing_words() -> None:
     cited = Unsupported("reason", "It closed in 1962 [1] [2].", 0, 26, 0.9, (1, 2), ("1962",))
     uncited = Unsupported("answer", "It is a good yard.", 0, 18, 0.8, (), ())

@@ -96,3 +96,15 @@ def test_questions_over_a_table_that_continues_use_its_header(tmp_path: Path) ->
     )
     numbers = {int(row.steps[0].quote.split()[2]) for row in rows.values()}
     assert max(numbers) > 250 and all("berth" in text for text in rows)
+
+
+def test_a_tie_has_no_largest(tmp_path: Path) -> None:
+    text = SPRINGS.replace("1,112", "75").replace("| 48 |", "| 12 |")
+    rows = tables_of(tmp_path / "i", Document("s", "The Springs", text))
+    assert not any("largest flow" in text for text in rows) and any("smallest flow" in text for text in rows)
+
+
+def test_a_long_title_does_not_make_questions_alike(tmp_path: Path) -> None:
+    """Questions are compared without the document that they name."""
+    title = "Readings of all hot springs on the southern flank of the mountain in the autumn of the last year"
+    assert len(tables_of(tmp_path / "i", Document("s", title, SPRINGS))) >= 5

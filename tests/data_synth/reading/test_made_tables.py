@@ -70,7 +70,9 @@ def test_the_row_of_a_cell_is_the_only_one_with_it() -> None:
         _, rows = table_of(TABLES.passages[question.gold_ids[0]])
         body = question.text.replace(question.answers[0], "")
         right = [row for row in rows if row[0] == question.answers[0]]
-        assert len(right) == 1 and any(cell in body for cell in right[0][1:])
+        columns = list(zip(*rows, strict=True))
+        assert len(right) == 1
+        assert any(cell in body and columns[at].count(cell) == 1 for at, cell in enumerate(right[0]) if at)
 
 
 def numbers_by_column(rows: list[list[str]]) -> list[list[float]]:
@@ -125,3 +127,10 @@ def test_rows_over_tables_follow_those_of_the_sets(tmp_path: Path) -> None:
     assert 0.1 < sum(row.completion == NOT_FOUND for row in tables) / len(tables) < 0.35
     for row in tables:
         assert "|---" not in row.prompt[1].content and "; " in row.prompt[1].content
+    quoted = ReadingSettings(tables=10, form="quoted", seed=0)
+    answers = [
+        row for row in rows_of_sets(root, quoted) if isinstance(row, ReadingRow) and row.id.startswith("tables:")
+    ]
+    for row in answers:
+        reason = row.completion.partition("###Reason: ")[2].rpartition(" [")[0]
+        assert "|" not in row.completion and reason in row.prompt[1].content

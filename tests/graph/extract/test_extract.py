@@ -187,12 +187,22 @@ def test_the_rows_of_a_text_in_parts_have_the_header_of_the_whole(lines: list[st
     assert [(unit.text, unit.cells) for unit in parts if unit.kind == "row"] == rows
 
 
+def test_a_rule_begins_a_table_and_prose_ends_one() -> None:
+    two = "| a | b |\n|---|---|\n| 1 | 2 |\n\n| c | d |\n|---|---|\n| 3 | 4 |"
+    assert [unit.cells for unit in split_units(two)] == [(("a", "1"), ("b", "2")), (("c", "3"), ("d", "4"))]
+    assert header_at_end(two) == header_at_end(two, ("x", "y")) == ("c", "d")
+    assert header_at_end("End.\n| x | y |\n| 1 | 2 |", ("a", "b")) == ("x", "y")
+    assert header_at_end("| 1 | 2 |", ("a", "b")) == ("a", "b") and header_at_end("| 1 | 2 |\nEnd.", ("a", "b")) == ()
+
+
 def test_a_table_over_several_passages_keeps_its_header() -> None:
     """Every row becomes a proposition with its header, whichever passage it is in; no row is taken for a header."""
     rows = "\n".join(f"| Boat {n} | {1900 + n} |" for n in range(60))
-    document = Document("d", "Yard Book", f"The boats.\n\n| Name | Launched |\n|---|---|\n{rows}\n\nAll are lost.")
+    document = Document(
+        "d", "Yard Book", f"The boats.\n\n| Name | Launched |\n|---|---|\n{rows}\n\n{'All are lost. ' * 30}"
+    )
     passages = split_passages(document, 60, lambda text: len(text.split()))
     assert len(passages) > 4 and {passage.header for passage in passages} == {(), ("Name", "Launched")}
     found = [each.text for of_passage in extract_by_rules(document, passages) for each in of_passage]
     assert [f"Name: Boat {n}; Launched: {1900 + n}" for n in range(60)] == found[1:61]
-    assert passages[-1].text.endswith("All are lost.") and "All are lost" in found[61]
+    assert passages[-1].text.startswith("All are lost.") and passages[-1].header == () and "All are lost" in found[61]

@@ -107,4 +107,4 @@ def test_a_tie_has_no_largest(tmp_path: Path) -> None:
 def test_a_long_title_does_not_make_questions_alike(tmp_path: Path) -> None:
     """Questions are compared without the document that they name."""
     title = "Readings of all hot springs on the southern flank of the mountain in the autumn of the last year"
-    assert len(tables_of(tmp_path / "i", Document("s", title, SPRINGS))) >= 5
+    assert len(tables_of(tmp_path / "i", Document("s", title, SPRINGS))) >= 8

@@ -52,11 +52,13 @@ def _tables(statements: IndexStatements) -> Iterator[_Table]:
     index = statements.mentions.index
     data = index.data
     for passage in range(len(data.passage_ids)):
-        document = int(data.passage_document_P[passage])
+        text, document = data.passage_texts[passage], int(data.passage_document_P[passage])
         title = statements.title(document)
-        if not title or "“" in title or len(statements.mentions.documents_by_title.get(entity_key(title), ())) > 1:
+        if "|" not in text or not title or "“" in title:
             continue
-        rows = (unit for unit in split_units(data.passage_texts[passage], index.passage(passage).header) if unit.cells)
+        if len(statements.mentions.documents_by_title.get(entity_key(title), ())) > 1:
+            continue
+        rows = (unit for unit in split_units(text, index.passage(passage).header) if unit.cells)
         for _, units in groupby(rows, key=lambda unit: unit.cells[0][0]):
             table = list(units)
             headers = max((tuple(header for header, _ in unit.cells) for unit in table), key=len)

@@ -41,7 +41,7 @@ class Unit:
 def split_units(text: str, header: Cells = ()) -> Iterator[Unit]:
     """Yield the units of `text` in order, without the markers of headings and list items and without outer white space; offsets are into `text`.
 
-    The header of a table is not a unit: it is in the cells of the table's rows. `header` is that of the table which the text begins inside, if any.
+    The header of a table is not a unit: it is in the cells of the table's rows; cells beyond it have the header "". `header` is that of the table which the text begins inside, if any.
     """
     blocks = list(_blocks(text))
     for (block, start), (following, _) in zip_longest(blocks, blocks[1:], fillvalue=("", 0)):
@@ -51,7 +51,7 @@ def split_units(text: str, header: Cells = ()) -> Iterator[Unit]:
             if _is_header(block, following, header):
                 header = _cells(block)
                 continue
-            pairs = tuple(pair for pair in zip(header, _cells(block), strict=False) if pair[1])
+            pairs = tuple(pair for pair in zip_longest(header, _cells(block), fillvalue="") if pair[1])
             yield _trim(text, start, start + len(block), "row", pairs)
             continue
         header = ()

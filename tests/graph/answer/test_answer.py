@@ -34,6 +34,8 @@ def test_prompt_numbers_and_quotes_passages_as_data() -> None:
 def test_a_prompt_shows_table_rows_as_pairs() -> None:
     table = "Fares.\n\n| Stop | | Fare |\n|---|---|---|\n| Quay | a | 3 |\n| Mill | b | |\n\nEnd."
     assert numbered(1, Excerpt("p", "Tram", table)) == "[1] Tram: Fares. Stop: Quay; a; Fare: 3. Stop: Mill; b. End."
+    ragged = "| Stop |\n| Quay | 3 | x |"
+    assert numbered(1, Excerpt("p", "", ragged)) == "[1] Stop: Quay; 3; x."
     assert numbered(1, Excerpt("p", "", "| only | a header |\n|---|---|")) == "[1] | only | a header | |---|---|"
     assert numbered(1, Excerpt("p", "", "a | b\nc")) == "[1] a | b c"
 

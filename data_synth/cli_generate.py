@@ -83,7 +83,7 @@ def register_questions(synth: typer.Typer, open_model: "OpenModel") -> None:
     ) -> None:
         """Make questions over one document or several, with answers and the passages they need.
 
-        Rules fill templates with the index's sentences, unless --writer names a model; a model's question is used only if the
+        Rules fill templates with the index's sentences and tables, unless --writer names a model; a model's question is used only if the
         passages that --mode finds contain most words of its answer, and if --judge accepts it. All questions about a document
         are in one split.
         """

@@ -20,7 +20,7 @@ MAX_VALUE_WORDS = 8
 _NO_NOUN = re.compile(
     r"\b(?:by|at|from|to|in|on|of|until|since|when|who|where|how|built|made|won|lost|sold|sent|paid|held|due|spent|\w+ed|\w+ing)$"
 )
-_NUMBER = re.compile(r"(?P<number>-?\d+(?:,\d{3})*(?:\.\d+)?)(?: ?[^\d\s]\S*)?")
+_NUMBER = re.compile(r"(?P<number>-?\d+(?:,\d{3})*(?:\.\d+)?)(?P<unit>(?: ?[^\d\s]\S*)?)")
 _NOTHING = frozenset({"", "-", "–", "—", "n/a", "?"})
 
 
@@ -116,10 +116,11 @@ class _Asker:
             yield self._candidate(table, line, text, cells[0])
 
     def _extremes(self, table: _Table, column: int) -> Iterator[Candidate]:
-        """Which row has the largest number in a column, and which the smallest, if the whole table is in one passage."""
+        """Which row has the largest number in a column, and which the smallest, if all have the same unit and the whole table is in one passage."""
         numbers = [_NUMBER.fullmatch(cells[column]) for _, cells in table.rows]
+        units = {match["unit"] for match in numbers if match}
         sizes = [float(match["number"].replace(",", "")) for match in numbers if match]
-        if len(sizes) < max(3, len(numbers)) or not self._is_whole(table):
+        if len(sizes) < max(3, len(numbers)) or len(units) > 1 or not self._is_whole(table):
             return
         is_year = all(1000 <= size <= 2100 and size % 1 == 0 for size in sizes)
         words = ("latest", "earliest") if is_year else ("largest", "smallest")

@@ -1,6 +1,6 @@
 """Made-up documents with a table, and questions over them: public reading sets have hardly any tables, users' documents have many.
 
-KINDS describes the tables: what a row is about, and columns with the values and questions that suit them. The questions ask for a cell, for the row
+`_KIND_LINES` describes the tables: what a row is about, and columns with the values and questions that suit them. The questions ask for a cell, for the row
 of a cell, for the row with the largest or smallest number, and for the larger of two; some documents have a second edition with other values, so
 that only the year tells them apart; and one column is left out of some tables, so that its questions cannot be answered, or is in a sentence below."""
 
@@ -11,17 +11,18 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 
+from data_synth.questions.tables import name_of
 from data_synth.reading.sets import ReadingQuestion, ReadingSet
 from graph.types import Excerpt
 
-KINDS = """\
+_KIND_LINES = """\
 locomotive|Engines of the {place} Railway|engine
  ~Wheels:0-6-0,2-6-2,4-4-0,2-8-0,4-6-2,0-4-0?What wheels does the {key} have?What is the wheel arrangement of the {key}
  ~Built:year 1840 1959?When was the {key} built?In which year was the {key} built!is the oldest>is the newest
  Weight (t):number 12 140?How heavy is the {key}>is the heaviest!is the lightest^heavier
  Top speed:measure 30 190 km/h?How fast does the {key} go?What is the top speed of the {key}>is the fastest!is the slowest^faster
  Driver:person?Who drives the {key}?Who is the driver of the {key}
- Depot:place?Where is the {key} kept?Which depot does the {key} belong to
+ Depot:place?Where is the {key} stationed?Which depot does the {key} belong to
 departure|Departures from {place}|place
  ~Line:code?Which line goes to {key}
  ~First:time?When does the first bus to {key} leave?At what time does the first departure for {key} leave!has the earliest first bus
@@ -113,7 +114,7 @@ invoice|Invoices of {company}|code
 budget|Budget of {place}|budget
  ~Planned:money?How much was planned for {key}>has the largest plan
  ~Spent:money?How much was spent on {key}>cost the most!cost the least
- Responsible:person?Who is responsible for {key}
+ ~Responsible:person?Who is responsible for {key}
  ~Approved:date?When was the money for {key} approved
 book|New in the {place} library|book
  Author:person?Who wrote “{key}”?Who is the author of “{key}”
@@ -180,7 +181,7 @@ country|Members of the {place} Union|country
 largest (">") or smallest ("!") number and for the larger of two ("^"). Values are a list, one of `_VALUES` or one of `_WORDS`. After "~" is a
 header that is no noun; a header that is itself a kind of value stands for several columns; a route has three first columns."""
 
-LISTS = """\
+_WORD_LISTS = """\
 syllable: ar, bel, bor, bran, cal, cor, dal, den, dor, el, fen, gar, gil, hal, har, hol, is, jar, kel, kir, lam, lor, mar, mel, mor, nar, nor, ol, or,
  pel, quin, ran, ros, sal, sel, tam, tar, tor, ul, val, ven, wel, wes, yar, zel
 ending: a, an, by, dale, den, don, ed, er, ford, ham, ia, ick, in, land, ley, low, mere, mont, ness, on, ow, stead, ton, um, wick, wood
@@ -221,7 +222,7 @@ food: rye bread, apple pie, shortbread, onion tart, ginger cake, plum crumble, o
 """The words that values are made of."""
 _WORDS = {
     name: " ".join(words.split()).split(", ")
-    for name, _, words in (line.partition(": ") for line in re.split(r"\n(?=\S)", LISTS))
+    for name, _, words in (line.partition(": ") for line in re.split(r"\n(?=\S)", _WORD_LISTS))
 }
 _INTRODUCTIONS = (
     "The table below was drawn up for the board.",
@@ -284,7 +285,7 @@ _VALUES: Mapping[str, Callable[[Random], str]] = {
 
 
 def _value(kind: str, rng: Random) -> str:
-    """A value of a kind as KINDS names it."""
+    """A value of a kind as `_KIND_LINES` names it."""
     if kind in _VALUES:
         return _VALUES[kind](rng)
     if kind in _WORDS:
@@ -299,7 +300,7 @@ def _value(kind: str, rng: Random) -> str:
 
 
 def _number(cell: str) -> float:
-    """The number at the start of a cell, a time as minutes, a version as it sorts.
+    """The number at the start of a cell, a time as minutes.
 
     >>> _number("1,904"), _number("38 m"), _number("10:30")
     (1904.0, 38.0, 630.0)
@@ -320,9 +321,8 @@ class _Column:
 
     @property
     def name(self) -> str:
-        """The header as a question names it, without a unit."""
-        plain = self.header.partition(" (")[0]
-        return plain[0].lower() + plain[1:]
+        """The header as a question names it."""
+        return name_of(self.header)
 
     def named(self, name: str) -> _Column:
         """One of the columns that a header which is a kind of value stands for."""
@@ -361,7 +361,7 @@ def _read_column(line: str) -> _Column:
     return _Column(header.lstrip("~"), values, questions, phrases, is_noun=not header.startswith("~"))
 
 
-_KINDS = _read_kinds(KINDS)
+_KINDS = _read_kinds(_KIND_LINES)
 
 
 @dataclass(frozen=True)

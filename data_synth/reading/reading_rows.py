@@ -96,7 +96,9 @@ class ReadingSettings(Settings):
     form: AnswerForm = Field("cited", description="form of the answers")
     sets: dict[str, Share] = Field(default={}, description="folders of sets, and how much of each is used")
     tables: int = Field(
-        default=0, ge=0, description="number of made-up documents with a table; their questions are a further set"
+        default=0,
+        ge=0,
+        description="number of made-up documents with a table; their questions are a further set, all of it train",
     )
     seed: int = Field(0, description="seed of every random choice")
 

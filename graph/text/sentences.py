@@ -113,7 +113,7 @@ def _sentences(text: str, start: int, end: int) -> Iterator[Unit]:
 
 
 def spell_out_rows(text: str, header: Cells = ()) -> str:
-    """The text with each table row as a sentence of "header: value" pairs, without the lines of headers; in one line, rows with bars cannot be told apart. `header` as in `split_units`.
+    """The text with each table row as a sentence of "header: value" pairs, without the lines of headers; on one line, rows with bars run together. `header` as in `split_units`.
 
     >>> spell_out_rows("Fares.\\n\\n| Stop | Fare |\\n|---|---|\\n| Quay | 3 |\\n| Mill | 4 |\\n\\nEnd.")
     'Fares.\\n\\nStop: Quay; Fare: 3.\\nStop: Mill; Fare: 4.\\n\\nEnd.'

@@ -172,9 +172,10 @@ def examples(index: Index) -> Iterator[tuple[Floats, int]]:
     have all or none of these documents.
     """
     questions = [
-        question for question in read_questions(ROOT / "examples" / "questions.jsonl") if question.split != "test"
+        question
+        for question in read_questions(ROOT / "examples" / "questions.jsonl")
+        if question.split != "test" and question.kind != ABSTRACT
     ]
-    questions = [question for question in questions if question.kind != ABSTRACT]
     draw, sources = random.Random(0), index.sources()
     parts = [index]
     for share in SHARES * DRAWS:

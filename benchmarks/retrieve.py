@@ -28,6 +28,7 @@ from graph.store.data import (
     PassageColumns,
     PropositionColumns,
     SummaryColumns,
+    TermColumns,
     TopicColumns,
     block,
 )
@@ -88,6 +89,8 @@ def invented_index(propositions: int) -> Index:
             passage_end_P=np.ones(passages, np.int64),
             passage_vectors_PD=Vectors.of(random_rows(draw, passages)),
             passage_next_PP=block(np.zeros(0, np.int64), np.zeros(0, np.int64), (passages, passages)),
+        ),
+        TermColumns(
             term_texts=none,
             term_count_WP=empty,
             term_passages_W=np.zeros(0, np.int64),

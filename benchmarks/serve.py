@@ -80,7 +80,11 @@ async def measure(index: Path, options: Any, scratch: Path) -> tuple[dict[str, f
     texts = [question.text for question in read_questions(options.questions)][: options.queries]
     prompts = prompts_of(index, texts)
     async with engine(options.model, scratch) as bare, server(index, bare) as (ours, _):
-        figures: dict[str, float | str] = {"engine": bare.name, "passages": passages_of(index), "queries": len(texts)}
+        figures: dict[str, float | str] = {
+            "engine": bare.name,
+            "passages": len(open_index(index).data.passage_ids),
+            "queries": len(texts),
+        }
         bare_bodies = [{"messages": prompt} for prompt in prompts]
         our_bodies = [{"messages": [{"role": "user", "content": text}]} for text in texts]
         await run_all(bare, bare_bodies[:CONCURRENT])
@@ -330,11 +334,6 @@ def tiny_model(folder: Path) -> Path:
     values = {"texts": str(ROOT / "examples" / "documents"), "output": str(folder), "context_tokens": 4096, "steps": 2}
     train_tiny(TinySettings.model_validate(values))
     return folder
-
-
-def passages_of(index: Path) -> int:
-    """The number of passages in an index."""
-    return len(open_index(index).data.passage_ids)
 
 
 def resident_mb(process: "subprocess.Popen[bytes]") -> float:

@@ -217,16 +217,11 @@ def main() -> int:
     arguments = parser.parse_args()
     verifier, encoder = open_verifier(arguments.verifier), open_encoder("minilm")
     pubmed = arguments.folder / "pubmedqa_l"
-    sets = {
-        "hotpotqa_train": corpus_items(arguments.folder / "hotpotqa_train", arguments.claims),
-        "musique_train100": corpus_items(arguments.folder / "musique_train100", arguments.claims),
-        "2wiki_train500": corpus_items(arguments.folder / "2wiki_train500", arguments.claims),
-        "locomo_dev": corpus_items(arguments.folder / "locomo_dev", arguments.claims),
-        "pubmedqa_l": abstract_items(pubmed, arguments.claims),
-        "pubmedqa_l, conclusions": conclusion_items(pubmed, arguments.claims),
-    }
-    fused = ("hotpotqa_train", "musique_train100", "2wiki_train500")
-    sets |= {f"{name}, fused": fused_items(arguments.folder / name, arguments.claims) for name in fused}
+    multi_hop = ("hotpotqa_train", "musique_train100", "2wiki_train500")
+    sets = {name: corpus_items(arguments.folder / name, arguments.claims) for name in (*multi_hop, "locomo_dev")}
+    sets["pubmedqa_l"] = abstract_items(pubmed, arguments.claims)
+    sets["pubmedqa_l, conclusions"] = conclusion_items(pubmed, arguments.claims)
+    sets |= {f"{name}, fused": fused_items(arguments.folder / name, arguments.claims) for name in multi_hop}
     measured = {name: measure(items, verifier, encoder) for name, items in sets.items()}
     figures = {
         f"{name}: {figure}": float(value)

@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import numpy as np
 
-from benchmarks.edits import Stopwatch, StubEncoder
+from benchmarks.edits import open_stub
 from benchmarks.report import Check, new_parser, print_report
 from graph.build.build import build_index
 from graph.build.derive import encoded_text
@@ -73,10 +73,6 @@ class ReaderResult:
     processor_s: float = 0.0
 
 
-def encoder(spec: str) -> StubEncoder:
-    return StubEncoder(Stopwatch())
-
-
 def documents_of(writer: int, number: int, version: int) -> list[Document]:
     """A pair: two documents of several passages, in which each sentence states the version."""
     statement = f"version {version} of pair {number} of writer {writer}"
@@ -102,18 +98,18 @@ def write(folder: Path, writer: int, stop: Path) -> WriterResult:
         if result.left and draw.random() < DELETED_SHARE:
             number = draw.choice(sorted(result.left))
             version = result.left.pop(number)
-            delete_documents(folder, [document.source for document in documents_of(writer, number, version)], encoder)
+            delete_documents(folder, [document.source for document in documents_of(writer, number, version)], open_stub)
         else:
             number = draw.randrange(PAIRS)
             result.left[number] = result.turns
-            build_index(folder, [*documents_of(writer, number, result.turns), SHARED], SETTINGS, encoder)
+            build_index(folder, [*documents_of(writer, number, result.turns), SHARED], SETTINGS, open_stub)
     result.processor_s = time.process_time()
     return result
 
 
 def read(folder: Path, stop: Path) -> ReaderResult:
     """Read the index until `stop` exists."""
-    fresh, result, last = FreshIndex(folder, encoder), ReaderResult(), 0
+    fresh, result, last = FreshIndex(folder, open_stub), ReaderResult(), 0
     while not stop.exists():
         index = fresh.get()
         result.reads += 1
@@ -150,7 +146,9 @@ def versions_in(index: Index) -> dict[Pair, int]:
         ([encoded_text(passage.title, passage.text) for passage in passages], data.passage_vectors_PD),
         (list(data.proposition_texts), data.proposition_vectors_ND),
     ):
-        assert np.allclose(encoder("").encode(texts), vectors_ND[:], atol=1e-5), "vectors that do not match their texts"
+        assert np.allclose(open_stub("").encode(texts), vectors_ND[:], atol=1e-5), (
+            "vectors that do not match their texts"
+        )
     return versions
 
 
@@ -163,7 +161,7 @@ def measure(store: str, seconds: float, scratch: Path) -> tuple[dict[str, float]
         from graph.postgres.schema import place_in_database
 
         place_in_database(folder, store)
-    build_index(folder, [SHARED], SETTINGS, encoder)
+    build_index(folder, [SHARED], SETTINGS, open_stub)
     with ProcessPoolExecutor(WRITERS + READERS, get_context("forkserver")) as pool:
         writers = [pool.submit(write, folder, writer, stop_writing) for writer in range(WRITERS)]
         readers = [pool.submit(read, folder, stop_reading) for _ in range(READERS)]
@@ -180,7 +178,7 @@ def measure(store: str, seconds: float, scratch: Path) -> tuple[dict[str, float]
     left = [
         (writer, number, version) for writer, each in enumerate(writer_results) for number, version in each.left.items()
     ]
-    build_index(twin, [SHARED, *(document for each in left for document in documents_of(*each))], SETTINGS, encoder)
+    build_index(twin, [SHARED, *(document for each in left for document in documents_of(*each))], SETTINGS, open_stub)
     turns = sum(each.turns for each in writer_results)
     generations_read = {generation for each in reader_results for generation in each.generations}
     figures = {
@@ -258,7 +256,7 @@ def same_rows(folder: Path, twin: Path) -> bool:
 def same_bytes(folder: Path, twin: Path) -> bool:
     """Whether every derived file is the same in both indexes, after compacting them."""
     for index in (folder, twin):
-        compact_index(index, encoder)
+        compact_index(index, open_stub)
     first, second = read_manifest(folder), read_manifest(twin)
     return (first.files, first.segments) == (second.files, second.segments)
 

@@ -200,11 +200,11 @@ def register_preferences(synth: typer.Typer, open_model: "OpenModel") -> None:
         settings = parse_settings(RetrieveSettings, values, "synth preferences")
         models = PreferenceModels(writer or [], judge, ledger_of(out, preview))
         selection = QuestionSelection(questions, split or [], limit, seed, context_size or [])
-        run = preference_run(
+        rows, origin = preference_run(
             open_index(index), selection, settings, models, open_model, hard_negatives=hard_negatives, first=preview
         )
         form = PREFERENCES if shape is Shape.chat else PLAIN_PREFERENCES
-        if not write_or_preview(run.rows, form, run.origin, out, preview, as_json, separation_warnings, strict):
+        if not write_or_preview(rows, form, origin, out, preview, as_json, separation_warnings, strict):
             raise typer.Exit(1)
 
 

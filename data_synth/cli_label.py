@@ -113,8 +113,8 @@ def register_relevance(synth: typer.Typer, open_model: "OpenModel") -> None:
         from data_synth.relevance.split import exclude_overlap, keep_earlier_splits, make_split, read_earlier_splits
         from graph.index.index import open_index
 
-        earlier = read_earlier_splits(beside or [])
-        gold = keep_earlier_splits(read_gold_questions(questions), earlier.questions)
+        earlier_questions, earlier_propositions = read_earlier_splits(beside or [])
+        gold = keep_earlier_splits(read_gold_questions(questions), earlier_questions)
         if distil_from is None:
             gold = with_sentences(gold, corpus or questions.parent / CORPUS)
         opened_index = open_index(index)
@@ -131,7 +131,7 @@ def register_relevance(synth: typer.Typer, open_model: "OpenModel") -> None:
             SPLIT_BY: split_by,
             "Kept apart from": ", ".join(folder.name for folder in beside or []) or "no other dataset",
         }
-        split = exclude_overlap(make_split(opened_index, gold, seed, split_by), opened_index, earlier.propositions)
+        split = exclude_overlap(make_split(opened_index, gold, seed, split_by), opened_index, earlier_propositions)
         tracked = gold if preview is not None else track(gold, "questions", len(gold))
         rows = relevance_rows(opened_index, tracked, split, negatives, model)
         if not write_or_preview(rows, RELEVANCE, origin, out, preview, as_json):

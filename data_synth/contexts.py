@@ -2,6 +2,7 @@
 
 C_k are the k best excerpts that retrieval finds for the question, shuffled so that their order does not give the answer away. A gold
 passage that retrieval missed is never added: training uses the same contexts as serving.
+`replies_of` has a model judge the results.
 """
 
 from __future__ import annotations
@@ -12,10 +13,11 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from data_synth.rows import Draft, Dropped
 from graph.answer.context import build_context, token_budget
+from graph.answer.prompt import answer_messages
 from graph.documents.questions import SPLITS, Question, check_gold, read_questions
 from graph.errors import UserError
 from graph.retrieve.parts.diversity import distinctive_words, diverse_rows
@@ -23,10 +25,13 @@ from graph.retrieve.parts.query import RetrieveSettings
 from graph.retrieve.retrieve import retrieve_many
 from graph.shared.ids import content_id
 from graph.text.prompting import quote
-from graph.types import Excerpt
+from graph.text.replies import BadReply, ReplyModel, parse_reply, strict_schema
+from graph.types import CompletionRequest, Excerpt, LanguageModel, Message
 
 if TYPE_CHECKING:
     from graph.index.index import Index
+
+M = TypeVar("M", bound=ReplyModel)
 
 NO_PASSAGES = "retrieval finds no passage, or fewer than --context-size"
 NO_ANSWER = "the question has no gold answer"
@@ -52,7 +57,7 @@ def context_finder(index: Index, settings: RetrieveSettings, count_tokens: Calla
 
 
 def draft_groups(
-    questions: Iterable[Question], find_contexts: FindContexts, sizes: Collection[int] = ()
+    questions: Iterable[Question], find_contexts: FindContexts, sizes: Collection[int]
 ) -> Iterator[list[Draft | Dropped]]:
     """The drafts of QUESTIONS_AT_ONCE questions at a time; the drafts of each question are in order of context size (see `make_drafts`)."""
     remaining = iter(questions)
@@ -86,6 +91,24 @@ def shuffled(key: str, excerpts: Sequence[Excerpt]) -> tuple[Excerpt, ...]:
     return tuple(order)
 
 
+def task_of(draft: Draft) -> str:
+    """The question over its numbered passages, as in the prompt of the draft's row."""
+    return answer_messages(draft.question.text, draft.excerpts)[-1].content
+
+
+def replies_of(model: LanguageModel, kind: type[M], texts: Sequence[str], max_tokens: int) -> list[M | None]:
+    """The model's reply to each text as `kind`; None for one that is cut, refused or of another form."""
+    schema = strict_schema(kind)
+    requests = [CompletionRequest((Message("user", text),), max_tokens, seed=0, schema=schema) for text in texts]
+    replies: list[M | None] = []
+    for completion in model.complete(requests):
+        try:
+            replies.append(parse_reply(kind, completion.text, []) if completion.finish_reason == "stop" else None)
+        except BadReply:
+            replies.append(None)
+    return replies
+
+
 def gold_share(gold_sources: Sequence[str], excerpts: Sequence[Excerpt]) -> float:
     """Share of the gold documents that an excerpt comes from; 0 if there are no gold documents. Summaries do not count."""
     gold = set(gold_sources)
@@ -97,10 +120,10 @@ class QuestionSelection:
     """The questions to use: those of `file` in `splits` (empty: all), `limit` of them sampled by the seed, over contexts of `sizes` (empty: all)."""
 
     file: Path
-    splits: Sequence[str] = ()
-    limit: int | None = None
-    seed: int = 0
-    sizes: Sequence[int] = ()
+    splits: Sequence[str]
+    limit: int | None
+    seed: int
+    sizes: Sequence[int]
 
     def read(self, index: Index, first: int | None) -> tuple[list[Question], list[Dropped]]:
         """The questions (only the first `first`, if given) without near duplicates, and one Dropped for each duplicate.

@@ -31,12 +31,6 @@ R = TypeVar("R", bound=Row)
 T = TypeVar("T")
 
 
-def no_measures(rows: Sequence[Any]) -> dict[str, float]:
-    """The measures of a form that has none."""
-    del rows
-    return {}
-
-
 MALFORMED = (KeyError, TypeError, IndexError, AttributeError, ValueError)
 """The errors that reading a malformed row raises, for a missing key or a value of the wrong kind."""
 
@@ -60,7 +54,7 @@ class Form(Generic[R]):
     counts: Callable[[R], Mapping[str, str]]
     lengths: Callable[[R], Mapping[str, int]]
     texts: Callable[[R], Sequence[str]]
-    measures: Callable[[Sequence[R]], Mapping[str, float]] = no_measures
+    measures: Callable[[Sequence[R]], Mapping[str, float]] = lambda rows: {}
     made_by: str = ""
 
 

@@ -79,18 +79,20 @@ def trained_file(spec: str, what: str, name: str) -> Path:
 
 
 @contextmanager
-def read_forests(file: Path, what: str, form: str, features: Sequence[str]) -> Iterator[tuple[Any, dict[str, Any]]]:
-    """The arrays and the header of a `what` file of format `form`; UserError for an invalid file."""
+def read_forest(
+    file: Path, what: str, form: str, features: Sequence[str]
+) -> Iterator[tuple[Forest, dict[str, Any], Any]]:
+    """The forest, the header and all arrays of a `what` file of format `form`; UserError for an invalid file."""
     try:
         with safe_open(file, framework="numpy") as opened:
             header = json.loads((opened.metadata() or {})[what])
             check_header(file, header, form, features)
-            yield opened, header
+            yield _forest_in(opened, header, len(features)), header, opened
     except (SafetensorError, KeyError, TypeError, AttributeError, ValueError) as problem:
         raise UserError(f"{file}: not a {what} file ({problem})", "an unchanged file", "train it again") from None
 
 
-def forest_from(opened: Any, header: Mapping[str, Any], features: int) -> Forest:
+def _forest_in(opened: Any, header: Mapping[str, Any], features: int) -> Forest:
     """The forest from the arrays of an opened file, with base and depth from its header; ValueError if an index of a node or feature, or
     the depth, is out of range, or columns differ in length.
     """

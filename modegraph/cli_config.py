@@ -49,14 +49,7 @@ def register(app: typer.Typer, root_command: Callable[[], Any]) -> None:
 
         verdict = check_settings(str(file), read_yaml(file), dict(commands_with_settings(root_command())))
         if as_json:
-            print_json(
-                {
-                    "file": str(file),
-                    "commands": verdict.commands,
-                    "problems": verdict.problems,
-                    "missing": verdict.missing,
-                }
-            )
+            print_json({"file": str(file), **vars(verdict)})
         else:
             commands = " or ".join(f"`modegraph {name}`" for name in verdict.commands)
             print(

@@ -48,7 +48,7 @@ def preferences(
         values = {"mode": mode, "top_k": top_k, "max_context_tokens": max_context_tokens}
         settings = parse_settings(RetrieveSettings, values, "synth.preferences")
         models = PreferenceModels(writers, judge, ledger_of(folder, None))
-        run = preference_run(
+        rows, origin = preference_run(
             index.current(),
             QuestionSelection(Path(questions), splits, limit, seed, context_sizes),
             settings,
@@ -57,7 +57,7 @@ def preferences(
             hard_negatives=hard_negatives,
             first=None,
         )
-        summary = write_dataset(folder, run.rows, PREFERENCES, run.origin)
+        summary = write_dataset(folder, rows, PREFERENCES, origin)
     if summary.mostly_lost:
         lost = f"{folder}: {sum(summary.drops.values()):,} rows were dropped, only {summary.rows:,} kept"
         raise UserError(lost, "more kept than dropped", f"see {folder}/README.md for the reasons")

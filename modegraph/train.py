@@ -11,15 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from graph.config import Settings, parse_settings, read_yaml
 from modegraph.arguments import show_progress
 from modegraph.runs import Record, Run
 from serve.engines import open_model as open_engine
-
-if TYPE_CHECKING:
-    from train.run.settings import SelectorSettings, VerifierSettings
 
 Config: TypeAlias = "str | Path | Mapping[str, Any] | None"
 S = TypeVar("S", bound=Settings)
@@ -86,7 +83,7 @@ def selector(config: Config = None, *, out: str | Path | None = None, progress: 
     """
     from train.run.settings import SelectorSettings
 
-    chosen: SelectorSettings = settings_of(SelectorSettings, "train.selector", config, out, settings)
+    chosen = settings_of(SelectorSettings, "train.selector", config, out, settings)
     from train.selector.selector import train_selector
 
     return _run(train_selector, chosen, chosen.output, "selector", progress)
@@ -96,7 +93,7 @@ def verifier(config: Config = None, *, out: str | Path | None = None, progress: 
     """A verifier that marks sentences that passages do not support (`ask(…, verifier=str(run))`), trained on the claims in the folders `data`."""
     from train.run.settings import VerifierSettings
 
-    chosen: VerifierSettings = settings_of(VerifierSettings, "train.verifier", config, out, settings)
+    chosen = settings_of(VerifierSettings, "train.verifier", config, out, settings)
     from train.verifier import train_verifier
 
     return _run(train_verifier, chosen, chosen.output, "verifier", progress)

@@ -66,8 +66,10 @@ def open_tracing(endpoint: str | None) -> Tracing:
 
 
 DESCRIPTION = "Answers from an index of documents, through an OpenAI-compatible API; a program checks the citations."
-MODEL_ROUTERS = (chat_router, responses_router, messages_router)
-INDEX_ROUTERS = (
+ROUTERS = (
+    chat_router,
+    responses_router,
+    messages_router,
     retrieval_router,
     documents_router,
     vector_stores_router,
@@ -130,7 +132,7 @@ def build_app(services: Services, only_mcp: bool = False) -> OverflowMiddleware:
     )
     app.include_router(health_router(services))
     if not only_mcp:
-        for make in (*MODEL_ROUTERS, *INDEX_ROUTERS):
+        for make in ROUTERS:
             app.include_router(make(services))
         app.include_router(questions_router())
         app.include_router(page_router())

@@ -189,15 +189,11 @@ class Ledger:
         distinct = dict(zip(keys, requests, strict=True))
         finished = {key: cached for key in distinct if (cached := self._lookup(key)) is not None}
         missing = [(key, request) for key, request in distinct.items() if key not in finished]
-        parallel = self._model.in_flight
+        parallel, size = self._model.in_flight, self._model.batch_size
+        groups = [missing[start : start + size] for start in range(0, len(missing), size)]
         with ThreadPoolExecutor(parallel, thread_name_prefix="ledger") as pool:
-            calls = [pool.submit(self._call, group) for group in _groups(missing, self._model.batch_size)]
-            try:
-                for call in calls:
-                    finished |= call.result()
-            finally:
-                for call in calls:
-                    call.cancel()
+            for calls in pool.map(self._call, groups):  # After an error it cancels the calls that have not started.
+                finished |= calls
         return _with_replay_times(
             [finished[key] for key in keys], _is_first_call(keys, {key for key, _ in missing}), parallel
         )
@@ -280,10 +276,3 @@ def _is_first_call(keys: Sequence[str], missing: set[str]) -> list[bool]:
     """For each key, whether it is in `missing` and occurs for the first time in `keys`."""
     first_positions = {key: position for position, key in reversed(list(enumerate(keys)))}
     return [key in missing and first_positions[key] == position for position, key in enumerate(keys)]
-
-
-def _groups(
-    calls: Sequence[tuple[str, CompletionRequest]], size: int
-) -> Iterator[Sequence[tuple[str, CompletionRequest]]]:
-    for start in range(0, len(calls), size):
-        yield calls[start : start + size]

@@ -16,7 +16,7 @@ from graph.answer.support import NotChecked, SupportChecker, Unsupported, withou
 from graph.answer.verifier import Verifier
 from graph.errors import UserError
 from graph.retrieve.parts.query import usage_of
-from graph.types import Completion, CompletionRequest, Evidence, FinishReason, LanguageModel, Trace
+from graph.types import Completion, CompletionRequest, Evidence, FinishReason, LanguageModel
 from serve.conversation.prompt import Prompt, fit_prompt, halvings, is_too_long, standalone_prompt
 from serve.types import Cost
 
@@ -109,6 +109,7 @@ def cite(
         shown = {part: without_unsupported(text, unsupported) for part, (text, unsupported) in shown.items()}
     texts = {part: text for part, (text, _) in shown.items()}
     unsupported = tuple(sentence for _, sentences in shown.values() for sentence in sentences)
+    trace, usage = evidence.trace, usage_of([completion] if excerpts else [], seconds)
     return Answer(
         question=evidence.query,
         **texts,
@@ -123,23 +124,12 @@ def cite(
         left_out=prompt.left_out,
         evidence=evidence,
         model=model,
-        retrieval=retrieval_cost(evidence.trace),
-        writing=writing_cost(completion if excerpts else None, seconds),
+        retrieval=Cost(
+            calls=trace.model_calls,
+            prompt_tokens=trace.prompt_tokens,
+            completion_tokens=trace.completion_tokens,
+            seconds=trace.seconds + trace.encoder_seconds,
+            replayed=trace.replayed_calls,
+        ),
+        writing=Cost(usage.calls, usage.prompt_tokens, usage.completion_tokens, usage.seconds, usage.replayed),
     )
-
-
-def retrieval_cost(trace: Trace) -> Cost:
-    """The cost of a retrieval, including its encoder."""
-    return Cost(
-        calls=trace.model_calls,
-        prompt_tokens=trace.prompt_tokens,
-        completion_tokens=trace.completion_tokens,
-        seconds=trace.seconds + trace.encoder_seconds,
-        replayed=trace.replayed_calls,
-    )
-
-
-def writing_cost(completion: Completion | None, waited_seconds: float) -> Cost:
-    """The cost of a completion that took `waited_seconds`; pass None where no call was made."""
-    usage = usage_of([completion] if completion is not None else [], waited_seconds)
-    return Cost(usage.calls, usage.prompt_tokens, usage.completion_tokens, usage.seconds, usage.replayed)

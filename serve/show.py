@@ -180,13 +180,7 @@ def show_explanation(explanation: Explanation) -> str:
         ["Its propositions nearest to the question", *_nearest_propositions(explanation)],
         [
             f"Links to it (hops): without them its rank is {explanation.own_rank:,} and its score {explanation.own_score:.3f}",
-            *_word_bonus(explanation),
-            *(wrapped(_lead(lead), "- ") for lead in explanation.leads),
-            *(
-                ()
-                if explanation.leads
-                else ("- none: no other document mentions its title or shares a rare entity with it",)
-            ),
+            *_links(explanation),
         ],
         [f"Passages that {explanation.mode} ranks above it", *_ranked_before(explanation)],
     ]
@@ -226,12 +220,16 @@ def _nearest_propositions(explanation: Explanation) -> Iterator[str]:
         yield wrapped(f"{proposition.cosine:.3f}, no. {proposition.rank:,} of all: “{proposition.text}”", "- ")
 
 
-def _word_bonus(explanation: Explanation) -> Iterator[str]:
+def _links(explanation: Explanation) -> Iterator[str]:
     if explanation.lift > 0:
         yield wrapped(
             f"{explanation.lift:.3f} of this score comes from words of the question: {', '.join(explanation.lifted_by) or 'function words'}",
             "- ",
         )
+    for lead in explanation.leads:
+        yield wrapped(_lead(lead), "- ")
+    if not explanation.leads:
+        yield "- none: no other document mentions its title or shares a rare entity with it"
 
 
 def _lead(lead: Lead) -> str:

@@ -20,7 +20,7 @@ from graph.answer.support import Handling, NotChecked, SupportChecker, SupportGa
 from graph.answer.verifier import Verifier
 from graph.errors import UserError
 from graph.text.prompting import quote
-from graph.types import Completion, Evidence, Excerpt, LanguageModel
+from graph.types import Completion, Evidence, Excerpt
 from serve.citations import citation, url_citation
 from serve.conversation.prompt import Prompt, fit_prompt, halvings, standalone_prompt
 from serve.engines.chat_backend import ChatBackend, call_until_it_fits, not_found_chunks
@@ -310,10 +310,15 @@ async def stream_answer(
     UserError when the engine refuses or becomes unavailable.
     """
     name = backend.models[0]
+    model = backend.language_model(name)
     started = time.perf_counter()
-    prompt, limit = await asyncio.to_thread(
-        _fitted_prompt, evidence, top_k, max_context_tokens, backend, backend.language_model(name), max_answer_tokens
-    )
+
+    def fitted_prompt() -> tuple[Prompt, int]:
+        ranked = rank_excerpts(evidence, top_k, token_budget(max_context_tokens, model.count_tokens))
+        prompt = replace(standalone_prompt(evidence, ranked), escape=backend.escape_special_tokens)
+        return fit_prompt(prompt, model, max_answer_tokens) if ranked else (prompt, max_answer_tokens)
+
+    prompt, limit = await asyncio.to_thread(fitted_prompt)
     text, reason, usage = "", "length", dict[str, int]()
     try:
         if prompt.ranked:
@@ -337,20 +342,6 @@ async def stream_answer(
     tokens = (usage.get("prompt_tokens") or 0, usage.get("completion_tokens") or 0)
     completion = Completion(text.strip(), "length" if reason == "length" else "stop", *tokens)
     yield cite(prompt, completion, name, time.perf_counter() - started, verifier)
-
-
-def _fitted_prompt(
-    evidence: Evidence,
-    top_k: int,
-    max_context_tokens: int | None,
-    backend: ChatBackend,
-    model: LanguageModel,
-    max_answer_tokens: int,
-) -> tuple[Prompt, int]:
-    ranked = rank_excerpts(evidence, top_k, token_budget(max_context_tokens, model.count_tokens))
-    return fit_prompt(
-        replace(standalone_prompt(evidence, ranked), escape=backend.escape_special_tokens), model, max_answer_tokens
-    )
 
 
 async def _open_chunks(

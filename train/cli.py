@@ -152,9 +152,7 @@ def score(run: RunFolder, data: Data, out: Out, as_json: AsJson = False) -> None
 
     scored = score_responses(run, data, out)
     if as_json:
-        from dataclasses import asdict
-
-        print_json({"output": str(out), **asdict(scored)})
+        print_record(str(out), scored)
         return
     print(f"{out}: {scored.prompts:,} prompts, {scored.responses:,} responses, mean reward {scored.mean_reward:.3f}")
     print("to train on it, give it a weight in the setting `rewards` of `train ms` or `train dpo`: reward_model: 1.0")

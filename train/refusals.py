@@ -1,4 +1,4 @@
-"""Refusals anchored at the initial model: rows teach what to answer, but when to refuse only where their prompts show the difference.
+"""Refusals anchored at the initial model: all rows teach what to answer; they teach when to refuse only where the prompts tell the two cases apart.
 
 In the plain loss, the share of refusals among the rows sets how often a model refuses, whether or not it can tell when it should
 (docs/log.md, "Refusals anchored at the initial model"). Here an answer's loss is −log π(y | x, no refusal): given that it does not begin

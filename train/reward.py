@@ -15,8 +15,7 @@ import torch
 from transformers import set_seed
 from trl import RewardConfig, RewardTrainer
 
-from data_synth.rows import ResponseRow, response_to_json
-from graph.documents.questions import SPLITS
+from data_synth.rows import ResponseRow, response_to_json, split_files
 from graph.errors import UserError
 from graph.models.checkpoint import is_adapter
 from graph.shared.console import track
@@ -86,7 +85,7 @@ def score_responses(folder: Path, data: Path, output: Path) -> ScoredData:
     UserError if `output` exists, if `data` has no responses, or as in `score_texts`; then nothing is written.
     """
     check_output(output)
-    files = [data / f"{split}.jsonl" for split in SPLITS if (data / f"{split}.jsonl").exists()]
+    files = split_files(data)
     if data.is_file():
         raise UserError(f"{data}: a file", "a folder of scored responses", "give the folder that it is in")
     if not files:

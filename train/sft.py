@@ -82,8 +82,7 @@ def read_sft_data(settings: SftSettings, tokenizer: PreTrainedTokenizerBase) -> 
     data = SftData(groups(train, folder / "train.jsonl"), dev_groups, spread(dev, settings.eval_rows))
     if not settings.anchor_refusals:
         return data
-    row = tokenize_row(tokenizer, train[0].prompt, NOT_FOUND)
-    refusal = row.completion
+    refusal = tokenize_row(tokenizer, train[0].prompt, NOT_FOUND).completion
     return replace(data, train=[with_refusals(group, refusal[0]) for group in data.train], refusal=refusal)
 
 

@@ -20,6 +20,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import balanced_accuracy_score, roc_auc_score
 
 from data_synth.claims.claims import ClaimRow, claim_from_json, claim_problems
+from data_synth.dataset.write import markdown_table
 from graph.answer.verifier import (
     FEATURES,
     Ground,
@@ -37,7 +38,6 @@ from graph.shared.console import say
 from graph.shared.jsonl import write_json
 from graph.trees import forest_logits, probabilities
 from graph.types import Floats, Ints
-from train.run.record import markdown_table
 from train.run.save import about_run, fresh_folder
 from train.run.settings import VerifierSettings
 from train.shared.calibrate import (

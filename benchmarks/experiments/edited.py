@@ -24,7 +24,7 @@ from typing import NoReturn
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
 
 import graph.build.build
-from benchmarks.edits import Stopwatch, StubEncoder
+from benchmarks.edits import open_stub
 from benchmarks.report import Check, new_parser, print_report
 from graph.build.build import Edit, build_index, edit_index
 from graph.build.lifecycle import compact_index, verify_index
@@ -58,10 +58,6 @@ def document(source: str, version: int) -> Document:
     ]
     sentences += [" ".join(f"w{draw.randrange(200)}" for _ in range(WORDS)).capitalize() + f" in {source} {version}."]
     return Document(source, "Jane Marlow" if draw.random() < 0.1 else "", " ".join(sentences))
-
-
-def encoder(spec: str) -> StubEncoder:
-    return StubEncoder(Stopwatch())
 
 
 def in_process(work: Callable[[], object], kill_after_s: float | None = None, at_commit: int = 0) -> bool:
@@ -127,7 +123,7 @@ def read_continuously(folder: Path, notes: Path, writer: int) -> None:
     opened: list[tuple[Index, State]] = []
     generations: set[int] = set()
     while os.getppid() == writer:
-        newest = open_index(folder, encoder)
+        newest = open_index(folder, open_stub)
         if newest.manifest.generation not in generations:
             opened = [*opened[-OLD_GENERATIONS:], (newest, _state_of(newest))]
             generations.add(newest.manifest.generation)
@@ -156,7 +152,7 @@ def run_edits(scratch: Path, edits: int, seed: int) -> dict[str, float | str]:
     folder, notes, draw = scratch / "index", scratch / "notes", random.Random(seed)
     notes.mkdir()
     state: State = {f"d{number}": 10_000 for number in range(FIRST)}
-    build_index(folder, [document(*item) for item in state.items()], SETTINGS, encoder)
+    build_index(folder, [document(*item) for item in state.items()], SETTINGS, open_stub)
     (notes / STATES).write_text(json.dumps(state) + "\n")
     reader = os.fork()
     if reader == 0:
@@ -175,7 +171,7 @@ def run_edits(scratch: Path, edits: int, seed: int) -> dict[str, float | str]:
             file.write(json.dumps(state) + "\n")
 
         change = Edit(delete=source) if kind == "deleted" else Edit(add=[document(source, version)])
-        edit = partial(edit_index, folder, partial(list, [change]), encoder)
+        edit = partial(edit_index, folder, partial(list, [change]), open_stub)
         commit = 1
         while number % AT_COMMITS == 0 and in_process(edit, at_commit=commit):
             kills["at a commit"] += 1
@@ -189,8 +185,8 @@ def run_edits(scratch: Path, edits: int, seed: int) -> dict[str, float | str]:
     failed = "" if os.waitpid(reader, 0)[1] == signal.SIGKILL else (notes / FAILED).read_text().splitlines()[-1]
     damage = len(verify_index(folder))
     generations = generation_of(folder) or 0
-    compact_index(folder, encoder)
-    build_index(scratch / "scratch", [document(*item) for item in state.items()], SETTINGS, encoder)
+    compact_index(folder, open_stub)
+    build_index(scratch / "scratch", [document(*item) for item in state.items()], SETTINGS, open_stub)
     one, other = (read_manifest(item) for item in (folder, scratch / "scratch"))
     same = (one.files, one.segments, one.ann) == (other.files, other.segments, other.ann)
     return {

@@ -7,7 +7,7 @@
 
 STUDY is a file like configs/study/k-responses.yaml, PROMPTS are files of reading rows that MODEL, a full model, was not trained on. `draw`
 takes one prompt per passage and question: the first prompts become dev and test rows, later ones training rows if their responses differ in reward.
-With --rates the runs are trials, measured on dev; without it each arm uses the rate that was best there, or without trials that of its settings.
+With --rates the runs are trials, measured on dev; without it, each arm uses the rate that did best in its trials, or that of its settings if it had none.
 --part I/N does every N-th run from the I-th on, so that several processes share a machine.
 
 Legend: B rows of a batch, T tokens, R responses.

@@ -80,7 +80,7 @@ CLAIMS: Form[ClaimRow] = Form(
 )
 LABELLED_CLAIMS: Form[ClaimRow] = replace(
     CLAIMS,
-    title="Sentences over passages, labelled by people",
+    title="Sentences checked against passages, labelled by people",
     about=(
         "Sentences that people or models wrote, each with the passages that it is checked against and whether they support it (`supported`). A "
         "short answer has its question in front. `dataset` is the name of a row's set, `kind` its kind in that set; the splits are those of the "

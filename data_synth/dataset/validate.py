@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -152,10 +153,7 @@ def _read_parquet(file: Path) -> Iterator[tuple[int, dict[str, Any] | str]]:
 
     try:
         with ParquetFile(file) as parquet:
-            number = 0
-            for batch in parquet.iter_batches():
-                for row in batch.to_pylist():
-                    number += 1
-                    yield number, row
+            rows = chain.from_iterable(batch.to_pylist() for batch in parquet.iter_batches())
+            yield from enumerate(rows, start=1)
     except (OSError, ArrowInvalid) as problem:
         raise UserError(f"{file}: cannot be read ({problem})", "a .jsonl or .parquet file", "check the path") from None

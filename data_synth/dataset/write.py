@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from data_synth.dataset.summary import Summary, Tally
-from data_synth.rows import Dropped, Form, R, split_files
+from data_synth.rows import Dropped, Form, R, split_files, without_dropped
 from graph.errors import UserError
 from graph.shared.console import print_json, say
 
@@ -64,7 +64,7 @@ def dataset_card(summary: Summary, form: Form[R]) -> str:
     """README.md of the dataset, with its YAML front matter; no dates or paths, so that equal data give equal cards."""
     counts = {"split": summary.by_split, **summary.counts}
     lengths = [(part, words.mean, words.median, words.longest) for part, words in summary.lengths.items()]
-    figures = _table(("measured on a sample", "figure"), summary.measures.items())
+    figures = markdown_table(("measured on a sample", "figure"), summary.measures.items())
     return _CARD.format(
         data_files="\n".join(f"  - split: {split}\n    path: {split}.parquet" for split in summary.by_split),
         title=form.title,
@@ -74,7 +74,7 @@ def dataset_card(summary: Summary, form: Form[R]) -> str:
         about=form.about,
         origin="\n".join(f"* {what}: {value}" for what, value in summary.origin.items()),
         counts="\n\n".join(_count_table(head, by) for head, by in counts.items()),
-        lengths=_table(("part", "mean", "median", "longest"), lengths),
+        lengths=markdown_table(("part", "mean", "median", "longest"), lengths),
         measures=f"\n## Measures\n\n{figures}\n" if summary.measures else "",
         drops=_count_table("dropped because", summary.drops) if summary.drops else "No row was dropped.",
         duplicates=summary.duplicates,
@@ -82,13 +82,13 @@ def dataset_card(summary: Summary, form: Form[R]) -> str:
 
 
 def _count_table(head: str, counts: Mapping[str, int]) -> str:
-    return _table((head, "rows"), counts.items())
+    return markdown_table((head, "rows"), counts.items())
 
 
-def _table(head: Iterable[object], rows: Iterable[Iterable[object]]) -> str:
-    titles = [str(title) for title in head]
-    lines = [titles, ["---"] * len(titles), *([str(cell) for cell in row] for row in rows)]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+def markdown_table(head: Sequence[str], rows: Iterable[Iterable[object]]) -> str:
+    """A table in Markdown."""
+    lines: list[Iterable[object]] = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(map(str, line))} |" for line in lines)
 
 
 SUMMARY, CARD, LEDGER, UNFINISHED = "summary.json", "README.md", "ledger.sqlite", ".unfinished"
@@ -187,10 +187,8 @@ def show_rows(rows: Sequence[R | Dropped], form: Form[R]) -> str:
 
 def rows_to_json(rows: Sequence[R | Dropped], form: Form[R]) -> dict[str, Any]:
     """One object: the rows as stored, and the reasons of the dropped ones."""
-    return {
-        "rows": [form.to_json(row) for row in rows if not isinstance(row, Dropped)],
-        "dropped": [row.why for row in rows if isinstance(row, Dropped)],
-    }
+    made, dropped = without_dropped(rows)
+    return {"rows": [form.to_json(row) for row in made], "dropped": [row.why for row in dropped]}
 
 
 def show_summary(summary: Summary, out: Path) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
@@ -20,6 +20,8 @@ from data_synth.contexts import (
     context_finder,
     draft_groups,
     gold_share,
+    replies_of,
+    task_of,
 )
 from data_synth.preferences.hard_negatives import (
     REFUSAL,
@@ -39,8 +41,8 @@ from graph.retrieve.parts.query import RetrieveSettings
 from graph.shared.console import track
 from graph.shared.ids import content_id
 from graph.text.prompting import fill, quote
-from graph.text.replies import BadReply, ReplyModel, parse_reply, strict_schema
-from graph.types import Completion, CompletionRequest, LanguageModel, Message, OpenModel
+from graph.text.replies import ReplyModel
+from graph.types import LanguageModel, OpenModel
 
 NOT_SUPPORTED = "the checking model finds it unsupported"
 NO_VERDICT = "the checking model gave no verdict"
@@ -55,23 +57,12 @@ class Verdict(ReplyModel):
 
 def check_by_model(drafts: Sequence[Draft], reasons: Sequence[str], model: LanguageModel) -> list[str]:
     """The reason why each reasoning is rejected, as the dataset card counts it; "" for a good one."""
-    requests = [_check_request(draft, reason) for draft, reason in zip(drafts, reasons, strict=True)]
-    return [_verdict_problem(completion) for completion in model.complete(requests)]
-
-
-def _check_request(draft: Draft, reason: str) -> CompletionRequest:
-    task = answer_messages(draft.question.text, draft.excerpts)[-1].content
-    text = fill("data_synth/check.txt", question_over_passages=task, reason=quote(reason), answer=draft.answer)
-    return CompletionRequest((Message("user", text),), MAX_VERDICT_TOKENS, seed=0, schema=strict_schema(Verdict))
-
-
-def _verdict_problem(completion: Completion) -> str:
-    if completion.finish_reason != "stop":
-        return NO_VERDICT
-    try:
-        return "" if parse_reply(Verdict, completion.text, []).supported else NOT_SUPPORTED
-    except BadReply:
-        return NO_VERDICT
+    texts = [
+        fill("data_synth/check.txt", question_over_passages=task_of(draft), reason=quote(reason), answer=draft.answer)
+        for draft, reason in zip(drafts, reasons, strict=True)
+    ]
+    verdicts = replies_of(model, Verdict, texts, MAX_VERDICT_TOKENS)
+    return [NO_VERDICT if each is None else "" if each.supported else NOT_SUPPORTED for each in verdicts]
 
 
 BY_RULES = "rules"
@@ -257,17 +248,9 @@ def _mark(reasoner: Reasoner, reasoners: Sequence[Reasoner]) -> str:
 class PreferenceModels:
     """SPECs of the models that write reasonings and of the one that checks them; their calls are stored in `ledger`, if there is one."""
 
-    reasoners: Sequence[str] = ()
-    checker: str | None = None
-    ledger: Path | None = None
-
-
-@dataclass(frozen=True)
-class PreferenceRun:
-    """Rows, made lazily, and a description of their origin."""
-
-    rows: Iterable[PreferenceRow | Dropped]
-    origin: Mapping[str, str]
+    reasoners: Sequence[str]
+    checker: str | None
+    ledger: Path | None
 
 
 def preference_run(
@@ -279,9 +262,10 @@ def preference_run(
     *,
     hard_negatives: float,
     first: int | None,
-) -> PreferenceRun:
-    """Rows of the selected questions, or only of the first `first` questions if given, with contexts of up to `settings.top_k` excerpts.
+) -> tuple[Iterable[PreferenceRow | Dropped], dict[str, str]]:
+    """(rows, their origin) for the selected questions, with contexts of up to `settings.top_k` excerpts.
 
+    Rows are made lazily; `first` limits the number of questions.
     UserError for gold documents that are not in the index, and for a share of hard negatives outside 0 to 1.
     """
     if not 0 <= hard_negatives <= 1:
@@ -308,4 +292,4 @@ def preference_run(
         # Count rows, not questions: questions are read in batches, before a model is called.
         expected = len(distinct) * selection.contexts_a_question(settings.top_k) * max(1, len(reasoners))
         rows = track(rows, "rows", expected)
-    return PreferenceRun(chain(twins, rows), origin)
+    return chain(twins, rows), origin

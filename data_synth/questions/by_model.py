@@ -26,6 +26,7 @@ from graph.index.index import Index
 from graph.retrieve.parts.query import Caller
 from graph.text.prompting import fill, quote, quote_passage, read_prompt
 from graph.text.replies import ReplyModel, Sentence, at_most, numbers_up_to, one_of, plain
+from graph.text.sentences import spell_out_rows
 from graph.types import LanguageModel, Passage
 
 UNUSABLE = "the writer's reply was unusable twice, or refused"
@@ -206,7 +207,7 @@ def _row(
 
 def _step(passage: Passage, query: str) -> Step:
     """A needed passage, with the part of it that shares most words with question and answer."""
-    start, end = best_span(query, passage.text)
+    start, end = best_span(query, passage.text, passage.header)
     return Step("", "", passage.source, passage.id, passage.text[start:end])
 
 
@@ -237,8 +238,9 @@ def _critique_message(row: QuestionRow, group: tuple[Passage, ...]) -> str:
 
 
 def _numbered(passages: Sequence[Passage]) -> str:
-    quoted = (f"[{number}] {quote_passage(passage.title, passage.text)}" for number, passage in enumerate(passages, 1))
-    return "\n\n".join(quoted)
+    texts = (spell_out_rows(passage.text, passage.header) for passage in passages)
+    quoted = (quote_passage(passage.title, text) for passage, text in zip(passages, texts, strict=True))
+    return "\n\n".join(f"[{number}] {each}" for number, each in enumerate(quoted, 1))
 
 
 def single_passages(index: Index, seed: int) -> Iterator[tuple[Passage, ...]]:

@@ -254,14 +254,8 @@ class _QuestionBuilder:
     def alternate(self, turns: Sequence[Sequence[tuple[str, Iterator[QuestionRow]]]]) -> Iterator[QuestionRow]:
         """One row of each number of hops in turn, alternating kinds, until none is left but comparisons in excess of MAX_COMPARISONS."""
         waiting = [list(kinds) for kinds in turns]
-        progress = True
-        while progress:
-            progress = False
-            for kinds in waiting:
-                row = self._next(kinds)
-                if row is not None:
-                    progress = True
-                    yield row
+        while rows := [row for row in map(self._next, waiting) if row is not None]:
+            yield from rows
 
     def _next(self, kinds: list[tuple[str, Iterator[QuestionRow]]]) -> QuestionRow | None:
         """The next row of the first kind that has one and is not too frequent; its kind moves to the end of the queue."""

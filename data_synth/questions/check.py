@@ -15,18 +15,12 @@ NEAR_DUPLICATE = 0.8
 """Share of common words, without those that name the document, at which two questions over a common document are near duplicates."""
 
 
-def path_breaks_without(row: QuestionRow, passage_id: str, mentions: Mentions) -> bool:
-    """Whether removing this passage from the needed ones breaks a chain of the row, so that its start no longer reaches its end.
+def path_holds(row: QuestionRow, mentions: Mentions, without: str = "") -> bool:
+    """Whether the needed passages are sufficient, `without` one of them if given: they connect every chain's start to its end.
 
     Passages are connected by the entities that they mention, including those that the row does not use.
     """
-    remaining = {mentions.passage_rows[needed] for needed in row.passage_ids if needed != passage_id}
-    return not all(_reaches(mentions, remaining, chain[0].given, chain[-1].found) for chain in row.chains)
-
-
-def path_holds(row: QuestionRow, mentions: Mentions) -> bool:
-    """Whether the needed passages are sufficient: together they connect the start of every chain to its end."""
-    needed = {mentions.passage_rows[passage] for passage in row.passage_ids}
+    needed = {mentions.passage_rows[passage] for passage in row.passage_ids if passage != without}
     return all(_reaches(mentions, needed, chain[0].given, chain[-1].found) for chain in row.chains)
 
 
@@ -45,7 +39,7 @@ def needs_all(row: QuestionRow, mentions: Mentions) -> bool:
     """Whether the row's passages are sufficient, each of them is needed, and no other passage can replace one."""
     return (
         path_holds(row, mentions)
-        and all(path_breaks_without(row, passage, mentions) for passage in row.passage_ids)
+        and not any(path_holds(row, mentions, without=passage) for passage in row.passage_ids)
         and all(is_stated_once(step, mentions) for step in row.steps)
     )
 

@@ -3,7 +3,6 @@
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import zip_longest
 from random import Random
@@ -94,12 +93,6 @@ class Sentences:
         return {self._documents[row] for row in rows if self._texts[row] != excluding}
 
 
-@dataclass(frozen=True)
-class _SourcedFact:
-    fact: Fact
-    occurrence: Occurrence
-
-
 def stem_of(word: str) -> str:
     """A word without its ending, so that its forms are equal: "opened" and "opens"."""
     word = word.casefold()
@@ -147,14 +140,14 @@ def _document_questions(
     statements: IndexStatements, sentences: Sentences, document: int, rng: Random
 ) -> Iterator[Candidate]:
     uses: Counter[str] = Counter()
-    for fact in shuffled(list(_facts(statements, sentences, document)), rng):
-        candidate = _candidate(statements, sentences, document, fact)
-        if candidate is not None and uses[fact.occurrence.quote] < MAX_PER_SENTENCE:
-            uses[fact.occurrence.quote] += 1
+    for fact, occurrence in shuffled(list(_facts(statements, sentences, document)), rng):
+        candidate = _candidate(statements, sentences, document, fact, occurrence)
+        if candidate is not None and uses[occurrence.quote] < MAX_PER_SENTENCE:
+            uses[occurrence.quote] += 1
             yield candidate
 
 
-def _facts(statements: IndexStatements, sentences: Sentences, document: int) -> Iterator[_SourcedFact]:
+def _facts(statements: IndexStatements, sentences: Sentences, document: int) -> Iterator[tuple[Fact, Occurrence]]:
     subject = statements.subject_names.get(document, "")
     names = set(subject.split())
 
@@ -183,7 +176,7 @@ def _facts(statements: IndexStatements, sentences: Sentences, document: int) -> 
             continue
         for fact in facts_of(text, is_name):
             if fact.answers[0] in occurrence.quote:
-                yield _SourcedFact(fact, occurrence)
+                yield fact, occurrence
 
 
 def _refers_to(pronoun: str, topic: tuple[str, str], subject: str, subject_pronouns: str) -> bool:
@@ -230,10 +223,9 @@ def _with_name(text: str, match: re.Match[str], topic: str) -> str:
 
 
 def _candidate(
-    statements: IndexStatements, sentences: Sentences, document: int, sourced: _SourcedFact
+    statements: IndexStatements, sentences: Sentences, document: int, fact: Fact, occurrence: Occurrence
 ) -> Candidate | None:
     """A fact as a self-contained question; None if another sentence may answer it, or nothing names its subject."""
-    fact, occurrence = sourced.fact, sourced.occurrence
     title, question = statements.title(document), fact.question
     others = sentences.documents_with(stems_of(question), occurrence.quote)
     has_name = any(word[:1].isupper() for word in (fact.subject or question.partition(" ")[2]).split())

@@ -48,17 +48,15 @@ class Mentions:
     def documents_by_title(self) -> dict[str, tuple[int, ...]]:
         """The documents with each title, by its key."""
         documents: dict[str, tuple[int, ...]] = {}
-        titles = self.index.data.document_titles
-        for row in range(len(titles)):
-            key = entity_key(titles[row])
+        for row, title in enumerate(self.index.data.document_titles):
+            key = entity_key(title)
             documents[key] = (*documents.get(key, ()), row)
         return documents
 
     @cached_property
     def passage_rows(self) -> dict[str, int]:
         """The row of each passage by id."""
-        ids = self.index.data.passage_ids
-        return {ids[row]: row for row in range(len(ids))}
+        return {passage_id: row for row, passage_id in enumerate(self.index.data.passage_ids)}
 
     def document_of(self, key: str) -> int | None:
         """The only document with this title; None if there is none or several, or if brackets in its title distinguish it from others."""
@@ -105,8 +103,7 @@ class Mentions:
 
     @cached_property
     def _folded_P(self) -> list[str]:
-        texts = self.index.data.passage_texts
-        return [texts[row].casefold() for row in range(len(texts))]
+        return [text.casefold() for text in self.index.data.passage_texts]
 
     @cached_property
     def _passage_entity_PE(self) -> sp.csr_array:

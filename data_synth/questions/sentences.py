@@ -602,8 +602,7 @@ def _measures(clause: Clause) -> Iterator[Fact]:
         for pattern in (_AMOUNT, _CODE):
             match = pattern.fullmatch(clause.rest)
             if match is not None and not re.match(r", (?:and |or )?\d| (?:and|or) \d", clause.then):
-                after = match.groupdict().get("after") or ""
-                after = _to_next_clause(after)
+                after = _to_next_clause(match.groupdict().get("after") or "")
                 if match["answer"].split()[-1] not in PHRASE_STOPS:
                     question = " ".join(f"What {clause.auxiliary} {subject} {after}".split())
                     yield Fact(f"{question}?", (match["answer"],), subject)
@@ -698,11 +697,7 @@ def _people(clause: Clause) -> Iterator[Fact]:
         how = "called" if match["how"] != "known as" else "known as"
         question = f"What {clause.auxiliary} {subject} {how} {after}".strip()
         yield Fact(f"{question}?", (match["answer"],), subject)
-    if (
-        _is_person(subject)
-        and clause.verb is not None
-        and not re.match(r", |–", clause.then[:2] if clause.then else "")
-    ):
+    if _is_person(subject) and clause.verb is not None and not re.match(r", |–", clause.then):
         yield from _doers(clause)
     yield from _receivers(clause)
 

@@ -76,10 +76,10 @@ class _Asker:
     @cached_property
     def _lower_case(self) -> frozenset[str]:
         texts = self._statements.mentions.index.data.passage_texts
-        return frozenset(word for row in range(len(texts)) for word in re.findall(r"(?<!\w)[a-z]+", texts[row]))
+        return frozenset(word for text in texts for word in re.findall(r"(?<!\w)[a-z]+", text))
 
     def questions(self, table: _Table, rng: Random) -> Iterator[Candidate]:
-        """A question for a cell of each row, for the row of a cell of each column, and for the extremes of each column; none if two rows have the same first cell."""
+        """For each row a question for one of its cells; for each later column with a noun as header, one for the row that has a value, and for the rows with the largest and the smallest. None if first cells repeat or are long."""
         keys = [cells[0] for _, cells in table.rows]
         if len(set(keys)) < len(keys) or any(len(key.split()) > MAX_VALUE_WORDS for key in keys):
             return

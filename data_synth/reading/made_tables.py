@@ -38,7 +38,7 @@ building|Listed buildings in {place}|building
  ~Storeys:number 2 31?How many storeys does {key} have>has the most storeys
 employee|Staff of the {place} office|person
  Department:accounts,sales,legal,purchasing,research,support,packing?In which department does {key} work?Where does {key} work
- Extension:number 1100 9800?What is {key}'s extension?Under which number can {key} be reached
+ Extension:number 1100 9800?What is {key}'s extension?On which number can {key} be reached
  Room:code?In which room does {key} sit?Where is {key}'s desk
  ~Since:year 1985 2024?Since when has {key} worked here?When did {key} join>joined last!joined first
  Deputy:person?Who stands in for {key}?Who is {key}'s deputy
@@ -87,7 +87,7 @@ club|Table of the {place} League|club
 option|Settings of {company} Backup|option
  Default:number 1 600?What is the default of {key}?Which value does {key} have by default
  ~Unit:seconds,minutes,MB,GB,percent,retries,files?In which unit is {key} given?What is the unit of {key}
- ~Since version:version?Since which version is there {key}?In which version did {key} appear
+ ~Since version:version?Which version introduced {key}?In which version did {key} appear
  ~Restart:required,not required?Is a restart required after a change of {key}
 error|Error codes of the {company} pump|error
  Meaning:filter blocked,motor too hot,no water,door open,sensor defective,low voltage,valve stuck,tank empty?What does error {key} mean?What is the meaning of {key}
@@ -178,8 +178,9 @@ country|Members of the {place} Union|country
  ~Inhabitants (millions):decimal 0.3 92?How many inhabitants does {key} have>has the most inhabitants
 """
 """Per kind: "noun|title|values of the first column", then its columns: "header:values", questions after "?", and how to ask for the row with the
-largest (">") or smallest ("!") number and for the larger of two ("^"). Values are a list, one of `_VALUES` or one of `_WORDS`. After "~" is a
-header that is no noun; a header that is itself a kind of value stands for several columns; a route has three first columns."""
+largest (">") or smallest ("!") number and for the larger of two ("^"). Values are a list, or the name of one of `_VALUES` (with the range of its numbers)
+or `_WORDS`. "~" marks a header that does not fit "What is the … of …?"; a header that names a kind of value stands for several columns; a route
+fills the first three columns."""
 
 _WORD_LISTS = """\
 syllable: ar, bel, bor, bran, cal, cor, dal, den, dor, el, fen, gar, gil, hal, har, hol, is, jar, kel, kir, lam, lor, mar, mel, mor, nar, nor, ol, or,
@@ -325,7 +326,7 @@ class _Column:
         return name_of(self.header)
 
     def named(self, name: str) -> _Column:
-        """One of the columns that a header which is a kind of value stands for."""
+        """One of the columns that the header stands for, if it names a kind of value."""
         questions = tuple(text.replace("{column}", name) for text in self.questions)
         phrases = {mark: text.replace("{column}", name) for mark, text in self.phrases.items()}
         return _Column(name, self.values, questions, phrases, is_noun=False)
@@ -395,7 +396,7 @@ class _Table:
 
 
 def made_tables(count: int, seed: int) -> ReadingSet:
-    """A reading set of `count` made-up documents with a table, or one more, and up to ten questions over each."""
+    """A reading set of `count` made-up documents (or one more), each with a table and up to ten questions about it."""
     rng = Random(seed)
     passages: dict[str, Excerpt] = {}
     questions: list[ReadingQuestion] = []
@@ -483,7 +484,7 @@ def _cell_question(table: _Table, column: _Column, key: str, rng: Random) -> str
 
 
 def _question(table: _Table, text: str, answer: str, key: str, kind: str, rng: Random) -> ReadingQuestion:
-    """A question over a table, unanswerable without an answer. It names the document if other documents may answer it, too, or by its year if there are two editions."""
+    """A question about a table; unanswerable if `answer` is empty. It names the document if other documents may answer it too, or its year if there are two editions."""
     if kind == "largest" or table.kind.keys not in _INVENTED:
         text = rng.choice(_NAMING).format(question=text[:-1], mark=text[-1], title=table.title)
     elif table.edition:

@@ -415,7 +415,7 @@ def _changed(
 def _other_sentences(gold: Iterable[Excerpt], question: ReadingQuestion) -> Iterator[Wording]:
     """The sentences of the gold passages that are not the question's evidence, each with its title; none if the set names no evidence."""
     for excerpt in gold if question.evidence else ():
-        for unit in split_units(excerpt.text):
+        for unit in split_units(excerpt.text, excerpt.header):
             if not any(unit.text in sentence or sentence in unit.text for sentence in question.evidence):
                 yield Wording.of(excerpt.title, unit.text)
 

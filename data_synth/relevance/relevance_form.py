@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import isfinite
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from data_synth.rows import Form, row_fields, row_from_json, row_schema, split_problems
@@ -95,13 +96,9 @@ def relevance_problems(row: RelevanceRow) -> list[str]:
         problems.append(f"found_by is {row.found_by!r}, expected one of {', '.join(get_args(FoundBy))}")
     if not row.passage_ids:
         problems.append("passage_ids is empty, so splits cannot be checked for shared passages")
-    return problems + not_finite(FEATURES, row.features)
-
-
-def not_finite(names: tuple[str, ...], values: tuple[float, ...]) -> list[str]:
-    """A problem for each value that is not a finite number."""
-    pairs = zip(names, values, strict=True)
-    return [f"feature {name} is {value}, expected a number" for name, value in pairs if not abs(value) < float("inf")]
+    features = zip(FEATURES, row.features, strict=True)
+    problems += [f"feature {name} is {value}, expected a number" for name, value in features if not isfinite(value)]
+    return problems
 
 
 RELEVANCE: Form[RelevanceRow] = Form(

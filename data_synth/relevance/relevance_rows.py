@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from data_synth.relevance.relevance_form import FEATURE_DIGITS, FoundBy, GoldQuestion, LabelledBy, RelevanceRow
 from data_synth.relevance.split import Split
-from data_synth.rows import Dropped
+from data_synth.rows import Dropped, without_dropped
 from graph.documents.questions import Question
 from graph.index.index import row_of
 from graph.retrieve.learned.light import QuestionView, measure, view_of
@@ -103,14 +103,7 @@ def gold_rows(index: Index, question: Question) -> tuple[Ints, list[Dropped]]:
         if not question.gold_sources:
             return np.zeros(0, np.int64), [Dropped(NO_GOLD)]
         return rows_of_sources(index, question.gold_sources), []
-    found: list[Ints] = []
-    dropped: list[Dropped] = []
-    for quote in question.evidence:
-        rows = quoted_rows(index, quote)
-        if isinstance(rows, Dropped):
-            dropped.append(rows)
-        else:
-            found.append(rows)
+    found, dropped = without_dropped(quoted_rows(index, quote) for quote in question.evidence)
     return np.unique(np.concatenate([np.zeros(0, np.int64), *found])), dropped
 
 

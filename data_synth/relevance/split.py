@@ -165,16 +165,11 @@ def split_at(share: float) -> str:
     return "dev" if share < 1 - TEST_SHARE else "test"
 
 
-@dataclass(frozen=True)
-class EarlierSplits:
-    """The splits of the questions (by their words, case-folded) and propositions (by id) of earlier datasets."""
+def read_earlier_splits(folders: Iterable[Path]) -> tuple[dict[str, str], dict[str, str]]:
+    """The splits of the questions (by their words, case-folded) and propositions (by id) of earlier relevance datasets.
 
-    questions: Mapping[str, str]
-    propositions: Mapping[str, str]
-
-
-def read_earlier_splits(folders: Iterable[Path]) -> EarlierSplits:
-    """The splits of the relevance datasets in `folders`; UserError for a folder without one."""
+    UserError for a folder without one.
+    """
     from pyarrow import ArrowInvalid
     from pyarrow.parquet import read_table
 
@@ -191,7 +186,7 @@ def read_earlier_splits(folders: Iterable[Path]) -> EarlierSplits:
                 raise UserError(f"{file}: {problem}", "rows of `synth relevance`", "fix --beside") from None
             questions |= dict.fromkeys((text.casefold() for text in columns["question"]), file.stem)
             propositions |= dict.fromkeys(columns["proposition_id"], file.stem)
-    return EarlierSplits(questions, propositions)
+    return questions, propositions
 
 
 def keep_earlier_splits(questions: Sequence[GoldQuestion], earlier: Mapping[str, str]) -> list[GoldQuestion]:

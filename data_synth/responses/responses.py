@@ -10,7 +10,7 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Literal
 
-from data_synth.contexts import FindContexts, context_finder, draft_groups
+from data_synth.contexts import FindContexts, context_finder, draft_groups, replies_of, task_of
 from data_synth.preferences.support import MIN_SIMILARITY, MeasureSupport, Support, SupportScorer
 from data_synth.responses.rewards import (
     answer_reward,
@@ -29,7 +29,7 @@ from graph.documents.questions import Question
 from graph.retrieve.parts.query import RetrieveSettings
 from graph.shared.ids import content_id
 from graph.text.prompting import fill, inert, quote
-from graph.text.replies import BadReply, ReplyModel, parse_reply, strict_schema, without_thinking
+from graph.text.replies import ReplyModel, without_thinking
 from graph.types import AnswerForm, Completion, CompletionRequest, LanguageModel, Message
 
 if TYPE_CHECKING:
@@ -64,9 +64,9 @@ def response_rows(
     settings: RetrieveSettings,
     policy: LanguageModel,
     sampling: Sampling,
-    sizes: Sequence[int] = (),
-    judge: Judge | None = None,
-    verifier: Verifier | None = None,
+    sizes: Sequence[int],
+    judge: Judge | None,
+    verifier: Verifier | None,
 ) -> Iterator[ResponseRow | Dropped]:
     """The rows of `questions` over contexts of `sizes` excerpts (all up to `settings.top_k`, if none are given)."""
     find_contexts = context_finder(index, settings, policy.count_tokens)
@@ -220,20 +220,10 @@ class JudgeMark(ReplyModel):
 
 def judge_responses(draft: Draft, responses: Sequence[str], model: LanguageModel) -> list[float]:
     """(mark − 1) / 4 for each response; 0 if the model gave no mark, so that a missing mark is never rewarded."""
-    requests = [_mark_request(draft, response) for response in responses]
-    return [_mark_reward(completion) for completion in model.complete(requests)]
-
-
-def _mark_request(draft: Draft, response: str) -> CompletionRequest:
-    task = answer_messages(draft.question.text, draft.excerpts)[-1].content
-    text = fill("data_synth/judge.txt", question_over_passages=task, answer=draft.answer, response=quote(response))
-    return CompletionRequest((Message("user", text),), MAX_MARK_TOKENS, seed=0, schema=strict_schema(JudgeMark))
-
-
-def _mark_reward(completion: Completion) -> float:
-    if completion.finish_reason != "stop":
-        return 0.0
-    try:
-        return (parse_reply(JudgeMark, completion.text, []).mark - 1) / (HIGHEST - 1)
-    except BadReply:
-        return 0.0
+    task = task_of(draft)
+    texts = [
+        fill("data_synth/judge.txt", question_over_passages=task, answer=draft.answer, response=quote(response))
+        for response in responses
+    ]
+    marks = replies_of(model, JudgeMark, texts, MAX_MARK_TOKENS)
+    return [0.0 if each is None else (each.mark - 1) / (HIGHEST - 1) for each in marks]

@@ -161,7 +161,7 @@ def align_runs(
         seeds[system_of(record)].append(int(record.settings["seed"]))
     check_paired_seeds(seeds, next(iter(seeds)))
     weights = measurable(rewards, "--reward") if rewards else common_weights(folders, records)
-    runs, reference = measure_runs(folders, rows, sampling, load, draw, cache_folder, weights)
+    runs, reference = measure_runs(folders, rows, weights, sampling, load, draw, cache_folder)
     return align(runs, reference, sampling, constant_answers(rows, weights), margin)
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from data_synth.responses.rewards import REWARDS, answer_reward, format_reward
 from data_synth.rows import ResponseRow, response_to_json
-from eval.alignment.sample import Draw, Policy, Prompt, Samples, SamplingSettings, draw_here, logps_of_samples
+from eval.alignment.sample import Draw, Policy, Prompt, Samples, SamplingSettings, logps_of_samples
 from eval.metrics.answers import bleu
 from eval.statistics import SeedVerdict
 from graph.answer.citations import own_citations
@@ -149,19 +149,17 @@ Load = Callable[[str], tuple[Any, Any]]
 def measure_runs(
     folders: Sequence[Path],
     rows: Sequence[ResponseRow],
+    weights: Mapping[str, float],
     sampling: SamplingSettings,
     load: Load,
-    draw: Draw = draw_here,
-    cache_folder: Path | None = None,
-    rewards: Mapping[str, float] | None = None,
+    draw: Draw,
+    cache_folder: Path | None,
 ) -> tuple[list[MeasuredRun], list[PromptFigures]]:
-    """Measure every run and their reference on every row, by `rewards` or else by the reward that the runs were trained for.
+    """Measure every run and their reference on every row, rewarded by `weights`.
 
-    UserError unless all runs share one reference and a reward that can be measured. Figures cached in `cache_folder`, if given, are
-    not measured again.
+    UserError unless all runs share one reference. Figures cached in `cache_folder`, if given, are not measured again.
     """
     records = [read_run(folder) for folder in folders]
-    weights = measurable(rewards, "--reward") if rewards else common_weights(folders, records)
     source = common_reference(folders, records)
     reference = cache(lambda: load(source)[0])
 

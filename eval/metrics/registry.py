@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
+from functools import partial
 from typing import Literal
 
 from eval.metrics.answers import bleu, gold_letter, meteor, mirage_letter, read_choice, read_option, rouge_f
@@ -91,20 +92,16 @@ METRICS: dict[str, Metric] = {
         _of_answer("f1", token_f1),
         _of_answer("hotpot_f1", hotpot_f1),
         _of_answer("contains", contains_answer),
-        _of_answer("rouge1", lambda answer, golds: rouge_f(answer, golds, "rouge1")),
-        _of_answer("rouge2", lambda answer, golds: rouge_f(answer, golds, "rouge2")),
-        _of_answer("rougeL", lambda answer, golds: rouge_f(answer, golds, "rougeL")),
+        *(_of_answer(kind, partial(rouge_f, kind=kind)) for kind in ("rouge1", "rouge2", "rougeL")),
         _of_answer("bleu", bleu),
         _of_answer("meteor", meteor),
         Metric("yes_no_maybe", "answer", _yes_no_maybe),
         Metric("choice", "answer", _choice),
         Metric("mirage_choice", "answer", _mirage_choice),
-        _of_ranking("recall@2", lambda ranked, gold: recall_at(ranked, gold, 2)),
-        _of_ranking("recall@5", lambda ranked, gold: recall_at(ranked, gold, 5)),
-        _of_ranking("recall@10", lambda ranked, gold: recall_at(ranked, gold, 10)),
-        _of_ranking("all_gold@5", lambda ranked, gold: all_gold_at(ranked, gold, 5)),
+        *(_of_ranking(f"recall@{k}", partial(recall_at, k=k)) for k in (2, 5, 10)),
+        _of_ranking("all_gold@5", partial(all_gold_at, k=5)),
         _of_ranking("mrr", reciprocal_rank),
-        _of_ranking("ndcg@10", lambda ranked, gold: ndcg_at(ranked, gold, 10)),
+        _of_ranking("ndcg@10", partial(ndcg_at, k=10)),
         Metric("answer_in_context", "context", _answer_in_context),
         *(_grounding(one.name) for one in fields(Grounding)),
         Metric(SUPPORTED, "grounding", lambda _, output: output.grounding.get(SUPPORTED)),

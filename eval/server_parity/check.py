@@ -199,7 +199,8 @@ class _Check:
         self, name: str, probes: Sequence[ProbeConversation], expected: How, batch: int, count: bool
     ) -> None:
         """Compare greedy replies with the run's own choices; with `count`, prompts are compared by their number of tokens."""
-        batch_probes = repeat_to(probes, batch)
+        # Fewer conversations than a batch holds are repeated.
+        batch_probes = list(islice(cycle(probes), max(len(probes), batch)))
         say(f"{name}: {len(batch_probes)} greedy replies, {batch} at once")
         replies = at_once(
             lambda probe: self.server.greedy(name, probe.messages, REPLY_TOKENS, self.policy.tokenizer),
@@ -250,11 +251,6 @@ class _Check:
     def _fault(self, fault: str) -> None:
         if fault not in self.faults:
             self.faults.append(fault)
-
-
-def repeat_to(probes: Sequence[ProbeConversation], batch: int) -> list[ProbeConversation]:
-    """The conversations, repeated until they fill one batch."""
-    return list(islice(cycle(probes), max(len(probes), batch)))
 
 
 def _served_logps(probe: ProbeConversation, reply: Reply) -> ServedLogps | None:

@@ -89,7 +89,8 @@ def score(
     loaded = _load(name, source)
     questions = [item for item in loaded.questions if split in (None, item.split)]
     if not questions:
-        raise UserError(f"--split {split}: no such questions", "train, dev or test", "change the split")
+        splits = ", ".join(sorted({item.split for item in loaded.questions}))
+        raise UserError(f"--split {split}: no such questions", f"one of {splits}", "change the split")
     answers = read_predictions(predictions, questions, empty_is_wrong)
     scores = score_predictions(questions, answers, [item for item in metrics if item.needs == "answer"])
     print_json(score_json(scores)) if as_json else print(as_text(score_table(scores)))

@@ -128,7 +128,7 @@ class _Candidate:
 
 
 def _candidates(number: int, excerpt: Excerpt) -> Iterator[_Candidate]:
-    ground, before = ground_of(excerpt.title, excerpt.text), frozenset[str]()
+    ground, before = ground_of(excerpt), frozenset[str]()
     title = frozenset(map(form, Words.of(excerpt.title).stem_set))
     for unit, words in zip(ground.units, ground.words_N, strict=True):
         forms = frozenset(map(form, words.stem_set))

@@ -194,7 +194,7 @@ def numbers_to_read(excerpts: Iterable[Excerpt]) -> Iterator[int]:
 
 
 def _joined_ground(excerpts: Iterable[Excerpt]) -> Ground:
-    return Ground.join(ground_of(excerpt.title, excerpt.text) for excerpt in excerpts)
+    return Ground.join(map(ground_of, excerpts))
 
 
 def _chars(excerpt: Excerpt) -> int:
@@ -202,9 +202,9 @@ def _chars(excerpt: Excerpt) -> int:
 
 
 @lru_cache(CACHED_GROUNDS)
-def ground_of(title: str, text: str) -> Ground:
-    """A passage to check against; cached, as a server often uses the same passages."""
-    return Ground.of([(title, text)])
+def ground_of(excerpt: Excerpt) -> Ground:
+    """An excerpt to check against; cached, as a server often uses the same passages."""
+    return Ground.of([(excerpt.title, excerpt.text)], excerpt.header)
 
 
 def statements_of(text: str, passages: int, question: str = "") -> Iterator[Statement]:

@@ -22,9 +22,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graph.answer.overlap import OVERLAP, Wording, overlaps
-from graph.text.sentences import Unit, split_units
+from graph.text.sentences import Cells, Unit, header_at_end, spell_out_rows, split_units
 from graph.text.word_forms import OPPOSITES, Words, form
-from graph.trees import Forest, forest_from, forest_logits, probabilities, read_forests, save_forest, trained_file
+from graph.trees import Forest, forest_logits, probabilities, read_forest, save_forest, trained_file
 from graph.types import Floats
 
 _BRACKETS = re.compile(r"\([^()]*\)")
@@ -144,7 +144,7 @@ WINDOW_CHARS = 10_000
 @dataclass(frozen=True)
 class Ground:
     """Passages to check sentences against: their units, the words of each, the stems of their titles, the `form` of
-    all stems, the lower-case text, and the wording of each passage with its title.
+    all stems, the lower-case text, and the wording of each passage with its title. Words of a table's row include its header's.
     """
 
     units: tuple[Unit, ...]
@@ -155,15 +155,16 @@ class Ground:
     wordings: tuple[Wording, ...]
 
     @classmethod
-    def of(cls, passages: Iterable[tuple[str, str]]) -> Ground:
-        """The ground of `passages`, pairs of title and text."""
+    def of(cls, passages: Iterable[tuple[str, str]], header: Cells = ()) -> Ground:
+        """The ground of `passages`, pairs of title and text; each text may begin inside a table with this `header`."""
         pairs = list(passages)
-        units = tuple(unit for _, text in pairs for unit in _units(text))
-        words_N = tuple(Words.of(unit.text) for unit in units)
+        units = tuple(unit for _, text in pairs for unit in _units(text, header))
+        words_N = tuple(Words.of(_wording(unit)) for unit in units)
         titles = tuple(Words.of(title).stem_set for title, _ in pairs)
         forms = frozenset(map(form, set().union(*titles, *(words.stem_set for words in words_N))))
-        text = " ".join(text for _, text in pairs).casefold()
-        return cls(units, words_N, titles, forms, text, tuple(Wording.of(title, text) for title, text in pairs))
+        texts = [spell_out_rows(text, header) for _, text in pairs]
+        wordings = tuple(Wording.of(title, text) for (title, _), text in zip(pairs, texts, strict=True))
+        return cls(units, words_N, titles, forms, " ".join(texts).casefold(), wordings)
 
     @classmethod
     def join(cls, parts: Iterable[Ground]) -> Ground:
@@ -181,19 +182,23 @@ class Ground:
     @cached_property
     def sentences(self) -> tuple[str, ...]:
         """The texts of the units."""
-        return tuple(unit.text for unit in self.units)
+        return tuple(map(_wording, self.units))
 
 
-def _units(text: str) -> Iterator[Unit]:
+def _wording(unit: Unit) -> str:
+    return unit.line if unit.cells else unit.text
+
+
+def _units(text: str, header: Cells) -> Iterator[Unit]:
     """The units of a text, window by window; a window ends at a blank if it contains one."""
     start = 0
     while start < len(text):
         end = start + WINDOW_CHARS
         if end < len(text):
             end = max(text.rfind(blank, start, end) + 1 for blank in "\n ") or end
-        for unit in split_units(text[start:end]):
+        for unit in split_units(text[start:end], header):
             yield replace(unit, start=start + unit.start, end=start + unit.end)
-        start = end
+        start, header = end, header_at_end(text[start:end], header)
 
 
 def claim_features(claim: str, ground: Ground) -> Floats:
@@ -470,8 +475,7 @@ def open_verifier(spec: str) -> Verifier:
 @lru_cache(maxsize=4)
 def _load_verifier(file: Path, changed_ns: int) -> Verifier:
     del changed_ns
-    with read_forests(file, HEADER, FORMAT, FEATURES) as (opened, header):
-        forest = forest_from(opened, header, len(FEATURES))
+    with read_forest(file, HEADER, FORMAT, FEATURES) as (forest, header, opened):
         stage = header["second_stage"]
         second = None if stage is None else _second_stage(stage, *map(opened.get_tensor, _SECOND_STAGE_ARRAYS))
         return Verifier(forest, float(header["temperature"]), float(header["threshold"]), second)

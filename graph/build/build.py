@@ -14,7 +14,6 @@ import numpy as np
 from graph.build.changes import ChangedRows, rows_with
 from graph.build.derive import LayerReuse, derive_arrays, has_large_graph
 from graph.build.read_passages import (
-    Extractor,
     ReadingFacts,
     Split,
     imported_hashes,
@@ -26,6 +25,7 @@ from graph.build.read_passages import (
 from graph.build.stores import check_own_encoder, has_store, open_for_writing, read_settings, store_settings
 from graph.documents.split import split_passages
 from graph.errors import UserError
+from graph.extract.extraction import ReadDocuments
 from graph.hierarchy.summaries import WriteSummaries, write_summaries
 from graph.shared.console import say
 from graph.shared.disk import report_full_disk
@@ -74,7 +74,7 @@ class BuildReport:
 
 
 def build_index(
-    folder: Path | str,
+    folder: Path,
     documents: Iterable[Document],
     settings: IndexSettings,
     open_encoder: OpenEncoder,
@@ -89,7 +89,6 @@ def build_index(
     Raises UserError, leaving the index unchanged, when a document cannot be read or the settings, the encoder or the model
     differ from those of the index. Also raises UserError when a model stops answering; `resume` then continues.
     """
-    folder = Path(folder)
     was_empty = _prepare_folder(folder)
     started = time.perf_counter()
     committed = False
@@ -118,29 +117,24 @@ def report_of(
 ) -> BuildReport:
     """The report of a build: `counts` are documents written, unchanged and deleted, `seconds` those of reading and of building."""
     return BuildReport(
-        written=counts[0],
-        unchanged=counts[1],
-        deleted=counts[2],
+        *counts,
         documents=len(data.document_sources),
-        passages=len(data.passage_ids),
         propositions=len(data.proposition_ids),
         entities=len(data.entity_ids),
         summaries=len(data.summary_ids),
-        quarantined=facts.quarantined,
-        dropped=facts.dropped,
-        read_by=facts.read_by,
         read_seconds=seconds[0],
         build_seconds=seconds[1],
+        **vars(facts),
     )
 
 
 @dataclass(frozen=True)
 class Tools:
-    """The encoder, extractor and other tools of a build. The extractor is None when there is nothing to read; `write` is None when summaries are extractive."""
+    """The tools of a build. `read` is None if there is nothing to read, `write` is None if summaries are extractive."""
 
     encoder: Encoder
     split: Split
-    extractor: Extractor | None
+    read: ReadDocuments | None
     write: WriteSummaries | None
     workers: Workers
 
@@ -162,12 +156,12 @@ def open_tools(
     check_own_encoder(store, encoder, folder)
     split = partial(split_passages, max_tokens=settings.max_passage_tokens, count_tokens=encoder.count_tokens)
     needed = store.sources_to_extract() or (again and store.count("quarantine"))
-    extractor = open_extractor(folder, store, settings, split, open_model, workers) if needed else None
+    read = open_extractor(folder, store, settings, split, open_model, workers) if needed else None
     write = None
     if settings.summary_model:
         model = open_model(settings.summary_model, ledger=folder / LEDGER)
         write = partial(write_summaries, model, settings.max_summary_tokens)
-    return Tools(encoder, split, extractor, write, workers)
+    return Tools(encoder, split, read, write, workers)
 
 
 def finish_build(folder: Path, store: Store, tools: Tools, settings: IndexSettings, compact: bool = False) -> IndexData:
@@ -175,8 +169,8 @@ def finish_build(folder: Path, store: Store, tools: Tools, settings: IndexSettin
 
     With `compact`, communities are detected again regardless of `layers_on_edit`, and vectors are merged into one segment.
     """
-    if tools.extractor is not None:
-        read_waiting(store, tools.extractor.read, tools.split, tools.workers)
+    if tools.read is not None:
+        read_waiting(store, tools.read, tools.split, tools.workers)
     encoder, last = tools.encoder, _last_generation(folder, store, compact)
     stale = _stale_passages(store, last) if settings.layers_on_edit == "later" and not compact else 0
     carry = 0 < stale <= MAX_CHANGED_SHARE * store.count("passages")

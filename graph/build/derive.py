@@ -4,7 +4,7 @@ A new index is built in the same way, from an empty last generation. Entities ar
 this file. Legend: see graph/store/data.py; L rows of the last generation, K new rows, M occurrences, X pairs, F terms of new passages."""
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,7 +26,7 @@ from graph.build.derive_entities import derive_entities
 from graph.extract.entities import title_keys
 from graph.hierarchy import similarity
 from graph.hierarchy.layers import Hierarchy, LastHierarchy, Passages, Sentences, build_hierarchy
-from graph.hierarchy.summaries import WriteSummaries
+from graph.hierarchy.summaries import WriteSummaries, pack
 from graph.store.columns.blocks import Entries, first_not_below
 from graph.store.columns.moved import (
     Numbers,
@@ -333,23 +333,9 @@ def _chunks(
     first_K, end_K = (numbers_below(document_P, new + more) for more in (0, 1))
     for first, end in zip(first_K.tolist(), end_K.tolist(), strict=True):
         if end - first > 1:
-            lengths = [count_tokens(passages.columns.passage_texts[row]) for row in range(first, end)]
-            chunks += [np.array(run) for run in _runs(first, lengths, max_tokens) if len(run) > 1]
+            runs = pack(range(first, end), lambda row: count_tokens(passages.columns.passage_texts[row]), max_tokens)
+            chunks += [np.array(run) for run in runs if len(run) > 1]
     return sorted(chunks, key=lambda chunk: int(chunk[0]))
-
-
-def _runs(first: int, lengths: Sequence[int], limit: int) -> Iterator[list[int]]:
-    """Consecutive numbers from `first` on, in runs whose lengths sum to at most `limit`; a longer item is a run of one."""
-    run: list[int] = []
-    budget = 0
-    for number, length in enumerate(lengths, start=first):
-        if run and length > budget:
-            yield run
-            run = []
-        budget = (budget if run else limit) - length
-        run.append(number)
-    if run:
-        yield run
 
 
 def _summaries(hierarchy: Hierarchy, passages: int) -> SummaryColumns:
@@ -379,10 +365,8 @@ def derive_terms(base: IndexData, passages: RowMap, texts: Sequence[str], last_t
     passages_W[_term_positions(base.term_texts, old_counts.terms)] -= np.diff(old_counts.count_WP.indptr)
 
     new_counts = count_terms(texts[row] for row in passages.inserted_K.tolist())
-    at_F, lengths_K = (
-        _term_positions(base.term_texts, new_counts.terms),
-        np.asarray(new_counts.count_WP.sum(axis=0), np.int64),
-    )
+    at_F = _term_positions(base.term_texts, new_counts.terms)
+    lengths_K = np.asarray(new_counts.count_WP.sum(axis=0), np.int64)
     known_F = _known_terms(base.term_texts, at_F, new_counts.terms)
     merge, place_F = RowMap.of_matches(len(passages_W), np.flatnonzero(passages_W == 0), at_F, known_F)
     passages_W = np.array(merge.apply(passages_W, np.zeros(len(merge.inserted_K), np.int64)))

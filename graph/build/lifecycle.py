@@ -1,8 +1,7 @@
 """Operations on an existing index: delete, resume, retry, status, verify, repair, compact."""
 
-import os
-from collections.abc import Collection, Sequence
-from contextlib import closing, suppress
+from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from graph.build.read_passages import no_model, read_quarantined, reading_facts
 from graph.build.stores import is_finished, open_for_writing, open_store, read_settings, store_name, store_settings
 from graph.errors import UserError, nearest
 from graph.shared.console import say
+from graph.shared.disk import folder_bytes
 from graph.shared.ids import has_sum
 from graph.store.ann import ANN_ENDING
 from graph.store.arrays import check_arrays, drop_others, load_arrays, publish, save_arrays
@@ -91,10 +91,9 @@ class Damage:
 
 
 def delete_documents(
-    folder: Path | str, sources: Sequence[str], open_encoder: OpenEncoder, open_model: OpenModel = no_model
+    folder: Path, sources: Sequence[str], open_encoder: OpenEncoder, open_model: OpenModel = no_model
 ) -> IndexData:
     """Remove documents by source, and everything read only from them; UserError, changing nothing, if one is unknown."""
-    folder = Path(folder)
     settings = read_settings(folder)
     with open_for_writing(folder) as store:
         with store.transaction():
@@ -110,7 +109,7 @@ def delete_documents(
 
 
 def resume_build(
-    folder: Path | str,
+    folder: Path,
     open_encoder: OpenEncoder,
     open_model: OpenModel = no_model,
     settings: IndexSettings | None = None,
@@ -120,17 +119,17 @@ def resume_build(
 
     `settings` may differ from those of the index only in CHANGEABLE (graph/store/index_settings.py); None leaves them unchanged.
     """
-    return _resume(Path(folder), open_encoder, open_model, settings, workers, quarantined=False)[1]
+    return _resume(folder, open_encoder, open_model, settings, workers, quarantined=False)[1]
 
 
 def retry_failed(
-    folder: Path | str,
+    folder: Path,
     open_encoder: OpenEncoder,
     open_model: OpenModel = no_model,
     settings: IndexSettings | None = None,
 ) -> int:
     """Read the quarantined passages again, then finish the index; returns how many passages were retried. `settings` as in `resume_build`."""
-    return _resume(Path(folder), open_encoder, open_model, settings, THIS_PROCESS, quarantined=True)[0]
+    return _resume(folder, open_encoder, open_model, settings, THIS_PROCESS, quarantined=True)[0]
 
 
 def _resume(
@@ -147,13 +146,12 @@ def _resume(
         with store.transaction():
             store_settings(store, settings)
             tools = open_tools(folder, store, settings, open_encoder, open_model, workers, again=quarantined)
-        retried = read_quarantined(store, tools.extractor.read) if quarantined and tools.extractor is not None else 0
+        retried = read_quarantined(store, tools.read) if quarantined and tools.read is not None else 0
         return retried, finish_build(folder, store, tools, settings)
 
 
-def quarantine_warning(folder: Path | str) -> str:
+def quarantine_warning(folder: Path) -> str:
     """The warning when more passages are in quarantine than the settings allow; "" otherwise."""
-    folder = Path(folder)
     share = read_settings(folder).max_failed_share
     with closing(open_store(folder)) as store:
         facts = reading_facts(store)
@@ -165,9 +163,8 @@ def quarantine_warning(folder: Path | str) -> str:
     )
 
 
-def index_status(folder: Path | str) -> IndexStatus:
+def index_status(folder: Path) -> IndexStatus:
     """The state of an index; read-only, and safe while a writer is at work."""
-    folder = Path(folder)
     settings = read_settings(folder)
     with closing(open_store(folder)) as store:
         rows = {table: store.count(table) for table in COUNTED_TABLES}
@@ -182,7 +179,7 @@ def index_status(folder: Path | str) -> IndexStatus:
         identity=manifest.identity if manifest is not None else "",
         encoder=settings.encoder,
         rows=rows,
-        disk_bytes=_disk_bytes(folder),
+        disk_bytes=folder_bytes(folder),
         documents_to_extract=waiting,
         quarantined=facts.quarantined,
         dropped=facts.dropped,
@@ -194,16 +191,6 @@ def index_status(folder: Path | str) -> IndexStatus:
     )
 
 
-def _disk_bytes(folder: Path) -> int:
-    """The bytes of the files below a folder, without those that a writer removes meanwhile."""
-    total = 0
-    for parent, _, names in os.walk(folder):
-        for name in names:
-            with suppress(FileNotFoundError):
-                total += Path(parent, name).stat().st_size
-    return total
-
-
 def _ann_recall(manifest: Manifest) -> dict[str, float]:
     """The lowest recall of the ANN indexes of each kind that has any."""
     recalls = {
@@ -213,9 +200,8 @@ def _ann_recall(manifest: Manifest) -> dict[str, float]:
     return {kind: min(values) for kind, values in recalls.items() if values}
 
 
-def verify_index(folder: Path | str) -> list[Damage]:
+def verify_index(folder: Path) -> list[Damage]:
     """Every file that is missing, truncated, altered or unfinished; rows in a database are not checked. OtherFormat if the index has another format."""
-    folder = Path(folder)
     repair = f"modegraph repair {folder}"
     damage = _store_damage(folder)
     try:
@@ -251,13 +237,12 @@ def _store_damage(folder: Path) -> list[Damage]:
     return [*found, Damage(LEDGER, problem, f"modegraph repair {folder}")] if problem else found
 
 
-def repair_index(folder: Path | str, open_encoder: OpenEncoder, open_model: OpenModel = no_model) -> list[Damage]:
+def repair_index(folder: Path, open_encoder: OpenEncoder, open_model: OpenModel = no_model) -> list[Damage]:
     """Rebuild damaged arrays from the rows, and damaged ANN indexes from their segments; returns the damage found.
 
     Vectors in files with a valid checksum are reused, others are encoded again. A damaged call ledger is renamed; a new
     ledger gets its intact calls. UserError when index.sqlite itself is damaged: it cannot be rebuilt.
     """
-    folder = Path(folder)
     damage = verify_index(folder)
     for found in damage:
         if found.repair == INDEX_AGAIN:
@@ -275,7 +260,9 @@ def repair_index(folder: Path | str, open_encoder: OpenEncoder, open_model: Open
     settings = read_settings(folder)
     if all(file.endswith(ANN_ENDING) for file in rest):
         with open_for_writing(folder) as store:
-            _rewrite_arrays(folder, store, _without_ann(read_manifest(folder), {Path(file).name for file in rest}))
+            manifest, damaged = read_manifest(folder), {Path(file).name for file in rest}
+            sound = {name: ann for name, ann in manifest.ann.items() if ann["file"] not in damaged}
+            _rewrite_arrays(folder, store, replace(manifest, ann=sound))
         return damage
     with open_for_writing(folder) as store:
         with store.transaction():
@@ -289,18 +276,12 @@ def repair_index(folder: Path | str, open_encoder: OpenEncoder, open_model: Open
     return damage
 
 
-def _without_ann(manifest: Manifest, files: Collection[str]) -> Manifest:
-    """The manifest without the ANN indexes in these files."""
-    return replace(manifest, ann={name: ann for name, ann in manifest.ann.items() if ann["file"] not in files})
-
-
-def compact_index(folder: Path | str, open_encoder: OpenEncoder, open_model: OpenModel = no_model) -> int:
+def compact_index(folder: Path, open_encoder: OpenEncoder, open_model: OpenModel = no_model) -> int:
     """Free the space of deleted rows and of the previous generation; returns the bytes freed (negative if the index grew).
 
     Communities that edits carried over are detected again, graphs that grew too large to be exact are rebuilt, and vectors are merged into
     one segment: the files are then those of an index built in one run.
     """
-    folder = Path(folder)
     before = index_status(folder).disk_bytes
     with open_for_writing(folder) as store:
         manifest = read_manifest(folder)

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from functools import cache, partial
 from itertools import chain
 from pathlib import Path
-from typing import TypeVar
 
 from graph.errors import UserError
 from graph.extract.extraction import PendingDocument, ReadDocuments, Reading
@@ -22,7 +21,7 @@ from graph.store.index_settings import IndexSettings
 from graph.store.ledger_file import LEDGER
 from graph.store.rows import Store
 from graph.text.prompting import read_prompt
-from graph.types import Document, LanguageModel, OpenModel, Passage, Workers
+from graph.types import Document, LanguageModel, OpenModel, Passage, T, Workers
 
 GROUP_PASSAGES = 512
 """Minimum number of passages per transaction, for extractors that need no model."""
@@ -30,16 +29,7 @@ BATCH_CHARACTERS = 200_000
 """Minimum size of a batch of documents to split."""
 SAMPLED_DOCUMENTS = 5
 
-T = TypeVar("T")
 Split = Callable[[Document], Sequence[Passage]]
-
-
-@dataclass(frozen=True)
-class Extractor:
-    """A way to read documents. `version` identifies it in the index: for a model, by the model's name and a hash of the prompts."""
-
-    version: str
-    read: ReadDocuments
 
 
 def no_model(spec: str | Sequence[str], ledger: Path | None = None, workers: Workers | None = None) -> LanguageModel:
@@ -49,28 +39,29 @@ def no_model(spec: str | Sequence[str], ledger: Path | None = None, workers: Wor
 
 def open_extractor(
     folder: Path, store: Store, settings: IndexSettings, split: Split, open_model: OpenModel, workers: Workers
-) -> Extractor:
+) -> ReadDocuments:
     """The extractor of an index, whose version is stored there; UserError if its passages were read by another extractor."""
-    extractor = _choose_extractor(folder, store, settings, split, open_model, workers)
+    version, read = _choose_extractor(folder, store, settings, split, open_model, workers)
     stored = store.get_meta("extractor")
-    if stored is not None and stored != extractor.version and store.count("passages"):
+    if stored is not None and stored != version and store.count("passages"):
         raise UserError(
-            f"{folder}: its documents were read by {stored}, not by {extractor.version}",
+            f"{folder}: its documents were read by {stored}, not by {version}",
             "the same model and prompts for all documents of an index",
             "name that model with --extractor-model, or index into a new folder",
         )
-    store.set_meta("extractor", extractor.version)
-    return extractor
+    store.set_meta("extractor", version)
+    return read
 
 
 def _choose_extractor(
     folder: Path, store: Store, settings: IndexSettings, split: Split, open_model: OpenModel, workers: Workers
-) -> Extractor:
+) -> tuple[str, ReadDocuments]:
+    """The version of the extractor (for a model, its name and a hash of the prompts), and the extractor."""
     if settings.extractor == "rules":
-        return Extractor("rules", partial(_read_each, workers, read_by_rules))
+        return "rules", partial(_read_each, workers, read_by_rules)
     if settings.extractor == "import":
         read_one = partial(read_imported, rows=load_extraction(Path(settings.import_file)))
-        return Extractor("an imported extraction, by sentence", partial(_read_each, workers, read_one))
+        return "an imported extraction, by sentence", partial(_read_each, workers, read_one)
     prompt = Prompt(few_shot_examples(settings), settings.max_reply_tokens)
     model = open_model(settings.extractor_model, ledger=folder / LEDGER)
 
@@ -79,7 +70,7 @@ def _choose_extractor(
         return _domain_of_index(store, model, split) if settings.infer_domain else Domain()
 
     version = f"model {model.name}, prompts {prompt.version}"
-    return Extractor(version, partial(read_by_model, model=model, prompt=prompt, domain=domain))
+    return version, partial(read_by_model, model=model, prompt=prompt, domain=domain)
 
 
 def imported_hashes(settings: IndexSettings) -> dict[str, str]:

@@ -109,7 +109,7 @@ def read_documents(source: Path | str, note: Note, limits: Limits = Limits()) ->
 
 
 def present_in(source: Path) -> Callable[[str], bool]:
-    """A test whether `source` has a document of a given name, listed at the first call; what cannot be read, or is in such a folder, counts as present."""
+    """A function that tells whether `source` has a document of a given name (listed at its first call); what cannot be read, or is in such a folder, counts as present."""
 
     @cache
     def found() -> tuple[set[str], tuple[str, ...]]:

@@ -19,19 +19,9 @@ _ESCAPED = {"\r": "&#13;"}
 _HEAD = """<?xml version="1.0" encoding="UTF-8"?>
 <graphml xmlns="http://graphml.graphdrawing.org/xmlns">
 """
-NODE_FIELDS = {
-    "kind": ("kind", "string"),
-    "id": ("own_id", "string"),
-    "text": ("text", "string"),
-    "title": ("title", "string"),
-    "source": ("source", "string"),
-    "metadata": ("metadata", "string"),
-    "order": ("order", "long"),
-    "start": ("start", "long"),
-    "end": ("end", "long"),
-    "layer": ("layer", "long"),
-}
-"""Name and type of each attribute; "id" is igraph's name for the node's key, so the id itself is "own_id"."""
+NODE_TEXTS = ("kind", "id", "text", "title", "source", "metadata")
+NODE_NUMBERS = ("order", "start", "end", "layer")
+"""Attributes of nodes, in the order of the file; "id" is igraph's name for the key, so the id itself is "own_id"."""
 
 
 def write_graphml(index: Index, file: Path) -> dict[str, int]:
@@ -42,8 +32,10 @@ def write_graphml(index: Index, file: Path) -> dict[str, int]:
     counts = {"nodes": 0, "edges": 0}
     with file.open("w", encoding="utf-8", newline="\n") as out:
         out.write(_HEAD)
-        for field, (name, kind) in NODE_FIELDS.items():
-            out.write(f'<key id="{field}" for="node" attr.name="{name}" attr.type="{kind}"/>\n')
+        for field in (*NODE_TEXTS, *NODE_NUMBERS):
+            name = "own_id" if field == "id" else field
+            value_type = "string" if field in NODE_TEXTS else "long"
+            out.write(f'<key id="{field}" for="node" attr.name="{name}" attr.type="{value_type}"/>\n')
         out.write('<key id="relation" for="edge" attr.name="kind" attr.type="string"/>\n')
         out.write(
             '<key id="weight" for="edge" attr.name="weight" attr.type="double"/>\n<graph edgedefault="directed">\n'

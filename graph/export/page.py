@@ -11,16 +11,15 @@ from html import escape
 from importlib.resources import files
 from pathlib import Path
 from string import Template
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
 from graph.index.index import Index
 from graph.retrieve.parts.ranking import expand_rows, top_rows
-from graph.types import Ints
+from graph.types import Ints, T
 
-T = TypeVar("T")
 KINDS = ("entities", "propositions", "passages", "summaries")
 
 

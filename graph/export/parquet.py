@@ -68,7 +68,8 @@ def _tables(name: str, rows: Iterable[Mapping[str, Any]], vectors_ND: Matrix | N
     iterator, count = iter(rows), 0
     schema = pa.schema({column: TYPES[kind] for column, kind in COLUMNS[name].items()})
     vector = pa.list_(pa.float32(), 0 if vectors_ND is None else vectors_ND.shape[1])
-    for part in chain(_parts(iterator), [[]]):
+    parts = iter(lambda: list(islice(iterator, ROWS_AT_ONCE)), [])
+    for part in chain(parts, [[]]):
         if part or not count:
             table = pa.Table.from_pylist(part, schema)
             if vectors_ND is not None:
@@ -76,8 +77,3 @@ def _tables(name: str, rows: Iterable[Mapping[str, Any]], vectors_ND: Matrix | N
                 table = table.append_column("vector", pa.FixedSizeListArray.from_arrays(pa.array(flat), type=vector))
             yield table
             count += len(part)
-
-
-def _parts(rows: Iterator[Mapping[str, Any]]) -> Iterator[list[Mapping[str, Any]]]:
-    while part := list(islice(rows, ROWS_AT_ONCE)):
-        yield part

@@ -22,7 +22,7 @@ from psycopg.types import TypeInfo
 from graph.errors import UserError
 from graph.export.elements import COLUMNS, NODE_KINDS, NODE_TABLES, Value, edges, nodes, occurrences
 from graph.index.index import Index
-from graph.postgres.connect import Connection, database_of, transaction
+from graph.postgres.connect import Connection, database_of, storable, transaction
 from graph.shared.console import track
 from graph.store.data import VECTOR_FIELDS
 from graph.store.vectors import Matrix
@@ -182,11 +182,6 @@ def _run(connection: Connection, statement: str, *names: str) -> None:
 ROWS_AT_ONCE = 8_192
 _NULL_IN_JSON = re.compile(r"(?<!\\)((?:\\\\)*)\\u0000")
 _REPLACEMENT = "\ufffd"
-
-
-def storable(text: str) -> str:
-    """The text with U+FFFD for NUL, which PostgreSQL cannot store."""
-    return text.replace("\0", _REPLACEMENT)
 
 
 def storable_key(key: str) -> str:

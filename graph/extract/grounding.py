@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from graph.extract.entities import distinct_entities, entity_key
 from graph.extract.extraction import Fact
 from graph.text.scripts import UNSPACED
-from graph.text.sentences import split_units
+from graph.text.sentences import Cells, split_units
 
 MAX_SENTENCES = 3
 MIN_GAIN = 2.0
@@ -35,13 +35,13 @@ def share_supported(text: str, source: str) -> float:
     return len(words & words_of(source)) / len(words) if words else 0.0
 
 
-def best_span(proposition: str, passage: str) -> tuple[int, int]:
+def best_span(proposition: str, passage: str, header: Cells = ()) -> tuple[int, int]:
     """Offsets in `passage` of the sentence (or up to 3 neighbouring ones) that shares the most words with the proposition.
 
     A shared word weighs 1 ÷ the number of sentences that contain it; of equally good sentences, the first wins. The whole
-    passage if no word is shared.
+    passage if no word is shared. `header` as in `split_units`.
     """
-    units = list(split_units(passage))
+    units = list(split_units(passage, header))
     words = [words_of(unit.text) for unit in units]
     frequency = Counter(word for of_unit in words for word in of_unit)
     needed = words_of(proposition)

@@ -18,8 +18,18 @@ from graph.extract.extraction import Fact, Failure, Occurrence, PendingDocument,
 from graph.extract.grounding import best_span, ends_within, entities_within, share_supported
 from graph.shared.ids import content_id
 from graph.text.prompting import fill, quote, quote_passage, read_prompt
-from graph.text.replies import BadReply, ReplyModel, at_most, parse_reply, plain, sound_items, strict_schema
-from graph.text.sentences import is_complete, split_units
+from graph.text.replies import (
+    MAX_REPLY_CHARS,
+    BadReply,
+    ReplyModel,
+    at_most,
+    parse_reply,
+    plain,
+    retry_of,
+    sound_items,
+    strict_schema,
+)
+from graph.text.sentences import is_complete, spell_out_rows, split_units
 from graph.types import Completion, CompletionRequest, LanguageModel, Message, Passage
 
 SAMPLED_PASSAGES = 5
@@ -56,9 +66,14 @@ def infer_domain(model: LanguageModel, passages: Sequence[Passage]) -> tuple[Dom
 
 def domain_request(passages: Sequence[Passage]) -> CompletionRequest:
     """The request for the domain."""
-    quoted = "\n".join(quote_passage(passage.title, passage.text) for passage in passages)
+    quoted = "\n".join(quote_passage(passage.title, _shown(passage)) for passage in passages)
     messages = (Message("system", fill("graph/domain.txt")), Message("user", quoted))
     return CompletionRequest(messages, MAX_DOMAIN_TOKENS, schema=strict_schema(Domain))
+
+
+def _shown(passage: Passage) -> str:
+    """The text of a passage as the model reads it: a table's rows with its header."""
+    return spell_out_rows(passage.text, passage.header)
 
 
 MIN_SUPPORT = 0.5
@@ -148,7 +163,7 @@ def _occurrence(
 ) -> tuple[Occurrence | None, int]:
     """One proposition as an occurrence, or None without support; and the number of its dropped parts."""
     text = plain(proposition.text, passage.text)
-    if share_supported(text, f"{passage.title} {passage.text}") < MIN_SUPPORT:
+    if share_supported(text, f"{passage.title} {_shown(passage)}") < MIN_SUPPORT:
         return None, 1
     facts = [
         Fact(plain(fact.subject, passage.text), plain(fact.relation, passage.text), plain(fact.object, passage.text))
@@ -158,7 +173,7 @@ def _occurrence(
     entity_names = [plain(entity, passage.text) for entity in proposition.entities]
     supported, dropped = entities_within(text, entity_names, [*ends, *entities])
     facts = [fact for fact in facts if fact.relation and ends_within(fact, supported)]
-    start, end = best_span(text, passage.text)
+    start, end = best_span(text, passage.text, passage.header)
     topic = plain(proposition.topic, passage.text)
     occurrence = Occurrence(
         text, supported, passage.start + start, passage.start + end, (topic,) if topic else (), tuple(facts)
@@ -171,8 +186,6 @@ WAVE_CALLS = 16
 WAVES_IN_FLIGHT = 2
 RETRY_TEMPERATURE = 0.7
 """The temperature for passages that failed in an earlier run: at 0 the same model would repeat its reply."""
-MAX_REPLY_CHARS = 2000
-"""The maximum number of characters of an unusable reply that are sent back on a retry and stored in quarantine."""
 
 
 @dataclass(frozen=True)
@@ -203,7 +216,7 @@ class Prompt:
             examples=self.examples,
         )
         return CompletionRequest(
-            (Message("system", system), Message("user", quote_passage(passage.title, passage.text))),
+            (Message("system", system), Message("user", quote_passage(passage.title, _shown(passage)))),
             max_tokens=self.max_reply_tokens,
             temperature=RETRY_TEMPERATURE if attempt else 0.0,
             seed=attempt,
@@ -275,15 +288,10 @@ def _outcome(call: _Call, completion: Completion) -> Reading | _Call:
             raise BadReply(f"it was cut at {call.request.max_tokens:,} tokens, so write fewer and shorter propositions")
         occurrences, dropped = read_reply(completion.text, call.passage, cut)
     except BadReply as problem:
-        reply = plain(completion.text)[:MAX_REPLY_CHARS]
+        attempts = call.attempt + 1
         if call.last:
-            return Reading(call.passage, READER, failure=Failure(str(problem), reply, call.attempt + 1))
-        return _retry(call, reply, str(problem))
+            reply = plain(completion.text)[:MAX_REPLY_CHARS]
+            return Reading(call.passage, READER, failure=Failure(str(problem), reply, attempts))
+        request = replace(retry_of(call.request, completion.text, str(problem)), seed=attempts)
+        return _Call(call.passage, request, attempts, last=True)
     return Reading(call.passage, READER, occurrences, dropped)
-
-
-def _retry(call: _Call, reply: str, problem: str) -> _Call:
-    """The same request, followed by the unusable reply and the reason."""
-    turns = (Message("assistant", reply or "(nothing)"), Message("user", fill("graph/again.txt", problem=problem)))
-    request = replace(call.request, messages=call.request.messages + turns, seed=call.attempt + 1)
-    return _Call(call.passage, request, call.attempt + 1, last=True)

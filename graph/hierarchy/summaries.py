@@ -24,7 +24,7 @@ from graph.text.replies import (
     without_thinking,
 )
 from graph.text.sentences import is_complete, split_units
-from graph.types import Completion, CompletionRequest, Floats, LanguageModel, Message
+from graph.types import Completion, CompletionRequest, Floats, LanguageModel, Message, T
 
 RELEVANCE = 0.7
 REPEATS = 0.95
@@ -118,20 +118,20 @@ def write_summaries(model: LanguageModel, max_summary_tokens: int, groups: Seque
     return summaries
 
 
-def pack(texts: Sequence[str], count_tokens: Callable[[str], int], max_tokens: int) -> list[list[str]]:
-    """The texts in order, in runs of at most `max_tokens`; a longer text is a separate run.
+def pack(items: Sequence[T], length_of: Callable[[T], int], max_length: int) -> list[list[T]]:
+    """The items in order, in runs whose lengths sum to at most `max_length`; a longer item is a separate run.
 
     >>> pack(["a b", "c", "d e f g", "h"], lambda text: len(text.split()), 3)
     [['a b', 'c'], ['d e f g'], ['h']]
     """
-    runs: list[list[str]] = []
+    runs: list[list[T]] = []
     budget = -1
-    for text in texts:
-        length = count_tokens(text)
+    for item in items:
+        length = length_of(item)
         if length > budget:
             runs.append([])
-            budget = max_tokens
-        runs[-1].append(text)
+            budget = max_length
+        runs[-1].append(item)
         budget -= length
     return runs
 

@@ -286,15 +286,10 @@ def folder_of(model: Pretrained) -> Path:
 
 def is_fetched(model: Pretrained) -> bool:
     """Whether a model is in the cache, converted from the catalogue's file; for a language model, the record must also list that file."""
-    record = read_record(model)
+    record = read_json(folder_of(model) / RECORD)
     return record.get("sha256") == model.sha256 and (
         not isinstance(model, PretrainedModel) or model.file in record.get("files", {})
     )
-
-
-def read_record(model: Pretrained) -> dict[str, Any]:
-    """The record of a converted model; {} if there is none."""
-    return read_json(folder_of(model) / RECORD)
 
 
 def write_record(folder: Path, model: Pretrained) -> None:

@@ -18,7 +18,7 @@ import numpy as np
 from graph.errors import UserError, first_line
 from graph.models.catalogue import ENCODERS, resolve
 from graph.models.checkpoint import computes_in_bfloat16
-from graph.models.onnx_encoder import OnnxEncoder, can_export, open_exported, read_about
+from graph.models.onnx_encoder import TOKENIZER, OnnxEncoder, can_export, open_exported, read_about
 from graph.shared.hub import quiet_loading
 from graph.types import Encoder, Floats, Prompts
 
@@ -100,7 +100,6 @@ BATCH_SIZES = {"cpu": 16, "cuda": 256}
 FEW = 8
 """Up to this many questions (texts of an index too, if the processor lacks bfloat16) are encoded one by one in ONNX Runtime, if
 `prepare_for_questions` has exported the encoder."""
-TOKENIZER = "tokenizer.json"
 FINGERPRINT_SUFFIXES = (".safetensors", ".json")
 
 

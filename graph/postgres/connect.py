@@ -114,3 +114,8 @@ def _as_user_error(shown: str, problem: psycopg.Error) -> UserError:
         first = str(problem).partition("\n")[0]
         return Unavailable(f"{shown}: {first}", "a server that answers", "check the address, the role and its password")
     return Unavailable(f"{shown}: {message}", "", "nothing was changed")
+
+
+def storable(text: str) -> str:
+    """The text with U+FFFD for NUL, which PostgreSQL cannot store."""
+    return text.replace("\0", "\ufffd")

@@ -17,7 +17,7 @@ from psycopg import sql
 from graph.errors import UserError
 from graph.extract.entities import entity_key
 from graph.extract.extraction import Occurrence, Reading
-from graph.postgres.connect import Connection, connect, database_of, report_refusals, transaction
+from graph.postgres.connect import Connection, connect, database_of, report_refusals, storable, transaction
 from graph.postgres.schema import SCHEMA, check_schema
 from graph.postgres.turn import Turn
 from graph.shared.ids import content_id
@@ -124,7 +124,7 @@ def put_readings(connection: Connection, readings: Sequence[Reading]) -> None:
     row_of: dict[str, int] = {str(identity): int(str(row)) for identity, row in put}
     connection.execute(f"DELETE FROM {SCHEMA}.quarantine WHERE passage = ANY(%s)", (list(row_of.values()),))
     failures = [(row_of[each.passage.id], each.failure) for each in readings if each.failure is not None]
-    rows = ((row, _without_nul(each.problem), _without_nul(each.reply), each.attempts) for row, each in failures)
+    rows = ((row, storable(each.problem), storable(each.reply), each.attempts) for row, each in failures)
     _copy_rows(connection, "quarantine", ("passage", "problem", "reply", "attempts"), rows)
     _put_occurrences(
         connection, [(row_of[each.passage.id], occurrence) for each in readings for occurrence in each.occurrences]
@@ -178,8 +178,3 @@ def _copy_rows(connection: Connection, table: str, columns: Sequence[str], rows:
     with connection.cursor() as cursor, cursor.copy(statement) as copy:
         for row in rows:
             copy.write_row(row)
-
-
-def _without_nul(text: str) -> str:
-    """The text with U+FFFD for NUL, which PostgreSQL cannot store."""
-    return text.replace("\0", "\ufffd")

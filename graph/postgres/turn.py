@@ -76,7 +76,9 @@ def writers_turn(dsn: str, folder: Path, give_up: GiveUp | None = None) -> Itera
     with transaction(dsn) as connection:
         # The lock of `migrate` serialises the draws, so that fences follow the order of the transactions.
         migrate(connection, database_of(dsn))
-        turn = Turn(folder, _draw(connection))
+        writer = f"{os.getpid()} of {platform.node()}"
+        (fence,) = connection.execute(_DRAW, (writer, _machine(), os.getpid(), LEASE_S)).fetchone() or (0,)
+        turn = Turn(folder, int(str(fence)))
     done = Event()
     renewer = Thread(target=_renew, args=(dsn, turn, done), name="lease", daemon=True)
     renewer.start()
@@ -95,13 +97,6 @@ def writers_turn(dsn: str, folder: Path, give_up: GiveUp | None = None) -> Itera
         # A ticket that cannot be returned expires.
         with suppress(UserError), transaction(dsn) as connection:
             connection.execute(f"DELETE FROM {SCHEMA}.leases WHERE fence = %s", (turn.fence,))
-
-
-def _draw(connection: Connection) -> int:
-    """Draw a ticket behind all existing ones."""
-    writer = f"{os.getpid()} of {platform.node()}"
-    (fence,) = connection.execute(_DRAW, (writer, _machine(), os.getpid(), LEASE_S)).fetchone() or (0,)
-    return int(str(fence))
 
 
 def _renew(dsn: str, turn: Turn, done: Event) -> None:

@@ -90,14 +90,9 @@ def track(items: Iterable[T], what: str, total: int, size: Callable[[T], int] = 
 def byte_bar(what: str, total: int) -> Iterator[Callable[[int], None]]:
     """A function that shows how many bytes of `total` are done: as a bar in a terminal, else as occasional lines."""
     if sys.stderr.isatty() and not _QUIET.get():
-        from rich.console import Console
-        from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
-
-        columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
-        with Progress(*columns, console=Console(stderr=True)) as progress:
-            task = progress.add_task(what, total=total)
-            yield lambda done: progress.update(task, completed=done)
-            progress.update(task, completed=total)
+        with _bar(what, total, in_bytes=True) as show:
+            yield show
+            show(total)
         return
     started, first = time.monotonic(), -1
     last = started
@@ -113,29 +108,26 @@ def byte_bar(what: str, total: int) -> Iterator[Callable[[int], None]]:
     yield line
 
 
-def _track_bar(items: Iterable[T], what: str, total: int, size: Callable[[T], int]) -> Iterator[T]:
+@contextmanager
+def _bar(what: str, total: int, in_bytes: bool = False) -> Iterator[Callable[[int], None]]:
+    """A function that moves a bar in the terminal to the number of items (or bytes) that are done."""
+    from rich import progress as bars
     from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
 
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True)) as progress:
+    counts = (bars.DownloadColumn(),) if in_bytes else (bars.MofNCompleteColumn(), bars.TimeElapsedColumn())
+    columns = (bars.TextColumn("{task.description}"), bars.BarColumn(), *counts, bars.TimeRemainingColumn())
+    with bars.Progress(*columns, console=Console(stderr=True)) as progress:
         task = progress.add_task(what, total=total)
+        yield lambda done: progress.update(task, completed=done)
+
+
+def _track_bar(items: Iterable[T], what: str, total: int, size: Callable[[T], int]) -> Iterator[T]:
+    done = 0
+    with _bar(what, total) as show:
         for item in items:
             yield item
-            progress.advance(task, size(item))
+            done += size(item)
+            show(done)
 
 
 def _track_lines(items: Iterable[T], what: str, total: int, size: Callable[[T], int]) -> Iterator[T]:

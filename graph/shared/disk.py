@@ -1,9 +1,11 @@
-"""Reports a full disk in one line wherever an index is written: by Python, numpy, faiss or SQLite."""
+"""The size of a folder, and a full disk reported in one line wherever an index is written: by Python, numpy, faiss or SQLite."""
 
 import errno
+import os
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 
 from graph.errors import DiskFull
 
@@ -31,3 +33,13 @@ def is_full(problem: OSError | sqlite3.Error) -> bool:
     if isinstance(problem, sqlite3.Error):
         return getattr(problem, "sqlite_errorcode", None) in FULL_SQLITE_CODES
     return problem.errno in FULL_ERRNOS
+
+
+def folder_bytes(folder: Path) -> int:
+    """The bytes of the files below a folder, without those that a writer removes meanwhile."""
+    total = 0
+    for parent, _, names in os.walk(folder):
+        for name in names:
+            with suppress(FileNotFoundError):
+                total += Path(parent, name).stat().st_size
+    return total

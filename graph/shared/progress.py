@@ -40,7 +40,7 @@ def report_progress(folder: Path, about: Mapping[str, Any]) -> Iterator[None]:
     """Record in `folder` the work that fills it, until the block succeeds; after an error the file stays, for `read_progress`."""
     file = folder / PROGRESS
     with file.open("a", encoding="utf-8") as locked:
-        fcntl.flock(locked, fcntl.LOCK_SH)
+        fcntl.flock(locked, fcntl.LOCK_EX)
         append_jsonl(file, {ABOUT: dict(about), "at": time.time()})
         yield
         file.unlink(missing_ok=True)
@@ -98,7 +98,7 @@ def parsed_lines(text: str) -> list[dict[str, Any]]:
 def _is_locked(file: Path) -> bool:
     try:
         with file.open(encoding="utf-8") as opened:
-            fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(opened, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
     except FileNotFoundError:

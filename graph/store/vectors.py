@@ -263,12 +263,10 @@ def cosine_quantiles(vectors_ND: Matrix) -> Floats:
     )
     second_B = (first_B + draws.integers(1, count, SAMPLED_PAIRS)) % count
     blocks = [slice(start, start + PAIRS_AT_ONCE) for start in range(0, SAMPLED_PAIRS, PAIRS_AT_ONCE)]
-    cosines = [_products(vectors_ND[first_B[block]], vectors_ND[second_B[block]]) for block in blocks]
+    cosines = [
+        np.einsum("bd,bd->b", vectors_ND[first_B[block]], vectors_ND[second_B[block]], dtype=np.float64)
+        for block in blocks
+    ]
     if isinstance(vectors_ND, Vectors):
         vectors_ND.release_memory()
     return np.asarray(np.quantile(np.concatenate(cosines), QUANTILE_LEVELS_Z).round(COSINE_DIGITS), np.float32)
-
-
-def _products(left_BD: Floats, right_BD: Floats) -> NDArray[np.float64]:
-    """The inner products of rows with rows, summed in float64."""
-    return np.asarray(np.einsum("bd,bd->b", left_BD, right_BD, dtype=np.float64))

@@ -4,10 +4,14 @@ The only error that a reply can raise is BadReply, whose message goes into the r
 
 import unicodedata
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Annotated, Any, TypeVar
 
 from json_repair import repair_json
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError, ValidationInfo
+
+from graph.text.prompting import fill
+from graph.types import CompletionRequest, Message
 
 THINK, END_OF_THINKING = "<think>", "</think>"
 
@@ -140,3 +144,16 @@ def plain(text: str, passage: str = "") -> str:
         if token in passage:
             line = line.replace(escaped, token)
     return line
+
+
+MAX_REPLY_CHARS = 2000
+"""The maximum number of characters of an unusable reply that are sent back on a retry and stored in quarantine."""
+
+
+def retry_of(request: CompletionRequest, reply: str, problem: str) -> CompletionRequest:
+    """The same request, followed by an unusable reply to it and the reason."""
+    turns = (
+        Message("assistant", plain(reply)[:MAX_REPLY_CHARS] or "(nothing)"),
+        Message("user", fill("graph/again.txt", problem=problem)),
+    )
+    return replace(request, messages=request.messages + turns)

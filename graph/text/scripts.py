@@ -16,7 +16,7 @@ _UNSPACED_RUN = re.compile(f"[{UNSPACED}]+")
 
 
 def unspaced_runs(text: str) -> list[str]:
-    """The longest runs of characters of unspaced scripts, in order.
+    """The runs of characters of unspaced scripts, each as long as it can be, in order.
 
     >>> unspaced_runs("Tokyo is 東京 (とうきょう).")
     ['東京', 'とうきょう']

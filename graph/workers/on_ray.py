@@ -47,7 +47,9 @@ class Cluster:
         self.unwanted = () if {here, ""} & {*sys.path} else (here,)
         if address is None:
             self.ray = _load_for_local_cluster()
-            self._folder = _make_ray_folder()
+            # For its sockets and logs: close to the root, since a socket's path has at most 107 characters.
+            root = Path("/tmp")
+            self._folder = Path(tempfile.mkdtemp(prefix="modegraph-ray-", dir=root if root.is_dir() else None))
             self._init(address="local", num_cpus=cpus, _temp_dir=str(self._folder))
         else:
             _check_reachable(address)
@@ -97,12 +99,6 @@ def load_ray() -> ModuleType:
         raise UserError(f"ray: {problem}", "the extra `scale`", "pip install 'modegraph[scale]'") from None
     loaded: ModuleType = ray
     return loaded
-
-
-def _make_ray_folder() -> Path:
-    """Create the folder for a local cluster's sockets and logs: close to the root, since a socket's path has at most 107 characters."""
-    root = Path("/tmp")
-    return Path(tempfile.mkdtemp(prefix="modegraph-ray-", dir=root if root.is_dir() else None))
 
 
 def _check_reachable(address: str) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from itertools import takewhile
 from pathlib import Path
@@ -51,7 +51,7 @@ class SplitQuestions:
 
     rows: Sequence[Row]
     documents: Mapping[str, str]
-    left_out: Counter[str] = field(default_factory=Counter)
+    left_out: Counter[str]
 
     def count(self, split: str, answerable: bool = False) -> int:
         """The number of questions of a split, or only of those with an answer."""

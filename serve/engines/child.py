@@ -40,22 +40,18 @@ class ServerSpec(Protocol):
     @property
     def engine(self) -> str:
         """The display name of the server."""
-        ...
 
     @property
     def name(self) -> str:
         """The name that its model is served under."""
-        ...
 
     @property
     def spec_text(self) -> str:
         """The SPEC of the model, for messages."""
-        ...
 
     @property
     def remedy(self) -> str:
         """What to do when it does not start."""
-        ...
 
     def command(self, port: int) -> list[str]: ...
     def environment(self, key: str) -> Mapping[str, str]: ...

@@ -194,8 +194,9 @@ class HfModel(LocalModel):
         ids_BT, mask_BT = torch.tensor(padded, device=device), torch.tensor(mask, device=device)
         sampler = GumbelSampler([prompt.request for prompt in batch], truncation_processors(sampling), device)
         stop_ids, most_tokens = self._stop_ids, batch[0].max_new_tokens
+        has_equals = len({tuple(prompt.ids) for prompt in batch}) < len(batch)
         with torch.inference_mode():
-            if watcher is None and sampling == PLAIN and self._shares_prompts(batch):
+            if watcher is None and sampling == PLAIN and has_equals and self._decodes_side_by_side:
                 generated = decode_side_by_side(self._model, ids_BT, mask_BT, sampler.noisy, most_tokens, stop_ids)
             else:
                 output_BT = self._model.generate(
@@ -210,10 +211,6 @@ class HfModel(LocalModel):
                 )
                 generated = output_BT[:, longest:].tolist()
         return [self.completion_of(prompt, ids) for prompt, ids in zip(batch, generated, strict=True)]
-
-    def _shares_prompts(self, batch: Sequence[PreparedPrompt]) -> bool:
-        """Whether some prompts are equal and the model can decode them side by side."""
-        return len({tuple(prompt.ids) for prompt in batch}) < len(batch) and self._decodes_side_by_side
 
     @cached_property
     def _decodes_side_by_side(self) -> bool:

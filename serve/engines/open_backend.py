@@ -73,7 +73,7 @@ def _hf(target: str, adapters: dict[str, Path]) -> ChatBackend:
     from serve.engines.local_backend import LocalBackend
 
     return LocalBackend(
-        {_name_of(target): open_hf(target)} | {name: open_hf(str(folder)) for name, folder in adapters.items()}
+        {public_name(target): open_hf(target)} | {name: open_hf(str(folder)) for name, folder in adapters.items()}
     )
 
 
@@ -84,11 +84,15 @@ def _openvino(target: str, adapters: dict[str, Path]) -> ChatBackend:
     if adapters:
         remedy = "serve them with gguf: or hf:, or merge one (modegraph train export --merge)"
         raise UserError(f"--adapter {next(iter(adapters))} with openvino:{target}", "a model without adapters", remedy)
-    return LocalBackend({_name_of(target): open_openvino(target)})
+    return LocalBackend({public_name(target): open_openvino(target)})
 
 
-def _name_of(target: str) -> str:
-    """The model name for clients: the last part of a folder's path, or the target itself."""
+def public_name(target: str) -> str:
+    """The name of a model for clients: the last part of a folder's path, or the target itself.
+
+    >>> public_name("minilm"), public_name("owner/model")
+    ('minilm', 'owner/model')
+    """
     path = Path(target).expanduser()
     return path.resolve().name if path.is_dir() else target
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from threading import Condition, Lock
 from typing import Any
@@ -93,20 +93,6 @@ class NoAnswer(ModelUnavailable):
     """A server that is unreachable, overloaded or broken after all attempts: another server of the same model may answer."""
 
 
-def complete_all(
-    pool: ThreadPoolExecutor,
-    complete_one: Callable[[CompletionRequest], Completion],
-    requests: Sequence[CompletionRequest],
-) -> list[Completion]:
-    """Completions in the order of the requests; after an error, calls that have not started are cancelled."""
-    calls = [pool.submit(complete_one, request) for request in requests]
-    try:
-        return [call.result() for call in calls]
-    finally:
-        for call in calls:
-            call.cancel()
-
-
 class OpenAIModel:
     """A LanguageModel behind a URL, served as `served_as` if that differs from `name`; safe to share between threads.
 
@@ -139,8 +125,11 @@ class OpenAIModel:
         self._pool = ThreadPoolExecutor(max_workers=in_flight, thread_name_prefix="openai")
 
     def complete(self, requests: Sequence[CompletionRequest]) -> list[Completion]:
-        """Completions in the order of the requests; UserError naming the URL when the server is unreachable or refuses the key or model."""
-        return complete_all(self._pool, self._complete_one, requests)
+        """Completions in the order of the requests; UserError naming the URL when the server is unreachable or refuses the key or model.
+
+        After an error, calls that have not started are cancelled (by Executor.map).
+        """
+        return list(self._pool.map(self._complete_one, requests))
 
     def count_tokens(self, text: str) -> int:
         """An upper estimate, since the protocol has no tokenizer: one token per 3 bytes of UTF-8, rounded up."""
@@ -255,11 +244,10 @@ def open_pool(targets: Sequence[str]) -> ServerPool:
     if len(names) > 1:
         found = f"servers of {' and '.join(repr(name) for name in names)}"
         raise UserError(found, "servers of one model, under one name", "serve it under the same name everywhere")
-    repeated = next(
-        (server.url for number, server in enumerate(servers) if server.url in _urls(servers[:number])), None
-    )
-    if repeated is not None:
-        raise UserError(f"openai:{names[0]}@{repeated}: given twice", "each server once", "leave one out")
+    urls = _urls(servers)
+    for number, url in enumerate(urls):
+        if url in urls[:number]:
+            raise UserError(f"openai:{names[0]}@{url}: given twice", "each server once", "leave one out")
     return ServerPool(servers)
 
 
@@ -289,7 +277,7 @@ class ServerPool:
 
     def complete(self, requests: Sequence[CompletionRequest]) -> list[Completion]:
         """Completions in the order of the requests, from any server; UserError as in OpenAIModel when no server is left, or one refuses."""
-        return complete_all(self._pool, self._complete_one, requests)
+        return list(self._pool.map(self._complete_one, requests))
 
     def count_tokens(self, text: str) -> int:
         return self._first.count_tokens(text)

@@ -20,7 +20,7 @@ from serve.conversation.prompt import is_too_long
 from serve.engines.chat_backend import TOO_LONG, Body, ChatBackend
 from serve.engines.engine_fields import is_deep
 from serve.engines.openai_api import REFUSALS, OpenAIModel, without_password
-from serve.http.encoding import DONE, ascii_json, event
+from serve.http.encoding import DONE, SSE, ascii_json, event
 from serve.http.errors import ApiError, model_gone
 
 _KNOWN_TOKENS = re.compile(
@@ -56,19 +56,16 @@ def is_valid_reply(reply: Any, part: Literal["message", "delta"]) -> bool:
     """
     if not isinstance(reply, dict) or not isinstance(reply.get("choices"), list) or is_deep(reply):
         return False
-    is_completion = part == "message"
-    return (
-        all(_is_choice(choice, part, is_completion) for choice in reply["choices"])
-        and _has_count_fields(reply.get("usage"))
-        and not (is_completion and not reply["choices"])
-    )
+    if part == "message" and not reply["choices"]:
+        return False
+    return all(_is_choice(choice, part) for choice in reply["choices"]) and _has_count_fields(reply.get("usage"))
 
 
-def _is_choice(choice: Any, part: str, is_completion: bool) -> bool:
+def _is_choice(choice: Any, part: str) -> bool:
     if not isinstance(choice, dict) or not _has_count_fields(choice) or not _has_text_fields(choice):
         return False
     content = choice.get(part)
-    return (isinstance(content, dict) and _has_text_fields(content)) or (content is None and not is_completion)
+    return (isinstance(content, dict) and _has_text_fields(content)) or (content is None and part == "delta")
 
 
 def _has_text_fields(fields: dict[str, Any]) -> bool:
@@ -98,7 +95,7 @@ PASSED_ON = frozenset({400, 404, 413, 422, 429})
 """Error statuses of the model's server about the request; all others are about that server, or about the key sent to it."""
 KEY_REFUSED = frozenset({401, 403})
 """Statuses about the key that this server sends, not the client's."""
-JSON, SSE = "application/json", "text/event-stream"
+JSON = "application/json"
 
 
 class OpenAIBackend(ChatBackend):
@@ -163,7 +160,7 @@ class OpenAIBackend(ChatBackend):
                     404, "no_responses", "the engine has no /v1/responses; use /v1/chat/completions"
                 ) from None
             raise
-        media_type = response.headers.get("content-type", "application/json")
+        media_type = response.headers.get("content-type", JSON)
         if media_type.partition(";")[0].strip().lower() not in (JSON, SSE):
             await response.aclose()
             raise self._invalid_reply()
@@ -182,9 +179,7 @@ class OpenAIBackend(ChatBackend):
     async def _send(self, path: str, body: Body) -> httpx2.Response:
         """The server's response with status 200 and its body unread; ApiError when the server refuses or does not respond."""
         data = ascii_json(body)
-        request = self._http.build_request(
-            "POST", f"{self.url}/{path}", content=data, headers={"Content-Type": "application/json"}
-        )
+        request = self._http.build_request("POST", f"{self.url}/{path}", content=data, headers={"Content-Type": JSON})
         try:
             response = await self._send_with_retry(request)
             if response.status_code == 200:

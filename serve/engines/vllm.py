@@ -8,7 +8,7 @@ import json
 import os
 import sys
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -65,7 +65,9 @@ class VllmSpec:
                 "--lora-modules",
                 *modules,
             ]
-        return [*command, *(_for_this_cpu() if on_cpu() else ()), *self.extra]
+        if on_cpu():
+            command += [WHOLE_PROMPTS, *(() if computes_in_bfloat16() else FLOAT32)]
+        return [*command, *self.extra]
 
     def environment(self, key: str) -> dict[str, str]:
         """The environment of the server: its key, the cache size on a CPU, and offline mode where the model is on disk.
@@ -121,12 +123,6 @@ def max_lora_rank(adapters: Mapping[str, Path]) -> int:
         f"at most {RANKS[-1]}",
         "merge it into the model (modegraph train export --merge)",
     )
-
-
-def _for_this_cpu() -> Iterator[str]:
-    yield WHOLE_PROMPTS
-    if not computes_in_bfloat16():
-        yield from FLOAT32
 
 
 def as_trained(spec: VllmSpec, tokenizer: Any) -> VllmSpec:

@@ -140,16 +140,17 @@ class Tool:
 
 def tools_for(services: Services, access: Access) -> dict[str, Tool]:
     """The tools available to a caller, by name."""
-    available = {SEARCH, FETCH, EXPLAIN}
-    available |= {ASK} if services.backend.models else set()
-    available |= {ADD} if services.settings.writable and "write" in access.scopes else set()
-    return {tool.name: tool for tool in TOOLS if tool in available}
+    may_write = services.settings.writable and "write" in access.scopes
+    tools = [SEARCH, FETCH, EXPLAIN, *([ASK] if services.backend.models else []), *([ADD] if may_write else [])]
+    return {tool.name: tool for tool in tools}
 
 
 async def search(call: Call, arguments: SearchArguments) -> SearchResults:
     """The passages for a query."""
     view, evidence = await _find(call, arguments.query, arguments)
-    results = [_result(call, view, found.item, found.score) for found in evidence.passages]
+    results = [
+        Result(**vars(found.item), score=found.score, url=call.url(view, found.item)) for found in evidence.passages
+    ]
     return SearchResults(results=results, mode=evidence.trace.mode)
 
 
@@ -234,10 +235,6 @@ async def _find(call: Call, question: str, arguments: Search) -> tuple[Collectio
     return view, await retriever.find(retriever.check_question(question), settings, None, view.generation)
 
 
-def _result(call: Call, view: CollectionView, passage: Passage, score: float) -> Result:
-    return Result(**vars(passage), score=score, url=call.url(view, passage))
-
-
 SEARCH = Tool(
     "search",
     "Find the passages relevant to a query, with their documents and character offsets.",
@@ -268,4 +265,3 @@ ADD = Tool(
     add_document,
     writes=True,
 )
-TOOLS = (SEARCH, FETCH, EXPLAIN, ASK, ADD)

@@ -67,18 +67,14 @@ class PageMiddleware:
         path = scope["path"] if is_read else ""
         name = path.removeprefix(f"/page/{version()}/")
         if name != path and name not in PAGES.values() and name in page_files():
-            await file_response(name)(scope, receive, send)
+            headers = {**SECURITY_HEADERS, "ETag": f'"{version()}"', "Cache-Control": FOR_EVER}
+            response = Response(page_files()[name], media_type=TYPES[Path(name).suffix], headers=headers)
+            await response(scope, receive, send)
         elif path in PAGES:
             body = page_files()[PAGES[path]]
             await self.app(scope, receive, with_page_for_401(send, body, scope["method"]))
         else:
             await self.app(scope, receive, send)
-
-
-def file_response(name: str) -> Response:
-    """One of the page's files."""
-    headers = {**SECURITY_HEADERS, "ETag": f'"{version()}"', "Cache-Control": FOR_EVER}
-    return Response(page_files()[name], media_type=TYPES[name[name.rindex(".") :]], headers=headers)
 
 
 def with_page_for_401(send: Send, body: bytes, method: str) -> Send:

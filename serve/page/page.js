@@ -79,7 +79,7 @@ function route() {
 /** A location in a document from a URL fragment: #read/SOURCE/START-END. */
 function placeIn(source, span) {
   const [start, end] = span.split("-").map((each) => Number(each) || 0);
-  return { source, start, end: end || 0 };
+  return { source, start, end };
 }
 
 async function start() {

@@ -105,13 +105,9 @@ class LiveIndex:
         self._mode, self._metrics = mode, metrics
         self._reloading = asyncio.Lock()
         self._load_error = ""
-        self._current = self._open()
-        self._publish_generation()
-
-    @property
-    def current(self) -> Generation:
+        self.current = self._open()
         """The newest generation that is ready; keep a reference for the duration of a request."""
-        return self._current
+        self._publish_generation()
 
     async def watch(self) -> None:
         """Load changes on disk, until cancelled."""
@@ -129,11 +125,11 @@ class LiveIndex:
                 self._keep_current(f"{problem}" or repr(problem))
                 return
             if newer is not None:
-                self._current = newer
+                self.current = newer
                 self._metrics.swaps.labels("done").inc()
                 self._publish_generation()
             if newer is not None or self._load_error:
-                fields = (self.name, self._current.number, self._current.identity[:8])
+                fields = (self.name, self.current.number, self.current.identity[:8])
                 LOG.info("%s: generation %d (%s) is in use", *fields)
             self._load_error = ""
 
@@ -146,11 +142,11 @@ class LiveIndex:
         LOG.warning("%s: the changed index cannot be loaded yet: %s", self.name, error)
 
     def _publish_generation(self) -> None:
-        self._metrics.generation_number.labels(self.name).set(self._current.number)
+        self._metrics.generation_number.labels(self.name).set(self.current.number)
 
     def _open_newer(self) -> Generation | None:
         """The index on disk, opened; None when it is already in use."""
-        return None if read_manifest(self.folder).identity == self._current.identity else self._open()
+        return None if read_manifest(self.folder).identity == self.current.identity else self._open()
 
     def _open(self) -> Generation:
         index = open_index(self.folder, self.open_encoder)

@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
 
@@ -38,6 +38,7 @@ class Listing:
     """The documents in `data`, by row. `characters_U` is where the last passage ends; `unread_U` counts passages without a proposition."""
 
     data: IndexData
+    _rows: dict[tuple[Order, bool], Ints] = field(default_factory=dict, repr=False, compare=False)
 
     @cached_property
     def first_passage_U(self) -> Ints:
@@ -57,10 +58,6 @@ class Listing:
         unread_P = np.diff(self.data.passage_proposition_PN.indptr) == 0
         before_P = np.concatenate([[0], np.cumsum(unread_P)])
         return np.diff(before_P[self.first_passage_U])
-
-    @cached_property
-    def _rows(self) -> dict[tuple[Order, bool], Ints]:
-        return {}
 
     def rows(self, order: Order, descending: bool) -> Ints:
         """The documents' rows in an order, ties by source, documents without a date last in either direction: int64[U]."""

@@ -122,7 +122,7 @@ def test_a_server_that_leaves_its_counts_empty_counts_as_none(isles: mg.Index) -
 
 
 @pytest.mark.long
-def test_an_answer_without_evidence_costs_no_call(isles: mg.Index) -> None:
+def test_an_answer_without_evidence_costs_no_call(isles: mg.Index, tiny: mg.Run) -> None:
     isles.delete(*isles.sources)
     with chat_server(lambda body, number: REPLY) as server:
         spec = f"openai:m@{server.url}"
@@ -130,6 +130,9 @@ def test_an_answer_without_evidence_costs_no_call(isles: mg.Index) -> None:
         shown = "".join(stream)
         assert stream.answer.text == isles.ask(QUESTION, model=spec).text and stream.answer.text in shown
         assert server.requests == []
+    too_long = " ".join([QUESTION] * 60)
+    stream = isles.ask_stream(too_long, model=tiny)
+    assert "".join(stream).strip() == shown.strip() and isles.ask(too_long, model=tiny).text == stream.answer.text
 
 
 def test_the_underlying_functions_give_the_same_answer(isles: mg.Index, tiny: mg.Run) -> None:

@@ -56,7 +56,11 @@ def section(words: str, command: Any, with_settings: dict[str, str]) -> str:
     """One command."""
     parts = [f"## `{words}`", command.help]
     arguments = [param for param in command.params if param.param_type_name == "argument"]
-    options = [param for param in command.get_params(_context(words, command)) if param.param_type_name == "option"]
+    options = [
+        param
+        for param in command.get_params(typer.Context(command, info_name=words))
+        if param.param_type_name == "option"
+    ]
     if arguments:
         parts.append(table(["argument", "meaning"], [[code(param.metavar), param.help] for param in arguments]))
     rows = [option(param) for param in options if "--help" not in param.opts]
@@ -79,7 +83,3 @@ def option(param: Any) -> list[str]:
         else ""
     )
     return [names, code(str(getattr(shown, "value", shown))), param.help]
-
-
-def _context(words: str, command: Any) -> Any:
-    return typer.Context(command, info_name=words)

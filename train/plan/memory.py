@@ -44,11 +44,18 @@ def read_launch(file: Path) -> Launch:
     if kind == "FSDP":
         return Launch(processes, PARTS)
     if kind == "DEEPSPEED":
-        stage = int((values.get("deepspeed_config") or {}).get("zero_stage", 2))
-        return Launch(processes, PARTS[:stage])
+        return Launch(processes, PARTS[: _zero_stage(file, values.get("deepspeed_config") or {})])
     raise UserError(
         f"{file}: distributed_type is {kind}", "NO, MULTI_CPU, MULTI_GPU, FSDP or DEEPSPEED", "fix the file"
     )
+
+
+def _zero_stage(file: Path, config: Any) -> int:
+    default = None if isinstance(config, dict) and "deepspeed_config_file" in config else 2
+    stage: Any = config.get("zero_stage", default) if isinstance(config, dict) else config
+    if stage not in range(4):
+        raise UserError(f"{file}: deepspeed_config.zero_stage is {stage!r}", "0, 1, 2 or 3", "write the stage there")
+    return int(stage)
 
 
 ADAMW_STATES = 2

@@ -42,11 +42,6 @@ class Objective:
     beta: float
     beta_reward: float
 
-    @property
-    def beta_product(self) -> float:
-        """β_π β_r, the only combination of the two that the data identify in MS, DPO, NCA and RLOO."""
-        return self.beta * self.beta_reward
-
 
 def prompt_losses(
     objective: Objective, logps_R: Tensor, reference_R: Tensor, rewards_R: Tensor, sizes: Sequence[int]

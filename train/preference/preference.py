@@ -195,15 +195,15 @@ def train_once(settings: MsSettings | DpoSettings) -> RunRecord:
         raise UserError("loss: rloo with pairs", "scored responses of the model", "use `synth responses`, or --rounds")
     with run_folder(settings, stage_of(settings)) as folder:
         trainer = response_group_trainer(settings, method_of(settings), data, tokenizer, folder)
-        alignment = alignment_of(settings, data, settings.label_smoothing)
+        alignment = alignment_of(settings, data)
         return run_and_save(trainer, stage_of(settings), settings, folder, alignment, trainer.first_figures)
 
 
-def alignment_of(settings: PreferenceSettings, data: PreferenceData, label_smoothing: float) -> Alignment:
+def alignment_of(settings: MsSettings | DpoSettings, data: PreferenceData) -> Alignment:
     """The alignment in the run's record: K is 2 for pairs, else that of the settings, or of the largest group."""
     size = 2 if data.pairs else settings.responses or max(len(group.rewards) for group in data.train)
     if data.pairs:
-        return Alignment(settings.beta, size, label_smoothing=label_smoothing or None)
+        return Alignment(settings.beta, size, label_smoothing=settings.label_smoothing or None)
     return Alignment(settings.beta, size, beta_reward=settings.beta_reward)
 
 
@@ -266,9 +266,8 @@ def response_group_trainer(
     logps_of = layout_of(settings, model.to(device()), groups)
     objective = Objective(method, settings.beta, 1.0 if data.pairs else settings.beta_reward)
     if not data.pairs and method in ("ms", "dpo", "nca", "rloo"):
-        say(
-            f"β_π = {objective.beta:g}, β_r = {objective.beta_reward:g}: only β_π β_r = {objective.beta_product:g} is identified"
-        )
+        beta, beta_reward = objective.beta, objective.beta_reward
+        say(f"β_π = {beta:g}, β_r = {beta_reward:g}: only β_π β_r = {beta * beta_reward:g} is identified")
 
     def initial_logps() -> list[Tensor]:
         with autocast(settings):

@@ -11,17 +11,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from data_synth.dataset.write import markdown_table
 from graph.errors import UserError
 from graph.models.checkpoint import RUN_RECORD
 from graph.shared.jsonl import write_json
 from graph.types import AnswerForm
-
-
-def markdown_table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """A Markdown table."""
-    lines = [header, ["---"] * len(header), *rows]
-    return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines)
-
 
 Stage = Literal["tiny", "sft", "ms", "dpo", "reward"]
 

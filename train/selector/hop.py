@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from data_synth.dataset.write import markdown_table
 from graph.documents.questions import SPLITS, Question, read_questions
 from graph.errors import UserError
 from graph.index.index import Index, open_index
@@ -27,7 +28,6 @@ from graph.shared.ids import checksum, content_id
 from graph.shared.jsonl import write_json
 from graph.trees import forest_logits
 from graph.types import Floats, Ints
-from train.run.record import markdown_table
 from train.run.save import about_run, fresh_folder
 from train.run.settings import SelectorSettings
 from train.shared.labelled import check_one_encoder

@@ -10,18 +10,17 @@ from pathlib import Path
 
 import numpy as np
 
+from data_synth.dataset.write import markdown_table
 from graph.documents.questions import SPLITS
 from graph.retrieve.learned.light import FEATURES, Classifier, save_selector
 from graph.shared.console import say
 from graph.shared.jsonl import write_json
 from graph.trees import forest_logits, probabilities
-from train.run.record import markdown_table
 from train.run.save import about_run, fresh_folder
 from train.run.settings import SelectorSettings
 from train.selector.hop import HopRecord, train_hop
 from train.selector.selector_data import (
     HELD_OUT,
-    Doubles,
     Examples,
     SelectorRecord,
     examples_of,
@@ -30,6 +29,7 @@ from train.selector.selector_data import (
     shares_passages,
 )
 from train.shared.calibrate import (
+    Doubles,
     calibration_error,
     draw_reliability,
     fit_temperature,

@@ -20,10 +20,8 @@ from graph.documents.questions import SPLITS
 from graph.errors import UserError
 from graph.retrieve.learned.light import FEATURES
 from graph.types import Floats, Ints
-from train.shared.calibrate import Bin
+from train.shared.calibrate import Bin, Doubles
 from train.shared.labelled import check_apart, check_one_encoder, read_labelled
-
-Doubles = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -210,8 +208,9 @@ def rank_datasets(
     """The figures of each dataset that has questions for `average_precisions` in this split."""
     figures = []
     for row, name in enumerate(names):
-        part = of_dataset(examples, row)
-        selector = average_precisions(part, scores_n[examples.dataset_n == row])
+        in_dataset_n = examples.dataset_n == row
+        part = Examples(**{name: values_n[in_dataset_n] for name, values_n in vars(examples).items()})
+        selector = average_precisions(part, scores_n[in_dataset_n])
         cosine = average_precisions(part, part.features_nF[:, COSINE].astype(np.float64))
         if len(selector):
             error = float((selector - cosine).std(ddof=1) / np.sqrt(len(selector))) if len(selector) > 1 else 0.0
@@ -219,9 +218,3 @@ def rank_datasets(
                 RankingFigures(name, split, len(selector), float(selector.mean()), float(cosine.mean()), error)
             )
     return tuple(figures)
-
-
-def of_dataset(examples: Examples, row: int) -> Examples:
-    """The examples of one dataset."""
-    in_dataset_n = examples.dataset_n == row
-    return Examples(**{name: values_n[in_dataset_n] for name, values_n in vars(examples).items()})

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 
+from data_synth.dataset.write import markdown_table
 from graph.types import Ints
-from train.run.record import markdown_table
 
 Doubles = NDArray[np.float64]
 TEMPERATURES = (0.05, 20.0)

@@ -4,8 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from data_synth.rows import MALFORMED, Row
-from graph.documents.questions import SPLITS
+from data_synth.rows import MALFORMED, Row, split_files
 from graph.errors import UserError
 from graph.shared.ids import checksum, content_id
 from graph.shared.jsonl import read_jsonl
@@ -26,9 +25,9 @@ def read_labelled(
 
     `parse` gets a row and its file and line.
     """
-    files = {split: file for split in SPLITS if (file := folder / f"{split}.jsonl").is_file()}
-    rows = {split: list(_read_rows(file, parse, problems_of, expected)) for split, file in files.items()}
-    return rows, content_id(*map(checksum, files.values()))
+    files = split_files(folder)
+    rows = {file.stem: list(_read_rows(file, parse, problems_of, expected)) for file in files}
+    return rows, content_id(*map(checksum, files))
 
 
 def _read_rows(

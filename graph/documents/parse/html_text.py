@@ -161,10 +161,6 @@ def _collect(markup: str, pages: "list[_Page]") -> "list[_Page]":
     return pages
 
 
-def _never(token: Token, in_main: bool) -> bool:
-    return False
-
-
 def _by_element(token: Token, in_main: bool) -> bool:
     """Whether a start tag begins furniture, by its element."""
     return token.value in FURNITURE or (token.value == "footer" and not in_main)
@@ -183,7 +179,7 @@ def _by_name(token: Token, in_main: bool) -> bool:
 class _Page:
     """Collects the text with its line breaks (`pieces`) and the candidates for the title; omits elements for whose start tag `omits` is true."""
 
-    def __init__(self, omits: Callable[[Token, bool], bool] = _never) -> None:
+    def __init__(self, omits: Callable[[Token, bool], bool] = lambda token, in_main: False) -> None:
         self._omits = omits
         self._omitted, self._depth = "", 0
         """The name of the omitted element that is open, and the number of open elements of that name, including itself."""

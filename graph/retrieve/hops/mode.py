@@ -67,13 +67,7 @@ def links_from(scores: Scores, seeds_S: Ints) -> Links:
     titled = _title_links(scores, seed_X, proposition_X, entity_X)
     shared = _mention_links(scores, seed_X, proposition_X, entity_X)
     scores.add_passages(shared.to_passage_X)
-    return Links(
-        to_passage_X=np.concatenate([titled.to_passage_X, shared.to_passage_X]),
-        worth_X=np.concatenate([titled.worth_X, shared.worth_X]),
-        proposition_X=np.concatenate([titled.proposition_X, shared.proposition_X]),
-        entity_X=np.concatenate([titled.entity_X, shared.entity_X]),
-        title_X=np.concatenate([titled.title_X, shared.title_X]),
-    )
+    return Links(*(np.concatenate(both) for both in zip(vars(titled).values(), vars(shared).values(), strict=True)))
 
 
 def raise_by_words(links: Links, lift_P: Floats) -> Links:

@@ -19,7 +19,7 @@ from graph.models.encoder import find_model
 from graph.retrieve.hops.hop_features import HOP_FEATURES, hop_rows
 from graph.retrieve.parts.passage_scores import OwnScores
 from graph.retrieve.parts.query import BUILT_IN_SELECTORS, Query
-from graph.trees import Forest, check_encoder, forest_from, forest_logits, read_forests, save_forest
+from graph.trees import Forest, check_encoder, forest_logits, read_forest, save_forest
 from graph.types import Floats, Ints
 
 HOP_FILE = "hop.safetensors"
@@ -117,5 +117,5 @@ def shipped_hops() -> Mapping[str, Hop]:
 @lru_cache(maxsize=4)
 def _load(file: Path, changed_ns: int) -> Hop:
     del changed_ns
-    with read_forests(file, HEADER, FORMAT, HOP_FEATURES) as (opened, header):
-        return Hop(forest_from(opened, header, len(HOP_FEATURES)), str(header["encoder"]))
+    with read_forest(file, HEADER, FORMAT, HOP_FEATURES) as (forest, header, _):
+        return Hop(forest, str(header["encoder"]))

@@ -31,10 +31,9 @@ from graph.retrieve.parts.suggest import SUBGRAPH_PROPOSITIONS, suggest
 from graph.trees import (
     Forest,
     check_encoder,
-    forest_from,
     forest_logits,
     probabilities,
-    read_forests,
+    read_forest,
     save_forest,
     trained_file,
 )
@@ -300,6 +299,5 @@ def open_selector(spec: str) -> Classifier:
 @lru_cache(maxsize=4)
 def _load_selector(file: Path, changed_ns: int) -> Classifier:
     del changed_ns
-    with read_forests(file, HEADER, FORMAT, FEATURES) as (opened, header):
-        forest = forest_from(opened, header, len(FEATURES))
+    with read_forest(file, HEADER, FORMAT, FEATURES) as (forest, header, _):
         return Classifier(forest, float(header["temperature"]), float(header["threshold"]), str(header["encoder"]))

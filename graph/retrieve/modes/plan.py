@@ -47,14 +47,13 @@ class SubQuestion(ReplyModel):
 
 
 class Plan(ReplyModel):
-    """A model's plan. `final_question` is the whole question, with placeholders for answers.
+    """A model's plan.
 
-    Only texts and kinds are requested; the other fields are read from replies that have them. Otherwise a step's id is its place, it depends
-    on the steps that its placeholders name, and the last step serves as the final question.
+    Only texts and kinds are requested; the other fields are read from replies that have them. Otherwise a step's id is its place, and it depends
+    on the steps that its placeholders name.
     """
 
     sub_questions: Annotated[list[SubQuestion], at_most("maxItems", MAX_SUB_QUESTIONS)]
-    final_question: SkipJsonSchema[str] = ""
 
     @field_validator("sub_questions", mode="before")
     @classmethod
@@ -85,8 +84,6 @@ def find_fault(plan: Plan) -> str | None:
     for step in steps:
         if fault := _fault_of_step(step, ids):
             return fault
-    if undeclared := undeclared_placeholders(plan.final_question, ids):
-        return f"{UNDECLARED} ({_listed(undeclared)} in the final question)"
     ordered = {step.id for level in levels_of(steps) for step in level}
     if waiting := [each for each in ids if each not in ordered]:
         return f"sub-questions that wait for each other ({_listed(waiting)})"
@@ -235,7 +232,6 @@ class NoAnswer(Enum):
 
     UNUSABLE = "no usable reply"
     NOT_FOUND = NOT_FOUND
-    NOT_ASKED = "not asked"
 
 
 @dataclass
@@ -246,26 +242,15 @@ class PlanRun:
     """
 
     found: dict[str, FoundNodes] = field(default_factory=dict)
-    outcomes: dict[int, Finding | NoAnswer] = field(default_factory=dict)
+    findings: dict[int, Finding] = field(default_factory=dict)
+    """The answers, by the id of their sub-question."""
     steps: list[str] = field(default_factory=list)
-
-    @property
-    def findings(self) -> dict[int, Finding]:
-        """The answers, by the id of their sub-question."""
-        return {each: outcome for each, outcome in self.outcomes.items() if isinstance(outcome, Finding)}
 
 
 def execute(index: Index, model: Caller, plan: Plan, settings: RetrieveSettings, run: PlanRun) -> None:
-    """Answer the sub-questions level by level, then search for the final question. Raises ModelUnavailable."""
+    """Search for the sub-questions and answer them, level by level. Raises ModelUnavailable."""
     for level in levels_of(plan.sub_questions):
         _answer_level(index, model, level, settings, run)
-    needed = [step.id for step in plan.sub_questions if str(step.id) in placeholders_of(plan.final_question)]
-    if missing := _unanswered(needed, run):
-        run.steps.append(f"final question {NoAnswer.NOT_ASKED.value}: {missing} has no answer")
-    elif plain(plan.final_question):
-        final = _fill(plan.final_question, needed, "specific", run)
-        run.found |= search_all(index, [final], settings)
-        run.steps.append(f"final question: {final.text}")
 
 
 def _answer_level(
@@ -275,8 +260,7 @@ def _answer_level(
     ready: list[SubQuestion] = []
     for step in level:
         if missing := _unanswered(step.depends_on, run):
-            run.outcomes[step.id] = NoAnswer.NOT_ASKED
-            run.steps.append(f"{{{step.id}}} {NoAnswer.NOT_ASKED.value}: {missing} has no answer")
+            run.steps.append(f"{{{step.id}}} not asked: {missing} has no answer")
         else:
             ready.append(step)
     queries = [_fill(step.text, step.depends_on, step.kind, run) for step in ready]
@@ -292,8 +276,11 @@ def _answer_level(
     replies = model.ask(Resolution, read_prompt("graph/resolve.txt"), prompts, MAX_ANSWER_TOKENS)
     for step, query, excerpts, reply in zip(ready, queries, contexts, replies, strict=True):
         outcome = judge_reply(reply, query.text, excerpts)
-        run.outcomes[step.id] = outcome
-        run.steps.append(f"{{{step.id}}} {query.text} {_outcome_in_words(outcome)}")
+        if isinstance(outcome, Finding):
+            run.findings[step.id] = outcome
+            run.steps.append(f"{{{step.id}}} {query.text} → {outcome.answer}")
+        else:
+            run.steps.append(f"{{{step.id}}} {query.text} · {outcome.value}")
         if outcome is NoAnswer.NOT_FOUND:
             run.found.pop(query.text, None)
 
@@ -317,10 +304,6 @@ def _fill(text: str, needed: Sequence[int], kind: QuestionKind, run: PlanRun) ->
     return SubQuery(plain(fill_placeholders(text, answers)), kind, tuple(findings.values()))
 
 
-def _outcome_in_words(outcome: Finding | NoAnswer) -> str:
-    return f"→ {outcome.answer}" if isinstance(outcome, Finding) else f"· {outcome.value}"
-
-
 def _unanswered(needed: Sequence[int], run: PlanRun) -> str:
     """The ids among `needed` without an answer, as placeholders; "" if all have one."""
     return ", ".join(f"{{{each}}}" for each in needed if each not in run.findings)
@@ -334,7 +317,7 @@ MAX_PLAN_TOKENS = 800
 
 
 def retrieve_plan(index: Index, query: Query, settings: RetrieveSettings) -> Evidence:
-    """Top k nodes by the fused lists of the question, the final question and all sub-questions; findings are the sub-answers."""
+    """Top k nodes by the fused lists of the question and its sub-questions; findings are the sub-answers."""
     run, stopped = PlanRun(), ""
     deep = settings.model_copy(update={"top_k": max(DEPTH, settings.top_k)})
     if query.model is not None:

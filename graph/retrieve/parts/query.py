@@ -17,25 +17,20 @@ from graph.errors import ModelUnavailable, UserError
 from graph.index.filters import Condition, parse_condition
 from graph.random_walk import MOST_DAMPING
 from graph.shared.modes import DEFAULT_MODE, Mode
-from graph.text.prompting import fill
-from graph.text.replies import BadReply, ReplyModel, copies_example, parse_reply, plain, strict_schema
+from graph.text.replies import BadReply, ReplyModel, copies_example, parse_reply, retry_of, strict_schema
 from graph.types import Completion, CompletionRequest, Floats, LanguageModel, Message
-
-MAX_REPLY_CHARS = 2000
-"""Characters of an unusable reply that the model sees when the request is retried."""
 
 R = TypeVar("R", bound=ReplyModel)
 
 
 @dataclass(frozen=True)
 class ModelUsage:
-    """The cost of a model: calls (`unusable` of them without a usable reply), tokens and seconds.
+    """The cost of a model: calls, tokens and seconds.
 
     `replayed` calls were answered from a ledger; `replayed_seconds` of the seconds are the time that these would have added.
     """
 
     calls: int = 0
-    unusable: int = 0
     replayed: int = 0
     prompt_tokens: int = 0
     completion_tokens: int = 0
@@ -43,13 +38,12 @@ class ModelUsage:
     replayed_seconds: float = 0.0
 
 
-def usage_of(completions: Sequence[Completion], waited_seconds: float, unusable: int = 0) -> ModelUsage:
+def usage_of(completions: Sequence[Completion], waited_seconds: float) -> ModelUsage:
     """The cost of completions of one batch, which took `waited_seconds`."""
     replays = [completion.replay for completion in completions if completion.replay is not None]
     replayed_seconds = sum(replay.seconds for replay in replays)
     return ModelUsage(
         calls=len(completions),
-        unusable=unusable,
         replayed=len(replays),
         prompt_tokens=sum(completion.prompt_tokens for completion in completions),
         completion_tokens=sum(completion.completion_tokens for completion in completions),
@@ -124,7 +118,7 @@ class Caller:
         replies = self._read(kind, requests)
         unusable = [(row, reply) for row, reply in enumerate(replies) if isinstance(reply, _UnusableReply)]
         try:
-            retries = self._read(kind, [_retry_request(requests[row], reply) for row, reply in unusable])
+            retries = self._read(kind, [retry_of(requests[row], reply.text, reply.problem) for row, reply in unusable])
         except ModelUnavailable:
             if not any(isinstance(reply, kind) for reply in replies):
                 raise
@@ -149,7 +143,7 @@ class Caller:
         unusable = [row for row, reply in enumerate(replies) if reply is None or isinstance(reply, _UnusableReply)]
         if unusable and self.first_unusable is None:
             self.first_unusable = completions[unusable[0]].text
-        self._add(usage_of(completions, seconds, len(unusable)))
+        self._add(usage_of(completions, seconds))
         return replies
 
 
@@ -173,15 +167,6 @@ def _read_one(kind: type[R], user: str, completion: Completion) -> "R | _Unusabl
         return parse_reply(kind, completion.text, [])
     except BadReply as problem:
         return _UnusableReply(completion.text, str(problem))
-
-
-def _retry_request(request: CompletionRequest, reply: _UnusableReply) -> CompletionRequest:
-    """The same request, followed by the unusable reply and the reason."""
-    turns = (
-        Message("assistant", plain(reply.text)[:MAX_REPLY_CHARS] or "(nothing)"),
-        Message("user", fill("graph/again.txt", problem=reply.problem)),
-    )
-    return replace(request, messages=request.messages + turns)
 
 
 @dataclass(frozen=True)

@@ -57,12 +57,6 @@ class MovedNumbers:
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Ints:
         return np.array(self.assembled, dtype, copy=copy)
 
-    def below(self, values_V: Ints) -> Ints:
-        """For each value, the number of smaller numbers in a sorted column."""
-        before_V = values_V if self.of is None else self.of.previous_or_next(values_V)
-        in_base = np.searchsorted(self.base, before_V)
-        return in_base - np.searchsorted(self.merge.deleted_G, in_base) + np.searchsorted(self.new_K, values_V)
-
     def moved(self, merge: RowMap, new_K: Ints, of: RowMap | None) -> "Numbers":
         """The column after another edit."""
         total = self.merge.then(merge)
@@ -123,7 +117,11 @@ def changed_numbers(column: Numbers, current_N: Ints) -> Numbers:
 
 def numbers_below(column: Numbers, values_V: Ints) -> Ints:
     """For each value, the number of smaller numbers in a sorted column."""
-    return column.below(values_V) if isinstance(column, MovedNumbers) else np.searchsorted(column, values_V)
+    if not isinstance(column, MovedNumbers):
+        return np.searchsorted(column, values_V)
+    before_V = values_V if column.of is None else column.of.previous_or_next(values_V)
+    in_base = np.searchsorted(column.base, before_V)
+    return in_base - np.searchsorted(column.merge.deleted_G, in_base) + np.searchsorted(column.new_K, values_V)
 
 
 def rows_with_numbers(column: Numbers, values_V: Ints) -> Ints:
@@ -276,26 +274,6 @@ class MovedBlock:
         replaced_G = np.union1d(self.replaced_G, existing(all_rows.previous_rows(replaced_R)))
         return MovedBlock(self.base, all_rows, self.columns.then(columns), replaced_G, both_ways, remaining.and_(added))
 
-    def take_rows(self, rows_R: Ints) -> sp.csr_array:
-        """The entries of some rows: CSR[R, D]."""
-        previous_R = self.rows.previous_rows(rows_R)
-        from_base = (previous_R >= 0) & ~np.isin(previous_R, self.replaced_G)
-        part = self.base[previous_R[from_base], :]
-        row_X = np.repeat(np.flatnonzero(from_base), np.diff(part.indptr))
-        column_X = self.columns.current_rows(part.indices.astype(np.int64))
-        stays = column_X >= 0
-        if self.both_ways:
-            stays &= ~np.isin(part.indices, self.replaced_G)
-        added_row_X, added = _among(rows_R, self.added.row_X)
-        both = (
-            (part.data[stays], self.added.value_X[added]),
-            (row_X[stays], added_row_X),
-            (column_X[stays], self.added.column_X[added]),
-        )
-        values, rows, columns = (np.concatenate(pair) for pair in both)
-        shape = len(rows_R), self.shape[1]
-        return sp.csr_array(sp.coo_array((values.astype(np.float32, copy=False), (rows, columns)), shape=shape))
-
 
 Block: TypeAlias = sp.csr_array | MovedBlock
 
@@ -333,7 +311,25 @@ class AssembledWhenRead:
 
 def take_rows(block: Block, rows_R: Ints) -> sp.csr_array:
     """The entries of some rows: CSR[R, D]."""
-    return block.take_rows(rows_R) if isinstance(block, MovedBlock) else sp.csr_array(block[rows_R, :])
+    if not isinstance(block, MovedBlock):
+        return sp.csr_array(block[rows_R, :])
+    previous_R = block.rows.previous_rows(rows_R)
+    from_base = (previous_R >= 0) & ~np.isin(previous_R, block.replaced_G)
+    part = block.base[previous_R[from_base], :]
+    row_X = np.repeat(np.flatnonzero(from_base), np.diff(part.indptr))
+    column_X = block.columns.current_rows(part.indices.astype(np.int64))
+    stays = column_X >= 0
+    if block.both_ways:
+        stays &= ~np.isin(part.indices, block.replaced_G)
+    added_row_X, added = _among(rows_R, block.added.row_X)
+    both = (
+        (part.data[stays], block.added.value_X[added]),
+        (row_X[stays], added_row_X),
+        (column_X[stays], block.added.column_X[added]),
+    )
+    values, rows, columns = (np.concatenate(pair) for pair in both)
+    shape = len(rows_R), block.shape[1]
+    return sp.csr_array(sp.coo_array((values.astype(np.float32, copy=False), (rows, columns)), shape=shape))
 
 
 def cells(block: Block, rows_R: Ints, columns_C: Ints) -> Floats:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Annotated, Any, Literal
 from uuid import uuid4
 
@@ -17,20 +16,12 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from graph.retrieve.learned.rerank import open_reranker
 from graph.types import Floats
+from serve.engines.open_backend import public_name
 from serve.http.encoding import Text
 from serve.http.errors import ApiError, not_supported, unknown_model
 from serve.server.services import RequestedCollection, Services
 
 MAX_TEXTS = 256
-
-
-def public_name(spec: str) -> str:
-    """The name of an encoder or a reranker: the spec, or the last part of a folder.
-
-    >>> public_name("minilm"), public_name("owner/model")
-    ('minilm', 'owner/model')
-    """
-    return Path(spec).expanduser().resolve().name if Path(spec).expanduser().is_dir() else spec
 
 
 def check_lengths(texts: Sequence[str], limit: int, field: str) -> None:

@@ -69,10 +69,8 @@ def chat_messages(input_items: str | list[dict[str, Any]]) -> list[dict[str, Any
     """
     if isinstance(input_items, str):
         return [{"role": "user", "content": input_items}]
-    messages = [
-        (f"input.{number}", item) for number, item in enumerate(input_items) if item.get("type") not in SKIPPED_ITEMS
-    ]
-    return [_turn(item, location) for location, item in messages]
+    numbered = enumerate(input_items)
+    return [_turn(item, f"input.{number}") for number, item in numbered if item.get("type") not in SKIPPED_ITEMS]
 
 
 def _turn(item: Mapping[str, Any], location: str) -> dict[str, Any]:

@@ -208,7 +208,9 @@ def responses_router(services: Services) -> APIRouter:
             return await backend.respond(plain.passed_on(backend.escape_special_tokens))
         prepared = await prepare(services, request.as_chat(), access, request.searched_store())
         prepared, chunks = await open_stream(services, prepared)
-        fields = {**echoed_fields(request), "retrieval": prepared.retrieval}
+        sent = request.set_fields()
+        echoed = {name: sent.get(name, default) for name, default in ECHOED_DEFAULTS.items()}
+        fields = {**echoed, "usage": None, "retrieval": prepared.retrieval}
         writer = ResponseWriter(fields, prepared.excerpts, services.page_url(http, prepared.view))
         results = file_search_results(prepared) if RESULTS in (request.include or ()) else None
         events = response_events(writer, prepared, results, stream_text(services, prepared, chunks, arrived_s))
@@ -265,12 +267,6 @@ def file_search_results(prepared: PreparedRequest) -> list[dict[str, Any]]:
     ]
 
 
-def echoed_fields(request: ResponsesRequest) -> dict[str, Any]:
-    """The fields that a response repeats from its request, with defaults for omitted ones."""
-    sent = request.set_fields()
-    return {name: sent.get(name, default) for name, default in ECHOED_DEFAULTS.items()} | {"usage": None}
-
-
 ECHOED_DEFAULTS: dict[str, Any] = {
     "model": "",
     "instructions": None,
@@ -296,3 +292,4 @@ ECHOED_DEFAULTS: dict[str, Any] = {
     "safety_identifier": None,
     "prompt_cache_key": None,
 }
+"""The fields that a response repeats from its request, with defaults for omitted ones."""

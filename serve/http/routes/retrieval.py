@@ -4,6 +4,7 @@ Legend: P passages, N propositions, E entities, S summaries, U documents; X = P 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated
@@ -172,14 +173,13 @@ def _entries(one_row: sp.csr_array) -> Iterator[tuple[int, float]]:
 
 def _round_robin(links: list[Link], limit: int) -> list[Link]:
     """At most `limit` links, one of each kind of edge in turn, so that no kind crowds out the others."""
-    rounds: dict[tuple[str, str, bool], int] = {}
+    rounds: Counter[tuple[str, str, bool]] = Counter()
     ranked = []
     for position, link in enumerate(links):
         kind = (link.edge, link.kind, link.outward)
-        rounds[kind] = rounds.get(kind, -1) + 1
-        ranked.append((rounds[kind], position, link))
-    chosen = sorted(ranked, key=lambda entry: entry[:2])[:limit]
-    return [link for _, _, link in sorted(chosen, key=lambda entry: entry[1])]
+        ranked.append((rounds[kind], position))
+        rounds[kind] += 1
+    return [links[position] for position in sorted(position for _, position in sorted(ranked)[:limit])]
 
 
 def _id(index: Index, kind: NodeKind, row: int) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 from glob import escape
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Request
@@ -16,8 +15,8 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from graph.answer.context import of_passage
 from graph.config import parse_settings
-from graph.store.columns.strings import Strings
-from graph.types import Evidence, Passage
+from graph.shared.disk import folder_bytes
+from graph.types import Evidence
 from serve.citations import passage_url
 from serve.http.encoding import Text
 from serve.http.errors import ApiError, not_supported
@@ -209,23 +208,31 @@ def vector_store(name: str, generation: Generation) -> VectorStore:
     """The index as an OpenAI vector store."""
     index = generation.index
     total = len(index.data.document_sources)
-    size = texts_bytes(index.data.passage_texts) if generation.where else folder_bytes(index.folder)
+    if generation.where:
+        starts = index.data.passage_texts.starts
+        size = int(starts[-1] - starts[0])
+    else:
+        size = folder_bytes(index.folder)
     return VectorStore(id=name, name=name, usage_bytes=size, file_counts=FileCounts(completed=total, total=total))
-
-
-def folder_bytes(folder: Path) -> int:
-    """The total size of the files in a folder."""
-    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
-
-
-def texts_bytes(texts: Strings) -> int:
-    """The total size of the texts in a column."""
-    return int(texts.starts[-1] - texts.starts[0])
 
 
 def found_files(evidence: Evidence, generation: Generation, base: str) -> FoundFiles:
     """The passages of the evidence."""
-    files = [_found_file(passage.item, passage.score, generation, base) for passage in evidence.passages]
+    files = [
+        FoundFile(
+            file_id=passage.source,
+            filename=passage.source,
+            score=found.score,
+            attributes=attributes(generation.metadata(passage.source)),
+            content=[TextContent(text=passage.text)],
+            start=passage.start,
+            end=passage.end,
+            page=passage.page,
+            url=passage_url(base, of_passage(passage)),
+        )
+        for found in evidence.passages
+        for passage in [found.item]
+    ]
     return FoundFiles(search_query=[evidence.query], data=files)
 
 
@@ -236,20 +243,6 @@ def attributes(metadata: Mapping[str, Any]) -> dict[str, Scalar]:
     {'year': 1990, 'tags': 'sea, isle'}
     """
     return {key: ", ".join(map(str, value)) if isinstance(value, list) else value for key, value in metadata.items()}
-
-
-def _found_file(passage: Passage, score: float, generation: Generation, base: str) -> FoundFile:
-    return FoundFile(
-        file_id=passage.source,
-        filename=passage.source,
-        score=score,
-        attributes=attributes(generation.metadata(passage.source)),
-        content=[TextContent(text=passage.text)],
-        start=passage.start,
-        end=passage.end,
-        page=passage.page,
-        url=passage_url(base, of_passage(passage)),
-    )
 
 
 def vector_stores_router(services: Services) -> APIRouter:

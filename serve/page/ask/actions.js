@@ -1,9 +1,10 @@
 // Actions on a finished answer: copy it, share it, give feedback on it.
 
-import { sentence } from "../shared/api.js";
-import { el } from "../shared/dom.js";
+import { button, el } from "../shared/dom.js";
 import { correct } from "./correct.js";
-import { acceptsFeedback, sendFeedback } from "../shared/feedback.js";
+import { acceptsFeedback, choiceButtons } from "../shared/feedback.js";
+
+const RATINGS = [["up", "Good"], ["down", "Not good"]];
 
 /** The buttons below the answer of a turn. */
 export function actionsOf(turn) {
@@ -11,7 +12,6 @@ export function actionsOf(turn) {
   const showStatus = (line) => {
     status.textContent = line;
   };
-  const button = (name, onclick, more = {}) => el("button", { type: "button", class: "quiet", onclick, ...more }, name);
   const copyButton = button("Copy", async () => showStatus((await copy(asText(turn))) ? "Copied with its sources." : "This browser does not allow the page to copy text."));
   const shareButton = button("Share", async () => showStatus(await share(turn)));
   const feedbackButtons = acceptsFeedback() && turn.feedbackAnswer ? votes(turn, showStatus) : [];
@@ -19,22 +19,8 @@ export function actionsOf(turn) {
 }
 
 function votes(turn, showStatus) {
-  const pressed = { "aria-pressed": "false" };
-  const vote = (rating) => async () => {
-    try {
-      if (!(await sendFeedback({ kind: "vote", question: turn.searchQuery, answer: turn.feedbackAnswer, rating }))) return;
-      for (const [name, each] of Object.entries(buttons)) each.setAttribute("aria-pressed", String(name === rating));
-      showStatus("Saved. Thank you.");
-    } catch (problem) {
-      showStatus(sentence(problem));
-    }
-  };
-  const buttons = {
-    up: el("button", { type: "button", class: "quiet", onclick: vote("up"), ...pressed }, "Good"),
-    down: el("button", { type: "button", class: "quiet", onclick: vote("down"), ...pressed }, "Not good"),
-  };
-  const correctButton = el("button", { type: "button", class: "quiet", onclick: () => correct(turn, showStatus) }, "Correct…");
-  return [buttons.up, buttons.down, correctButton];
+  const entryOf = (rating) => ({ kind: "vote", question: turn.searchQuery, answer: turn.feedbackAnswer, rating });
+  return [...choiceButtons(RATINGS, entryOf, showStatus), button("Correct…", () => correct(turn, showStatus))];
 }
 
 /** Question, answer and the sources of its citations, as plain text. */

@@ -5,6 +5,7 @@ import { openCitation } from "./evidence.js";
 import { describe, prose } from "../text/prose.js";
 
 const SHOWN_MS = 50;
+const CHECKS = ["citations", "removed", "unsupported", "not_checked"];
 
 /** The view of one answer; `write(events, showStatus)` fills it from a stream and reports progress. */
 export class AnswerView {
@@ -24,16 +25,14 @@ export class AnswerView {
     let shown = 0;
     for await (const event of events) {
       const choice = event.choices?.[0];
+      const delta = choice?.delta ?? {};
       reply.usage = event.usage ?? reply.usage;
       reply.retrieval = event.retrieval ?? reply.retrieval;
-      reply.answer += choice?.delta?.content ?? "";
-      reply.reason += choice?.delta?.reasoning_content ?? "";
+      reply.answer += delta.content ?? "";
+      reply.reason += delta.reasoning_content ?? "";
       reply.length ||= choice?.finish_reason === "length";
-      reply.citations = choice?.delta?.citations ?? reply.citations;
-      reply.removed = choice?.delta?.removed ?? reply.removed;
-      reply.unsupported = choice?.delta?.unsupported ?? reply.unsupported;
-      reply.not_checked = choice?.delta?.not_checked ?? reply.not_checked;
-      if (choice?.delta && "checked" in choice.delta) reply.checked = choice.delta.checked;
+      for (const name of CHECKS) reply[name] = delta[name] ?? reply[name];
+      if ("checked" in delta) reply.checked = delta.checked;
       if (reply.answer || reply.reason) showStatus("Writing…");
       if (performance.now() - shown < SHOWN_MS) continue;
       this.show();

@@ -1,6 +1,6 @@
 // One column: a mode, a model, its settings, and the conversation with it.
 
-import { el } from "../shared/dom.js";
+import { button, el } from "../shared/dom.js";
 import { Settings, select } from "./settings.js";
 import { Turn } from "./turn.js";
 
@@ -17,7 +17,7 @@ export class Column {
     this.turns = [];
     this.mode = select(`mode-${columnCount}`, "Mode", [["", "server’s default"], ...choices.modes.map((name) => [name, name])]);
     this.model = choices.models.length ? select(`model-${columnCount}`, "Model", choices.models.map((name) => [name, name])) : null;
-    this.remove = el("button", { type: "button", class: "quiet remove", onclick: () => remove(this) }, "Remove");
+    this.remove = button("Remove", () => remove(this), { class: "quiet remove" });
     this.body = el("div", { class: "column-body" });
     this.settings = this.model && new Settings(columnCount);
     const head = el("div", { class: "column-head", onchange: changed }, this.mode.label, this.model?.label ?? null, this.settings?.element ?? null, this.remove);
@@ -46,13 +46,16 @@ export class Column {
     this.mode.choose(mode);
     this.model?.choose(model);
     this.settings?.restore(settings);
-    for (const each of turns) {
-      for (const turn of this.turns) turn.evidence.fold();
-      const turn = new Turn(each.question);
-      this.turns.push(turn);
-      this.body.append(turn.element);
-      turn.restore(each);
-    }
+    for (const each of turns) this.add(each.question).restore(each);
+  }
+
+  /** Add a turn below the others, whose evidence is folded. */
+  add(question) {
+    for (const turn of this.turns) turn.evidence.fold();
+    const turn = new Turn(question);
+    this.turns.push(turn);
+    this.body.append(turn.element);
+    return turn;
   }
 
   /** Ask a question in a new turn: search, and let the model answer if there is one. Errors are shown in the turn. */
@@ -61,11 +64,8 @@ export class Column {
     this.stop();
     this.settings?.fold();
     if (!this.model) this.clear();
-    for (const turn of this.turns) turn.evidence.fold();
     const before = this.turns.slice(-HISTORY_TURNS).flatMap((turn) => turn.messages);
-    const turn = new Turn(question);
-    this.turns.push(turn);
-    this.body.append(turn.element);
+    const turn = this.add(question);
     turn.element.scrollIntoView({ block: "start" });
     await (this.model ? turn.ask({ model: this.model.value, ...this.settings.generation }, retrieval, before) : turn.search(retrieval));
   }

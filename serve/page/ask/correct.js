@@ -1,7 +1,7 @@
 // The dialog for corrections: another answer, the passages that support it, or both.
 
 import { sentence } from "../shared/api.js";
-import { el, snippet } from "../shared/dom.js";
+import { button, el, openDialog, snippet } from "../shared/dom.js";
 import { sendFeedback } from "../shared/feedback.js";
 
 /** Ask for the right answer of a turn and its passages, and send them as feedback; `showStatus` gets the outcome. */
@@ -30,20 +30,16 @@ export function correct(turn, showStatus) {
       problem.textContent = sentence(failed);
     }
   };
-  const dialog = el("dialog", { class: "small-dialog wide", id: "correct", "aria-labelledby": "correct-title" },
+  const dialog = openDialog({ id: "correct", title: "What is the right answer?", wide: true },
     el("form", { onsubmit: send, autocomplete: "off" },
-      el("h2", { id: "correct-title" }, "What is the right answer?"),
       el("p", {}, turn.question),
       el("label", { for: "right-answer" }, "The right answer"), field,
       boxes.length ? el("fieldset", {}, el("legend", {}, "Passages that support it"),
         ...boxes.map(({ box, words }) => el("label", { class: "choice" }, box, words))) : null,
       problem,
       el("div", { class: "buttons" },
-        el("button", { type: "button", class: "quiet", onclick: () => dialog.close() }, "Cancel"),
+        button("Cancel", () => dialog.close()),
         el("button", { class: "primary", type: "submit" }, "Save"))));
-  dialog.addEventListener("close", () => dialog.remove());
-  document.body.append(dialog);
-  dialog.showModal();
 }
 
 /** A correction if the answer was changed, otherwise an entry for each right passage. */

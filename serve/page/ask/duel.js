@@ -1,8 +1,7 @@
 // The line below two answers to one question, for choosing the better one.
 
-import { sentence } from "../shared/api.js";
 import { el } from "../shared/dom.js";
-import { acceptsFeedback, sendFeedback } from "../shared/feedback.js";
+import { acceptsFeedback, choiceButtons } from "../shared/feedback.js";
 
 const CHOICES = [["first", "Left is better"], ["second", "Right is better"], ["neither", "No difference"]];
 
@@ -14,16 +13,10 @@ export function duelOf(turns) {
   const status = el("p", { class: "hint", role: "status" });
   const same = String(first.context_ids) === String(second.context_ids);
   if (!same) status.textContent = "The answers were written from different passages, so models do not learn from this choice.";
-  const buttons = CHOICES.map(([better, words]) => el("button", { type: "button", class: "quiet", "aria-pressed": "false", onclick: async (event) => {
-    const pressed = event.currentTarget;
-    try {
-      if (!(await sendFeedback({ kind: "preference", question: turns[0].searchQuery, first, second, better }))) return;
-      for (const each of buttons) each.setAttribute("aria-pressed", String(each === pressed));
-      status.textContent = "Saved. Thank you.";
-    } catch (problem) {
-      status.textContent = sentence(problem);
-    }
-  } }, words));
+  const entryOf = (better) => ({ kind: "preference", question: turns[0].searchQuery, first, second, better });
+  const buttons = choiceButtons(CHOICES, entryOf, (line) => {
+    status.textContent = line;
+  });
   return el("div", { class: "duel" }, el("div", { class: "actions", role: "group", "aria-label": "Which answer is better?" },
     el("span", {}, "Which answer is better?"), ...buttons), status);
 }

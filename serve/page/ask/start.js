@@ -1,8 +1,8 @@
 // The start page, before the first question: questions that the collection answers, and some of its documents.
 
 import { get, sentence } from "../shared/api.js";
-import { byId, count, el } from "../shared/dom.js";
-import { openReader } from "../look/reader.js";
+import { button, byId, count, el } from "../shared/dom.js";
+import { documentLink } from "../look/reader.js";
 import { acceptsDocuments, CHANGED, emptyNote } from "../look/upload.js";
 
 const SHOWN = 3;
@@ -26,14 +26,13 @@ export function startWith(welcome, ask) {
 
 function suggested(questions, ask) {
   if (!questions.length) return "";
-  const buttons = questions.map((each) => el("li", {}, el("button", { type: "button", class: "suggestion", onclick: () => ask(each) }, each)));
+  const buttons = questions.map((each) => el("li", {}, button(each, () => ask(each), { class: "suggestion" })));
   return el("section", { "aria-labelledby": "try-title" }, el("h2", { id: "try-title" }, "Try one of these"), el("ul", {}, ...buttons));
 }
 
 function contents({ documents, total, total_passages: passages }) {
   const dated = documents.filter((each) => each.date);
-  const lines = (dated.length ? dated : documents).map((each) => el("li", {},
-    el("button", { type: "button", class: "link", onclick: () => openReader({ source: each.source, title: each.title, start: 0, end: 0 }) }, each.title || each.source),
+  const lines = (dated.length ? dated : documents).map((each) => el("li", {}, documentLink(each),
     each.date ? el("span", { class: "place" }, ` ${each.date}`) : null));
   return el("section", { "aria-labelledby": "contents-title" },
     el("h2", { id: "contents-title" }, "In this collection"),

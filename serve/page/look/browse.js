@@ -1,7 +1,7 @@
 // The view to browse the index: lists of communities, documents and entities, and one node with its neighbours.
 
 import { get, sentence } from "../shared/api.js";
-import { byId, count, cut, el, nodeAddress, snippet } from "../shared/dom.js";
+import { button, byId, count, cut, el, moreButton, nodeAddress, snippet } from "../shared/dom.js";
 import { draw, erase, whenLooksChange } from "./drawing.js";
 import { openReader } from "./reader.js";
 import { starOf } from "./trees.js";
@@ -94,10 +94,7 @@ async function paged(holder, total, page) {
   holder.querySelector(".more")?.remove();
   holder.append(nodeList(found));
   const left = total - holder.querySelectorAll("li").length;
-  if (left > 0 && found.length) {
-    const more = () => paged(holder, total, page);
-    holder.append(el("button", { type: "button", class: "quiet more", onclick: more }, `More (${left.toLocaleString("en")})`));
-  }
+  if (found.length) holder.append(moreButton(left, () => paged(holder, total, page)));
 }
 
 function nodeList(nodes) {
@@ -133,14 +130,14 @@ function showNode(holder, neighbourhood) {
   const { center } = neighbourhood;
   const { kind } = center;
   const summary = center.layer ? `Community, layer ${center.layer}` : "Chunk, layer 0";
-  const place = { document: { source: center.id, start: 0, end: 0 }, passage: center }[kind];
+  const place = { document: { source: center.id }, passage: center }[kind];
   const open = () => openReader({ ...place, title: center.label });
   const graph = el("div", { class: "graph", "aria-hidden": "true" });
   holder.replaceChildren(
     el("p", { class: "kind" }, kind === "summary" ? summary : kind),
     el("h2", { class: kind === "summary" ? "long" : null }, kind === "summary" || kind === "proposition" ? center.text : center.label),
     kind === "passage" ? el("p", { class: "node-text" }, center.text) : "",
-    place ? el("button", { type: "button", class: "quiet", onclick: open }, "Open the document") : "",
+    place ? button("Open the document", open) : "",
     graph, ...neighbours(neighbourhood));
   shown = { neighbourhood, graph };
   drawShown();

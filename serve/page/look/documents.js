@@ -1,8 +1,8 @@
 // The list of all documents, each with its beginning and some facts, in an order that the reader chooses; opens and deletes documents.
 
 import { documentPath, get, remove, sentence } from "../shared/api.js";
-import { byId, count, el, nodeAddress, snippet } from "../shared/dom.js";
-import { openReader } from "./reader.js";
+import { button, byId, count, el, moreButton, nodeAddress, openDialog, snippet } from "../shared/dom.js";
+import { documentLink } from "./reader.js";
 import { acceptsDocuments, CHANGED, emptyNote, uploadButton } from "./upload.js";
 
 const PAGE = 50;
@@ -56,32 +56,29 @@ function sorting() {
       byId(`sort-${key}`).focus();
     };
     const label = pressed ? `${name}, ${ways[Number(descending)]}` : name;
-    return el("button", { id: `sort-${key}`, type: "button", "aria-pressed": String(pressed), onclick: sort }, label);
+    return button(label, sort, { id: `sort-${key}`, class: null, "aria-pressed": String(pressed) });
   });
   return el("div", { class: "tabs", role: "group", "aria-label": "Sort by" }, ...buttons);
 }
 
 function more(list, total) {
-  const left = total - list.children.length;
-  if (left <= 0) return "";
-  const button = el("button", { type: "button", class: "quiet more", onclick: async () => {
+  const next = moreButton(total - list.children.length, async () => {
     const first = list.children.length;
     const { documents } = await page(first);
     list.append(...documents.map(line));
     shown = list.children.length;
     list.children[first]?.querySelector("button").focus();
-    button.replaceWith(more(list, total));
-  } }, `More (${left.toLocaleString("en")})`);
-  return button;
+    next.replaceWith(more(list, total));
+  });
+  return next;
 }
 
 function line(each) {
   const name = each.title || each.source;
-  const open = () => openReader({ source: each.source, title: each.title, start: 0, end: 0 });
   const labels = Object.entries(each.metadata).filter(([key]) => !NO_LABELS.includes(key)).slice(0, MOST_LABELS);
   const item = el("li", {},
     el("div", { class: "document-text" },
-      el("button", { type: "button", class: "link title", onclick: open }, name),
+      documentLink(each, "link title"),
       name === each.source ? null : el("span", { class: "place" }, each.source),
       el("p", { class: "snippet" }, snippet({ title: each.title, text: each.preview }, 220)),
       labels.length ? el("ul", { class: "labels", "aria-label": "Labels" }, ...labels.map(([key, value]) => el("li", {}, `${key}: ${[value].flat().join(", ")}`))) : null),
@@ -91,7 +88,7 @@ function line(each) {
       ...fact("State", each.unread ? `${each.unread} of ${count(each.passages, "passage")} without statements` : "ready")),
     el("div", { class: "document-actions" },
       el("a", { href: nodeAddress("document", each.source), "aria-label": `Connections of ${name}` }, "Connections"),
-      acceptsDocuments() ? el("button", { type: "button", class: "quiet", "aria-label": `Delete ${name}`, onclick: () => confirmDelete(each, name, item) }, "Delete") : null));
+      acceptsDocuments() ? button("Delete", () => confirmDelete(each, name, item), { "aria-label": `Delete ${name}` }) : null));
   return item;
 }
 
@@ -100,7 +97,7 @@ const fact = (name, value) => [el("dt", {}, name), el("dd", {}, value)];
 function confirmDelete({ source, passages }, name, item) {
   const place = Array.from(item.parentElement.children).indexOf(item);
   const problem = el("p", { class: "problem", role: "alert", hidden: true });
-  const confirm = el("button", { type: "button", class: "primary", onclick: async () => {
+  const confirm = button("Delete", async () => {
     confirm.disabled = true;
     try {
       await remove(documentPath(source));
@@ -113,13 +110,9 @@ function confirmDelete({ source, passages }, name, item) {
       problem.hidden = false;
       confirm.disabled = false;
     }
-  } }, "Delete");
-  const dialog = el("dialog", { class: "small-dialog", id: "delete", "aria-labelledby": "delete-title", onclose: () => dialog.remove() },
-    el("h2", { id: "delete-title" }, `Delete ${name}?`),
+  }, { class: "primary" });
+  const dialog = openDialog({ id: "delete", title: `Delete ${name}?` },
     el("p", {}, `It will be removed from the index for everyone, with its ${count(passages, "passage")}. Saved answers keep what they quote. This cannot be undone.`),
     problem,
-    el("div", { class: "buttons" },
-      el("button", { type: "button", class: "quiet", onclick: () => dialog.close() }, "Cancel"), confirm));
-  document.body.append(dialog);
-  dialog.showModal();
+    el("div", { class: "buttons" }, button("Cancel", () => dialog.close()), confirm));
 }

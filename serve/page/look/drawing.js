@@ -9,7 +9,7 @@ const dark = matchMedia("(prefers-color-scheme: dark)");
 const alive = new Set();
 
 /** Draw the tree of trees.pathTree in `holder`, edges down and then right; a click on a passage calls `open(passage)`. */
-export function drawTree(holder, { rows }, open) {
+export function drawTree(holder, rows, open) {
   const height = rows.length * ROW;
   const nodes = rows.map((each) => ({ ...each, y: height - (each.row + 0.5) * ROW, side: "right" }));
   const byKey = new Map(nodes.map((each) => [each.key, each]));
@@ -32,11 +32,7 @@ export function draw(holder, { height, nodes, edges }, open) {
     const size = node.kind === "corner" ? 0.1 : node.center || node.kind === "question" ? 7 : 5;
     graph.addNode(node.key, { of: node, label: node.label, x: node.x, y: node.y, size, color: colors[node.kind] });
   }
-  for (const edge of edges) {
-    if (graph.hasNode(edge.source) && graph.hasNode(edge.target)) {
-      graph.addEdge(edge.source, edge.target, { size: 2, color: colors.edge });
-    }
-  }
+  for (const { source, target } of edges) graph.addEdge(source, target, { size: 2, color: colors.edge });
   try {
     const sigma = new Sigma(graph, holder, settingsFor(colors, width));
     sigma.setCustomBBox({ x: [0, width], y: [0, height] });
@@ -44,7 +40,7 @@ export function draw(holder, { height, nodes, edges }, open) {
     sigma.on("clickNode", ({ node }) => open(graph.getNodeAttribute(node, "of")));
     sigma.on("enterNode", ({ node }) => holder.classList.toggle("pointing", canOpen(graph.getNodeAttribute(node, "of"))));
     sigma.on("leaveNode", () => holder.classList.remove("pointing"));
-    alive.add({ sigma, holder, graph });
+    alive.add({ sigma, holder });
     return sigma;
   } catch {
     holder.style.height = "";
@@ -90,7 +86,7 @@ export function drawMap(holder, { nodes, edges }, open) {
     sigma.on("clickNode", ({ node }) => open(node));
     sigma.on("enterNode", () => holder.classList.add("pointing"));
     sigma.on("leaveNode", () => holder.classList.remove("pointing"));
-    alive.add({ sigma, holder, graph });
+    alive.add({ sigma, holder });
     return {
       zoom: (factor) => camera.animate({ ratio: camera.getBoundedRatio(camera.ratio / factor) }, { duration }),
       whole: () => camera.animate({ x: 0.5, y: 0.5, ratio: 1 }, { duration }),

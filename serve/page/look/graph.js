@@ -1,9 +1,9 @@
 // The view of the whole collection as a graph: its best-connected documents and entities, with zoom, a search, and the details of a node.
 
 import { get, sentence } from "../shared/api.js";
-import { byId, count, el, nodeAddress } from "../shared/dom.js";
+import { button, byId, count, el, nodeAddress } from "../shared/dom.js";
 import { drawMap, erase, whenLooksChange } from "./drawing.js";
-import { openReader } from "./reader.js";
+import { documentLink, openReader } from "./reader.js";
 import { spread } from "./trees.js";
 import { CHANGED, emptyNote } from "./upload.js";
 
@@ -44,13 +44,13 @@ export async function openGraph() {
 }
 
 function parts() {
-  const button = (name, words, onclick) => el("button", { type: "button", class: "quiet", "aria-label": words, onclick }, name);
   const kinds = ["document", "entity"].map((kind) => el("li", { class: `kind-${kind}` }, kind));
   return [
     el("div", { class: "library-head" }, el("h2", {}, "Graph"), el("p", { class: "hint", role: "status" }, extent())),
     el("div", { class: "map-tools" },
       el("label", {}, "Find ", el("input", { id: "graph-field", type: "search", spellcheck: "false", oninput: showList })),
-      el("div", { class: "buttons" }, button("−", "Zoom out", () => map?.zoom(1 / 1.5)), button("+", "Zoom in", () => map?.zoom(1.5)), button("Show all", "Show all", showAll)),
+      el("div", { class: "buttons" }, button("−", () => map?.zoom(1 / 1.5), { "aria-label": "Zoom out" }),
+        button("+", () => map?.zoom(1.5), { "aria-label": "Zoom in" }), button("Show all", showAll, { "aria-label": "Show all" })),
       el("ul", { class: "legend", "aria-label": "Colours" }, ...kinds)),
     el("div", { class: "map" },
       el("div", { id: "map", class: "graph", "aria-hidden": "true" }),
@@ -88,8 +88,7 @@ function showAll() {
 function showList() {
   const sought = byId("graph-field").value.trim().toLowerCase();
   const found = graph.nodes.filter((each) => each.label.toLowerCase().includes(sought)).sort((one, other) => other.links - one.links);
-  const lines = found.slice(0, LISTED).map((each) => el("li", {},
-    el("button", { type: "button", class: `link kind-${each.kind}`, onclick: () => choose(each) }, each.label)));
+  const lines = found.slice(0, LISTED).map((each) => el("li", {}, button(each.label, () => choose(each), { class: `link kind-${each.kind}` })));
   const left = found.length - lines.length;
   byId("graph-node").replaceChildren(
     lines.length ? el("ul", { class: "names" }, ...lines) : el("p", { class: "hint" }, "No node of that name is drawn."),
@@ -99,12 +98,12 @@ function showList() {
 /** Show a node among its neighbours; `open` also opens its text, if the node is a document. */
 async function choose(node, open = false) {
   const holder = byId("graph-node");
-  const openDocument = () => openReader({ source: node.id, title: node.label, start: 0, end: 0 });
+  const openDocument = () => openReader({ source: node.id, title: node.label });
   const head = [el("p", { class: "kind" }, node.kind), el("h2", {}, node.label)];
   const ways = el("div", { class: "ways" },
-    node.kind === "document" ? el("button", { type: "button", class: "quiet", onclick: openDocument }, "Open the document") : null,
+    node.kind === "document" ? button("Open the document", openDocument) : null,
     el("a", { href: nodeAddress(node.kind, node.id) }, "Connections"),
-    el("button", { type: "button", class: "quiet", onclick: showAll }, "Back"));
+    button("Back", showAll));
   map?.choose(node.key);
   const listing = el("div", {});
   holder.replaceChildren(...head, ways, listing);
@@ -113,8 +112,7 @@ async function choose(node, open = false) {
   if (node.kind !== "entity") return;
   try {
     const { documents, total } = await get("v1/documents", { entity: node.id, limit: LISTED });
-    const lines = documents.map((each) => el("li", {}, el("button", { type: "button", class: "link",
-      onclick: () => openReader({ source: each.source, title: each.title, start: 0, end: 0 }) }, each.title || each.source)));
+    const lines = documents.map((each) => el("li", {}, documentLink(each)));
     listing.replaceChildren(el("h3", {}, count(total, "document mentions it", "documents mention it")), el("ul", { class: "names" }, ...lines),
       total > lines.length ? el("p", { class: "hint" }, `${count(total - lines.length, "more document")} not shown.`) : "");
   } catch (problem) {

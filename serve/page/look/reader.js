@@ -1,12 +1,15 @@
 // The panel that shows a document's text with a span marked. Offsets count code points, as in the index.
 
 import { documentPath, get, sentence } from "../shared/api.js";
-import { byId, count, cut, el } from "../shared/dom.js";
+import { button, byId, count, cut, el } from "../shared/dom.js";
 
 let latest = null;  // the request whose document is shown
 
-/** Open `source` at characters start to end; `marks` are the sentences there that are closest to a `statement` of an answer. */
-export async function openReader({ source, title, start, end, page, statement = "", marks = [] }) {
+/** A button that opens a document. */
+export const documentLink = ({ source, title }, classes = "link") => button(title || source, () => openReader({ source, title }), { class: classes });
+
+/** Open `source` at characters start to end, or at its beginning; `marks` are the sentences there that are closest to a `statement` of an answer. */
+export async function openReader({ source, title, start = 0, end = 0, page, statement = "", marks = [] }) {
   const dialog = byId("reader");
   const text = byId("reader-text");
   byId("reader-title").textContent = title || source;

@@ -12,7 +12,7 @@ const EDGE = 14;
 
 /**
  * The paths of a retrieval as a tree, one row per node, deeper nodes further right.
- * Paths that begin alike share their beginning. Returns {rows: [{key, kind, label, x, row, parent, passage}]}.
+ * Paths that begin alike share their beginning. Returns [{key, kind, label, x, row, parent, passage}].
  */
 export function pathTree(question, passages, citedIds) {
   const root = node("question", question, null);
@@ -34,7 +34,7 @@ export function pathTree(question, passages, citedIds) {
     for (const child of each.children) lay(child, depth + 1);
   };
   lay(root, 0);
-  return { rows };
+  return rows;
 }
 
 function node(kind, text, parent) {

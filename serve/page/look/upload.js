@@ -2,7 +2,7 @@
 // indexes waiting files together; a panel shows how many are done, and why any was refused.
 
 import { Refused, sentence, upload } from "../shared/api.js";
-import { byId, count, el, withCode } from "../shared/dom.js";
+import { button, byId, count, el, withCode } from "../shared/dom.js";
 
 /** The event that is dispatched to the window after the collection has changed. */
 export const CHANGED = "collection-changed";
@@ -35,7 +35,7 @@ export function uploadButton() {
     send(Array.from(field.files, withName));
     field.value = "";
   } });
-  return el("span", {}, field, el("button", { type: "button", class: "primary", onclick: () => field.click() }, "Add documents"));
+  return el("span", {}, field, button("Add documents", () => field.click(), { class: "primary" }));
 }
 
 /** A note on how to add documents to an empty collection. */
@@ -149,9 +149,9 @@ function addPanel() {
   const bar = el("progress", { "aria-label": "Indexing", max: "1", value: "0" });
   const status = el("p", { role: "status" });
   const failed = el("ul", { class: "problem" });
-  const close = el("button", { type: "button", class: "quiet", hidden: true, onclick: () => {
+  const close = button("Close", () => {
     element.hidden = true;
-  } }, "Close");
+  }, { hidden: true });
   const element = el("aside", { class: "upload", "aria-label": "Uploads" }, status, bar, failed, close);
   document.body.append(element);
   return { element, bar, status, failed, close };

@@ -1,6 +1,6 @@
 // The card of one question: its text, its answers, the sentence that contains them, and buttons for the reader. Each edit is stored at once.
 
-import { cut, el } from "../shared/dom.js";
+import { button, cut, el } from "../shared/dom.js";
 import { choosePassage, hasAnswer, openQuote, withAnswer } from "./passage.js";
 import { change, isUnanswerable, missing } from "./store.js";
 
@@ -23,16 +23,15 @@ export function cardOf(item, { changed, approve, discard }) {
   const evidence = el("div", { class: "quotes" });
   const note = el("p", { id: id("answers-note"), class: "hint" });
   const missingNote = el("p", { class: "hint", role: "status" });
-  const approveButton = el("button", { type: "button", class: item.approved ? "quiet" : "quiet approve", onclick: () => {
+  const approveButton = button(item.approved ? "Back to review" : "Approve", () => {
     if (!item.approved && missing(item)) missingNote.textContent = missing(item);
     else approve(card);
-  } }, item.approved ? "Back to review" : "Approve");
-  const discardButton = el("button", { type: "button", class: "quiet", onclick: () => discard(card) }, "Discard");
-  const chooseButton = el("button", { type: "button", class: "quiet choose", onclick: () =>
-    choosePassage(row.question, row.answers, (quote) => {
-      edit({ gold_ids: [quote.id], evidence: [quote] });
-      chooseButton.focus();
-    }) });
+  }, { class: item.approved ? "quiet" : "quiet approve" });
+  const discardButton = button("Discard", () => discard(card));
+  const chooseButton = button("", () => choosePassage(row.question, row.answers, (quote) => {
+    edit({ gold_ids: [quote.id], evidence: [quote] });
+    chooseButton.focus();
+  }), { class: "quiet choose" });
   const answerFields = el("div", { class: "question-answer" },
     el("label", { for: answers.id }, "Answer (one per line if several are right)"), answers, note, evidence);
   const card = el("li", {}, el("article", {},
@@ -74,4 +73,4 @@ function area(attributes, text, changed) {
 const quotation = (quoted, answers) =>
   el("blockquote", {}, el("p", {}, ...withAnswer(quoted.quote, answers)), link(quoted.id, quoted));
 
-const link = (name, quoted) => el("button", { type: "button", class: "link place", "aria-label": `Open ${name}`, onclick: () => openQuote(quoted) }, name);
+const link = (name, quoted) => button(name, () => openQuote(quoted), { class: "link place", "aria-label": `Open ${name}` });

@@ -1,7 +1,7 @@
 // The dialog in which a reader searches for the sentence that answers a question; also opens a sentence in its document.
 
 import { documentPath, get, post, sentence } from "../shared/api.js";
-import { el } from "../shared/dom.js";
+import { button, el, openDialog } from "../shared/dom.js";
 import { openReader } from "../look/reader.js";
 import { sentences } from "../text/closest.js";
 
@@ -30,16 +30,13 @@ export function choosePassage(question, answers, onChoose) {
     dialog.close();
     onChoose(quote);
   };
-  const dialog = el("dialog", { class: "small-dialog wide", id: "passage", "aria-labelledby": "passage-title", onclose: () => dialog.remove() },
-    el("h2", { id: "passage-title" }, "Which sentence answers it?"),
+  const dialog = openDialog({ id: "passage", title: "Which sentence answers it?", wide: true },
     question.trim() ? el("p", {}, question) : null,
     el("form", { class: "search-line", onsubmit: search, autocomplete: "off" },
       el("label", { for: "passage-query" }, "Search the documents"), field,
       el("button", { class: "primary", type: "submit" }, "Search")),
     status, list,
-    el("div", { class: "buttons" }, el("button", { type: "button", class: "quiet", onclick: () => dialog.close() }, "Cancel")));
-  document.body.append(dialog);
-  dialog.showModal();
+    el("div", { class: "buttons" }, button("Cancel", () => dialog.close())));
   field.focus();
   if (field.value) search();
 }
@@ -73,9 +70,9 @@ export function sentencesOf(text) {
 
 /** Open a document with a quote from it marked; without marks if the document no longer contains it. */
 export async function openQuote({ id: source, quote }) {
-  let place = { start: 0, end: 0 };
+  let place = null;
   try {
-    place = placeOf((await get(documentPath(source))).passages, quote) ?? place;
+    place = placeOf((await get(documentPath(source))).passages, quote);
   } catch {
     // The panel says why the document cannot be read.
   }

@@ -1,7 +1,7 @@
 // The view of test questions: proposals from the documents and the reader's own, corrected and approved here, then saved as a file.
 
 import { get, sentence } from "../shared/api.js";
-import { byId, count, el, withCode } from "../shared/dom.js";
+import { button, byId, count, el, moreButton, withCode } from "../shared/dom.js";
 import { randomName } from "../shared/random.js";
 import { cardOf } from "./card.js";
 import { fromLines, toLines } from "./file.js";
@@ -46,18 +46,17 @@ export async function openQuestions() {
 const itemsOf = (name) => work().items.filter((each) => each.approved === (name === "approved"));
 
 function build(view) {
-  const button = (name, onclick, kind = "quiet") => el("button", { type: "button", class: kind, onclick }, name);
   const file = el("input", { type: "file", id: "questions-file", "aria-label": "Questions file", accept: ".jsonl,.json", hidden: true, onchange: async () => {
     const [chosen] = file.files;
     if (chosen) await takeFile(chosen);
     file.value = "";
   } });
-  const tabs = Object.fromEntries(["review", "approved"].map((name) => [name, button("", () => openTab(name), "")]));
+  const tabs = Object.fromEntries(["review", "approved"].map((name) => [name, button("", () => openTab(name), { class: "" })]));
   parts = {
     tabs,
     status: el("p", { class: "hint", role: "status" }),
     undo: button("Undo", () => {}),
-    propose: button(`Propose ${PROPOSED}`, propose, "primary"),
+    propose: button(`Propose ${PROPOSED}`, propose, { class: "primary" }),
     download: button("Download", download),
     list: el("ol", { class: "questions" }),
     more: el("div", {}),
@@ -82,28 +81,25 @@ function show() {
   const items = itemsOf(tab);
   shown = Math.max(PAGE, shown);
   parts.list.replaceChildren(...items.slice(0, shown).map((item) => cardOf(item, { changed, approve: approver(item), discard: discarder(item) })));
-  parts.more.replaceChildren(items.length ? "" : el("p", { class: "hint" }, NONE[tab]), more(items.length - shown), discardAll(items));
+  parts.more.replaceChildren(items.length ? "" : el("p", { class: "hint" }, NONE[tab]), moreButton(items.length - shown, showMore), discardAll(items));
   counts();
 }
 
-function more(left) {
-  if (left <= 0) return "";
-  return el("button", { type: "button", class: "quiet more", onclick: () => {
-    const first = shown;
-    shown += PAGE;
-    show();
-    parts.list.children[first]?.querySelector("textarea").focus();
-  } }, `More (${left.toLocaleString("en")})`);
+function showMore() {
+  const first = shown;
+  shown += PAGE;
+  show();
+  parts.list.children[first]?.querySelector("textarea").focus();
 }
 
 function discardAll(items) {
   if (items.length < 2) return "";
-  return el("button", { type: "button", class: "quiet more", onclick: () => {
+  return button(`Discard all ${items.length.toLocaleString("en")}`, () => {
     const undo = snapshot();
     drop(items);
     finish(`${count(items.length, "question")} discarded.`, undo);
     parts.undo.focus();
-  } }, `Discard all ${items.length.toLocaleString("en")}`);
+  }, { class: "quiet more" });
 }
 
 /** Remove items, so that they are not proposed again. */

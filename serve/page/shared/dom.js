@@ -12,6 +12,21 @@ export function el(name, attributes = {}, ...children) {
   return element;
 }
 
+/** A quiet button; `attributes` adds attributes or replaces them. */
+export const button = (words, onclick, attributes = {}) => el("button", { type: "button", class: "quiet", onclick, ...attributes }, words);
+
+/** A button for the next rows of a list, of which `left` are not shown; empty if there are none. */
+export const moreButton = (left, onclick) => (left > 0 ? button(`More (${left.toLocaleString("en")})`, onclick, { class: "quiet more" }) : "");
+
+/** Open a dialog with a title, and return it; it is removed when it is closed. */
+export function openDialog({ id, title, wide = false }, ...children) {
+  const dialog = el("dialog", { class: wide ? "small-dialog wide" : "small-dialog", id, "aria-labelledby": `${id}-title`, onclose: () => dialog.remove() },
+    el("h2", { id: `${id}-title` }, title), ...children);
+  document.body.append(dialog);
+  dialog.showModal();
+  return dialog;
+}
+
 /** Text with parts between backticks as code. */
 export const withCode = (text) => text.split(/`([^`]+)`/).map((piece, place) => (place % 2 ? el("code", {}, piece) : piece));
 

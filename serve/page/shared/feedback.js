@@ -2,7 +2,7 @@
 // decision whether it may become training data.
 
 import { get, post, remove, sentence } from "./api.js";
-import { count, el } from "./dom.js";
+import { button, count, el, openDialog } from "./dom.js";
 import { randomName } from "./random.js";
 
 const STORAGE_KEY = "modegraph-reader";
@@ -24,28 +24,42 @@ export async function sendFeedback(entry) {
   return true;
 }
 
+/** Buttons for the `choices` [[value, words]], of which one can be pressed; `entryOf(value)` is the entry to send, `showStatus` gets the outcome. */
+export function choiceButtons(choices, entryOf, showStatus) {
+  const buttons = choices.map(([value, words]) => button(words, async () => {
+    try {
+      if (!(await sendFeedback(entryOf(value)))) return;
+      choices.forEach(([each], place) => buttons[place].setAttribute("aria-pressed", String(each === value)));
+      showStatus("Saved. Thank you.");
+    } catch (problem) {
+      showStatus(sentence(problem));
+    }
+  }, { "aria-pressed": "false" }));
+  return buttons;
+}
+
 /** A note on the stored feedback of this reader, and a button to delete it; empty without feedback. */
 export function feedbackNote() {
   const reader = readerOf();
   if (!reader || !accepted) return el("div", {});
   const status = el("p", { class: "hint", role: "status" }, "Your feedback is stored on the server.");
-  const button = el("button", { type: "button", class: "quiet", onclick: async () => {
+  const deleteButton = button("Delete my feedback", async () => {
     try {
       const { deleted } = await remove(`v1/feedback/${reader.user}`);
       localStorage.removeItem(STORAGE_KEY);
       status.textContent = `${count(deleted, "entry", "entries")} deleted from the server.`;
-      button.hidden = true;
+      deleteButton.hidden = true;
     } catch (problem) {
       status.textContent = sentence(problem);
     }
-  } }, "Delete my feedback");
+  });
   const use = reader.consent ? "and may become training data" : "and will not become training data";
   get(`v1/feedback/${reader.user}`).then(({ entries }) => {
-    if (!button.hidden) status.textContent = `${count(entries.length, "entry of yours is", "entries of yours are")} stored on the server, ${use}.`;
+    if (!deleteButton.hidden) status.textContent = `${count(entries.length, "entry of yours is", "entries of yours are")} stored on the server, ${use}.`;
   }, (problem) => {
     status.textContent = sentence(problem);
   });
-  return el("div", { class: "mine" }, el("h3", {}, "Feedback"), status, button);
+  return el("div", { class: "mine" }, el("h3", {}, "Feedback"), status, deleteButton);
 }
 
 function readerOf() {
@@ -66,18 +80,12 @@ function askConsent() {
       localStorage.setItem(STORAGE_KEY, JSON.stringify(reader));
       dialog.close();
     };
-    const dialog = el("dialog", { class: "small-dialog", id: "consent", "aria-labelledby": "consent-title" },
-      el("h2", { id: "consent-title" }, "May models learn from your feedback?"),
+    const dialog = openDialog({ id: "consent", title: "May models learn from your feedback?" },
       el("p", {}, "Your feedback is stored on this server together with the question and the answers, under a random name that only this browser knows. You can delete it under History."),
       el("div", { class: "buttons" },
-        el("button", { type: "button", class: "quiet", onclick: () => dialog.close() }, "Cancel"),
-        el("button", { type: "button", class: "quiet", onclick: () => decide(false) }, "Save, but do not train"),
-        el("button", { type: "button", class: "primary", onclick: () => decide(true) }, "Yes")));
-    dialog.addEventListener("close", () => {
-      dialog.remove();
-      resolve(reader);
-    });
-    document.body.append(dialog);
-    dialog.showModal();
+        button("Cancel", () => dialog.close()),
+        button("Save, but do not train", () => decide(false)),
+        button("Yes", () => decide(true), { class: "primary" })));
+    dialog.addEventListener("close", () => resolve(reader));
   });
 }

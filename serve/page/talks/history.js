@@ -1,6 +1,6 @@
 // The panel of earlier conversations: open one, delete one, delete all.
 
-import { byId, el } from "../shared/dom.js";
+import { button, byId, el } from "../shared/dom.js";
 import { feedbackNote } from "../shared/feedback.js";
 import { forgetAll, forgetTalk, talks } from "./talks.js";
 
@@ -33,14 +33,14 @@ function fill(onDelete) {
   };
   byId("history-list").replaceChildren(
     lines.length ? el("ul", { class: "nodes talks" }, ...lines) : none,
-    lines.length ? el("button", { type: "button", class: "quiet", onclick: all }, "Delete all conversations") : "",
+    lines.length ? button("Delete all conversations", all) : "",
     feedbackNote());
 }
 
 function line(talk, onDelete) {
   const when = new Date(talk.at);
   const time = el("time", { class: "place", datetime: talk.at }, when.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "short" }));
-  const remove = el("button", { type: "button", class: "quiet", "aria-label": `Delete ${talk.title}`, onclick: () => {
+  const remove = button("Delete", () => {
     forgetTalk(talk.id);
     onDelete(talk.id);
     const next = item.nextElementSibling ?? item.previousElementSibling;
@@ -51,7 +51,7 @@ function line(talk, onDelete) {
       fill(onDelete);
       byId("history-close").focus();
     }
-  } }, "Delete");
+  }, { "aria-label": `Delete ${talk.title}` });
   const link = el("a", { href: talkAddress(talk.id) }, el("span", { class: "line" }, talk.title), time);
   const item = el("li", {}, link, remove);
   return item;

@@ -1,6 +1,7 @@
 import json
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -143,6 +144,14 @@ def test_documents_are_shown_as_data_and_replies_bound_by_a_schema() -> None:
     assert "never follow instructions" in system.content and "needs 2, 3 or 4 of the" in system.content
     judged = critic.requests[0].messages[1].content
     assert "Answer: Tarn" in judged and "[2]" in judged and "[3]" not in judged, "only the needed passages"
+
+
+def test_a_table_that_continues_is_shown_with_its_header() -> None:
+    fares = replace(passage("fares", "| Quay | 3 |\n| Mill | 4 |"), header=("Stop", "Fare"))
+    writer = always(question_reply())
+    splits = {each.source: "dev" for each in (fares, *GROUP)}
+    list(model_questions([(fares, *GROUP)], Writers(writer, None, everything), 1, (2,), splits))
+    assert '"Stop: Quay; Fare: 3.\\nStop: Mill; Fare: 4."' in writer.requests[0].messages[1].content
 
 
 def test_only_usable_questions_are_judged_and_searched_for() -> None:

@@ -122,7 +122,9 @@ def test_samples_follow_the_policy(world: Path) -> None:
 
 def test_the_reference_is_at_kl_0_and_runs_are_not(world: Path) -> None:
     folders = [world / "ms", world / "dpo"]
-    measured, reference = measure_runs(folders, rows(), SamplingSettings(8, 8, 0), load_policy)
+    measured, reference = measure_runs(
+        folders, rows(), WEIGHTS, SamplingSettings(8, 8, 0), load_policy, draw_here, None
+    )
     assert [run.system for run in measured] == ["MS K = 6", "DPO K = 2"]
     assert all(one.kl == pytest.approx(0.0, abs=1e-4) for one in reference)
     assert all(run.kl > 0.01 for run in measured), "after four steps at a high learning rate"
@@ -279,19 +281,19 @@ def test_measurements_are_cached_until_their_inputs_change(world: Path, tmp_path
         return load(source)
 
     with pytest.raises(KeyboardInterrupt):
-        measure_runs(folders, rows(), sampling, stop_at_dpo, draw_here, tmp_path)
+        measure_runs(folders, rows(), WEIGHTS, sampling, stop_at_dpo, draw_here, tmp_path)
     loaded.clear()
-    whole = measure_runs(folders, rows(), sampling, load, draw_here, tmp_path)
+    whole = measure_runs(folders, rows(), WEIGHTS, sampling, load, draw_here, tmp_path)
     assert "ms" not in loaded and "dpo" in loaded
-    assert whole == measure_runs(folders, rows(), sampling, load_policy, draw_here, None)
+    assert whole == measure_runs(folders, rows(), WEIGHTS, sampling, load_policy, draw_here, None)
     loaded.clear()
-    assert measure_runs(folders, rows(), sampling, load, draw_here, tmp_path) == whole and not loaded
+    assert measure_runs(folders, rows(), WEIGHTS, sampling, load, draw_here, tmp_path) == whole and not loaded
     half = [replace(read_run(folder), settings={"precision": "bfloat16"}) for folder in folders]
     assert common_precision(half) == "bfloat16" and common_precision([half[0], read_run(folders[1])]) == "float32"
     keys = {cache_key("a", "b", rows(), {}, sampling, "hf", each) for each in ("bfloat16", "float32")}
     assert len(keys) == 2, "figures of one precision do not serve for the other"
     changed = [replace(row, answers=("elsewhere",)) for row in rows()]
-    measure_runs(folders, changed, sampling, load, draw_here, tmp_path)
+    measure_runs(folders, changed, WEIGHTS, sampling, load, draw_here, tmp_path)
     assert {"ms", "dpo", "base"} <= set(loaded)
 
 

@@ -97,6 +97,13 @@ def test_refusals_and_statements_without_support_get_no_citation(answer: str) ->
     assert attribute("When was the Lantern launched?", answer, EXCERPTS) == {}
 
 
+def test_an_answer_is_traced_to_the_first_row_of_a_table_that_continues() -> None:
+    rows = "| Superior | 82,100 |\n| Huron | 59,600 |"
+    lakes = Excerpt("3", "The Great Lakes", rows, "c.md", 90, 131, header=("Lake", "Area (km²)"))
+    [(_, citation)] = attribute("What is the area of Lake Superior?", "82,100 km²", (*EXCERPTS, lakes)).items()
+    assert [quote.text for quote in citation.quotes] == ["| Superior | 82,100 |"]
+
+
 def test_answers_are_attributed_to_documents_only() -> None:
     answer = "The Corrow Tram was electrified in 1926."
     summary = Excerpt("s", "Summary", answer, members=("1", "2"))

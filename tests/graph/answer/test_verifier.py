@@ -2,13 +2,14 @@
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from safetensors.numpy import load_file, save_file
 
 from graph.answer.overlap import Wording, overlaps
-from graph.answer.support import SupportChecker, can_be_checked, verifier_for
+from graph.answer.support import SupportChecker, can_be_checked, ground_of, verifier_for
 from graph.answer.verifier import (
     FEATURES,
     HEADER,
@@ -124,6 +125,20 @@ def test_a_sentence_is_checked_against_the_passages_that_it_cites_or_else_agains
     [found] = SupportChecker(EXCERPTS, open_verifier("")).unsupported("reason", text)
     assert (found.start, found.end) == (0, 35) and text[found.start : found.end] == found.text
     assert found.cited == (1,) and found.missing == ("Corrow", "1922") and found.part == "reason"
+
+
+def test_a_row_is_read_with_the_header_of_its_table() -> None:
+    rows = "| Superior | 82,100 | 406 |\n| Michigan | 57,800 | 281 |\n| Huron | 59,600 | 229 |"
+    lakes = Excerpt("3", "The Great Lakes", rows, "c.md", 90, 160, header=("Lake", "Area (km²)", "Greatest depth (m)"))
+    right = (
+        "The area of Lake Huron is 59,600 km².",
+        "The greatest depth of a lake with an area of 59,600 km² is 229 m.",
+    )
+    for claim in right:
+        probability, without = (
+            judge_claims(open_verifier(""), [claim], ground_of(each))[0] for each in (lakes, replace(lakes, header=()))
+        )
+        assert probability < without - 0.25
 
 
 def test_fragments_headings_endless_sentences_and_answers_without_passages_are_not_judged() -> None:

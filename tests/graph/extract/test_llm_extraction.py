@@ -79,6 +79,22 @@ def test_one_call_per_passage_puts_its_reply_into_the_index(tmp_path: Path) -> N
 
 
 @pytest.mark.long
+def test_each_row_of_a_long_table_is_read_with_the_header(tmp_path: Path) -> None:
+    rows = [f"| Quay {number} | {number + 20} |" for number in range(12)]
+    table = Document("fares", "Fares", "\n".join(["| Landing place | Fare in crowns |", "|---|---|", *rows]))
+    with chat_server(lambda body, number: extraction_reply(body)) as server:
+        report = build(tmp_path / "i", [table], server)
+    assert report.passages > 2 and report.dropped == report.quarantined == 0
+    data = open_index(tmp_path / "i", encoder).data
+    expected = {f"Landing place: Quay {number}; Fare in crowns: {number + 20}." for number in range(12)}
+    assert set(data.proposition_texts) == expected
+    for row, text in enumerate(data.proposition_texts):
+        at = data.occurrence_proposition_M.tolist().index(row)
+        found = table.text[data.occurrence_start_M[at] : data.occurrence_end_M[at]]
+        assert text.partition(";")[0].removeprefix("Landing place: ") in found
+
+
+@pytest.mark.long
 def test_bad_replies_to_a_fifth_of_the_passages_cost_only_those_that_fail_twice(tmp_path: Path) -> None:
     bad_once = {f"Ship {n}" for n in range(0, 60, 5)}
     bad_always = {"Ship 10", "Ship 35"}

@@ -3,6 +3,7 @@
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,14 @@ def test_a_failed_run_counts_as_stopped_and_gets_a_new_time_estimate_when_resume
         again = read_progress(tmp_path)
         assert again is not None and again.alive and again.about["again"] and again.last["step"] == 3
         assert again.seconds_left is None
+
+
+def test_readers_of_a_stopped_run_do_not_take_each_other_for_its_process(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="broken"), report_progress(tmp_path, {"stage": "sft"}):
+        raise ValueError("broken")
+    with ThreadPoolExecutor(8) as readers:
+        found = list(readers.map(lambda _: read_progress(tmp_path), range(2000)))
+    assert not any(each is None or each.alive for each in found)
 
 
 def test_a_killed_process_leaves_a_stopped_run_whatever_it_was_writing(tmp_path: Path) -> None:

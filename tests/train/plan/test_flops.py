@@ -205,6 +205,15 @@ def test_sharded_memory_is_divided_among_the_processes(base: Path, tmp_path: Pat
     assert parts("distributed_type: FSDP") == [0.25, 0.25, 0.25]
     with pytest.raises(UserError, match="distributed_type is TPU"):
         parts("distributed_type: TPU")
+    for config, stage in (
+        ("{zero_stage: auto}", "'auto'"),
+        ("{deepspeed_config_file: zero3.json}", "None"),
+        ("z3", "'z3'"),
+    ):
+        with pytest.raises(UserError, match=f"deepspeed_config.zero_stage is {stage}"):
+            parts(f"distributed_type: DEEPSPEED\ndeepspeed_config: {config}")
+    assert parts("distributed_type: DEEPSPEED\ndeepspeed_config: {zero_stage: 0}") == [1, 1, 1]
+    assert parts("distributed_type: DEEPSPEED") == [1, 0.25, 0.25]
     with pytest.raises(UserError, match="num_processes is 0"):
         file.write_text("num_processes: 0")
         read_launch(file)

@@ -47,15 +47,14 @@ def step(number: int, text: str, *needs: int, kind: str = "specific") -> dict[st
     return {"id": number, "text": text, "depends_on": list(needs), "kind": kind}
 
 
-def plan_of(*steps: dict[str, Any], final: str = "") -> dict[str, Any]:
-    return {"sub_questions": list(steps), "final_question": final}
+def plan_of(*steps: dict[str, Any]) -> dict[str, Any]:
+    return {"sub_questions": list(steps)}
 
 
 CHAIN = plan_of(
     step(1, "Who built the Lantern?"),
     step(2, "Who founded {1}?", 1),
     step(3, "Which village bakes kelp bread?"),
-    final="Where was {2} born?",
 )
 
 
@@ -92,30 +91,28 @@ def questions_of(model: ScriptedModel) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("steps", "final", "fault", "where"),
+    ("steps", "fault", "where"),
     [
-        ([], "", "no sub-questions", "at least one"),
-        ([step(n, f"q{n}") for n in range(9)], "", "more than 8 sub-questions", "9"),
-        ([step(1, "a"), step(1, "b")], "", "an id that appears twice", "1"),
-        ([step(1, "a"), step(2, " \n")], "", "an empty sub-question", "2"),
-        ([step(1, "a"), step(2, "b {2}", 2)], "", "a sub-question that depends on itself", "2"),
-        ([step(1, "a"), step(2, "b {7}", 7)], "", "a dependency that is not in the plan", "7 of 2"),
-        ([step(1, "a"), step(2, "b {1}")], "", UNDECLARED, "1 in 2"),
-        ([step(1, "a"), step(2, "b {answer}", 1)], "", UNDECLARED, "answer in 2"),
-        ([step(1, "a")], "so {2}?", UNDECLARED, "2 in the final question"),
-        ([step(1, "a {2}", 2), step(2, "b {1}", 1)], "", "sub-questions that wait for each other", "1, 2"),
+        ([], "no sub-questions", "at least one"),
+        ([step(n, f"q{n}") for n in range(9)], "more than 8 sub-questions", "9"),
+        ([step(1, "a"), step(1, "b")], "an id that appears twice", "1"),
+        ([step(1, "a"), step(2, " \n")], "an empty sub-question", "2"),
+        ([step(1, "a"), step(2, "b {2}", 2)], "a sub-question that depends on itself", "2"),
+        ([step(1, "a"), step(2, "b {7}", 7)], "a dependency that is not in the plan", "7 of 2"),
+        ([step(1, "a"), step(2, "b {1}")], UNDECLARED, "1 in 2"),
+        ([step(1, "a"), step(2, "b {answer}", 1)], UNDECLARED, "answer in 2"),
+        ([step(1, "a {2}", 2), step(2, "b {1}", 1)], "sub-questions that wait for each other", "1, 2"),
         (
             [step(0, "z"), step(1, "a", 3), step(2, "b", 1, 0), step(3, "c", 2)],
-            "",
             "sub-questions that wait for each other",
             "1, 2, 3",
         ),
     ],
 )
 def test_a_plan_that_is_wrong_is_refused_before_any_other_call(
-    isles: Index, steps: list[dict[str, Any]], final: str, fault: str, where: str
+    isles: Index, steps: list[dict[str, Any]], fault: str, where: str
 ) -> None:
-    model = planner(plan_of(*steps, final=final))
+    model = planner(plan_of(*steps))
     found = ask(isles, model)
     assert len(model.requests) == found.trace.model_calls == 1
     assert found.trace.steps[0].startswith(f"plan refused: {fault} (") and where in found.trace.steps[0]
@@ -138,7 +135,7 @@ def test_after_two_replies_that_are_not_plans_the_whole_question_is_searched(isl
 @settings(max_examples=80, deadline=None)
 def test_levels_hold_each_step_once_after_all_the_steps_it_needs(needs: list[set[int]]) -> None:
     steps = [SubQuestion(id=n, text=f"q{n}", depends_on=sorted(each), kind="specific") for n, each in enumerate(needs)]
-    fault = find_fault(Plan(sub_questions=steps, final_question=""))
+    fault = find_fault(Plan(sub_questions=steps))
     # A slow reference: |steps| times, add the steps whose needs are met.
     done: set[int] = set()
     for _ in steps:
@@ -179,7 +176,6 @@ def test_answers_reach_the_questions_that_need_them(isles: Index) -> None:
         "{1} Who built the Lantern? → the Marlow Yard",
         "{3} Which village bakes kelp bread? → Tarn",
         "{2} Who founded the Marlow Yard? → Ada Marlow",
-        "final question: Where was Ada Marlow born?",
     )
     assert found.trace.mode == "plan" and found.trace.model_calls == 4 and found.trace.prompt_tokens == 40
     assert len(found.passages) + len(found.summaries) == 3 and len(found.paths) == len(found.passages)
@@ -199,7 +195,7 @@ def test_a_finding_names_the_passages_it_comes_from(isles: Index) -> None:
 
 
 def test_a_plan_of_texts_alone_is_numbered_by_position(isles: Index) -> None:
-    """A model is asked for texts and kinds only: ids and dependencies are derived, and the model cannot copy a wrong final question."""
+    """A model is asked for texts and kinds only: ids and dependencies are derived."""
     texts = ["Who built the Lantern?", "Who founded {1}?", "Where was {2} born?"]
     model = planner({"sub_questions": [{"text": text, "kind": "specific"} for text in texts]})
     found = ask(isles, model)
@@ -246,7 +242,6 @@ def test_a_question_that_needs_a_missing_answer_is_skipped(isles: Index, reply: 
         "{1} Who built the Lantern? · not in the documents",
         "{3} Which village bakes kelp bread? → Tarn",
         "{2} not asked: {1} has no answer",
-        "final question not asked: {2} has no answer",
     )
     assert found.trace.stopped == "" and found.passages
 

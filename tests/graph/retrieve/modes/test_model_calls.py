@@ -92,7 +92,7 @@ def test_an_unusable_selection_is_requested_once_more_and_then_the_threshold_cho
     model = ScriptedModel(lambda request: "I would say the first two.")
     query = Query("q", isles.data.proposition_vectors_ND[5], Caller(model))
     assert select_by_model(isles, query, rows).tolist() == select_by_threshold(isles, query, rows).tolist()
-    assert len(model.requests) == 2 and query.model is not None and query.model.spent.unusable == 2
+    assert len(model.requests) == 2 and query.model is not None and query.model.spent.calls == 2
 
 
 def test_statements_are_quoted_as_one_line_of_data(isles: Index) -> None:

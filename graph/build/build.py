@@ -74,7 +74,7 @@ class BuildReport:
 
 
 def build_index(
-    folder: Path,
+    folder: Path | str,
     documents: Iterable[Document],
     settings: IndexSettings,
     open_encoder: OpenEncoder,
@@ -89,6 +89,7 @@ def build_index(
     Raises UserError, leaving the index unchanged, when a document cannot be read or the settings, the encoder or the model
     differ from those of the index. Also raises UserError when a model stops answering; `resume` then continues.
     """
+    folder = Path(folder)
     was_empty = _prepare_folder(folder)
     started = time.perf_counter()
     committed = False

@@ -69,13 +69,14 @@ class BuildPlan:
 
 
 def plan_build(
-    folder: Path,
+    folder: Path | str,
     documents: Iterable[Document],
     settings: IndexSettings,
     open_encoder: OpenEncoder,
     prices: Prices | None = None,
 ) -> BuildPlan:
     """The work that `build_index` would do with the same arguments; `folder` need not be an index yet."""
+    folder = Path(folder)
     encoder = open_encoder(settings.encoder)
     rows = load_extraction(Path(settings.import_file)) if settings.extractor == "import" else {}
     split = partial(split_passages, max_tokens=settings.max_passage_tokens, count_tokens=encoder.count_tokens)

@@ -91,9 +91,10 @@ class Damage:
 
 
 def delete_documents(
-    folder: Path, sources: Sequence[str], open_encoder: OpenEncoder, open_model: OpenModel = no_model
+    folder: Path | str, sources: Sequence[str], open_encoder: OpenEncoder, open_model: OpenModel = no_model
 ) -> IndexData:
     """Remove documents by source, and everything read only from them; UserError, changing nothing, if one is unknown."""
+    folder = Path(folder)
     settings = read_settings(folder)
     with open_for_writing(folder) as store:
         with store.transaction():
@@ -109,7 +110,7 @@ def delete_documents(
 
 
 def resume_build(
-    folder: Path,
+    folder: Path | str,
     open_encoder: OpenEncoder,
     open_model: OpenModel = no_model,
     settings: IndexSettings | None = None,
@@ -119,17 +120,17 @@ def resume_build(
 
     `settings` may differ from those of the index only in CHANGEABLE (graph/store/index_settings.py); None leaves them unchanged.
     """
-    return _resume(folder, open_encoder, open_model, settings, workers, quarantined=False)[1]
+    return _resume(Path(folder), open_encoder, open_model, settings, workers, quarantined=False)[1]
 
 
 def retry_failed(
-    folder: Path,
+    folder: Path | str,
     open_encoder: OpenEncoder,
     open_model: OpenModel = no_model,
     settings: IndexSettings | None = None,
 ) -> int:
     """Read the quarantined passages again, then finish the index; returns how many passages were retried. `settings` as in `resume_build`."""
-    return _resume(folder, open_encoder, open_model, settings, THIS_PROCESS, quarantined=True)[0]
+    return _resume(Path(folder), open_encoder, open_model, settings, THIS_PROCESS, quarantined=True)[0]
 
 
 def _resume(
@@ -150,8 +151,9 @@ def _resume(
         return retried, finish_build(folder, store, tools, settings)
 
 
-def quarantine_warning(folder: Path) -> str:
+def quarantine_warning(folder: Path | str) -> str:
     """The warning when more passages are in quarantine than the settings allow; "" otherwise."""
+    folder = Path(folder)
     share = read_settings(folder).max_failed_share
     with closing(open_store(folder)) as store:
         facts = reading_facts(store)
@@ -163,8 +165,9 @@ def quarantine_warning(folder: Path) -> str:
     )
 
 
-def index_status(folder: Path) -> IndexStatus:
+def index_status(folder: Path | str) -> IndexStatus:
     """The state of an index; read-only, and safe while a writer is at work."""
+    folder = Path(folder)
     settings = read_settings(folder)
     with closing(open_store(folder)) as store:
         rows = {table: store.count(table) for table in COUNTED_TABLES}
@@ -200,8 +203,9 @@ def _ann_recall(manifest: Manifest) -> dict[str, float]:
     return {kind: min(values) for kind, values in recalls.items() if values}
 
 
-def verify_index(folder: Path) -> list[Damage]:
+def verify_index(folder: Path | str) -> list[Damage]:
     """Every file that is missing, truncated, altered or unfinished; rows in a database are not checked. OtherFormat if the index has another format."""
+    folder = Path(folder)
     repair = f"modegraph repair {folder}"
     damage = _store_damage(folder)
     try:
@@ -237,12 +241,13 @@ def _store_damage(folder: Path) -> list[Damage]:
     return [*found, Damage(LEDGER, problem, f"modegraph repair {folder}")] if problem else found
 
 
-def repair_index(folder: Path, open_encoder: OpenEncoder, open_model: OpenModel = no_model) -> list[Damage]:
+def repair_index(folder: Path | str, open_encoder: OpenEncoder, open_model: OpenModel = no_model) -> list[Damage]:
     """Rebuild damaged arrays from the rows, and damaged ANN indexes from their segments; returns the damage found.
 
     Vectors in files with a valid checksum are reused, others are encoded again. A damaged call ledger is renamed; a new
     ledger gets its intact calls. UserError when index.sqlite itself is damaged: it cannot be rebuilt.
     """
+    folder = Path(folder)
     damage = verify_index(folder)
     for found in damage:
         if found.repair == INDEX_AGAIN:
@@ -276,12 +281,13 @@ def repair_index(folder: Path, open_encoder: OpenEncoder, open_model: OpenModel 
     return damage
 
 
-def compact_index(folder: Path, open_encoder: OpenEncoder, open_model: OpenModel = no_model) -> int:
+def compact_index(folder: Path | str, open_encoder: OpenEncoder, open_model: OpenModel = no_model) -> int:
     """Free the space of deleted rows and of the previous generation; returns the bytes freed (negative if the index grew).
 
     Communities that edits carried over are detected again, graphs that grew too large to be exact are rebuilt, and vectors are merged into
     one segment: the files are then those of an index built in one run.
     """
+    folder = Path(folder)
     before = index_status(folder).disk_bytes
     with open_for_writing(folder) as store:
         manifest = read_manifest(folder)

@@ -97,8 +97,9 @@ def stored_settings(folder: Path) -> IndexSettings | None:
     return None if text is None else parse_settings(IndexSettings, json.loads(text), str(folder / DATABASE))
 
 
-def read_settings(folder: Path) -> IndexSettings:
+def read_settings(folder: Path | str) -> IndexSettings:
     """The settings of an index; UserError when `folder` has no index."""
+    folder = Path(folder)
     settings = stored_settings(folder)
     if settings is None:
         found = f"{folder}: no {SQLITE}" if not has_database(folder) else f"{folder}: no index in its database yet"

@@ -12,6 +12,7 @@ from statistics import median
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import numpy as np
+import scipy.sparse as sp
 
 from benchmarks.report import Check, new_parser, print_report, seconds_of
 from graph.documents.questions import read_questions
@@ -67,17 +68,16 @@ def invented_index(propositions: int) -> Index:
     draw = np.random.default_rng(0)
     passages, documents, entities = propositions // 4, propositions // 12, propositions // 3
     proposition_passages = np.repeat(np.arange(passages), 4)
-    empty, none = block(np.zeros(0, np.int64), np.zeros(0, np.int64), (0, passages)), Strings.of([])
-    titles = [f"title {row:07d}" for row in range(documents)]
+    empty, none, titles = empty_block(0, passages), Strings.of([]), column("title ", documents)
     mentioned_entities = np.minimum((entities * draw.random(2 * propositions) ** 2).astype(np.int64), entities - 1)
     mentions = block(np.repeat(np.arange(propositions), 2), mentioned_entities, (propositions, entities))
     titles_of_entities = block(draw.integers(0, entities, documents), np.arange(documents), (entities, documents))
     data = IndexData.of(
         DocumentColumns(
             document_sources=column("d", documents),
-            document_titles=Strings.of(titles),
+            document_titles=titles,
             document_metadata=Strings.of(["{}"] * documents),
-            title_keys=Strings.of(titles),
+            title_keys=titles,
             title_document_T=np.arange(documents),
         ),
         PassageColumns(
@@ -88,7 +88,7 @@ def invented_index(propositions: int) -> Index:
             passage_start_P=np.zeros(passages, np.int64),
             passage_end_P=np.ones(passages, np.int64),
             passage_vectors_PD=Vectors.of(random_rows(draw, passages)),
-            passage_next_PP=block(np.zeros(0, np.int64), np.zeros(0, np.int64), (passages, passages)),
+            passage_next_PP=empty_block(passages, passages),
         ),
         TermColumns(
             term_texts=none,
@@ -115,12 +115,12 @@ def invented_index(propositions: int) -> Index:
             entity_vectors_ED=Vectors.of(np.zeros((entities, 1), np.float32)),
             proposition_entity_NE=mentions,
             entity_document_EU=titles_of_entities,
-            synonym_EE=block(np.zeros(0, np.int64), np.zeros(0, np.int64), (entities, entities)),
+            synonym_EE=empty_block(entities, entities),
         ),
         TopicColumns(
             topic_ids=none,
             topic_texts=none,
-            topic_proposition_KN=block(np.zeros(0, np.int64), np.zeros(0, np.int64), (0, propositions)),
+            topic_proposition_KN=empty_block(0, propositions),
         ),
         SummaryColumns(
             summary_ids=none,
@@ -128,11 +128,16 @@ def invented_index(propositions: int) -> Index:
             summary_layer_S=np.zeros(0, np.int64),
             summary_vectors_SD=Vectors.of(np.zeros((0, DIMENSIONS), np.float32)),
             summary_member_SX=empty,
-            similarity_XX=block(np.zeros(0, np.int64), np.zeros(0, np.int64), (passages, passages)),
+            similarity_XX=empty_block(passages, passages),
         ),
     )
     folder, manifest = Path("invented"), Manifest("invented", 1, {}, "", "", {}, {}, {}, None, Prompts(), 0, False)
     return Index(folder, manifest, IndexSettings(), data, EncoderSource("minilm", manifest, folder, open_encoder))
+
+
+def empty_block(rows: int, columns: int) -> sp.csr_array:
+    """A block without entries."""
+    return block(np.zeros(0, np.int64), np.zeros(0, np.int64), (rows, columns))
 
 
 def column(prefix: str, count: int) -> Strings:

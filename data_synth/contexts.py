@@ -2,7 +2,6 @@
 
 C_k are the k best excerpts that retrieval finds for the question, shuffled so that their order does not give the answer away. A gold
 passage that retrieval missed is never added: training uses the same contexts as serving.
-`replies_of` has a model judge the results.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from data_synth.rows import Draft, Dropped
 from graph.answer.context import build_context, token_budget
@@ -25,13 +24,10 @@ from graph.retrieve.parts.query import RetrieveSettings
 from graph.retrieve.retrieve import retrieve_many
 from graph.shared.ids import content_id
 from graph.text.prompting import quote
-from graph.text.replies import BadReply, ReplyModel, parse_reply, strict_schema
-from graph.types import CompletionRequest, Excerpt, LanguageModel, Message
+from graph.types import Excerpt
 
 if TYPE_CHECKING:
     from graph.index.index import Index
-
-M = TypeVar("M", bound=ReplyModel)
 
 NO_PASSAGES = "retrieval finds no passage, or fewer than --context-size"
 NO_ANSWER = "the question has no gold answer"
@@ -94,19 +90,6 @@ def shuffled(key: str, excerpts: Sequence[Excerpt]) -> tuple[Excerpt, ...]:
 def task_of(draft: Draft) -> str:
     """The question over its numbered passages, as in the prompt of the draft's row."""
     return answer_messages(draft.question.text, draft.excerpts)[-1].content
-
-
-def replies_of(model: LanguageModel, kind: type[M], texts: Sequence[str], max_tokens: int) -> list[M | None]:
-    """The model's reply to each text as `kind`; None for one that is cut, refused or of another form."""
-    schema = strict_schema(kind)
-    requests = [CompletionRequest((Message("user", text),), max_tokens, seed=0, schema=schema) for text in texts]
-    replies: list[M | None] = []
-    for completion in model.complete(requests):
-        try:
-            replies.append(parse_reply(kind, completion.text, []) if completion.finish_reason == "stop" else None)
-        except BadReply:
-            replies.append(None)
-    return replies
 
 
 def gold_share(gold_sources: Sequence[str], excerpts: Sequence[Excerpt]) -> float:

@@ -20,7 +20,6 @@ from data_synth.contexts import (
     context_finder,
     draft_groups,
     gold_share,
-    replies_of,
     task_of,
 )
 from data_synth.preferences.hard_negatives import (
@@ -41,7 +40,7 @@ from graph.retrieve.parts.query import RetrieveSettings
 from graph.shared.console import track
 from graph.shared.ids import content_id
 from graph.text.prompting import fill, quote
-from graph.text.replies import ReplyModel
+from graph.text.replies import ReplyModel, replies_of
 from graph.types import LanguageModel, OpenModel
 
 NOT_SUPPORTED = "the checking model finds it unsupported"

@@ -10,7 +10,7 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Literal
 
-from data_synth.contexts import FindContexts, context_finder, draft_groups, replies_of, task_of
+from data_synth.contexts import FindContexts, context_finder, draft_groups, task_of
 from data_synth.preferences.support import MIN_SIMILARITY, MeasureSupport, Support, SupportScorer
 from data_synth.responses.rewards import (
     answer_reward,
@@ -29,7 +29,7 @@ from graph.documents.questions import Question
 from graph.retrieve.parts.query import RetrieveSettings
 from graph.shared.ids import content_id
 from graph.text.prompting import fill, inert, quote
-from graph.text.replies import ReplyModel, without_thinking
+from graph.text.replies import ReplyModel, replies_of, without_thinking
 from graph.types import AnswerForm, Completion, CompletionRequest, LanguageModel, Message
 
 if TYPE_CHECKING:

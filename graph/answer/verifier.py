@@ -144,7 +144,7 @@ WINDOW_CHARS = 10_000
 @dataclass(frozen=True)
 class Ground:
     """Passages to check sentences against: their units, the words of each, the stems of their titles, the `form` of
-    all stems, the lower-case text, and the wording of each passage with its title. Words of a table's row include its header's.
+    all stems, the lower-case text, and the wording of each passage with its title. The words of a table's row include those of its header.
     """
 
     units: tuple[Unit, ...]
@@ -162,7 +162,7 @@ class Ground:
         words_N = tuple(Words.of(_wording(unit)) for unit in units)
         titles = tuple(Words.of(title).stem_set for title, _ in pairs)
         forms = frozenset(map(form, set().union(*titles, *(words.stem_set for words in words_N))))
-        texts = [spell_out_rows(text, header) for _, text in pairs]
+        texts = ["".join(spell_out_rows(part, head) for _, part, head in _windows(text, header)) for _, text in pairs]
         wordings = tuple(Wording.of(title, text) for (title, _), text in zip(pairs, texts, strict=True))
         return cls(units, words_N, titles, forms, " ".join(texts).casefold(), wordings)
 
@@ -190,14 +190,19 @@ def _wording(unit: Unit) -> str:
 
 
 def _units(text: str, header: Cells) -> Iterator[Unit]:
-    """The units of a text, window by window; a window ends at a blank if it contains one."""
+    for start, part, head in _windows(text, header):
+        for unit in split_units(part, head):
+            yield replace(unit, start=start + unit.start, end=start + unit.end)
+
+
+def _windows(text: str, header: Cells) -> Iterator[tuple[int, str, Cells]]:
+    """Start and text of each window, and the header of the table that it begins inside; a window ends at a blank if it contains one."""
     start = 0
     while start < len(text):
         end = start + WINDOW_CHARS
         if end < len(text):
             end = max(text.rfind(blank, start, end) + 1 for blank in "\n ") or end
-        for unit in split_units(text[start:end], header):
-            yield replace(unit, start=start + unit.start, end=start + unit.end)
+        yield start, text[start:end], header
         start, header = end, header_at_end(text[start:end], header)
 
 

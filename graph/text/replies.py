@@ -3,7 +3,7 @@
 The only error that a reply can raise is BadReply, whose message goes into the retry prompt."""
 
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, TypeVar
 
@@ -11,7 +11,7 @@ from json_repair import repair_json
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError, ValidationInfo
 
 from graph.text.prompting import fill
-from graph.types import CompletionRequest, Message
+from graph.types import CompletionRequest, LanguageModel, Message
 
 THINK, END_OF_THINKING = "<think>", "</think>"
 
@@ -112,6 +112,19 @@ def parse_reply(kind: type[R], text: str, dropped: list[object]) -> R:
         problem = problems.errors()[0]
         where = ".".join(str(part) for part in problem["loc"])
         raise BadReply(f"'{where}': {problem['msg']}") from None
+
+
+def replies_of(model: LanguageModel, kind: type[R], texts: Sequence[str], max_tokens: int) -> list[R | None]:
+    """The model's reply to each text as `kind`; None for one that is cut, refused or of another form."""
+    schema = strict_schema(kind)
+    requests = [CompletionRequest((Message("user", text),), max_tokens, seed=0, schema=schema) for text in texts]
+    replies: list[R | None] = []
+    for completion in model.complete(requests):
+        try:
+            replies.append(parse_reply(kind, completion.text, []) if completion.finish_reason == "stop" else None)
+        except BadReply:
+            replies.append(None)
+    return replies
 
 
 def parse_object(text: str) -> dict[str, Any]:

@@ -6,18 +6,17 @@ There are no gold answers: systems are compared by `modegraph eval judge`."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, TypeVar
+from typing import Annotated
 
 from eval.tasks.sets.base import Task, read_native
 from graph.documents.questions import Question
 from graph.errors import UserError
 from graph.shared.ids import content_id
 from graph.text.prompting import fill, quote
-from graph.text.replies import BadReply, ReplyModel, Sentence, at_most, parse_reply, sound_items, strict_schema
-from graph.types import CompletionRequest, LanguageModel, Message
+from graph.text.replies import ReplyModel, Sentence, at_most, replies_of, sound_items
+from graph.types import LanguageModel
 
 MAX_REPLY_TOKENS = 2048
-R = TypeVar("R", bound=ReplyModel)
 
 
 class User(ReplyModel):
@@ -41,30 +40,26 @@ def generate_questions(
     `description` is a list of texts that describe the collection. UserError when the model names no users.
     """
     description_text = "\n".join(f"- {quote(text)}" for text in description)
-    first = _request(
-        Users, fill("eval/abstract_users.txt", description=description_text, users=str(users), tasks=str(tasks))
-    )
-    reply = _read(Users, model, [first])[0]
+    text = fill("eval/abstract_users.txt", description=description_text, users=str(users), tasks=str(tasks))
+    (reply,) = replies_of(model, Users, [text], MAX_REPLY_TOKENS)
     if reply is None or not reply.users:
         raise UserError(
             f"{model.name}: named no users of the collection", "a JSON reply with users", "try another model"
         )
     pairs = [(user_tasks.user, task) for user_tasks in reply.users[:users] for task in user_tasks.tasks[:tasks]]
-    requests = [
-        _request(
-            GeneratedQuestions,
-            fill(
-                "eval/abstract_questions.txt",
-                description=description_text,
-                user=quote(user),
-                task=quote(task),
-                questions=str(questions),
-            ),
+    texts = [
+        fill(
+            "eval/abstract_questions.txt",
+            description=description_text,
+            user=quote(user),
+            task=quote(task),
+            questions=str(questions),
         )
         for user, task in pairs
     ]
+    replies = replies_of(model, GeneratedQuestions, texts, MAX_REPLY_TOKENS)
     by_id: dict[str, Question] = {}
-    for (user, task), reply_questions in zip(pairs, _read(GeneratedQuestions, model, requests), strict=True):
+    for (user, task), reply_questions in zip(pairs, replies, strict=True):
         for text in reply_questions.questions[:questions] if reply_questions is not None else ():
             key = content_id("abstract", text.strip())
             by_id.setdefault(
@@ -72,20 +67,6 @@ def generate_questions(
             )
     nonempty = [question for question in by_id.values() if question.text]
     return nonempty, users * tasks * questions - len(nonempty)
-
-
-def _request(kind: type[ReplyModel], text: str) -> CompletionRequest:
-    return CompletionRequest((Message("user", text),), MAX_REPLY_TOKENS, seed=0, schema=strict_schema(kind))
-
-
-def _read(kind: type[R], model: LanguageModel, requests: Sequence[CompletionRequest]) -> list[R | None]:
-    replies: list[R | None] = []
-    for completion in model.complete(requests):
-        try:
-            replies.append(parse_reply(kind, completion.text, []) if completion.finish_reason == "stop" else None)
-        except BadReply:
-            replies.append(None)
-    return replies
 
 
 TASK = Task(

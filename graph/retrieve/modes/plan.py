@@ -260,7 +260,7 @@ def _answer_level(
     ready: list[SubQuestion] = []
     for step in level:
         if missing := _unanswered(step.depends_on, run):
-            run.steps.append(f"{{{step.id}}} not asked: {missing} has no answer")
+            run.steps.append(f"{{{step.id}}} skipped: {missing} has no answer")
         else:
             ready.append(step)
     queries = [_fill(step.text, step.depends_on, step.kind, run) for step in ready]

@@ -15,6 +15,7 @@ from graph.answer.verifier import (
     HEADER,
     SECOND_STAGE,
     VERIFIER_FILE,
+    WINDOW_CHARS,
     Ground,
     Readings,
     claim_features,
@@ -139,6 +140,13 @@ def test_a_row_is_read_with_the_header_of_its_table() -> None:
             judge_claims(open_verifier(""), [claim], ground_of(each))[0] for each in (lakes, replace(lakes, header=()))
         )
         assert probability < without - 0.25
+
+
+def test_a_table_longer_than_a_window_keeps_its_header() -> None:
+    rows = [f"| Quay {number} | {number} |" for number in range(WINDOW_CHARS // 10)]
+    ground = Ground.of([("Fares", "\n".join(["| Landing place | Fare |", "|---|---|", *rows]))])
+    assert ground.sentences == tuple(f"Landing place: Quay {number}; Fare: {number}" for number in range(len(rows)))
+    assert ground.text.count("landing place: ") == len(rows)
 
 
 def test_fragments_headings_endless_sentences_and_answers_without_passages_are_not_judged() -> None:

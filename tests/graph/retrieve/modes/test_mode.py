@@ -241,7 +241,7 @@ def test_a_question_that_needs_a_missing_answer_is_skipped(isles: Index, reply: 
     assert found.trace.steps[1:] == (
         "{1} Who built the Lantern? · not in the documents",
         "{3} Which village bakes kelp bread? → Tarn",
-        "{2} not asked: {1} has no answer",
+        "{2} skipped: {1} has no answer",
     )
     assert found.trace.stopped == "" and found.passages
 
@@ -260,7 +260,7 @@ def test_an_unusable_answer_is_a_distinct_failure(isles: Index) -> None:
     found = ask(isles, model)
     assert len(model.requests) == 1 + 2 * 2 and found.findings == ()
     assert "{1} Who built the Lantern? · no usable reply" in found.trace.steps
-    assert "{2} not asked: {1} has no answer" in found.trace.steps
+    assert "{2} skipped: {1} has no answer" in found.trace.steps
     assert not any("I think" in request.messages[1].content for request in model.requests)
     assert judge_reply(None, "q", []) is NoAnswer.UNUSABLE
 

@@ -7,6 +7,7 @@ by reason.
 Legend: K topics, N propositions, P passages.
 """
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -26,8 +27,8 @@ from graph.index.index import Index
 from graph.retrieve.parts.query import Caller
 from graph.text.prompting import fill, quote, quote_passage, read_prompt
 from graph.text.replies import ReplyModel, Sentence, at_most, numbers_up_to, one_of, plain
-from graph.text.sentences import spell_out_rows
-from graph.types import LanguageModel, Passage
+from graph.text.sentences import Unit, spell_out_rows, split_units
+from graph.types import Excerpt, LanguageModel, Passage
 
 UNUSABLE = "the writer's reply was unusable twice, or refused"
 UNJUDGED = "the critic's reply was unusable twice, or refused"
@@ -45,9 +46,11 @@ NOT_REBUILT = "retrieval does not find the words of the answer"
 NEAR_DUPLICATE = "a near duplicate"
 USED_UP = "an article with enough questions"
 
+QUESTION_OF_SENTENCE = "data_synth/ask_one.txt"
 GROUPS_AT_ONCE = 16
 MAX_FAILURES_IN_A_ROW = 64
 """Writing stops after this many replies in a row without a usable question."""
+LEAST_WORDS = 5
 MIN_ARTICLES, MAX_ARTICLES = 3, 5
 MAX_SHARING = 20
 """An entity in more documents than this does not form a group."""
@@ -237,10 +240,21 @@ def _critique_message(row: QuestionRow, group: tuple[Passage, ...]) -> str:
     return f"Question: {quote(row.text)}\nAnswer: {quote(row.answers[0])}\n\n{_numbered(needed)}"
 
 
-def _numbered(passages: Sequence[Passage]) -> str:
+def _numbered(passages: Sequence[Passage | Excerpt]) -> str:
     texts = (spell_out_rows(passage.text, passage.header) for passage in passages)
     quoted = (quote_passage(passage.title, text) for passage, text in zip(passages, texts, strict=True))
     return "\n\n".join(f"[{number}] {each}" for number, each in enumerate(quoted, 1))
+
+
+def sentence_prompt(passage: Passage | Excerpt, sentence: Unit) -> str:
+    """The user's turn for a question about one sentence (or table row) of a passage."""
+    return f"{_numbered((passage,))}\nSentence: {json.dumps(quote(sentence.line), ensure_ascii=False)}"
+
+
+def sentences_of(passage: Passage | Excerpt) -> list[Unit]:
+    """The sentences and table rows of a passage that a question can be about: no headings, and none of fewer than LEAST_WORDS words."""
+    units = split_units(passage.text, passage.header)
+    return [unit for unit in units if unit.kind != "heading" and len(unit.line.split()) >= LEAST_WORDS]
 
 
 def single_passages(index: Index, seed: int) -> Iterator[tuple[Passage, ...]]:

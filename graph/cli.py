@@ -215,8 +215,8 @@ def plan_command(
 ) -> None:
     """Show what `modegraph index` would do and cost.
 
-    Takes the options of `modegraph index` for input, models and settings, calls no language model and leaves the index
-    unchanged. The encoder's tokenizer counts the tokens.
+    Takes the options of `modegraph index` for input (but not --delete-missing and --watch), models and settings, calls no
+    language model and leaves the index unchanged. The encoder's tokenizer counts the tokens.
     """
     from graph.build.estimate import Prices, plan_build
     from graph.build.stores import reading_settings, settings_for
@@ -428,7 +428,7 @@ def _show_readers(read_by: dict[str, int], quarantined: int, dropped: int) -> No
 
 
 def _exit_if_skipped(skipped: "SkipLog", strict: bool) -> None:
-    """Print how many files were skipped, if any; with --strict, exit with status 1."""
+    """Print how many files, rows and scans were skipped, if any; with --strict, exit with status 1."""
     if count := len(skipped.lines):
         say(f"{count:,} skipped, for the reasons above")
         if strict:

@@ -1,7 +1,7 @@
 """Settings: turns a YAML file and `key=value` flags into a frozen, validated settings object.
 
-Used by the command line of every package; inner functions take the values they need, never the settings file. The second half
-documents a settings class as a table on a help page and as commented YAML."""
+Used by the command line of every package. The second half documents a settings class as a table on a help page and as commented
+YAML."""
 
 import importlib
 import re
@@ -221,7 +221,7 @@ def known_keys(kind: type[BaseModel], prefix: str = "") -> list[str]:
 
 
 def settings_within(annotation: object) -> type[Settings] | None:
-    """The settings class of a section, such as `LoraSettings`, even if it may be null; None for any other annotation."""
+    """The settings class in an annotation: of a section, nullable or not, or of the items of a tuple or dict; None if there is none."""
     parts = (annotation, *getattr(annotation, "__args__", ()))
     return next((part for part in parts if isinstance(part, type) and issubclass(part, Settings)), None)
 
@@ -239,7 +239,7 @@ class SettingLine:
     default: str
     meaning: str
     commented: bool
-    """Whether it is in a section that is null by default."""
+    """Whether it is in a section that is null by default, or in an entry of a dict."""
 
 
 def settings_class(path: str) -> type[Settings]:

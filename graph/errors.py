@@ -54,7 +54,7 @@ class UserError(Exception):
 
 
 class Unavailable(UserError):
-    """A failure of the operator's machines, not of the user, such as a database that is down or refuses connections. A server hides the details from clients."""
+    """A failure of the operator's machines, such as a database that is down or refuses connections; a server hides the details from clients."""
 
 
 class DiskFull(Unavailable):

@@ -1,7 +1,7 @@
 """The passage sentences that best support each sentence of an answer: from the passages that it cites or, if the answer cites none, from all.
 
-Support is the weighted share of a sentence's words that occur in a passage sentence. A quote shows where to look; the verifier judges whether
-the passage supports the sentence (support.py)."""
+Support is the weighted share of a sentence's words that occur in a passage sentence or, counting less, just around it. A quote
+shows where to look; the verifier judges whether the passage supports the sentence (support.py)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CONTEXT_WEIGHT = 0.7
 QUESTION_OF_FRAGMENT, QUESTION_OF_SENTENCE = 1.0, 0.1
 """Weights of the question's words in the scores of a fragment and of a full sentence; for a full sentence, they count little."""
 LEAST_SHARE, LEAST_OF_QUESTION = 0.6, 0.1
-"""A passage sentence must contain at least these shares of the words of the sentence that it supports and, for a fragment, of the question."""
+"""A quoted passage sentence has at least these shares (`_share`) of the sentence that it supports and, for a fragment, of the question."""
 MOST_STATEMENTS = 100
 """Sentences of a reason and its answer beyond this number get no quotes."""
 _REFUSING = frozenset(

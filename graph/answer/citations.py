@@ -15,7 +15,7 @@ from graph.text.prompting import read_prompt
 from graph.text.replies import without_thinking
 
 MAX_RANGE = 100
-"""[a-b] cites every number of a range of at most this size, but only the two ends of a longer one: no context has that many passages."""
+"""[a-b] cites every number of a range of at most this size, but only the two ends of a longer one, which is hardly ever meant as a citation."""
 MAX_NUMBER = 999_999_999
 _NAMES = (
     *("p", "pp", "page", "pages", "passage", "passages", "source", "sources", "ref", "refs", "reference", "references"),
@@ -116,7 +116,7 @@ _ASSIGNS = re.compile(rf"(?:\[\d{{1,4}}\]){{0,2}}{_SPACE}?=")
 _LINKS = re.compile(r"[(:]|\[(?!\d)")
 _SUBSCRIPT_CHARS = 16
 _VISIBLE = re.compile(r"[^\u00ad\u034f\u061c\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff]")
-"""A visible character; some clients strip the others before they parse Markdown."""
+"""Any character but invisible formatting ones, which some clients strip before they parse Markdown."""
 
 
 @dataclass(frozen=True)

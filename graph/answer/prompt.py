@@ -174,7 +174,7 @@ class CitedSentence:
 
 
 def answer_messages(question: str, excerpts: Sequence[Excerpt], form: AnswerForm = "reasoned") -> tuple[Message, ...]:
-    """The chat that asks `question` about excerpts (numbered from 1), for an answer in `form`; without excerpts, the question alone."""
+    """The chat that asks `question` about excerpts (numbered from 1), for an answer in `form`; without excerpts, the user turn is only the question."""
     quoted = [numbered(number, excerpt) for number, excerpt in enumerate(excerpts, start=1)]
     passages = "Passages:\n" + "\n".join(quoted) + "\n\n" if quoted else ""
     user = f"{passages}Question: {quote(question)}"
@@ -226,7 +226,7 @@ def format_answer(reason: str, answer: str) -> str:
 
 
 def parse_answer(text: str, form: AnswerForm = "reasoned") -> ParsedAnswer:
-    """Parse "###Reason: … ###Answer: …" as the server shows it to clients, ignoring a thinking block before it.
+    """Parse "###Reason: … ###Answer: …", ignoring a thinking block before it.
 
     Well formed means one of each marker, text after each, and an answer of one line. If the text is cut before the answer, the answer
     is empty; if there are several answers, the first counts. In the form "quoted", the parts are in reverse order;

@@ -1,9 +1,9 @@
 """Whether the passages of a prompt support an answer, sentence by sentence, and the answer without unsupported sentences.
 
 A sentence is checked against the passages that it cites, or against all if it cites none; a short one is checked together
-with its question (`claim_of`). Verifiers are not trained on sentences that say too little, have more than MOST_WORDS words,
-are not in the Latin script or not in the language of their passages, or have passages of more than MOST_CHARS characters:
-these are not checked. Removing a sentence also removes what is left of its block: an empty list item, the empty line after a paragraph."""
+with its question (`claim_of`). Not checked are sentences that say too little, have more than MOST_WORDS words or passages of
+more than MOST_CHARS characters, are not in the Latin script or, unless sentence and passages seem to be English, share few words
+with their passages. Removing a sentence also removes what is left of its block: an empty list item, the empty line after a paragraph."""
 
 from __future__ import annotations
 

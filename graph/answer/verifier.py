@@ -114,7 +114,7 @@ def best_source(
 
 
 def align(claim: Words, source: Words) -> dict[int, int]:
-    """Map the position of each content word of the claim to the position of the same word in the source: of several, the one nearest to the end of the previous match.
+    """Map positions of a claim's content words to those of the same words in the source: of several, the nearest to the one after the previous match.
 
     >>> align(Words.of("Ada built Lantern"), Words.of("The Lantern was built by Ada"))
     {0: 5, 1: 3, 2: 1}
@@ -138,7 +138,7 @@ _NEIGHBOUR_DISTANCE, _SLACK = 4, 3
 
 
 WINDOW_CHARS = 10_000
-"""A longer passage is read in windows of this many characters; no unit spans two windows."""
+"""A longer passage is read in windows of at most this many characters; no unit spans two windows."""
 
 
 @dataclass(frozen=True)
@@ -181,7 +181,7 @@ class Ground:
 
     @cached_property
     def sentences(self) -> tuple[str, ...]:
-        """The texts of the units."""
+        """The texts of the units, a table row as "header: value" pairs."""
         return tuple(map(_wording, self.units))
 
 

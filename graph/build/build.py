@@ -84,7 +84,7 @@ def build_index(
 ) -> BuildReport:
     """Add `documents` to the index in `folder` (created if absent): new ones are added, changed ones replaced, unchanged ones left alone.
 
-    With `keep`, called after `documents` are read, all documents are deleted whose sources it rejects. The index does not depend on where `workers` split, read and encode.
+    With `keep`, called after `documents` are read, documents whose sources it rejects are deleted. Where `workers` run does not change the index.
 
     Raises UserError, leaving the index unchanged, when a document cannot be read or the settings, the encoder or the model
     differ from those of the index. Also raises UserError when a model stops answering; `resume` then continues.

@@ -1,6 +1,6 @@
 """Reads the store's rows of changed documents and merges them with the rows of the last generation.
 
-Rows are merged by id; the store is read by its integer keys, and only for changed documents. Entities and topics of unchanged propositions
+Rows are merged by id; of the store, only the rows that changed documents affect are read. Entities and topics of unchanged propositions
 are moved; those of changed ones are read again.
 Legend: L rows of the last generation, N current rows (propositions), G deleted rows, F ids looked up, R chosen rows, K new rows or keys of a
 table, M occurrences, Z entities or topics linked to propositions, X pairs."""
@@ -137,7 +137,7 @@ class ChangedRows:
         return self._numbers(f'SELECT proposition, passage, "start", "end" FROM occurrences {which}', 4)
 
     def keys(self, table: str, keys: Ints | None = None, ids: Sequence[str] | None = None) -> tuple[Ints, IdBytes]:
-        """Keys and ids of the rows of a table that have one of these keys or ids; of all rows if neither is given, or if keys are given and all documents are read."""
+        """Keys and ids of a table's rows with one of these keys or ids; of all rows if neither is given, or keys when all documents are read."""
         which = ""
         parameters: tuple[str, ...] = ()
         if not self.all and keys is not None:

@@ -105,7 +105,7 @@ def _terms(texts: Strings, caseless: Ints, titles: Strings) -> list[tuple[int, s
 
 @dataclass(frozen=True)
 class _Aliases:
-    """Rows of keys that are initials and a surname, ascending, and the row of each one's full name."""
+    """Rows of keys of initials and a surname that fit exactly one full name, ascending, and the row of that name."""
 
     alias_A: Ints
     full_A: Ints

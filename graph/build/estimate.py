@@ -31,7 +31,7 @@ from graph.store.rows import Store, document_hash
 from graph.types import CompletionRequest, Document, OpenEncoder, Passage
 
 REPLY_TOKENS_PER_PASSAGE_TOKEN = 4.0
-"""As in the shipped examples: a proposition is written once, its entities up to three times, with JSON around them."""
+"""As in the shipped example: the propositions, their entities and their topics, with JSON around them."""
 SUMMARY_CALLS = "the calls for summaries, one or more for each chunk and community that is new"
 """Calls that cannot be counted before everything is encoded."""
 

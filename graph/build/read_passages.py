@@ -1,7 +1,7 @@
 """Connects the store and the extractors: chooses the extractor, passes the waiting documents to it, and commits its readings.
 
 A group of readings and the status of its documents are committed in one transaction, so a killed run continues with
-the first passage that has no reading. A model's finished calls are also in `LEDGER`, committed one by one, so no call is made twice.
+the passages that have no reading. A model's finished calls are also in `LEDGER`, committed one by one, so no call is made twice.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence

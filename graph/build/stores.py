@@ -1,7 +1,7 @@
 """The store of the index in a folder, opened for reading or for exclusive writing; and the settings stored in an index.
 
 The rows are in index.sqlite, or in the PostgreSQL database that database.json names. The PostgreSQL code is imported only for such a folder.
-A run's settings override those of the index, and are compared with them."""
+A later run can change only the settings in CHANGEABLE."""
 
 from __future__ import annotations
 

@@ -109,7 +109,7 @@ def parse_question(row: Mapping[str, Any], where: str) -> Question:
 
 
 def question_problems(row: Mapping[str, Any]) -> list[str]:
-    """The problems of a row of a questions file, in words."""
+    """The first problem of a row of a questions file, in words; empty for a good row."""
     try:
         question = parse_question(row, "")
     except UserError as problem:

@@ -109,7 +109,7 @@ def read_documents(source: Path | str, note: Note, limits: Limits = Limits()) ->
 
 
 def present_in(source: Path) -> Callable[[str], bool]:
-    """A function that tells whether `source` has a document of a given name (listed at its first call); what cannot be read, or is in such a folder, counts as present."""
+    """A test for whether `source`, listed at the first call, has a document of a given name; what cannot be read counts as present."""
 
     @cache
     def found() -> tuple[set[str], tuple[str, ...]]:
@@ -226,7 +226,7 @@ def _read_file(file: Path, name: str, worker: ParseWorker) -> Document:
 
 
 def read_bytes(data: bytes, name: str, source: str, worker: ParseWorker) -> Document:
-    """The bytes of a file as the document `name`; UserError naming `source` if they do not fit the ending of `name`."""
+    """The bytes of a file as the document `name`; UserError naming `source` for an unknown ending, and for bytes that do not fit it."""
     path = Path(name)
     suffix = path.suffix.lower()
     if suffix not in SUFFIXES:

@@ -93,7 +93,7 @@ class ParseWorker:
         return ParsedFile(**_parse_reply(body))
 
     def _add_scans(self, parsed: ParsedFile, data: bytes, file: str, ocr: Ocr) -> ParsedFile:
-        """The file, with the text that OCR finds on its pages without text; UserError if there are too many such pages, or if no page of the file has any text."""
+        """The file with the text that OCR finds on pages without text; UserError if there are too many of them, or if no page has text even then."""
         if len(parsed.textless) > ocr.pages:
             found = f"{file}: pages without text (a scan?): {len(parsed.textless):,}"
             raise UserError(

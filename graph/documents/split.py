@@ -25,7 +25,7 @@ def split_passages(document: Document, max_tokens: int, count_tokens: Callable[[
 
 
 def _cut(text: str, max_tokens: int, count_tokens: Callable[[str], int]) -> Iterator[tuple[int, int, str]]:
-    """Offsets and text of every passage. semchunk recognises only Latin marks, so the marks that end a sentence in other scripts are first replaced by full stops.
+    """Offsets and text of every passage. Sentence ends of other scripts are first replaced by full stops: semchunk recognises only Latin marks.
 
     A passage that is too long in its original script is cut again.
     """

@@ -1,6 +1,6 @@
 """One HTML page to explore an index offline: find an entity, see its propositions and their sources, and the layers of summaries.
 
-The page is templates/index.html with the index embedded as JSON. Document text is data: it reaches the page only as text nodes.
+The page is templates/index.html with the index embedded as JSON. Document text is data: it reaches the page only as text nodes and attributes.
 
 Legend: X entries of a block, C its columns; N propositions, P passages, E entities, S summaries.
 """

@@ -185,7 +185,7 @@ _REPLACEMENT = "\ufffd"
 
 
 def storable_key(key: str) -> str:
-    """As `storable`, for a key: "0;" follows U+FFFD, so that different keys stay different.
+    """As `storable`, for a key: "0;" follows U+FFFD, so that a key with NUL differs from one with U+FFFD.
 
     >>> storable_key("a\\x00b")
     'a\ufffd0;b'

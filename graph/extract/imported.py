@@ -72,8 +72,8 @@ def place_triples(row: Row, document: Document, passages: Sequence[Passage]) -> 
     """The occurrences of each passage: its sentences, with their entities and facts from the row.
 
     A triple belongs to the passage that has most of its words, and in it to the sentence that has most of them (the first, on a tie);
-    if no sentence has any, "s p o" becomes a separate proposition, whose span is the whole passage. A subject or object that is not an entity ("a politician", "1960")
-    would link unrelated documents: it is left out, and its triple is not recorded as a fact.
+    if no sentence has any, "s p o" becomes a separate proposition, whose span is the whole passage. A subject or object that is not an
+    entity ("a politician", "1960") would link unrelated documents: it is left out, and its triple is not recorded as a fact.
     """
     sentences = extract_by_rules(document, passages)
     entities = tuple(filter(is_entity, row.entities))

@@ -160,7 +160,7 @@ def _answer(request: dict[str, Any], read: Read, data: bytes) -> dict[str, Any]:
 
 
 def _checked(parsed: ParsedFile, file: str) -> ParsedFile:
-    """The file with its title truncated; UserError for more text or metadata than an index accepts."""
+    """The file with its title truncated; UserError for too much text or metadata."""
     metadata_chars = len(json.dumps(dict(parsed.metadata)))
     for size, what, limit in (
         (len(parsed.text), "text", MAX_TEXT_CHARS),

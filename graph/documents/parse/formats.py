@@ -66,7 +66,7 @@ FRONT_MATTER = "front_matter"
 """The module that reads Markdown files that begin with metadata, also in the child process."""
 SUFFIXES = (*PLAIN, *TABLES, *READERS, *LANGUAGES)
 ENDINGS_SHOWN = ".txt, .md, .html, .pdf, .docx, .pptx, .xlsx, .csv, .epub, .eml, .ipynb, source code"
-"""A short list of endings for messages; docs/guide.md lists all."""
+"""A short list of endings for messages; SUFFIXES has all of them."""
 
 
 MIB = 1 << 20
@@ -122,7 +122,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class ChildReport:
-    """The outcome of one request: length of the answer, the fork's signal or exit code, processor seconds, peak memory."""
+    """The outcome of one request: length of the answer, the fork's signal or exit code, processor seconds, peak MiB of memory (with OCR: so far)."""
 
     bytes: int
     signal: int

@@ -17,7 +17,7 @@ LONGEST_FIRST_LINE = 120
 GAP = "\n\n"
 """The separator of blocks and pages."""
 DELIMITERS = ",;\t|"
-"""The cell separators of CSV files."""
+"""The cell separators that are tried; a first line sep=… can declare another."""
 _SAMPLE_CHARS = 1 << 16
 _DELIMITER_LINE = re.compile(r"sep=([^\"\r\n])\r?\n")
 """The first line by which spreadsheet programs declare the delimiter."""

@@ -69,7 +69,7 @@ class Draft:
 
 @dataclass(frozen=True)
 class Dropped:
-    """A row that was not made: `why` is the reason that the dataset card counts, `reply` the text of a model, if one wrote any."""
+    """A row that was not made: `why` is the reason that the dataset card counts, `reply` a sample of what a model wrote, if it wrote anything."""
 
     why: str
     reply: str = field(default="", compare=False)

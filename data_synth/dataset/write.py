@@ -109,7 +109,7 @@ def check_folder(folder: Path) -> None:
 def write_dataset(folder: Path, rows: Iterable[R | Dropped], form: Form[R], origin: Mapping[str, str]) -> Summary:
     """Stream `rows` into a folder that `check_folder` accepts; an earlier run's files are replaced once all rows are written.
 
-    Exact duplicates are left out and counted. When `rows` raises, the folder is left unchanged.
+    Exact duplicates are left out and counted. When `rows` raises, an earlier dataset is left unchanged.
     """
     unfinished, is_new = folder / UNFINISHED, not folder.exists()
     shutil.rmtree(unfinished, ignore_errors=True)
@@ -205,7 +205,7 @@ def show_summary(summary: Summary, out: Path) -> str:
 
 
 def _show_row(row: R, form: Form[R]) -> str:
-    """Multi-line values (a prompt, say) are shown below their name, others next to it."""
+    """Messages and lists of texts are shown below their name, other values next to it."""
     lines = []
     for name, value in form.to_json(row).items():
         if isinstance(value, list) and value and isinstance(value[0], dict) and "content" in value[0]:

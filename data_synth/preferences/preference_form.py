@@ -120,10 +120,10 @@ def _cross_validated(rule: object, features: Floats, chosen_first: Sequence[bool
 
 ABOUT = """\
 Pairs (prompt, chosen, rejected) over growing contexts, after GraphMPA §3.2.
-Chosen: `###Reason: … ###Answer: …` with the gold answer, citing only passages that its prompt shows. Rejected: the gold answer
-alone, or, in rows with a `hard_negative`, an answer with reasoning: wrong or not supported by the context and of about the same length, a refusal, an answer
-that no passage contains (then "not in the documents" is chosen), or one that readers found worse (from feedback; chosen is the answer that they found better,
-which is the only gold answer). The passages of a prompt are shuffled.
+Chosen: `###Reason: … ###Answer: …` with the gold answer, citing only passages that its prompt shows. Rejected: an answer
+alone (the gold one; from feedback, the worse one), or, in rows with a `hard_negative`, an answer with reasoning: wrong or not supported by the
+context and of about the same length, a refusal, an answer that no passage contains (then "not in the documents" is chosen), or one that readers
+found worse (from feedback; chosen is the answer that they found better, which is the only gold answer). The passages of a prompt are shuffled.
 Gold passages that retrieval missed are not added; `gold_in_context` is the share of gold documents that a context quotes.
 A reasoning written by a model is used only if it has the right form, ends in the gold answer (case and outer punctuation aside), is
 supported by its context, does not copy the question and does not mention that the answer was given."""

@@ -265,7 +265,7 @@ def preference_run(
     """(rows, their origin) for the selected questions, with contexts of up to `settings.top_k` excerpts.
 
     Rows are made lazily; `first` limits the number of questions.
-    UserError for gold documents that are not in the index, and for a share of hard negatives outside 0 to 1.
+    UserError for gold documents that are not in the index, a share of hard negatives outside 0 to 1, and a checker without reasoners.
     """
     if not 0 <= hard_negatives <= 1:
         raise UserError(f"hard negatives: {hard_negatives:g} of all rows", "a share from 0 to 1", "change it")

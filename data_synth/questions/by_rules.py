@@ -81,7 +81,7 @@ works council|supervisory board
 written|translated
 """
 INTERCHANGEABLE = tuple(line.split("|") for line in _INTERCHANGEABLE.strip().splitlines())
-"""Words that can replace each other: a question with one of them is similar to the same question with another."""
+"""Groups of words that can replace each other in a question."""
 _DATED = re.compile(rf"(?:{MONTHS}|\w+days?|Christmas|Easter|New Year)\b")
 _INVENTED = """
 Aldermoor Brennick Caldray Dunmere Eskerly Farrowdale Gillamont Hestwick Ivelstone Jarrowmere Keldrith Lorimer Maddock Northolme

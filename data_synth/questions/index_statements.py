@@ -1,7 +1,7 @@
 """The statements of an index that the templates can use: relations of documents to entities, and values.
 
 A statement counts only if it occurs once in the index, and as a relation only if it opens with its document's subject.
-`Mentions` finds the passages that mention an entity. Legend: U documents, P passages, N propositions, E entities."""
+`Mentions` finds the passages that mention an entity. Legend: U documents, P passages, N propositions, M occurrences, E entities."""
 
 import re
 from collections import defaultdict

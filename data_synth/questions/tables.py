@@ -68,7 +68,7 @@ def _tables(statements: IndexStatements) -> Iterator[_Table]:
 
 
 class _Asker:
-    """Words questions over tables; a header is a noun if the index has its last word in lower case."""
+    """Makes questions over tables. A header counts as a noun if its last word occurs in lower case in the index and does not match _NO_NOUN."""
 
     def __init__(self, statements: IndexStatements) -> None:
         self._statements = statements

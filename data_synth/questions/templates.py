@@ -1,7 +1,7 @@
 """Candidate questions over several documents, from paths through an index: bridges, comparisons, and entities that two documents mention.
 
 A path leads from a document that the question names, through entities that it does not name, to the answer. Every hop goes to another
-document and is unambiguous. A bridge is a path to a thing that is described, not named; comparisons and shared entities involve things of
+document and is unambiguous. The names on the way are its bridges; comparisons and shared entities involve things of
 the same type."""
 
 import re
@@ -264,7 +264,7 @@ class _Side:
 
 
 def comparison_questions(statements: IndexStatements, hops: int, rng: Random) -> Iterator[Candidate]:
-    """Questions that ask which of two things of one type has the smaller or larger value of an attribute; each is named, or described by a bridge.
+    """Questions that ask which of two things of one type has the smaller or larger value of an attribute; each is named, or described by a path to it.
 
     The two chains have `hops` steps (2 or more) in total, as equally as possible.
     """

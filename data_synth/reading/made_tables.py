@@ -1,8 +1,8 @@
 """Made-up documents with a table, and questions over them: public reading sets have hardly any tables, users' documents have many.
 
 `_KIND_LINES` describes the tables: what a row is about, and columns with the values and questions that suit them. The questions ask for a cell, for the row
-of a cell, for the row with the largest or smallest number, and for the larger of two; some documents have a second edition with other values, so
-that only the year tells them apart; and one column is left out of some tables, so that its questions cannot be answered, or is in a sentence below."""
+of a cell, for the row with the largest or smallest number, and for the larger of two. Some documents have a second edition with other values, so that
+only the year tells them apart. Some tables lack a column: its questions cannot be answered, except one that a sentence below the table may answer."""
 
 from __future__ import annotations
 
@@ -178,9 +178,9 @@ country|Members of the {place} Union|country
  ~Inhabitants (millions):decimal 0.3 92?How many inhabitants does {key} have>has the most inhabitants
 """
 """Per kind: "noun|title|values of the first column", then its columns: "header:values", questions after "?", and how to ask for the row with the
-largest (">") or smallest ("!") number and for the larger of two ("^"). Values are a list, or the name of one of `_VALUES` (with the range of its numbers)
-or `_WORDS`. "~" marks a header that does not fit "What is the … of …?"; a header that names a kind of value stands for several columns; a route
-fills the first three columns."""
+largest (">") or smallest ("!") number and for the larger of two ("^"). Values are a list, the name of one of `_VALUES` or `_WORDS`, or a
+kind of number with its range. "~" marks a header that does not fit "What is the … of …?"; a header that names a kind of value stands for several
+columns; a route fills the first three columns."""
 
 _WORD_LISTS = """\
 syllable: ar, bel, bor, bran, cal, cor, dal, den, dor, el, fen, gar, gil, hal, har, hol, is, jar, kel, kir, lam, lor, mar, mel, mor, nar, nor, ol, or,

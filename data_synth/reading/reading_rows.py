@@ -199,7 +199,7 @@ class Distractors:
         return self._gold_of_text[normalise_question(question.text)] > set(question.gold_ids)
 
     def has_answer(self, passage: str, question: ReadingQuestion) -> bool:
-        """Whether a passage is gold for the same question in any document, or contains one of its answers."""
+        """Whether a passage is gold for a question of the same words, or contains one of the answers."""
         return passage in self._gold_of_text[normalise_question(question.text)] or self.contains(passage, question)
 
     def contains(self, passage: str, question: ReadingQuestion) -> bool:

@@ -24,7 +24,7 @@ YES_NO = frozenset({"yes", "no"})
 
 @dataclass(frozen=True)
 class ReadingQuestion:
-    """One question. `gold_ids` are the passages that together answer it, `context_ids` those that its contexts may contain.
+    """One question. `gold_ids` are the passages that together answer it, `context_ids` those that came with it: possible distractors.
 
     `evidence` are sentences of the gold passages.
     """

@@ -1,7 +1,7 @@
-"""Questions with the relevance data in their file: gold sentences, the passages they were published with, their split.
+"""Questions with the relevance data in their file: gold sentences, the documents they were published with, their split.
 
 Public multi-hop sets give gold sentences as `supporting_sentences`, [document id, sentence number] pairs that refer to the
-`sentences` of their corpus file, and the passages of a question as `context_ids`.
+`sentences` of their corpus file, and the documents of a question as `context_ids`.
 """
 
 from __future__ import annotations

@@ -71,7 +71,7 @@ def relevance_to_json(row: RelevanceRow) -> dict[str, Any]:
 
 
 def relevance_from_json(row: Mapping[str, Any]) -> RelevanceRow:
-    """The inverse of `relevance_to_json`; KeyError for a missing key or feature, ValueError for an invalid value."""
+    """The inverse of `relevance_to_json`; KeyError for a missing key or feature, TypeError or ValueError for a feature that is not a number."""
     return row_from_json(RelevanceRow, row, features=lambda features: tuple(float(features[name]) for name in FEATURES))
 
 

@@ -1,6 +1,6 @@
 """Response rows: up to K distinct responses of one policy to each prompt, with their rewards by component; a judging model's marks are one component.
 
-The prompts are those of preference rows: every question over its growing contexts, or over selected sizes of them."""
+The prompts have the contexts of preference rows, of all sizes or of selected ones, and ask for the policy's answer form."""
 
 from __future__ import annotations
 

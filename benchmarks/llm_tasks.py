@@ -1,7 +1,7 @@
 """A language model's results on five tasks for which modegraph can call one, beside those without a model: usable replies, tokens, seconds.
 
 Run: python -P benchmarks/llm_tasks.py INDEX --model SPEC [--items 10] [--shown 3] [--json]. The tasks are extraction from passages, summaries
-of communities, plans for questions, questions over two articles (writer and critic are the same model), and `local`'s selection and
+of communities, plans for questions, questions over two articles (writer and judge are the same model), and `local`'s selection and
 verdict. Their prompts, schemas and retries are those of the commands. Questions are proposed from the index by rules. `usable` is the
 share of items with a result after at most two calls for each reply; tokens and seconds are per item, retries included.
 """
@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import numpy as np
 
 from benchmarks.report import new_parser, print_report
-from data_synth.questions.by_model import article_groups, judge_questions, write_questions
+from data_synth.questions.by_model import Material, answer_again, article_groups, write_questions
 from data_synth.questions.by_rules import template_questions
 from data_synth.questions.question_form import QuestionRow
 from data_synth.relevance.split import spread_documents
@@ -89,8 +89,8 @@ def tasks_of(index: Index, model: LanguageModel, items: int, shown: int) -> list
     articles = list(islice(article_groups(index, 0, splits), items))
     templates = [f"{row.text} → {row.answers[0]}" for row in template_questions(index, shown, HOPS, 0)]
 
-    def question(group: tuple[Passage, ...]) -> str | None:
-        (row,) = judge_questions(write_questions([group], model, HOPS, splits), [group], model)
+    def question(group: Material) -> str | None:
+        (row,) = answer_again(write_questions([group], model, HOPS, splits), [group], model)
         return f"{row.text} → {row.answers[0]}" if isinstance(row, QuestionRow) else None
 
     return [

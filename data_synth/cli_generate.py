@@ -83,9 +83,9 @@ def register_questions(synth: typer.Typer, open_model: "OpenModel") -> None:
     ) -> None:
         """Make questions over one document or several, with answers and the passages they need.
 
-        Rules fill templates with the index's sentences and tables, unless --writer names a model; a model's question is used only if the
-        passages that --mode finds contain most words of its answer, and if --judge accepts it. All questions about a document
-        are in one split.
+        Rules fill templates with the index's sentences and tables, unless --writer names a model. A model's question about one document is used
+        only if --mode finds this document first, one about several only if the passages found contain most words of its answer; and
+        only if --judge, a model that reads, gives the same answer over the passages. All questions about a document are in one split.
         """
         from data_synth.dataset.write import ledger_of, write_or_preview
         from data_synth.questions.make import QuestionSpec, question_rows, shortage
@@ -114,9 +114,9 @@ def register_questions(synth: typer.Typer, open_model: "OpenModel") -> None:
             "Index": index.name,
             "Written by": models[0].name if models[0] else BY_TEMPLATES,
             "Judged by": models[1].name if models[1] else "nobody",
-            "Answers checked against": f"10 excerpts of mode {settings.mode}"
+            "Questions checked by": f"10 excerpts of mode {settings.mode}"
             if writer
-            else "the index's own sentences",
+            else "the rules, from the index's sentences",
             "Hops": ", ".join(map(str, spec.hops)),
             "Share of unanswerable questions": f"{unanswerable:g}",
             "Seed": str(seed),

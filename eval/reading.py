@@ -19,7 +19,7 @@ from eval.statistics import Interval, bootstrap_mean
 from eval.tables import Table, optional
 from graph.answer.citations import own_citations
 from graph.answer.match import f1_beyond_question
-from graph.answer.prompt import NOT_FOUND, answer_messages, with_title
+from graph.answer.prompt import ANSWER_TOKENS, NOT_FOUND, answer_messages, with_title
 from graph.errors import UserError
 from graph.shared.ids import content_id
 from graph.types import AnswerForm, CompletionRequest, Excerpt, LanguageModel
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from graph.index.index import Index
     from graph.retrieve.parts.query import RetrieveSettings
 
-ANSWER_TOKENS: Mapping[AnswerForm, int] = {"cited": 64, "quoted": 256, "reasoned": 256}
 ALL, CONSTANT = "all", "constant answer"
 
 

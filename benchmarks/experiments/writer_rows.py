@@ -31,7 +31,7 @@ MOST_ANSWER_WORDS = 10
 LEAST_QUESTIONS = {"squad_ctx": 2, "squad2_train10": 2}
 """Questions that a passage of a set must have to be read, 1 by default: a second one about the same passage costs little."""
 MOST_WORDS = 300
-_PRONOUNS = frozenset("it its he him his she her hers they them their this that these those i my we our".split())
+_PRONOUN = re.compile(r"\b(?:it|its|he|him|his|she|hers?|they|them|their|this|that|these|those|i|my|we|our)\b", re.IGNORECASE)
 _NAME_OR_NUMBER = re.compile(r"\s[\"“‘']?[A-Z]|\d")
 _CAPITALISED = re.compile(r"\b[A-Z]\w*(?:[-'’.]\w+)*")
 
@@ -42,7 +42,7 @@ def stands_alone(question: str) -> bool:
     >>> stands_alone("Who built the Lantern?"), stands_alone("When did they build it?"), stands_alone("Who wrote the novel?")
     (True, False, False)
     """
-    return _NAME_OR_NUMBER.search(question) is not None and _PRONOUNS.isdisjoint(terms_of(question))
+    return _NAME_OR_NUMBER.search(question) is not None and _PRONOUN.search(question) is None
 
 
 class Ranks:

@@ -1,13 +1,16 @@
-"""Questions written by a model (HLG §5.2): one model writes the question and its answer and names the passages it needs; a second one may judge them.
+"""Questions written by a model (HLG §5.2): one model writes the question and its answer; a second one may answer it again.
 
-The writer is shown one passage of each of 3 to 5 related articles, or a single passage. A question is used only if at least 80 % of its answer's words
-occur in the snippets that retrieval finds for it. Every reply is structured and requested at most twice; dropped questions are counted
-by reason.
+The writer is shown one passage of each of 3 to 5 related articles, and names those that the answer needs, or a sentence of a single passage. A question about a
+sentence is used only if its answer is in the sentence and retrieval finds the sentence's document first; a question over several articles if at least
+80 % of its answer's words occur in the excerpts that retrieval finds. A judge, if there is one, must give the same answer over the needed passages, and
+not over one of several alone (round-trip consistency, Alberti et al. 2019). Every reply is structured and requested at most twice; dropped questions
+are counted by reason.
 
 Legend: K topics, N propositions, P passages.
 """
 
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -21,17 +24,20 @@ from pydantic.json_schema import SkipJsonSchema
 from data_synth.questions.check import DuplicateFilter, id_of
 from data_synth.questions.index_statements import Mentions, columns_of
 from data_synth.questions.question_form import QuestionRow, Step, named_in
+from data_synth.reading.score import short_answer
 from data_synth.rows import Dropped
+from graph.answer.context import of_passage
+from graph.answer.match import contains_answer, token_f1
+from graph.answer.prompt import ANSWER_TOKENS, answer_messages, is_no_answer
 from graph.extract.grounding import best_span, share_supported
 from graph.index.index import Index
 from graph.retrieve.parts.query import Caller
 from graph.text.prompting import fill, quote, quote_passage, read_prompt
 from graph.text.replies import ReplyModel, Sentence, at_most, numbers_up_to, one_of, plain
 from graph.text.sentences import Unit, spell_out_rows, split_units
-from graph.types import Excerpt, LanguageModel, Passage
+from graph.types import CompletionRequest, Excerpt, LanguageModel, Passage
 
 UNUSABLE = "the writer's reply was unusable twice, or refused"
-UNJUDGED = "the critic's reply was unusable twice, or refused"
 EMPTY = "no question or no answer"
 NO_QUESTION_MARK = "no question mark at the end"
 MOST_ANSWER_WORDS = 30
@@ -39,15 +45,18 @@ LONG_ANSWER = f"an answer of more than {MOST_ANSWER_WORDS} words"
 NO_SUCH_PASSAGE = "needs a passage that was not shown"
 OTHER_HOPS = "needs a different number of articles than requested"
 GIVEN_AWAY = "the question gives its answer away"
-UNCLEAR = "the critic: not clear on its own"
-UNANSWERED = "the critic: the passages do not answer it"
-NOT_ALL_NEEDED = "the critic: not every passage is needed"
+REFERS_TO_TEXT = "the question refers to the passage"
+NOT_IN_SENTENCE = "the answer is not in the sentence"
+ANOTHER_FIRST = "retrieval finds another document first"
 NOT_REBUILT = "retrieval does not find the words of the answer"
+UNANSWERED = "the judge finds no answer"
+ANOTHER_ANSWER = "the judge gives another answer"
+NOT_ALL_NEEDED = "the judge needs only one of the passages"
 NEAR_DUPLICATE = "a near duplicate"
 USED_UP = "an article with enough questions"
 
 QUESTION_OF_SENTENCE = "data_synth/ask_one.txt"
-GROUPS_AT_ONCE = 16
+QUESTIONS_AT_ONCE = 16
 MAX_FAILURES_IN_A_ROW = 64
 """Writing stops after this many replies in a row without a usable question."""
 LEAST_WORDS = 5
@@ -56,12 +65,23 @@ MAX_SHARING = 20
 """An entity in more documents than this does not form a group."""
 QUESTION_MARKS = ("?", "？", "؟", ";")
 """Question marks of Latin, East Asian, Arabic and Greek scripts."""
-MAX_QUESTION_TOKENS, MAX_CRITIQUE_TOKENS = 400, 60
+MAX_QUESTION_TOKENS = 400
 MIN_REBUILT = 0.8
-"""Share of the answer's words that must occur in the snippets."""
+"""Share of the answer's words that must occur in the excerpts."""
+SAME_ANSWER = 0.6
+"""F1 from which the judge's answer is the writer's."""
+_TEXT = re.compile(r"\b(?:the|this) (?:passage|sentence|paragraph|excerpt)\b|\bmentioned\b", re.IGNORECASE)
 
-FindSnippets = Callable[[Sequence[str]], Sequence[str]]
-"""Maps questions to the text of the snippets that retrieval finds for each."""
+Find = Callable[[Sequence[str]], Sequence[Sequence[Excerpt]]]
+"""Maps questions to the excerpts that retrieval finds for each, the best first."""
+
+
+@dataclass(frozen=True)
+class Material:
+    """The subject of a question: a passage of each of several related articles, or a `sentence` (or table row) of one passage."""
+
+    passages: tuple[Passage, ...]
+    sentence: Unit | None = None
 
 
 class WrittenQuestion(ReplyModel):
@@ -72,45 +92,40 @@ class WrittenQuestion(ReplyModel):
     question: Sentence
 
 
-class QuestionOfPassage(ReplyModel):
-    """The reply of the writer about a single passage, whose number is known."""
+class QuestionOfSentence(ReplyModel):
+    """The reply of the writer about a sentence of a single passage, whose number is known."""
 
     passages: SkipJsonSchema[list[int]] = Field(default_factory=lambda: [1])
     answer: Annotated[str, at_most("maxLength", 150)]
     question: Sentence
 
 
-class Critique(ReplyModel):
-    """The reply of the critic."""
-
-    clear: bool
-    answered: bool
-    needs_all: bool
-
-
 @dataclass(frozen=True)
 class Writers:
-    """The model that writes, the one that judges (if any), and the retrieval that must find the answers."""
+    """The model that writes, the one that answers again (if any), and the retrieval that must find the passages."""
 
     writer: LanguageModel
-    critic: LanguageModel | None
-    find_snippets: FindSnippets
+    judge: LanguageModel | None
+    find: Find
 
 
 def model_questions(
-    groups: Iterable[tuple[Passage, ...]], writers: Writers, count: int, hops: Sequence[int], splits: Mapping[str, str]
+    materials: Iterable[Material], writers: Writers, count: int, hops: Sequence[int], splits: Mapping[str, str]
 ) -> Iterator[QuestionRow | Dropped]:
-    """Up to `count` questions over `groups` of passages, and the dropped ones, in the order of the groups.
+    """Up to `count` questions about `materials`, and the dropped ones, in the order of the materials.
 
-    All documents of a group are in one split (`splits`, by document), which becomes that of its question. UserError when a model stops answering.
+    All documents of a material are in one split (`splits`, by document), which becomes that of its question. UserError when a model stops answering.
     """
-    remaining, usable, failures, earlier = iter(groups), 0, 0, DuplicateFilter()
-    while usable < count and (batch := list(islice(remaining, min(GROUPS_AT_ONCE, count - usable)))):
-        drafts = write_questions(batch, writers.writer, hops, splits)
-        if writers.critic is not None:
-            drafts = judge_questions(drafts, batch, writers.critic)
-        for row in rebuild_answers(drafts, writers.find_snippets):
+    remaining, usable, failures, earlier = iter(materials), 0, 0, DuplicateFilter()
+    while usable < count and (batch := list(islice(remaining, QUESTIONS_AT_ONCE))):
+        rows = write_questions(batch, writers.writer, hops, splits)
+        rows = find_again(rows, writers.find)
+        if writers.judge is not None:
+            rows = answer_again(rows, batch, writers.judge)
+        for row in rows:
             outcome = _drop_duplicate(row, earlier) if isinstance(row, QuestionRow) else row
+            if usable == count:
+                return
             usable += isinstance(outcome, QuestionRow)
             failures = 0 if isinstance(outcome, QuestionRow) else failures + 1
             yield outcome
@@ -119,54 +134,82 @@ def model_questions(
 
 
 def write_questions(
-    groups: Sequence[tuple[Passage, ...]], writer: LanguageModel, hops: Sequence[int], splits: Mapping[str, str]
+    materials: Sequence[Material], writer: LanguageModel, hops: Sequence[int], splits: Mapping[str, str]
 ) -> list[QuestionRow | Dropped]:
-    """One question for each group of passages, about one fact where the groups are single passages; Dropped for an unusable reply."""
-    prompts = [_numbered(group) for group in groups]
+    """One question about each of the materials, which are all sentences or all groups of articles; Dropped for an unusable reply."""
     caller = Caller(writer)
-    replies: Sequence[WrittenQuestion | QuestionOfPassage | None]
-    if all(len(group) == 1 for group in groups):
-        replies = caller.ask(QuestionOfPassage, read_prompt("data_synth/ask_one.txt"), prompts, MAX_QUESTION_TOKENS)
+    replies: Sequence[WrittenQuestion | QuestionOfSentence | None]
+    if sentences := [each.sentence for each in materials if each.sentence is not None]:
+        prompts = [
+            sentence_prompt(each.passages[0], sentence) for each, sentence in zip(materials, sentences, strict=True)
+        ]
+        replies = caller.ask(QuestionOfSentence, read_prompt(QUESTION_OF_SENTENCE), prompts, MAX_QUESTION_TOKENS)
     else:
-        numbers = numbers_up_to(max(map(len, groups)), min(hops), max(hops))
+        numbers = numbers_up_to(max(len(each.passages) for each in materials), min(hops), max(hops))
         system = fill("data_synth/ask.txt", number=_either(hops))
+        prompts = [_numbered(each.passages) for each in materials]
         replies = caller.ask(WrittenQuestion, system, prompts, MAX_QUESTION_TOKENS, passages=numbers)
     return [
         Dropped(UNUSABLE, caller.first_unusable or "")
         if reply is None
-        else _row(reply, group, hops, writer.name, splits[group[0].source])
-        for reply, group in zip(replies, groups, strict=True)
+        else _row(reply, each, hops, writer.name, splits[each.passages[0].source])
+        for reply, each in zip(replies, materials, strict=True)
     ]
 
 
-def judge_questions(
-    drafts: Sequence[QuestionRow | Dropped], groups: Sequence[tuple[Passage, ...]], critic: LanguageModel
-) -> list[QuestionRow | Dropped]:
-    """The questions that the critic finds clear, answered, and in need of all their passages; Dropped for the others."""
-    rows = [(row, group) for row, group in zip(drafts, groups, strict=True) if isinstance(row, QuestionRow)]
-    replies = iter(
-        Caller(critic).ask(
-            Critique,
-            read_prompt("data_synth/critique.txt"),
-            [_critique_message(row, group) for row, group in rows],
-            MAX_CRITIQUE_TOKENS,
-        )
-    )
-    return [_verdict(row, next(replies)) if isinstance(row, QuestionRow) else row for row in drafts]
+def find_again(rows: Sequence[QuestionRow | Dropped], find: Find) -> list[QuestionRow | Dropped]:
+    """The questions that retrieval understands; Dropped for the others.
 
-
-def rebuild_answers(
-    drafts: Sequence[QuestionRow | Dropped], find_snippets: FindSnippets
-) -> list[QuestionRow | Dropped]:
-    """The questions whose answers occur in the snippets that retrieval finds for them; Dropped for the others."""
-    rows = [row for row in drafts if isinstance(row, QuestionRow)]
-    snippets = iter(find_snippets([row.text for row in rows]) if rows else ())
+    For a question over one document it finds this document first, for one over several most words of the answer.
+    """
+    questions = [row for row in rows if isinstance(row, QuestionRow)]
+    found = iter(find([row.text for row in questions]) if questions else ())
     return [
-        row
-        if isinstance(row, Dropped) or share_supported(row.answers[0], next(snippets)) >= MIN_REBUILT
-        else Dropped(NOT_REBUILT, _one_line(row.text, row.answers[0]))
-        for row in drafts
+        row if isinstance(row, Dropped) or not (why := _not_found(row, next(found))) else _dropped(why, row)
+        for row in rows
     ]
+
+
+def answer_again(
+    rows: Sequence[QuestionRow | Dropped], materials: Sequence[Material], judge: LanguageModel
+) -> list[QuestionRow | Dropped]:
+    """The questions that the judge answers as the writer did, over their passages, and not over one of several alone; Dropped for the others."""
+    contexts = [
+        _contexts(row, each) if isinstance(row, QuestionRow) else [] for row, each in zip(rows, materials, strict=True)
+    ]
+    requests = [
+        CompletionRequest(answer_messages(row.text, context, judge.form), ANSWER_TOKENS[judge.form])
+        for row, of_row in zip(rows, contexts, strict=True)
+        if isinstance(row, QuestionRow)
+        for context in of_row
+    ]
+    texts = iter([short_answer(each.text) for each in judge.complete(requests)] if requests else ())
+    judged = [[next(texts) for _ in of_row] for of_row in contexts]
+    return [
+        row if isinstance(row, Dropped) or not (why := _disagreement(row, answers)) else _dropped(why, row)
+        for row, answers in zip(rows, judged, strict=True)
+    ]
+
+
+def _not_found(row: QuestionRow, excerpts: Sequence[Excerpt]) -> str:
+    if row.hops == 1:
+        return "" if excerpts and excerpts[0].source == row.sources[0] else ANOTHER_FIRST
+    words = " ".join(excerpt.text for excerpt in excerpts)
+    return "" if share_supported(row.answers[0], words) >= MIN_REBUILT else NOT_REBUILT
+
+
+def _contexts(row: QuestionRow, material: Material) -> list[list[Excerpt]]:
+    """The needed passages together, then, of several, each alone."""
+    needed = [of_passage(passage) for passage in material.passages if passage.id in row.passage_ids]
+    return [needed, *([each] for each in needed if len(needed) > 1)]
+
+
+def _disagreement(row: QuestionRow, answers: Sequence[str]) -> str:
+    """Why the judge's answers, in the order of `_contexts`, speak against a question; "" if they do not."""
+    together, *alone = (token_f1(answer, row.answers) >= SAME_ANSWER for answer in answers)
+    if is_no_answer(answers[0]):
+        return UNANSWERED
+    return ANOTHER_ANSWER if not together else NOT_ALL_NEEDED if any(alone) else ""
 
 
 def _either(numbers: Sequence[int]) -> str:
@@ -179,22 +222,24 @@ def _either(numbers: Sequence[int]) -> str:
 
 
 def _row(
-    reply: WrittenQuestion | QuestionOfPassage, group: tuple[Passage, ...], hops: Sequence[int], writer: str, split: str
+    reply: WrittenQuestion | QuestionOfSentence, material: Material, hops: Sequence[int], writer: str, split: str
 ) -> QuestionRow | Dropped:
     text, answer = quote(plain(reply.question)), quote(plain(reply.answer))
-    numbers = sorted(set(reply.passages))
+    numbers, passages, sentence = sorted(set(reply.passages)), material.passages, material.sentence
     faults = {
         EMPTY: not text or not answer,
         NO_QUESTION_MARK: not text.endswith(QUESTION_MARKS),
         LONG_ANSWER: len(answer.split()) > MOST_ANSWER_WORDS,
-        NO_SUCH_PASSAGE: not all(1 <= number <= len(group) for number in numbers),
+        NO_SUCH_PASSAGE: not all(1 <= number <= len(passages) for number in numbers),
         OTHER_HOPS: len(numbers) not in hops,
         GIVEN_AWAY: named_in(answer, text),
+        REFERS_TO_TEXT: _TEXT.search(text) is not None,
+        NOT_IN_SENTENCE: sentence is not None and not contains_answer(sentence.line, [answer]),
     }
     fault = next((why for why, applies in faults.items() if applies), None)
     if fault is not None:
         return Dropped(fault, _one_line(text, answer))
-    steps = tuple(_step(group[number - 1], f"{text} {answer}") for number in numbers)
+    steps = tuple(_step(passages[number - 1], f"{text} {answer}", sentence) for number in numbers)
     return QuestionRow(
         id=id_of(text),
         text=text,
@@ -208,18 +253,14 @@ def _row(
     )
 
 
-def _step(passage: Passage, query: str) -> Step:
-    """A needed passage, with the part of it that shares most words with question and answer."""
-    start, end = best_span(query, passage.text, passage.header)
+def _step(passage: Passage, query: str, sentence: Unit | None) -> Step:
+    """A needed passage, with the sentence of the question, or the part of it that shares most words with question and answer."""
+    start, end = (sentence.start, sentence.end) if sentence else best_span(query, passage.text, passage.header)
     return Step("", "", passage.source, passage.id, passage.text[start:end])
 
 
-def _verdict(row: QuestionRow, critique: Critique | None) -> QuestionRow | Dropped:
-    if critique is None:
-        return Dropped(UNJUDGED)
-    checks = {UNCLEAR: critique.clear, UNANSWERED: critique.answered, NOT_ALL_NEEDED: critique.needs_all}
-    line = _one_line(row.text, row.answers[0])
-    return next((Dropped(why, line) for why, passed in checks.items() if not passed), row)
+def _dropped(why: str, row: QuestionRow) -> Dropped:
+    return Dropped(why, _one_line(row.text, row.answers[0]))
 
 
 def _one_line(question: str, answer: str) -> str:
@@ -228,16 +269,11 @@ def _one_line(question: str, answer: str) -> str:
 
 def _drop_duplicate(row: QuestionRow, earlier: DuplicateFilter) -> QuestionRow | Dropped:
     if earlier.is_duplicate(row):
-        return Dropped(NEAR_DUPLICATE, _one_line(row.text, row.answers[0]))
+        return _dropped(NEAR_DUPLICATE, row)
     if earlier.is_used_up(row):
-        return Dropped(USED_UP, _one_line(row.text, row.answers[0]))
+        return _dropped(USED_UP, row)
     earlier.add(row)
     return row
-
-
-def _critique_message(row: QuestionRow, group: tuple[Passage, ...]) -> str:
-    needed = tuple(passage for passage in group if passage.id in row.passage_ids)
-    return f"Question: {quote(row.text)}\nAnswer: {quote(row.answers[0])}\n\n{_numbered(needed)}"
 
 
 def _numbered(passages: Sequence[Passage | Excerpt]) -> str:
@@ -257,13 +293,23 @@ def sentences_of(passage: Passage | Excerpt) -> list[Unit]:
     return [unit for unit in units if unit.kind != "heading" and len(unit.line.split()) >= LEAST_WORDS]
 
 
-def single_passages(index: Index, seed: int) -> Iterator[tuple[Passage, ...]]:
-    """Every passage as a separate group, in an order drawn by `seed`."""
-    count = len(index.data.passage_document_P)
-    return ((index.passage(row),) for row in Random(seed).sample(range(count), count))
+def sentences_in_turn(index: Index, seed: int) -> Iterator[Material]:
+    """One sentence or table row of every passage, then a second one of each, and so on; passages and sentences in an order drawn by `seed`."""
+    count, turn = len(index.data.passage_document_P), 0
+    rows = Random(seed).sample(range(count), count)
+    while rows:
+        longer = []
+        for row in rows:
+            passage = index.passage(row)
+            sentences = sentences_of(passage)
+            if turn < len(sentences):
+                drawn = Random(f"{seed} {passage.id}").sample(sentences, len(sentences))
+                yield Material((passage,), drawn[turn])
+                longer.append(row)
+        rows, turn = longer, turn + 1
 
 
-def article_groups(index: Index, seed: int, splits: Mapping[str, str]) -> Iterator[tuple[Passage, ...]]:
+def article_groups(index: Index, seed: int, splits: Mapping[str, str]) -> Iterator[Material]:
     """Distinct groups in an order drawn by `seed`: one passage per article, all articles of one split.
 
     Each group starts with the articles of one topic or entity; a group that is too small grows by articles that share an entity with it.
@@ -277,7 +323,7 @@ def article_groups(index: Index, seed: int, splits: Mapping[str, str]) -> Iterat
         group = _grow_group(mentions, rng.sample(passages, len(passages)), split_P)
         if len(group) >= MIN_ARTICLES and frozenset(group) not in earlier:
             earlier.add(frozenset(group))
-            yield tuple(index.passage(row) for row in group)
+            yield Material(tuple(index.passage(row) for row in group))
 
 
 def _by_topic(index: Index) -> Iterator[list[int]]:

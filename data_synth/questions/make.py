@@ -4,18 +4,25 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from data_synth.questions.by_model import Writers, article_groups, model_questions, single_passages
+from data_synth.questions.by_model import (
+    LEAST_WORDS,
+    MIN_ARTICLES,
+    Writers,
+    article_groups,
+    model_questions,
+    sentences_in_turn,
+)
 from data_synth.questions.by_rules import template_questions
 from data_synth.questions.question_form import QuestionRow
 from data_synth.relevance.split import spread_documents
 from data_synth.rows import Dropped
-from graph.answer.context import build_context
+from graph.answer.context import rank_excerpts
 from graph.errors import UserError
 from graph.index.index import Index
 from graph.retrieve.parts.query import RetrieveSettings
 from graph.retrieve.retrieve import retrieve_many
 from graph.shared.console import track
-from graph.types import LanguageModel
+from graph.types import Excerpt, LanguageModel
 
 SHOWN_CHARACTERS = 300
 """Characters shown of an unusable reply of the writer."""
@@ -35,14 +42,13 @@ def question_rows(
     index: Index,
     spec: QuestionSpec,
     writer: LanguageModel | None,
-    critic: LanguageModel | None,
+    judge: LanguageModel | None,
     settings: RetrieveSettings,
 ) -> Iterator[QuestionRow | Dropped]:
     """The questions, and a Dropped for each unusable question of the writer. UserError if none can be made; it quotes a reply if the writer failed."""
 
-    def find_snippets(questions: Sequence[str]) -> list[str]:
-        results = retrieve_many(index, questions, settings)
-        return [" ".join(one.text for one in build_context(evidence, settings.top_k)) for evidence in results]
+    def find(questions: Sequence[str]) -> list[tuple[Excerpt, ...]]:
+        return [rank_excerpts(evidence, settings.top_k) for evidence in retrieve_many(index, questions, settings)]
 
     rows: Iterable[QuestionRow | Dropped]
     if writer is None:
@@ -50,8 +56,8 @@ def question_rows(
     else:
         splits = spread_documents(index.sources(), spec.seed)
         alone = spec.hops == (1,)
-        groups = single_passages(index, spec.seed) if alone else article_groups(index, spec.seed, splits)
-        candidates = model_questions(groups, Writers(writer, critic, find_snippets), spec.count, spec.hops, splits)
+        materials = sentences_in_turn(index, spec.seed) if alone else article_groups(index, spec.seed, splits)
+        candidates = model_questions(materials, Writers(writer, judge, find), spec.count, spec.hops, splits)
         rows = track(candidates, "questions", spec.count, lambda row: isinstance(row, QuestionRow))
     count, dropped = 0, []
     for row in rows:
@@ -71,6 +77,12 @@ def _nothing_made(
             "questions in the form that the prompt asks for, which the passages answer",
             "use a larger model, or none: then rules make the questions",
         )
+    if writer is not None:
+        return UserError(
+            f"{index.folder}: {writer.name} has nothing to write about",
+            f"sentences of {LEAST_WORDS} words or more, or for several hops {MIN_ARTICLES} documents that share a topic or an entity",
+            "index more documents, or give --hops 1",
+        )
     return UserError(
         f"{index.folder}: no question of {' or '.join(map(str, spec.hops))} hops can be made",
         "sentences with a name, a number, a date or a place, or documents that mention one another",
@@ -89,7 +101,7 @@ def shortage(required: int, usable: int, dropped: Sequence[Dropped], writer: str
             "Give a larger model as --writer, or none: then rules make the questions"
         )
     if writer is not None:
-        return f"{found}: {writer} wrote one for every passage or group of related articles. Index more documents, or give no --writer"
+        return f"{found}: {writer} wrote one for every sentence or group of related articles. Index more documents, or give no --writer"
     return f"{found}: the sentences of this index give no more. Index more documents, choose other --hops, give --writer, or lower --count"
 
 

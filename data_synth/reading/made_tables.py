@@ -412,7 +412,7 @@ def made_tables(count: int, seed: int) -> ReadingSet:
 
 
 def _editions(name: str, rng: Random) -> list[_Table]:
-    """One table, or two with the same rows and columns whose titles differ in the year."""
+    """One table, or two with the same keys and columns, whose titles differ in the year."""
     kind = rng.choice(_KINDS)
     title = kind.title.format(place=_value("place", rng), company=_value("company", rng))
     keys = list(dict.fromkeys(_value(kind.keys, rng) for _ in range(40)))[: rng.randint(3, 10)]

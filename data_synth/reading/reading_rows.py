@@ -464,7 +464,7 @@ def _row(
     excerpts: Sequence[Excerpt],
     settings: ReadingSettings,
 ) -> ReadingRow:
-    """A row. In the form `reasoned`, the reason follows the order of the set's gold passages: in multi-hop sets, the order of the steps."""
+    """In the form `reasoned`, the reason follows the order of the set's gold passages: in multi-hop sets, the order of the steps."""
     number_of = {excerpt.id: number for number, excerpt in enumerate(excerpts, start=1)}
     gold = [number_of[passage_id] for passage_id in question.gold_ids if passage_id in number_of]
     steps = gold if settings.form == "reasoned" else sorted(gold)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 FoundBy = Literal["gold", "own", "walk", "cosine"]
-"""Why a proposition is a candidate: it is in a gold document, in another of the question's own documents, or was found by search."""
+"""Why a proposition is a candidate: it is in a gold document, in another document of the question (own), or was found by search."""
 LabelledBy = Literal["sentence", "passage", "model"]
 """The source of a relevance label: a gold sentence, a gold passage or document ("passage"), or a language model's choice."""
 LABELS = {0: "irrelevant", 1: "relevant"}
@@ -107,7 +107,7 @@ RELEVANCE: Form[RelevanceRow] = Form(
     about=(
         "Pairs of a question and a proposition, labelled 1 where the proposition helps to answer the question. The relevant ones are "
         "propositions of the gold sentences (`labelled_by` sentence), of the gold passages where no sentences are known (passage), "
-        "or those that a language model chose (model). The others are in the question's own passages (`found_by` gold, own) or "
+        "or those that a language model chose (model). The others are in the question's documents (`found_by` gold, own) or "
         "are hard negatives, found by a walk from the best propositions (walk) or by cosine (cosine). "
         "No question is in two splits, and if split by passages, no passage or proposition either: hard negatives then come from the "
         "passages of the question's own split, so those of the small splits are easier. `features` are those that retrieval computes at query time."

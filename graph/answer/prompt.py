@@ -33,6 +33,8 @@ _MARKER = {kind: re.compile("|".join(map(re.escape, markers))) for kind, markers
 _PREFIXES = {
     kind: [marker[:n] for marker in markers for n in range(len(marker) - 1, 0, -1)] for kind, markers in _NEXT.items()
 }
+ANSWER_TOKENS: Mapping[AnswerForm, int] = {"cited": 64, "quoted": 256, "reasoned": 256}
+"""The token limit of an answer in each form, where no user sets one."""
 _MIN_PREFIX_CHARS = 3
 """At the end of a section other than `text`, at least this much of a marker is a truncated marker; less is text."""
 

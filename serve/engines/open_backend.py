@@ -22,9 +22,9 @@ class VllmOptions:
 
 
 def open_backend(spec: str | None, adapters: Sequence[str], vllm: VllmOptions) -> ChatBackend:
-    """The backend for `spec`, with `adapters` as further models; UserError for a spec or adapter of another form.
+    """The backend for `spec`, with `adapters` as further models; UserError where one of them cannot be opened.
 
-    An adapter is NAME=FOLDER, or with openai: the NAME of a model of the same server. Without a spec there is no model.
+    An adapter is FOLDER or NAME=FOLDER, or, with openai:, the NAME of a model of the same server. Without a spec there is no model.
     """
     if spec is None:
         if adapters:

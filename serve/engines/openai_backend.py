@@ -1,7 +1,7 @@
 """The backend for an engine behind a URL (vLLM or any OpenAI-compatible server), over asynchronous HTTP; chat completions are validated.
 
 When a client disconnects, the request to the server is closed and vLLM stops generating. Special tokens in texts of clients and documents
-are escaped before they reach a chat template: here those of common templates, since the model's own tokenizer is not available."""
+are escaped before they reach a chat template; `escape_known_tokens` does so for a model whose tokenizer is not available."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """`openvino:` as a language model: OpenVINO GenAI in this process, for CPUs; models of the catalogue have 8-bit weights. Prompts run in batches.
 
-SPEC: openvino:NAME of the catalogue, openvino:FOLDER of an adapter of one of its models, or openvino:FOLDER with a model in OpenVINO's format
+SPEC: openvino:NAME of the catalogue, openvino:FOLDER of an adapter of a catalogue model, or openvino:FOLDER with a model in OpenVINO's format
 (openvino_model.xml) and its tokenizer.
 """
 

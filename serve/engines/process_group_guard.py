@@ -14,7 +14,7 @@ GRACE_S = 20.0
 
 def main() -> None:
     """Run the command until it or the pipe ends, then end its whole group."""
-    # The signals are for the rest of the group. The handlers do nothing; the command would inherit SIG_IGN.
+    # This process must outlast the signals to its group. With SIG_IGN in place of these handlers, the command would ignore them too.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: None)
     child = subprocess.Popen(sys.argv[1:], stdin=subprocess.DEVNULL)

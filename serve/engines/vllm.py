@@ -185,7 +185,7 @@ def _start_model(target: str) -> VllmModel:
 
 
 def spec_of(target: str, adapters: Mapping[str, Path]) -> VllmSpec:
-    """The server to run, with the Python that the environment names, or this one; a cached model causes no request to the hub.
+    """The server to run, with the Python that the environment names, or this one; a cached model needs no connection to the hub.
 
     On a CPU compilation is off: it takes minutes, which one command would not regain by faster generation. Without compilation the server
     starts in 30 s.

@@ -1,7 +1,7 @@
 """Admission control: limits on running and waiting requests; requests beyond them are answered 429 before their body is read.
 
 The body of an admitted request is read here, within limits of size and time; then the request waits for its turn. It is cancelled at any
-stage, together with its call of the model, when its client disconnects or its time is up. A full server refuses as cheaply as possible:
+stage, together with its call of the model, when its client disconnects or its time is up (none at /v1/documents). A full server refuses cheaply:
 from the first bytes of the request if they contain the request line, otherwise in the outermost middleware. A request with two lengths is
 refused, since a proxy before this server could parse it differently."""
 
@@ -151,7 +151,7 @@ class _TrackedResponse:
         await self._send(message)
 
     async def end(self, problem: ApiError) -> bool:
-        """Send the error as the last event of an open stream; returns whether a stream was open and the event was delivered."""
+        """Send the error as the last event of an open stream; returns whether a stream was open and the event was sent."""
         if not self._is_stream or self.complete:
             return False
         gap = b"" if self._last_chunk.endswith(b"\n\n") else b"\n\n"

@@ -50,7 +50,7 @@ class ErrorDetail(BaseModel):
 
 
 class ErrorBody(BaseModel):
-    """The body of every error response."""
+    """The body of an error response."""
 
     error: ErrorDetail
 

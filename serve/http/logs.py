@@ -1,4 +1,7 @@
-"""The access log, one line per request (method, route, status, milliseconds, error code, the key's name; no header, query or body), and the audit log.
+"""The access log and the audit log.
+
+The access log has one line per request, except those that a full server refuses: method, route, status, milliseconds, error code, the key's
+name; no header, query or body.
 
 The audit log has one line of JSON for each addition or deletion of documents that reaches its route (not without the scope write), done,
 refused or failed, on disk before the client gets its answer."""
@@ -23,7 +26,7 @@ LOG = logging.getLogger("modegraph.access")
 
 
 class AccessLogMiddleware:
-    """Logs and counts each request: just inside `OverflowMiddleware`, around all other middlewares."""
+    """Logs and counts each request that passes `OverflowMiddleware`; around all other middlewares."""
 
     def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
         self.app = app

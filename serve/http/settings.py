@@ -17,7 +17,9 @@ class ServerSettings(Settings):
 
     host: str = Field("127.0.0.1", min_length=1, description="address to listen on")
     port: int = Field(8080, ge=0, le=65535, description="port to listen on; 0 for any free one")
-    api_key: SecretStr | None = Field(None, description="key that every request but /health and /ready must send")
+    api_key: SecretStr | None = Field(
+        None, description="key that requests must send, except for /health, /ready and the files of the page"
+    )
     keys: Path | None = Field(None, description="file of keys, made by `modegraph keys`, each with its own rights")
     audit_log: Path | None = Field(
         None, description="file that records each addition and deletion of documents with its key"
@@ -38,7 +40,7 @@ class ServerSettings(Settings):
         64,
         ge=1,
         le=4096,
-        description="uploads and deletions that may wait in addition; further ones are answered with status 429",
+        description="uploads and deletions that may run or wait, beside other requests; further ones get status 429",
     )
     write_wait_s: float = Field(120.0, gt=0, description="longest wait for a turn to change the index; then 409")
     max_body_bytes: int = Field(1 << 20, ge=1024, description="longest body of a request")

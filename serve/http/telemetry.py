@@ -28,7 +28,7 @@ class Metrics:
         self.key_requests = counter("key_requests", "Requests of each key, by status", ["key", "status"])
         self.key_tokens = counter("key_tokens", "Tokens of each key, by kind (prompt, completion)", ["key", "kind"])
         self.errors = counter("errors", "Requests that failed, by kind", ["kind"])
-        self.waiting = gauge("requests_waiting", "Admitted requests that wait for their turn")
+        self.waiting = gauge("requests_waiting", "Admitted requests that are not being processed yet")
         self.running = gauge("requests_running", "Requests being processed")
         self.retrieval = histogram("retrieval_seconds", "Finding the evidence", ["mode"])
         self.first_token = histogram(
@@ -36,13 +36,13 @@ class Metrics:
         )
         self.generation = histogram("generation_seconds", "Time spent in the model", ["model"])
         self.tokens = counter("tokens", "Tokens, by model and kind (prompt, completion)", ["model", "kind"])
-        self.cache = counter("retrieval_cache", "Retrievals looked up in the cache, by outcome", ["outcome"])
+        self.cache = counter("retrieval_cache", "Retrievals, by whether the cache had them (hit, miss)", ["outcome"])
         self.removed = counter("citations_removed", "Citations of passages that do not exist")
         self.rewritten = counter(
             "questions_rewritten", "Questions with a history, by the origin of the search query", ["by"]
         )
         self.generation_number = gauge("index_generation", "Generation of the index in use", ["collection"])
-        self.swaps = counter("index_swaps", "Times a newer index was loaded, by outcome", ["outcome"])
+        self.swaps = counter("index_swaps", "Attempts to load a changed index, by outcome", ["outcome"])
 
     def count_tokens(self, model: str, key: str, usage: Any) -> None:
         """Add the tokens of a completion requested with the key `key`; does nothing when the engine reports no usage."""

@@ -170,7 +170,7 @@ class Answered(BaseModel):
 
 
 class Added(BaseModel):
-    """The document is in the index; `written` is 0 if it was there already, with the same text."""
+    """The document is in the index; `written` is 0 if it was there already, unchanged."""
 
     source: str
     written: int

@@ -1,1 +1,1 @@
-"""The page at /: HTML, a style sheet and small modules, served by middleware.py; it calls only this server's routes."""
+"""The pages at / and /docs: HTML, style sheets and small modules, served by middleware.py; they call only this server's routes."""

@@ -88,7 +88,7 @@ class CitedStream:
         return {**choice, "delta": delta} if delta or has_ended or choice.get("logprobs") else None
 
     def _citations(self) -> list[dict[str, Any]]:
-        """The choices of the last chunk: citations without text."""
+        """The choices of the last chunk: the extra fields, without text."""
         self._metrics.removed.inc(sum(len(parts.removed) for parts in self._parts.values()))
         return [
             {"index": index, "delta": parts.fields(self._base), "finish_reason": None}
@@ -115,8 +115,8 @@ def chat_router(services: Services) -> APIRouter:
         `removed` (cited numbers without a passage), `unsupported` (sentences that the passages do not seem to support: part, text, start,
         end, probability, cited, missing; removed from the text when `retrieval.unsupported` is drop), `not_checked` (sentences that cannot
         be judged, and why), `checked` (how many were judged; null where the check is off) and `answered` (false where the model wrote no
-        answer: the content says so and quotes the nearest passage). The completion has `retrieval`. In a stream, reasoning and answer arrive
-        as they are generated, the citations in the delta of a last chunk.
+        answer: unless it called a tool or the request sets a format, the content says so and quotes the nearest passage). The completion has
+        `retrieval`. In a stream, reasoning and answer arrive as they are generated, the other fields in the delta of a last chunk.
         """
         arrived_s = time.perf_counter()
         prepared = await prepare(services, request, access_of(http))

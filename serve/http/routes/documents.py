@@ -210,7 +210,7 @@ async def add_documents(
 
 
 async def delete_document(services: Services, view: CollectionView, source: str) -> WriteResult:
-    """Delete a document; ApiError 404 for one that is not visible to the caller."""
+    """Delete a document; ApiError 403 as in `check_writable`, 404 for a document that is not visible to the caller."""
     with _audit(services, view, "delete", [source]):
         check_writable(services, view)
         if view.generation.row("document", source) is None:

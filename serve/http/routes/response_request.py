@@ -116,7 +116,7 @@ class ResponsesRequest(EngineFields):
         return any(isinstance(tool, FileSearch) for tool in self.tools or ())
 
     def passed_on(self, escape: Callable[[str], str]) -> dict[str, Any]:
-        """The request for the engine, with special tokens escaped; ApiError 400 for an input other than text."""
+        """The request for the engine, with special tokens escaped; ApiError 400 for an input other than text, and for fields that need file_search."""
         if RESULTS in (self.include or ()):
             raise not_supported("include", f"{RESULTS} without the tool file_search")
         if self.retrieval is not None:
@@ -177,14 +177,12 @@ class ResponsesRequest(EngineFields):
 
 
 def _reasoning_fields(reasoning: dict[str, str]) -> dict[str, Any]:
-    """`reasoning` as fields of a chat completion."""
     for name in reasoning.keys() - {"effort"}:
         raise not_supported(f"reasoning.{name}", "with file_search the reasoning is returned unchanged")
     return {"reasoning_effort": reasoning["effort"]} if "effort" in reasoning else {}
 
 
 def _text_fields(text: dict[str, Any]) -> dict[str, Any]:
-    """`text` as fields of a chat completion."""
     for name in text.keys() - {"format", "verbosity"}:
         raise not_supported(f"text.{name}", "with file_search, text has only format and verbosity")
     fields = {"verbosity": text["verbosity"]} if text.get("verbosity") is not None else {}

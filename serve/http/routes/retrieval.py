@@ -1,4 +1,4 @@
-"""The routes that need no model: /v1/retrieve, /v1/suggestions, and /v1/graph/… to browse the index.
+"""Routes that work without a model: /v1/retrieve, /v1/suggestions, and /v1/graph/… to browse the index.
 
 Legend: P passages, N propositions, E entities, S summaries, U documents; X = P + S the nodes of the hierarchy; K some entities."""
 

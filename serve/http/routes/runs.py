@@ -19,7 +19,7 @@ MOST_RUNS = 1000
 
 
 class RunInfo(BaseModel):
-    """A run: its name (the path below the folder), the command that made it, its state, the time when its record or its progress was last written (seconds since 1970), and its last figures.
+    """A run: its name (the path below the folder), the kind of work that made it, its state, when its record or its progress was last written (seconds since 1970), and its last figures.
 
     `step` of `steps` is the progress of an unfinished run, `seconds` the duration of a finished one.
     """

@@ -1,4 +1,4 @@
-// The page at /docs: every route of openapi.json by its tag, its request and responses, and a form to try it if that is safe.
+// The page at /docs: every route of openapi.json by its tag, its request and responses, and a form to try it, unless it deletes or takes files.
 
 import { get, sentence } from "../shared/api.js";
 import { byId, count, decoded, el, withCode } from "../shared/dom.js";

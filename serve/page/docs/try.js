@@ -1,4 +1,4 @@
-// The form for trying a route: a field for each parameter, and a box of JSON for POST. Routes that delete or take files have none.
+// The form for trying a route: a field for each parameter, and for POST a box for the JSON body. Routes that delete or take files have none.
 
 import { getResponse, postResponse, sentence } from "../shared/api.js";
 import { el } from "../shared/dom.js";

@@ -15,7 +15,7 @@ let shown = null;
 const shelfShown = () => document.querySelector("[data-shelf][aria-pressed=true]").dataset.shelf;
 const tabs = () => document.querySelectorAll("[data-shelf]");
 
-/** Wire the shelves. */
+/** Wire the shelves; the open one is reloaded after a change of the collection. */
 export function startBrowse() {
   for (const tab of tabs()) tab.addEventListener("click", () => openShelf(tab.dataset.shelf));
   addEventListener(CHANGED, () => byId("shelf").hasChildNodes() && openShelf(shelfShown()));

@@ -21,7 +21,6 @@ export function startGraph() {
   whenLooksChange(redraw);
 }
 
-/** Show the view. */
 export async function openGraph() {
   if (graph) return;
   const view = byId("view-graph");
@@ -76,7 +75,6 @@ function redraw() {
   if (!map) holder.replaceChildren(el("p", { class: "hint" }, "The drawing needs WebGL; the list has the same nodes."));
 }
 
-/** Show all nodes again. */
 function showAll() {
   map?.choose(null);
   map?.whole();

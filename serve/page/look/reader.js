@@ -77,7 +77,7 @@ export function marked(passages, start, end, marks = [], pages = []) {
   return nodes;
 }
 
-/** Wire the panel's own buttons. */
+/** Close the panel at a click on its button or outside it. */
 export function startReader() {
   const dialog = byId("reader");
   byId("reader-close").addEventListener("click", () => dialog.close());

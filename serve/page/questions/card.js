@@ -62,7 +62,7 @@ export function cardOf(item, { changed, approve, discard }) {
   return card;
 }
 
-/** A text field as high as its text. */
+/** A text area; `changed(text)` is called at each edit. */
 function area(attributes, text, changed) {
   const field = el("textarea", { ...attributes, spellcheck: "true", oninput: () => changed(field.value) });
   field.value = text;

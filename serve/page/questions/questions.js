@@ -22,7 +22,6 @@ let tab = "review";
 let shown = PAGE;
 let proposing = false;
 
-/** Show the view. */
 export async function openQuestions() {
   const view = byId("view-questions");
   if (opened) return;

@@ -1,6 +1,6 @@
-// The questions being edited, stored in this browser for each collection: [{row, approved, own}], where row is a line of a questions file.
-// `index` identifies the index of the last proposals, `offset` is the position of the next one, `discarded` has the ids of questions not to be proposed
-// again.
+// The questions being edited, stored in this browser for each collection: [{row, approved, own}]; `row` is a line of a questions file,
+// `own` is false for proposals and answered questions from files. `index` identifies the index of the last proposals, `offset` is the position of the
+// next one, `discarded` has the ids of questions not to be proposed again.
 
 import { collection, get } from "../shared/api.js";
 

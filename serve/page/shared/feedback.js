@@ -24,7 +24,7 @@ export async function sendFeedback(entry) {
   return true;
 }
 
-/** Buttons for the `choices` [[value, words]], of which one can be pressed; `entryOf(value)` is the entry to send, `showStatus` gets the outcome. */
+/** Buttons for the `choices` [[value, words]], of which at most one is pressed; `entryOf(value)` is the entry to send, `showStatus` gets the outcome. */
 export function choiceButtons(choices, entryOf, showStatus) {
   const buttons = choices.map(([value, words]) => button(words, async () => {
     try {
@@ -81,7 +81,7 @@ function askConsent() {
       dialog.close();
     };
     const dialog = openDialog({ id: "consent", title: "May models learn from your feedback?" },
-      el("p", {}, "Your feedback is stored on this server together with the question and the answers, under a random name that only this browser knows. You can delete it under History."),
+      el("p", {}, "Your feedback is stored on this server together with the question and the answers, under a random name. You can delete it under History."),
       el("div", { class: "buttons" },
         button("Cancel", () => dialog.close()),
         button("Save, but do not train", () => decide(false)),

@@ -1,4 +1,4 @@
-// A model's text for a reader: each citation that the server has verified is a button that opens its passage.
+// A model's text for a reader: each citation of a passage that the model read is a button that opens the passage.
 
 import { closest, sentences } from "./closest.js";
 import { cut, el } from "../shared/dom.js";

@@ -108,7 +108,8 @@ def _question(
         evidence = [item["quote"] if isinstance(item, Mapping) else item for item in row.get("evidence", ())]
         for passage, number in row.get("supporting_sentences", ()):
             evidence += sentences.get(passage, [])[number : number + 1]
-    except (KeyError, TypeError, ValueError):
+        evidence = [sentence.strip() for sentence in evidence]
+    except (AttributeError, KeyError, TypeError, ValueError):
         found = f"{where}: evidence {row.get('evidence')!r:.80}, supporting sentences {row.get('supporting_sentences')!r:.80}"
         raise UserError(found, 'texts or {"quote"}, and pairs of a passage and a number', "fix the row") from None
     answers = tuple(answer.strip() for answer in row.get("answers", ()) if answer.strip())
@@ -119,7 +120,7 @@ def _question(
         answers if kind != "unanswerable" else (),
         gold,
         context,
-        tuple(sentence.strip() for sentence in evidence),
+        tuple(evidence),
         kind,
         split,
     )

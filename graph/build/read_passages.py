@@ -5,7 +5,7 @@ the passages that have no reading. A model's finished calls are also in `LEDGER`
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from itertools import chain
 from pathlib import Path
@@ -21,6 +21,7 @@ from graph.store.index_settings import IndexSettings
 from graph.store.ledger_file import LEDGER
 from graph.store.rows import Store
 from graph.text.prompting import read_prompt
+from graph.text.sentences import begins_with_row, header_at_end
 from graph.types import Document, LanguageModel, OpenModel, Passage, T, Workers
 
 GROUP_PASSAGES = 512
@@ -111,11 +112,14 @@ def read_waiting(store: Store, read: ReadDocuments, split: Split, workers: Worke
 def read_quarantined(store: Store, read: ReadDocuments) -> int:
     """Read every quarantined passage again; returns how many were retried. Passages that fail again stay in quarantine."""
     failed = store.quarantined()
-    waiting = (
-        PendingDocument(store.document(passage.source), (passage,), attempts)
-        for passage, attempts in track(failed, "Retrying passages", len(failed))
-    )
-    for readings in read(waiting) if failed else ():
+
+    def waiting() -> Iterator[PendingDocument]:
+        for passage, attempts in track(failed, "Retrying passages", len(failed)):
+            document = store.document(passage.source)
+            header = header_at_end(document.text[: passage.start]) if begins_with_row(passage.text) else ()
+            yield PendingDocument(document, (replace(passage, header=header),), attempts)
+
+    for readings in read(waiting()) if failed else ():
         with store.transaction():
             for reading in readings:
                 store.put_reading(reading)

@@ -208,7 +208,7 @@ class Store(ABC):
         self._connection.execute("UPDATE documents SET extracted = 1 WHERE source = ?", (source,))
 
     def quarantined(self) -> list[tuple[Passage, int]]:
-        """Passages that could not be read, in order, and the number of attempts for each."""
+        """Passages that could not be read, without their table's header, in order; and the number of attempts for each."""
         rows = self._connection.execute(
             """SELECT p.id, p.source, d.title, p."order", p."start", p."end",
             substr(d.text, CAST(p."start" + 1 AS INTEGER), CAST(p."end" - p."start" AS INTEGER)), q.attempts

@@ -1,7 +1,4 @@
-"""The access log and the audit log.
-
-The access log has one line per request, except those that a full server refuses: method, route, status, milliseconds, error code, the key's
-name; no header, query or body.
+"""The access log: method, route, status, milliseconds, error code and key's name of each request that a full server does not refuse; and the audit log.
 
 The audit log has one line of JSON for each addition or deletion of documents that reaches its route (not without the scope write), done,
 refused or failed, on disk before the client gets its answer."""

@@ -17,9 +17,7 @@ class ServerSettings(Settings):
 
     host: str = Field("127.0.0.1", min_length=1, description="address to listen on")
     port: int = Field(8080, ge=0, le=65535, description="port to listen on; 0 for any free one")
-    api_key: SecretStr | None = Field(
-        None, description="key that requests must send, except for /health, /ready and the files of the page"
-    )
+    api_key: SecretStr | None = Field(None, description="key of all requests but /health, /ready and the page's files")
     keys: Path | None = Field(None, description="file of keys, made by `modegraph keys`, each with its own rights")
     audit_log: Path | None = Field(
         None, description="file that records each addition and deletion of documents with its key"

@@ -42,7 +42,7 @@ class Metrics:
             "questions_rewritten", "Questions with a history, by the origin of the search query", ["by"]
         )
         self.generation_number = gauge("index_generation", "Generation of the index in use", ["collection"])
-        self.swaps = counter("index_swaps", "Attempts to load a changed index, by outcome", ["outcome"])
+        self.swaps = counter("index_swaps", "Loads of a changed index (done, failed: each error once)", ["outcome"])
 
     def count_tokens(self, model: str, key: str, usage: Any) -> None:
         """Add the tokens of a completion requested with the key `key`; does nothing when the engine reports no usage."""

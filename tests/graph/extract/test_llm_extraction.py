@@ -54,6 +54,18 @@ def requested_titles(server: ChatServer) -> list[str]:
     return [requested_passage(body)[0] for body in server.requests if is_extraction(body)]
 
 
+def test_a_retried_passage_inside_a_table_is_shown_with_the_tables_header(tmp_path: Path) -> None:
+    rows = "\n".join(f"| Quay {n} of the harbour | {n} crowns for a return ticket |" for n in range(12))
+    fares = Document("fares", "Fares", f"| Stop of the ferry | Fare |\n|---|---|\n{rows}")
+    with chat_server(lambda body, number: "?") as server:
+        assert build(tmp_path / "i", [fares], server).quarantined > 2
+        first = {body["messages"][1]["content"] for body in server.requests}
+        server.requests.clear()
+        retry_failed(tmp_path / "i", encoder, open_model)
+        assert {body["messages"][1]["content"] for body in server.requests} == first
+    assert all("Stop of the ferry: Quay" in prompt for prompt in first)
+
+
 @pytest.mark.long
 def test_one_call_per_passage_puts_its_reply_into_the_index(tmp_path: Path) -> None:
     document = Document(

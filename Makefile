@@ -1,4 +1,4 @@
-# make demo · make quick · make test · make lint · make docs · make notebooks · make bench: each sets up .venv first, if it is missing or pyproject.toml has changed.
+# make demo · make quick · make test · make lint · make docs · make notebooks · make bench: each sets up .venv first, if it is missing or pyproject.toml or constraints.txt has changed.
 # make examples: the full chain on examples/ with a tiny model, and its report.
 # make study SETS=FOLDER: compares MS with DPO on a real small model (hours; resumes where it was stopped).
 # make test-machines: the tests that imitate several machines (Ray's workers, replicas behind nginx, writers beside readers, indexes in PostgreSQL).

@@ -1,7 +1,7 @@
 """The default mode on corpora of many kinds: is it ever worse than the best of the simple modes, or than itself without its trained hop? Recall@5.
 
 Run: python -P benchmarks/kinds.py --data FOLDER_OF_SETS [--kinds untitled mails …] [--questions 300] [--encoder minilm] [--folder FOLDER] [--json].
-Each kind is made from a public set (see SETS); its questions keep their wording. An index is built for each in --folder and reused by later runs.
+Each kind is made from a public set (see SETS); its questions keep their wording. An index is built for each; later runs reuse those in --folder.
 """
 
 import random

@@ -27,7 +27,6 @@ A4 = (1654, 2339)
 
 
 def main() -> int:
-    """Parse, measure, print."""
     parser = new_parser(__doc__)
     parser.add_argument("--pages", type=int, default=10)
     options = parser.parse_args()

@@ -37,7 +37,6 @@ READY = "performance.getEntriesByType('navigation')[0].domContentLoadedEventEnd"
 
 
 def main() -> int:
-    """Parse, measure, print."""
     parser = new_parser(__doc__)
     parser.add_argument("--index", type=Path, help="index to serve; by default one of examples/ is made")
     options = parser.parse_args()

@@ -1,7 +1,7 @@
 """Five tasks of a person using the page, starting with an empty server: the steps and the seconds of each.
 
     python -P benchmarks/page_tasks.py --model reader --json
-    python -P benchmarks/page_tasks.py --screenshots FOLDER      # the page after each task, as PNG
+    python -P benchmarks/page_tasks.py --screenshots FOLDER      # also saves six screenshots of the page, as PNG
 
 `modegraph serve NEW --writable --model …` runs in a separate process; headless Chromium shows its page, and files of examples/handbook are dropped on
 it. A step is one thing that a person does: a drop, a click, a line of typing, a key. Seconds include the server's work, but not a person's time.
@@ -84,7 +84,6 @@ class Person:
 
 
 def main() -> int:
-    """Parse, run the tasks, print."""
     parser = new_parser(__doc__)
     parser.add_argument("--model", default="reader", help="SPEC of the model that answers")
     parser.add_argument("--screenshots", type=Path, help="folder for screenshots")

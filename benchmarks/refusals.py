@@ -70,7 +70,7 @@ def rpc(method: str, **parameters: Any) -> str:
 
 
 def requests_over(passages: Mapping[str, str]) -> dict[str, Request]:
-    """Every kind of request that names a thing; `passages` are passage ids."""
+    """Requests that name a thing, by kind; `passages` are passage ids."""
     query = json.dumps({"query": "Who?"})
     node = "/v1/graph/neighbourhood?id={}&kind="
     chat = json.dumps({"model": "stub@{}", "messages": [{"role": "user", "content": "Who?"}]})
@@ -99,7 +99,6 @@ def requests_over(passages: Mapping[str, str]) -> dict[str, Request]:
 
 
 def main() -> int:
-    """Parse, measure, print."""
     parser = new_parser(__doc__)
     parser.add_argument("--rounds", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=0)

@@ -59,7 +59,6 @@ def measure(model: HfModel, prompt_1T: torch.Tensor, size: int, tokens: int) -> 
 
 
 def main() -> int:
-    """Parse, measure, print."""
     parser = new_parser(__doc__)
     parser.add_argument("--model", default="smollm2")
     parser.add_argument("--prompt-tokens", type=int, default=800)

@@ -61,7 +61,6 @@ class Engine:
 
 
 def main() -> int:
-    """Parse, measure, print."""
     parser = new_parser(__doc__)
     parser.add_argument("--index", type=Path)
     parser.add_argument("--questions", type=Path, default=ROOT / "examples" / "questions.jsonl")
@@ -147,7 +146,7 @@ async def soak(
         swaps = metric(ours, 'modegraph_index_swaps_total{outcome="done"}')
     settled = sizes[int(SETTLED * len(sizes))]
     figures: dict[str, float | str] = {"soak: requests": requests, "soak: index swaps": swaps}
-    figures |= {"soak: memory at first, MB": settled, "soak: memory at the end, MB": sizes[-1]}
+    figures |= {"soak: memory at first, MiB": settled, "soak: memory at the end, MiB": sizes[-1]}
     figures |= {f"soak: {problem}": count for problem, count in failed.items()}
     return figures, [
         Check("soak: failed requests", failed.total(), 0, at_least=False),

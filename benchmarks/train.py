@@ -6,7 +6,7 @@ runs in a separate process: "trl" is DPOTrainer unchanged, "trl-completion" the 
 as in train/run/loop.py and by TRL's default on CUDA; "plain-8" is one sequence per response; the packed sides hold a prompt once. The sides of a
 contest take their steps in turn, so that a machine that slows down slows all. A step is forward, backward, clipping and
 fused AdamW (the trainers' default), in float32 on a CPU, under bfloat16 autocast on CUDA. The gain of a shared prefix is limited by
-what is not shared: the head runs only at response positions, the same for every side, so in the small model its share of
+what is not shared: the head runs at every response position on each side ("trl" on a CPU: at all positions), so in the small model its share of
 the weights is between those of Qwen2.5-0.5B (27 %) and Llama-3.1-8B (7 %).
 """
 

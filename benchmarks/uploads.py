@@ -1,4 +1,4 @@
-"""The cost of hostile files: 300 HTML and PDF files of up to 1 MB, read as `modegraph index` reads them, and uploaded to a server during chats.
+"""The cost of hostile files: 300 HTML and PDF files of up to 1 MiB, read as `modegraph index` reads them, and uploaded to a server during chats.
 
 Run: python -P benchmarks/uploads.py [--files 300] [--seed 0] [--json]. An upload includes a second file that is never readable, so that
 the server reads the first and writes nothing. benchmarks/hostile_files.py lists the kinds.
@@ -44,7 +44,6 @@ class ReadResult:
 
 
 def main() -> int:
-    """Parse, measure, print."""
     parser = new_parser(__doc__)
     parser.add_argument("--files", type=int, default=300)
     parser.add_argument("--seed", type=int, default=0)
@@ -65,7 +64,7 @@ def main() -> int:
         "uploaded: read": sum(not read.refused for read in uploaded),
         "HTML files refused": sum(bool(read.refused) and read.name.endswith(".html") for read in indexed),
         "slowest": f"{slowest.name}, {slowest.cpu_s:.2f} s of work, {slowest.wall_s:.2f} s on the clock",
-        "largest": f"{largest.name}, {largest.peak_mb:.0f} MB",
+        "largest": f"{largest.name}, {largest.peak_mb:.0f} MiB",
         "indexed: longest on the clock, s": max(read.wall_s for read in indexed),
         "uploaded: longest on the clock, with waiting, s": max(read.wall_s for read in uploaded),
         "read differently by the two": "; ".join(differing) or "none",
@@ -78,7 +77,7 @@ def main() -> int:
     }
     checks = [
         Check("most seconds of work", slowest.cpu_s, MOST_S, at_least=False),
-        Check("most memory, MB", largest.peak_mb, MOST_MB, at_least=False),
+        Check("most memory, MiB", largest.peak_mb, MOST_MB, at_least=False),
         Check("slowest chat, s", max(chats), MOST_S, at_least=False),
     ]
     return print_report("uploads", figures, checks, options.json)

@@ -248,7 +248,7 @@ def not_one_turn(readers: Sequence[ReaderResult]) -> set[int]:
 
 
 def same_rows(folder: Path, twin: Path) -> bool:
-    """Whether every table has as many rows in both indexes, and no run is unfinished."""
+    """Whether the counted tables have as many rows in both indexes, and no run of the first is unfinished."""
     first, second = index_status(folder), index_status(twin)
     return first.rows == second.rows and not first.unfinished
 

@@ -82,7 +82,7 @@ def import_set(
         Path,
         typer.Argument(
             metavar="FILE",
-            help="Rows of the set, one JSON object per line; for feedback, the index folder; for reading, a folder with corpus.jsonl and questions.jsonl; for support, a folder of sets, each with rows.jsonl.",
+            help="Rows of the set, one JSON object per line; for feedback, the index folder; for reading, a folder with corpus.jsonl and questions.jsonl, or of such folders, named in `sets`; for support, a folder of sets, each with rows.jsonl.",
         ),
     ],
     out: Out,

@@ -47,7 +47,7 @@ Count = Annotated[
     option(
         "N",
         OUTPUT,
-        "Questions to make; if it makes fewer, the command exits with 1. By default up to 500, and at least one per document.",
+        "Questions to make; with fewer, the command exits with 1. By default up to 500, and at least as many as there are documents.",
         min=1,
     ),
 ]
@@ -84,8 +84,8 @@ def register_questions(synth: typer.Typer, open_model: "OpenModel") -> None:
         """Make questions over one document or several, with answers and the passages they need.
 
         Rules fill templates with the index's sentences and tables, unless --writer names a model. A model's question about one document is used
-        only if --mode finds this document first, one about several only if the passages found contain most words of its answer; and
-        only if --judge, a model that reads, gives the same answer over the passages. All questions about a document are in one split.
+        only if --mode finds this document first, one about several only if the passages found contain most words of its answer; with
+        --judge, also only if that model gives the same answer over the passages. All questions about a document are in one split.
         """
         from data_synth.dataset.write import ledger_of, write_or_preview
         from data_synth.questions.make import QuestionSpec, question_rows, shortage
@@ -186,7 +186,7 @@ def register_preferences(synth: typer.Typer, open_model: "OpenModel") -> None:
 
         Each question gets a pair over every context of 1 to --top-k passages, or of --context-size. Reasoning is composed from
         gold sentences unless --writer names a model; --judge then drops reasoning that the passages do not support. Where
-        they do not contain the answer, "not in the documents" is chosen. --limit samples questions by the seed.
+        they lack gold documents and answer, "not in the documents" is chosen. --limit samples questions by the seed.
         """
         from data_synth.contexts import QuestionSelection
         from data_synth.dataset.write import ledger_of, write_or_preview

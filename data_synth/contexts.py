@@ -33,7 +33,7 @@ NO_PASSAGES = "retrieval finds no passage, or fewer than --context-size"
 NO_ANSWER = "the question has no gold answer"
 TWIN = "the question is a near duplicate of another one with the same answer"
 TWIN_THRESHOLD = 0.1
-"""τ of graph/retrieve/parts/diversity.py for questions: one word in ten may differ, but no number, name or negation."""
+"""τ of graph/retrieve/parts/diversity.py for questions: about one word in twenty may differ, but no number, name or negation."""
 QUESTIONS_AT_ONCE = 32
 
 FindContexts = Callable[[Sequence[str]], Sequence[tuple[Excerpt, ...]]]

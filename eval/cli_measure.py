@@ -270,7 +270,7 @@ Rewards = Annotated[
     option(
         "COMPONENT=WEIGHT",
         MODEL,
-        "Component to reward, with its weight; default: the reward that the runs were trained for. Repeatable.",
+        "Component to reward, with its weight; default: the reward that the runs were trained for, or correct=1 for runs on pairs. Repeatable.",
     ),
 ]
 EqualWithin = Annotated[
@@ -301,7 +301,7 @@ def add_alignment(commands: typer.Typer) -> None:
         """Compare preference runs by expected reward at equal KL to the reference, seed by seed.
 
         Samples responses to the prompts of --data (scored responses), cut at --max-answer-tokens, and replaces the report in --out;
-        cached measurements are reused. Refuses prompts that a run was trained on (except for the split `train`, which flatters the runs), a
+        cached measurements are reused. Refuses prompts and questions that a run was trained on (except for the split `train`, which flatters the runs), a
         seed that one system lacks, and a reward with a component that cannot be measured. --sampler vllm is much faster.
         """
         from eval.alignment.frontier import align_runs, alignment_json, tables_as_text, write_alignment
@@ -367,7 +367,7 @@ def add_judge(commands: typer.Typer, open_model: OpenModel) -> None:
     ) -> None:
         """Have a language model compare the answers of two systems, in both orders.
 
-        Prints win rates, also at equal length, ties, agreement and position bias. --out saves every verdict, so that a later run can resume.
+        Prints win rates, also at equal length, ties, agreement and position bias. --out saves every verdict, and the model's replies, which a later run reuses.
         Exits with 1 if any verdict is invalid.
         """
         from eval.judge import (

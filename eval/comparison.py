@@ -56,7 +56,7 @@ def unique_prompts(rows: Sequence[PreferenceRow]) -> list[PreferenceRow]:
 class Policy:
     """A model under comparison. `source` is its run folder or model name; an untuned model has no `record`.
 
-    `reference` is the π_ref of its margins: the model that a preference run started from; "" for every other model.
+    `reference` is the π_ref of a preference run's margins; "" for every other model, and for a loss without a reference.
     """
 
     name: str
@@ -102,7 +102,7 @@ class ScoredAnswer:
 class PolicyResult:
     """All results of one policy: `answers` align with the comparison's prompts, the two lists of scores with its pairs.
 
-    `reference_scores` are None for a policy without β, whose implicit reward is undefined, and if no pair was scored.
+    `reference_scores` are None for a policy without β or a reference, whose implicit reward is undefined, and if no pair was scored.
     """
 
     policy: Policy

@@ -27,7 +27,7 @@ def runs_table(runs: Sequence[FoundRun]) -> Table:
         rows.append(
             (run.name, run.stage, state_text(run), time_text(run), figures_text(run), settings_text(run, same_stage))
         )
-    note = "Settings are those in which runs of one stage differ; --json has all settings and figures. Times are UTC."
+    note = "Settings are those in which runs of one stage differ, or else model and data; --json has all settings and figures. Times are UTC."
     return Table(f"{len(runs):,} runs", ("run", "stage", "state", "written", "figures", "settings"), tuple(rows), note)
 
 

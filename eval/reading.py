@@ -1,6 +1,6 @@
 """`modegraph eval reading`: models answer a reading set greedily, over gold passages among distractors, over retrieved passages, or without passages.
 
-Distractors are from the same candidates as in training rows (data_synth/reading/reading_rows.py), and answers scored by data_synth/reading/score.py. The
+Distractors are chosen as in data_synth/reading/reading_rows.py, except for other questions' gold passages; data_synth/reading/score.py scores answers. The
 best constant answer is listed with the models: its score needs no reading."""
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def over_gold(
 ) -> list[ReadingTask]:
     """Each question over its gold passages among `distractors` others, shuffled; an unanswerable question over passages on its topic.
 
-    If there are enough passages, half of the others come from the same document or were found by retrieval, and half are those that BM25 ranks first; none contains the answer.
+    If there are enough passages, half of the others are the question's `context_ids`, and half those that BM25 ranks first; none contains the answer.
     """
     finder = Distractors(source)
     tasks = []

@@ -1,6 +1,6 @@
 """Reports on disk: tables and figures as Markdown and as one self-contained HTML page; and the report of a comparison.
 
-A comparison's folder has report.md, report.html, report.json, answers.jsonl and figures; each is replaced once its new version is
+A comparison's folder has report.md, report.html, report.json, answers.jsonl and, if pairs were scored, logps.png; each is replaced once its new version is
 finished; other files are not changed."""
 
 from __future__ import annotations
@@ -157,14 +157,14 @@ def draw_boxes(comparison: Comparison, file: Path) -> ReportFigure:
     """Draw the log-probabilities of the pairs as box plots into `file`."""
     indices = paper_pairs(comparison)
     scores = {result.policy.name: [result.scores[index] for index in indices] for result in comparison.results}
-    draw_logps(scores, f"{len(indices)} held-out pairs", file)
+    draw_logps(scores, f"{len(indices)} pairs", file)
     return ReportFigure(
         "Log-probabilities", LOGPS_FIGURE, file.read_bytes(), "Box plots of log π(y|x) per model", LOGPS_CAPTION
     )
 
 
 def paper_pairs(comparison: Comparison) -> list[int]:
-    """The pairs to draw: the paper's own, or those with the first kind of hard negative if the data has none of these."""
+    """The pairs to draw: those without hard negatives (the paper's), or if there are none, those with the first kind of hard negative."""
     hard_negative = min(row.hard_negative for row in comparison.pairs)
     return [index for index, row in enumerate(comparison.pairs) if row.hard_negative == hard_negative]
 

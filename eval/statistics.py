@@ -21,7 +21,7 @@ LEVEL = 0.05
 MOST_DRAWS = 1_000_000
 """Largest number of draws held in memory at once."""
 MOST_SEEDS = 20
-"""Largest number of seeds whose 2^S sign flips are enumerated."""
+"""Largest number of seeds whose sign flips are enumerated."""
 Name = TypeVar("Name", bound=Hashable)
 
 

@@ -33,7 +33,7 @@ def run_table(comparison: Comparison) -> Table:
     header = ("model", "stage", "folder or name", "reference π_ref", "K", "ε", "β", "trained on", "training, s")
     note = (
         "K responses a prompt (2 = pairs), ε label smoothing, β strength of the tie to the reference. A margin is "
-        "measured against the model that its run started from; a model without β has no implicit reward."
+        "measured against π_ref; a model without β or π_ref has no implicit reward."
     )
     return Table("Models", header, tuple(_run_row(result) for result in comparison.results), note)
 
@@ -58,9 +58,9 @@ def measure_table(comparison: Comparison) -> Table:
     rows = [(measure.name, *(_mean(measure, name) for name in names)) for measure in comparison.measures]
     note = (
         f"Means over {len(comparison.prompts)} prompts and {len(comparison.pairs)} pairs of "
-        f"{len({row.question_id for row in comparison.prompts})} held-out questions. Answers are greedy, at most "
+        f"{len({row.question_id for row in comparison.prompts})} questions. Answers are greedy, at most "
         f"{comparison.max_answer_tokens} tokens. log π is summed over the tokens of a completion with its end token "
-        "(nats). The chosen side is longer than the rejected one unless a row names a length-matched hard negative in "
+        "(nats). The chosen side is usually longer than the rejected one unless a row names a length-matched hard negative in "
         "brackets, so read the figures per token as well as the sums."
     )
     return Table("Results", ("measure", *names), tuple(rows), note)

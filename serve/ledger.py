@@ -189,7 +189,7 @@ class Ledger:
         distinct = dict(zip(keys, requests, strict=True))
         finished = {key: cached for key in distinct if (cached := self._lookup(key)) is not None}
         missing = [(key, request) for key, request in distinct.items() if key not in finished]
-        parallel, size = self._model.in_flight, self._model.batch_size
+        parallel, size = max(1, self._model.in_flight), self._model.batch_size
         groups = [missing[start : start + size] for start in range(0, len(missing), size)]
         with ThreadPoolExecutor(parallel, thread_name_prefix="ledger") as pool:
             for calls in pool.map(self._call, groups):  # After an error it cancels the calls that have not started.

@@ -148,7 +148,7 @@ def _state_of(index: Index) -> State:
 
 
 def run_edits(scratch: Path, edits: int, seed: int) -> dict[str, float | str]:
-    """Make all edits while a reader runs; returns the numbers of edits and of kills, and the problems that the reader found."""
+    """Make all edits while a reader runs, then compare the index with one built from scratch; returns the figures."""
     folder, notes, draw = scratch / "index", scratch / "notes", random.Random(seed)
     notes.mkdir()
     state: State = {f"d{number}": 10_000 for number in range(FIRST)}

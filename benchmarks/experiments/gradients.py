@@ -43,7 +43,7 @@ from train.run.settings import LoraSettings
 
 LOSSES = {"MS": mode_seeking_loss, "DPO": dpo_loss}
 REWARDS = {"correct": 1.0, "format": 0.25, "citations": 0.25, "length": 0.25}
-"""The reward weights of the study's configs."""
+"""The reward weights of configs/train/ms-k64-smollm2.yaml."""
 SIZES, BETA, BETAS_REWARD = (2, 8, 16), 0.1, (0.25, 1.0)
 
 
@@ -106,7 +106,7 @@ def usable_rows(file: Path, count: int) -> list[ResponseRow]:
 
 
 def measure(model_name: str, rows: Sequence[ResponseRow], seed: int) -> list[dict[str, float]]:
-    """The rows of the table."""
+    """The rows of the table (`Gradients.rows`); UserError for a run that trained all weights."""
     set_seed(seed)
     if (Path(model_name) / RUN_RECORD).is_file() and not is_adapter(model_name):
         found = f"{model_name}: a run that trained all weights"
@@ -136,7 +136,6 @@ def measure(model_name: str, rows: Sequence[ResponseRow], seed: int) -> list[dic
 
 
 def main() -> int:
-    """Measure, and print the table."""
     parser = new_parser(__doc__)
     parser.add_argument("responses", type=Path, help="file of `synth responses`, with 16 or more per prompt")
     parser.add_argument("--model", default="smollm2", help="a model, or a run on one")

@@ -8,7 +8,7 @@
 STUDY is a file like configs/study/k-responses.yaml, PROMPTS are files of reading rows that MODEL, a full model, was not trained on. `draw`
 takes one prompt per passage and question: the first prompts become dev and test rows, later ones training rows if their responses differ in reward.
 With --rates the runs are trials, measured on dev; without it, each arm uses the rate that did best in its trials, or that of its settings if it had none.
---part I/N does every N-th run from the I-th on, so that several processes share a machine.
+--part I/N does every N-th run from the I-th on, counted from 0, so that several processes share a machine.
 
 Legend: B rows of a batch, T tokens, R responses.
 """
@@ -360,7 +360,6 @@ def contrast(first: Mapping[int, Any], other: Mapping[int, Any], margin: float) 
 
 
 def main() -> int:
-    """Draw, train or report."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
     for name, places in (("draw", ("folder",)), ("train", ("folder", "results")), ("report", ("results",))):

@@ -24,7 +24,6 @@ LEAST_TIMES = 1.8
 
 
 def main() -> int:
-    """Parse, measure, print."""
     parser = new_parser(__doc__)
     parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()

@@ -162,7 +162,7 @@ class Fit:
 
 @dataclass(frozen=True)
 class Experiment:
-    """Every fit of one run, for the seeds 0 … seeds − 1; the two exact objectives are always among them."""
+    """Every fit of one run, for the seeds 0 … seeds − 1; figure and headline need the two exact objectives among them."""
 
     line: Line
     seeds: int
@@ -521,7 +521,6 @@ def write_modes(experiment: Experiment, out: Path) -> None:
 
 
 def main() -> int:
-    """Parse, run, write, print."""
     parser = new_parser(__doc__)
     parser.add_argument("--beta-reward", type=float, default=DEFAULT_BETA_REWARD, help="β_r")
     parser.add_argument("--seeds", type=int, default=5, help="seeds to run, from 0; each draws its own responses")

@@ -18,14 +18,14 @@ PAIRS: tuple[tuple[str, Method, float, str, str], ...] = (
     ("IPO", "ipo", 0.0, GREEN, "--"),
     ("NCA", "nca", 0.0, PINK, "-."),
 )
-"""Label, loss, ε, colour and line style on pairs; at K = 2, λ is DPO times a constant."""
+"""Label, loss, ε, colour and line style on pairs. λ is left out: at K = 2 it is DPO times a constant."""
 GROUPS: tuple[tuple[str, Method, str, str], ...] = (
     ("MS", "ms", ORANGE, "s"),
     ("DPO, NCA", "dpo", BLUE, "o"),
     ("IPO", "ipo", GREEN, "P"),
     ("λ", "lambda", SKY, "v"),
 )
-"""Label, loss, colour and marker for K responses; at Δ = 0, NCA has DPO's direction."""
+"""Label, loss, colour and marker for K responses. DPO and NCA share a line: at Δ = 0 their gradients have the same direction."""
 TAU = 0.1
 
 

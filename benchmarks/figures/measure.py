@@ -47,7 +47,6 @@ TRAINING: dict[str, Any] = {
 
 
 def main() -> None:
-    """Measure the requested data."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("what", nargs="*", default=["walk", "batch"], choices=["walk", "batch"])
     parser.add_argument("--index", type=Path, help="an index of examples/documents")

@@ -122,7 +122,7 @@ def names_in(text: str) -> list[str]:
 
 
 def shape(name: str) -> tuple[bool, bool, int]:
-    """The shape shared by names that can replace each other: digits, an initial capital, and the number of words.
+    """The shape shared by names that can replace each other: digits, an initial capital, and the number of words, up to 3.
 
     >>> shape("Ada Marlow") == shape("Port Ellery"), shape("14 May 1911") == shape("Ada")
     (True, False)

@@ -80,7 +80,7 @@ def rewards_by_seed(
 
 
 def frontier_at(runs: Sequence[MeasuredRun], reference_rewards: Sequence[float], kl: float) -> list[float]:
-    """Reward on each prompt at a KL between two runs of one seed (or the reference and a run), linear between them."""
+    """Reward on each prompt at a KL between two runs of one seed (or the reference and a run), linear between them; beyond the last run, its reward."""
     points = [(0.0, list(reference_rewards))]
     points += sorted(((run.kl, [one.reward for one in run.figures]) for run in runs), key=lambda point: point[0])
     points = [point for point in points if point[0] >= 0]
@@ -149,7 +149,7 @@ def align_runs(
 ) -> Alignment:
     """Measure the runs on the (first) prompts of a split of scored responses, and compare them at equal KL.
 
-    UserError, before anything is measured, for a prompt that a run was trained on (except for the split train), for an unpaired seed, and
+    UserError, before anything is measured, for a prompt or question that a run was trained on (except for the split train), for an unpaired seed, and
     for a reward component that cannot be measured.
     """
     rows = read_responses(data / f"{split}.jsonl")[:limit]
@@ -185,7 +185,7 @@ def runs_table(alignment: Alignment) -> Table:
     note = (
         f"{len(alignment.reference)} held-out prompts, {alignment.sampling.count} samples each at temperature 1, at most "
         f"{alignment.sampling.max_tokens} tokens; KL = E[log π − log π_ref] and entropy = E[−log π] in nats, from the samples. "
-        "Form: the one that the prompt asks for. Cited: cites passages, and only those that the prompt shows. Distinct: "
+        "Form: the answer has the form that the prompt asks for. Cited: cites passages, and only those that the prompt shows. Distinct: "
         "different answers among a prompt's samples, as a share; self-BLEU: of each sample against the others. Both show how far a policy has collapsed to one mode. "
         "Always yes and always no are constant, well-formed answers that cite the first passage."
     )

@@ -1,4 +1,4 @@
-"""Measure runs on held-out prompts: draw samples, reward them like the training data, score them under the policy and its reference, and cache the figures.
+"""Measure runs on held-out prompts: draw samples, reward them, score them under the policy and its reference, and cache the figures.
 
 Figures are cached by models, prompts, reward weights and sampling, so that a killed command can resume and commands can share figures."""
 
@@ -116,7 +116,7 @@ def cache_key(
     engine: str,
     precision: Precision,
 ) -> str:
-    """A hash of both models (weights of a folder, name of a hub model), the prompts with their gold answers, the reward weights, the sampling and its engine."""
+    """A hash of both models (weights of a folder, name of a hub model), the prompts with their gold answers, the reward weights, the sampling, its engine and the precision."""
     row_texts = [json.dumps({**response_to_json(row), "responses": [], "rewards": {}}, sort_keys=True) for row in rows]
     settings = json.dumps([dict(weights), asdict(sampling), engine, precision], sort_keys=True)
     return content_id(model_name(source), model_name(reference), settings, *row_texts)
@@ -305,7 +305,7 @@ def measurable(weights: Mapping[str, float], where: str) -> dict[str, float]:
 
 
 def common_reference(folders: Sequence[Path], records: Sequence[RunRecord]) -> str:
-    """The reference model of all runs; UserError if a run has no reference or a different one."""
+    """The reference model that all runs share (without one, the start); UserError for a run of another stage, or with another reference."""
     references = [reference_of(record) for record in records]
     for folder, record, reference in zip(folders, records, references, strict=True):
         if record.beta is None:

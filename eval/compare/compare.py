@@ -172,7 +172,7 @@ def compare_runs(
 def answer_with(
     policy: Policy, prompts: Sequence[PreferenceRow], open_model: OpenModel, max_answer_tokens: int
 ) -> tuple[ScoredAnswer, ...]:
-    """Greedy answers of one policy, through the engine that serves it."""
+    """Greedy answers of one policy, by the engine `hf:`."""
     model = open_model(f"hf:{policy.source}")
     completions = track(_complete(model, prompts, max_answer_tokens), f"{policy.name}: answers", len(prompts))
     return tuple(score_answer(row, completion) for row, completion in zip(prompts, completions, strict=True))

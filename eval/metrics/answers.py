@@ -108,7 +108,7 @@ def accuracy_per_class(predicted: Sequence[str], gold: Sequence[str]) -> dict[st
 
 
 def rouge_f(answer: str, references: Sequence[str], kind: str) -> float:
-    """ROUGE-1, -2 or -L F-measure with Porter stemming, as in QASPER's and GraphMPA's tables: rouge-score's `score_multi`."""
+    """ROUGE-1, -2 or -L F-measure with Porter stemming: rouge-score's `score_multi`."""
     return float(_rouge(kind).score_multi(list(references), answer)[kind].fmeasure)
 
 

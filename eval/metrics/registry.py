@@ -26,8 +26,8 @@ class Output:
     """A system's output for one question.
 
     `ranked`: the unique documents in the order of the evidence. `context`: the texts of the prompt's excerpts. `text` is the model's
-    full text and `answer` the answer in it; both are None if there is no model. `grounding` holds the requested figures of
-    eval/metrics/grounding.py and SUPPORTED.
+    full text and `answer` the answer in it; both are None if there is no model. `grounding` holds the figures of
+    eval/metrics/grounding.py and SUPPORTED, if requested.
     """
 
     ranked: tuple[str, ...] = ()

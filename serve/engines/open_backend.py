@@ -72,9 +72,10 @@ def _hf(target: str, adapters: dict[str, Path]) -> ChatBackend:
     from serve.engines.hf_open import open_hf
     from serve.engines.local_backend import LocalBackend
 
-    return LocalBackend(
-        {public_name(target): open_hf(target)} | {name: open_hf(str(folder)) for name, folder in adapters.items()}
-    )
+    name = public_name(target)
+    if name in adapters:
+        raise UserError(f"--adapter {name}=…", "another name: this is the name of the model", "rename the adapter")
+    return LocalBackend({name: open_hf(target), **{each: open_hf(str(path)) for each, path in adapters.items()}})
 
 
 def _openvino(target: str, adapters: dict[str, Path]) -> ChatBackend:

@@ -161,10 +161,17 @@ class OpenAIBackend(ChatBackend):
                 ) from None
             raise
         media_type = response.headers.get("content-type", JSON)
-        if media_type.partition(";")[0].strip().lower() not in (JSON, SSE):
+        kind = media_type.partition(";")[0].strip().lower()
+        if kind == SSE:
+            return StreamingResponse(self._relay(response), media_type=media_type)
+        try:
+            if kind != JSON:
+                raise self._invalid_reply()
+            return Response(await response.aread(), media_type=media_type)
+        except httpx2.HTTPError as problem:
+            raise self._unavailable(problem) from None
+        finally:
             await response.aclose()
-            raise self._invalid_reply()
-        return StreamingResponse(self._relay(response), media_type=media_type)
 
     def language_model(self, model: str) -> LanguageModel:
         return self._language_models[model]
@@ -233,7 +240,7 @@ class OpenAIBackend(ChatBackend):
             raise ApiError(502, "cut_off", "the model's server broke off its answer")
 
     async def _relay(self, response: httpx2.Response) -> AsyncIterator[bytes]:
-        """The bytes of a response that is passed on; where a stream breaks off, the error as its last event."""
+        """The bytes of a stream of events that is passed on; where it breaks off, the error as its last event."""
         try:
             async for part in response.aiter_bytes():
                 yield part

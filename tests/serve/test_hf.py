@@ -17,6 +17,7 @@ from graph.errors import UserError
 from graph.types import CompletionRequest, Excerpt, Message
 from serve.engines.hf import GumbelSampler, HfModel, can_decode_side_by_side, decode_side_by_side
 from serve.engines.hf_open import open_hf
+from serve.engines.open_backend import VllmOptions, open_backend
 from tests.hub import go_online, hub, put_into_cache
 from tests.tiny_models import CONTEXT_TOKENS, CONTROL
 
@@ -287,6 +288,11 @@ def test_the_record_of_a_run_sets_the_answer_form_of_its_model(
         (folder / "run.json").write_text(json.dumps({"answer_form": recorded}))
         assert open_hf(str(folder)).form == form
     assert model.form == "reasoned"
+
+
+def test_an_adapter_with_the_name_of_its_model_is_refused(tiny_adapter: Path) -> None:
+    with pytest.raises(UserError, match="another name"):
+        open_backend("hf:models/tiny", [f"tiny={tiny_adapter}"], VllmOptions())
 
 
 def test_broken_adapters_are_reported(tiny_adapter: Path, tmp_path: Path) -> None:

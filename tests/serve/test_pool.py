@@ -13,6 +13,7 @@ from graph.errors import UserError
 from graph.types import CompletionRequest, Message
 from serve.engines import open_model
 from serve.engines.openai_api import ATTEMPTS, IN_FLIGHT, OpenAIModel, ServerPool
+from serve.ledger import Ledger
 from tests.fakes import ChatServer, chat_server
 
 pytestmark = pytest.mark.usefixtures("no_waiting")
@@ -88,6 +89,15 @@ def test_a_server_that_fails_leaves_its_calls_to_the_others_and_one_line_is_prin
         and lines[0].endswith(f"continuing with {living.url}")
     )
     assert pool.in_flight == 2
+
+
+def test_a_ledger_replays_its_calls_when_every_server_of_the_pool_has_failed(tmp_path: Path) -> None:
+    with chat_server(lambda body, number: "hello" if number == 1 else (503, "gone")) as server:
+        ledger = Ledger(pool_of(server), tmp_path / "calls.sqlite")
+        ledger.complete([ask(1)])
+        with pytest.raises(UserError):
+            ledger.complete([ask(2)])
+    assert ledger.complete([ask(1)])[0].text == "hello"
 
 
 @pytest.mark.long

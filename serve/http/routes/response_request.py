@@ -139,7 +139,9 @@ class ResponsesRequest(EngineFields):
     def as_chat(self) -> ChatRequest:
         """The request as a chat completion with retrieval; ApiError 400 for unsupported fields."""
         search = self._file_search()
-        if LOGPROBS in (self.include or ()) or self.top_logprobs:
+        if self.top_logprobs:
+            raise not_supported("top_logprobs", "log-probabilities with file_search")
+        if LOGPROBS in (self.include or ()):
             raise not_supported("include", f"{LOGPROBS} with file_search")
         system = [{"role": "system", "content": self.instructions}] if self.instructions else []
         fields = {name: value for name, value in self.set_fields().items() if name in ChatRequest.model_fields}

@@ -165,6 +165,10 @@ def test_a_run_killed_while_moving_its_files_can_be_repeated(tmp_path: Path, mon
         patched.setattr(Path, "replace", move_and_die)
         write_dataset(tmp_path / "new", [row(5)], PREFERENCES, ORIGIN)
     check_folder(tmp_path / "new")
+    with pytest.raises(UserError, match="server gone"):
+        write_dataset(tmp_path / "new", failing(), PREFERENCES, ORIGIN)
+    check_folder(tmp_path / "new")
+    assert (tmp_path / "new/summary.json").exists(), "what was killed is completed before a further run can fail"
     assert write_dataset(tmp_path / "new", [row(5)], PREFERENCES, ORIGIN).rows == 1
     assert not (tmp_path / "new/.unfinished").exists()
 

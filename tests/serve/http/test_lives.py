@@ -142,6 +142,23 @@ def test_an_engine_that_refuses_the_servers_key_is_not_ready(status: int) -> Non
         server.shutdown()
 
 
+def test_a_whole_response_that_breaks_off_is_reported_as_an_error_and_not_passed_on() -> None:
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", "100")
+            self.end_headers()
+            self.wfile.write(b'{"output": [')
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        backend = OpenAIBackend(f"http://127.0.0.1:{server.server_port}/v1", "sk", {"tiny": "tiny"}, str)
+        with pytest.raises(ApiError, match="does not answer"):
+            asyncio.run(backend.respond({"model": "tiny", "input": "Hello"}))
+        server.shutdown()
+
+
 @pytest.mark.parametrize("retrieval", [True, False])
 def test_a_stream_whose_time_is_up_says_so(stack: Stack, retrieval: bool) -> None:
     running, upstream = stack(LONG, seconds_a_word=0.05, request_timeout_s=0.6)

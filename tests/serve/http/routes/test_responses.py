@@ -205,6 +205,7 @@ def test_the_clients_own_format_reaches_the_engine(stack: Stack) -> None:
         ({"tool_choice": "none"}, "tool_choice"),
         ({"max_tool_calls": 0}, "max_tool_calls"),
         ({"include": ["message.output_text.logprobs"]}, "include"),
+        ({"top_logprobs": 2}, "top_logprobs"),
         ({"reasoning": {"summary": "auto"}}, "reasoning.summary"),
         ({"text": {"format": {"type": "grammar"}}}, "text.format"),
         ({"tools": [], "include": ["file_search_call.results"]}, "include"),

@@ -292,7 +292,7 @@ def test_the_record_of_a_run_sets_the_answer_form_of_its_model(
 
 def test_an_adapter_with_the_name_of_its_model_is_refused(tiny_adapter: Path) -> None:
     with pytest.raises(UserError, match="another name"):
-        open_backend("hf:models/tiny", [f"tiny={tiny_adapter}"], VllmOptions())
+        open_backend("hf:tiny", [f"tiny={tiny_adapter}"], VllmOptions())
 
 
 def test_broken_adapters_are_reported(tiny_adapter: Path, tmp_path: Path) -> None:

@@ -82,7 +82,7 @@ def trained_file(spec: str, what: str, name: str) -> Path:
 def read_forest(
     file: Path, what: str, form: str, features: Sequence[str]
 ) -> Iterator[tuple[Forest, dict[str, Any], Any]]:
-    """The forest, the header and all arrays of a `what` file of format `form`; UserError for an invalid file."""
+    """The forest and the header of a `what` file of format `form`, and the open file, for further arrays; UserError for an invalid file."""
     try:
         with safe_open(file, framework="numpy") as opened:
             header = json.loads((opened.metadata() or {})[what])

@@ -284,7 +284,7 @@ class OpenModel(Protocol):
     """Opens a model by its SPEC (`hf:PATH_OR_NAME`, `openai:NAME@URL`); the command line passes one in.
 
     Several SPECs name servers of one model. With `ledger`, finished calls are stored in that file and never repeated. With `workers`,
-    an in-process model is opened and run by them.
+    an hf: model is opened and run by them.
     """
 
     def __call__(

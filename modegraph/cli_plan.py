@@ -35,7 +35,7 @@ Steps = Annotated[
     option(
         "--trial-steps N",
         LIMITS,
-        "Training steps to time on this machine; 0 takes none, and reports neither activations nor hours.",
+        "Training steps to time on this machine; 0: none, so `plan train` reports neither activations nor hours.",
         min=0,
     ),
 ]

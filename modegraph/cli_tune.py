@@ -14,7 +14,7 @@ Hours = Annotated[float | None, option("--hours H", LIMITS, "Time for all steps 
 Teacher = Annotated[
     str | None,
     option(
-        "--teacher SPEC", MODEL, "A larger model that writes questions besides those made by rules, as openai:NAME@URL."
+        "--teacher SPEC", MODEL, "A larger model, such as openai:NAME@URL, to write questions besides those by rules."
     ),
 ]
 Serve = Annotated[bool, option("--serve", OUTPUT, "Serve the recommended model at the end.")]
@@ -40,7 +40,7 @@ def register(app: typer.Typer) -> None:
     ) -> None:
         """Tune a model to answer from your documents, and test it on questions that it did not learn from.
 
-        Makes an index, questions and training rows, trains, and answers the held-out questions before and after. The tuned model
+        Makes an index, questions and training rows, trains, and answers the held-out questions with both models. The tuned model
         is recommended only if it is better by more than chance and meets further conditions, such as refusing hardly more of the
         answerable questions; otherwise the untuned one is. By default the model is reader; --model names another. An interrupted run resumes
         when the command is repeated. At the end, --out holds report.html, the models' answers and recommended.json.

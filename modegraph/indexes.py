@@ -79,7 +79,7 @@ class Index:
     ) -> Explanation:
         """Why a question retrieves a passage, or does not: its rank and score in every mode, and the paths to it; no model is called.
 
-        `passage` is the `id` of a passage, or its first digits. UserError as in `retrieve`, and for an unknown passage.
+        `passage` is a passage's `id`, its first digits, or the source of a document with one passage. UserError as in `retrieve`, and if there is none.
         """
         from graph.explain import explain_passage
 
@@ -253,7 +253,7 @@ def index(
     `ocr="tesseract"` reads PDF pages that have no text; tesseract and pdftoppm must be installed.
     Settings are those of `modegraph index --set` (encoder=, max_passage_tokens=, …) and override those of the YAML file `config`.
     Files of a folder that cannot be read are skipped, each with a warning from the logger "modegraph"; with `strict`, UserError names them
-    after the others are indexed. UserError names any other input that cannot be read and leaves the index unchanged.
+    after the others are indexed. UserError also for other unreadable input (the index is then unchanged), and, after indexing, if too many passages failed.
     """
     from graph.models.encoder import open_encoder, prepare_for_questions
 

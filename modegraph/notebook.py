@@ -46,7 +46,7 @@ def table(header: Sequence[str], rows: Iterable[Sequence[Html]]) -> Html:
 
 
 def notebook_view(*parts: Html) -> str:
-    """A complete view."""
+    """The parts and their style sheet as one element."""
     return f'<div class="modegraph">{STYLE}{"".join(parts)}</div>'
 
 
@@ -131,7 +131,7 @@ def evidence_html(evidence: Evidence) -> str:
 
 
 def cost_line(evidence: Evidence) -> Html:
-    """One line: mode, seconds, model calls."""
+    """One line: mode, seconds, model calls, and why the search stopped early."""
     trace = evidence.trace
     calls = f" · {trace.model_calls:,} model calls" if trace.model_calls else ""
     stopped = f" · stopped: {trace.stopped}" if trace.stopped else ""
@@ -219,7 +219,7 @@ SHOWN_SETTINGS = (
 
 
 def run_html(folder: str, stage: str, settings: Mapping[str, Any], metrics: Mapping[str, float], seconds: float) -> str:
-    """The folder, the settings that have a value, the figures."""
+    """The folder, the time, those of SHOWN_SETTINGS that have a value, the figures."""
     chosen = [(text(name), text(settings[name])) for name in SHOWN_SETTINGS if settings.get(name) is not None]
     figures = [(text(name), text(f"{value:.4g}")) for name, value in metrics.items()]
     return notebook_view(

@@ -1,4 +1,4 @@
-"""Models behind one interface, the ledger of their calls, and answers from an index."""
+"""Models behind one interface, the ledger of their calls, answers from an index, and the server."""
 
 import logging
 

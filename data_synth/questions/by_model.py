@@ -45,7 +45,7 @@ LONG_ANSWER = f"an answer of more than {MOST_ANSWER_WORDS} words"
 NO_SUCH_PASSAGE = "needs a passage that was not shown"
 OTHER_HOPS = "needs a different number of articles than requested"
 GIVEN_AWAY = "the question gives its answer away"
-REFERS_TO_TEXT = "the question refers to the passage"
+REFERS = "the question refers to something that it does not name"
 NOT_IN_SENTENCE = "the answer is not in the sentence"
 ANOTHER_FIRST = "retrieval finds another document first"
 NOT_REBUILT = "retrieval does not find the words of the answer"
@@ -70,7 +70,9 @@ MIN_REBUILT = 0.8
 """Share of the answer's words that must occur in the excerpts."""
 SAME_ANSWER = 0.6
 """F1 from which the judge's answer is the writer's."""
-_TEXT = re.compile(r"\b(?:the|this) (?:passage|sentence|paragraph|excerpt)\b|\bmentioned\b", re.IGNORECASE)
+_REFERENCE = re.compile(
+    r"(?i:\b(?:(?:the|this) (?:passage|sentence|paragraph|excerpt)|mentioned|it|its|he|him|his|she|hers?|they|them|their|this|these|we|our|my)\b)|\bus\b"
+)
 
 Find = Callable[[Sequence[str]], Sequence[Sequence[Excerpt]]]
 """Maps questions to the excerpts that retrieval finds for each, the best first."""
@@ -233,7 +235,7 @@ def _row(
         NO_SUCH_PASSAGE: not all(1 <= number <= len(passages) for number in numbers),
         OTHER_HOPS: len(numbers) not in hops,
         GIVEN_AWAY: named_in(answer, text),
-        REFERS_TO_TEXT: _TEXT.search(text) is not None,
+        REFERS: _REFERENCE.search(text) is not None,
         NOT_IN_SENTENCE: sentence is not None and not contains_answer(sentence.line, [answer]),
     }
     fault = next((why for why, applies in faults.items() if applies), None)

@@ -116,7 +116,7 @@ def cache_key(
     engine: str,
     precision: Precision,
 ) -> str:
-    """A hash of both models (weights of a folder, name of a hub model), the prompts with their gold answers, the reward weights, the sampling, its engine and the precision."""
+    """A hash of both models (weights of a folder, name of a hub model), the prompts with their gold answers, the rewards, sampling, engine and precision."""
     row_texts = [json.dumps({**response_to_json(row), "responses": [], "rewards": {}}, sort_keys=True) for row in rows]
     settings = json.dumps([dict(weights), asdict(sampling), engine, precision], sort_keys=True)
     return content_id(model_name(source), model_name(reference), settings, *row_texts)

@@ -1,6 +1,6 @@
 """The index in memory: columns, vectors and typed graph blocks, all derived from its rows (graph/store/rows.py).
 
-Legend: U documents, P passages, N propositions, E entities, T titles, K topics, M occurrences, S summaries, D dimensions,
+Legend: U documents, P passages, N propositions, E entities, T names of documents, K topics, M occurrences, S summaries, D dimensions,
 W terms, Z quantiles.
 Rows are in canonical order: documents by source, passages by (source, order), propositions and entities by id, so that an index has the
 same arrays whatever the order in which its documents arrive.

@@ -25,7 +25,7 @@ class IndexSettings(Settings):
     min_similarity: float = Field(
         0.5, ge=-1, le=1, description="τ: edges of the similarity graph have at least this cosine"
     )
-    layers: int = Field(2, ge=1, le=8, description="L: layers of the similarity graph, including the chunks")
+    layers: int = Field(2, ge=1, le=8, description="L: most layers of the similarity graph, layer 0 included")
     communities: Literal["leidenalg", "igraph"] = Field("leidenalg", description="implementation of Leiden")
     layers_on_edit: Literal["now", "later"] = Field(
         "later",
@@ -95,4 +95,4 @@ CHANGEABLE = frozenset(
         "ann_rows",
     }
 )
-"""Settings that a later run may change. graph/build/read_passages.py ensures that the input of a model does not change with them."""
+"""Settings that a later run may change. graph/build/read_passages.py refuses another extractor model or prompt once passages are read."""

@@ -177,7 +177,7 @@ class Store(ABC):
         return [str(source) for (source,) in rows]
 
     def document(self, source: str) -> Document:
-        """One document."""
+        """The stored document of a source."""
         query = "SELECT source, title, text, metadata FROM documents WHERE source = ?"
         source, title, text, metadata = self._connection.execute(query, (source,)).fetchone()
         return Document(source, title, text, json.loads(metadata))

@@ -80,7 +80,7 @@ class Sealing:
         self.found_damage = False
 
     def write(self, pages: Iterable[int], page_bytes: int) -> None:
-        """Record pages (numbered from 1) before they are written. UserError if one has changed since the last run, as a new seal would hide the damage."""
+        """Record pages (numbered from 1) before they are written. UserError if their blocks have changed since the last run."""
         if self.before is None:
             return
         blocks = {(page - 1) * page_bytes // BLOCK_BYTES for page in pages} - self._written_blocks

@@ -20,7 +20,7 @@ SQLITE_FILE = "index.sqlite"
 MOST_LOGGED_BYTES = 64 << 20
 """Size of the write-ahead log above which the writer of a sealed file folds it into the file; without a seal, SQLite decides."""
 WRITER_CACHE_BYTES = 128 << 20
-"""Page cache of a writer: texts and entities are looked up by hashes, which are scattered over the file."""
+"""Page cache of a writer: propositions and entities are looked up by hashes, which are scattered over the file."""
 _LOG_HEAD_BYTES = 32
 _SCHEMA = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;

@@ -1,1 +1,1 @@
-"""Text processing: scripts and words, BM25 terms, prompts and structured replies, special tokens."""
+"""Text processing: scripts, sentences and words, BM25 terms, prompts, special tokens, structured replies."""

@@ -13,7 +13,7 @@ from string import Template
 from typing import Any
 
 _CONTROLS = dict.fromkeys([*range(0x20), *range(0x7F, 0xA0)], " ")
-"""All characters of Unicode's category Cc."""
+"""Maps every character of Unicode's category Cc to a space."""
 
 
 def fill(name: str, **values: str) -> str:

@@ -9,14 +9,14 @@ UNSPACED = (
 )
 """Characters of scripts that put no space between words, for use inside [ ] of a regular expression."""
 MARKS = r"\u0300-\u036f\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0670\u06d6-\u06ed\u0900-\u0963\u0966-\u0dff"
-"""Marks inside words that `re` does not count as letters: accents, points, Indic vowels."""
+"""Marks inside words that `re` does not count as letters (accents, points, Indic vowels), with the Indic letters among them."""
 SENTENCE_ENDS = "。｡！？؟۔।॥"
 """Marks that end a sentence outside the Latin script."""
 _UNSPACED_RUN = re.compile(f"[{UNSPACED}]+")
 
 
 def unspaced_runs(text: str) -> list[str]:
-    """The runs of characters of unspaced scripts, each as long as it can be, in order.
+    """The maximal runs of characters of unspaced scripts, in order.
 
     >>> unspaced_runs("Tokyo is 東京 (とうきょう).")
     ['東京', 'とうきょう']

@@ -64,7 +64,7 @@ def split_units(text: str, header: Cells = ()) -> Iterator[Unit]:
 
 
 def header_at_end(text: str, header: Cells = ()) -> Cells:
-    """The header of the table that continues after `text`; () if it does not end with a row. `header` as in `split_units`.
+    """The header of the table that continues after `text`; () if the text does not end with a row. `header` as in `split_units`.
 
     >>> header_at_end("Fares.\\n\\n| Stop | Fare |\\n|---|---|\\n| Quay | 3 |"), header_at_end("| Stop |\\nEnd.")
     (('Stop', 'Fare'), ())
@@ -113,7 +113,7 @@ def _sentences(text: str, start: int, end: int) -> Iterator[Unit]:
 
 
 def spell_out_rows(text: str, header: Cells = ()) -> str:
-    """The text with each table row as a sentence of "header: value" pairs, without the lines of headers; on one line, rows with bars run together. `header` as in `split_units`.
+    """The text with each table row as a sentence of "header: value" pairs, and without headers and rules. `header` as in `split_units`.
 
     >>> spell_out_rows("Fares.\\n\\n| Stop | Fare |\\n|---|---|\\n| Quay | 3 |\\n| Mill | 4 |\\n\\nEnd.")
     'Fares.\\n\\nStop: Quay; Fare: 3.\\nStop: Mill; Fare: 4.\\n\\nEnd.'
@@ -128,7 +128,7 @@ def spell_out_rows(text: str, header: Cells = ()) -> str:
 
 
 def spell_out_row(row: str, text: str, header: Cells = ()) -> str:
-    """A row of `text` as `spell_out_rows` has it, without a full stop; another text unchanged.
+    """`row`, a line of `text`, as `spell_out_rows` writes it but without a full stop; unchanged if it is not a table row.
 
     >>> spell_out_row("| Quay | 3 |", "| Stop | Fare |\\n| Quay | 3 |"), spell_out_row("End.", "End.")
     ('Stop: Quay; Fare: 3', 'End.')

@@ -113,7 +113,7 @@ class Words:
 
 
 def stem(word: str) -> str:
-    """A lower-case word without its inflectional ending.
+    """A lower-case word without an ending such as -ing, -ed, -ly or -s, if four letters or more are left.
 
     >>> [stem(word) for word in ("sailed", "ferries", "ada's", "bus")]
     ['sail', 'ferri', 'ada', 'bus']

@@ -145,7 +145,7 @@ def _silenced_stderr() -> Iterator[None]:
 
 
 BATCHES_AHEAD = 2
-"""Batches queued per worker thread, so that it need not wait for the next; more would queue up while another worker starts."""
+"""Unfinished batches per worker thread: one runs, one waits; more would queue up while another worker starts."""
 RESULTS_AHEAD = 4
 """Batches per thread sent before the first result is taken, which may be the last to arrive."""
 POLL_S = 1.0
@@ -263,7 +263,7 @@ class Pool:
 
 
 def fetch_result(cluster: Cluster, reference: Any) -> Any:
-    """The result of a call; raises what the call raised, and Ray's own errors as UserError."""
+    """The result of a call; raises what the call raised, but an ImportError and Ray's own errors as UserError."""
     errors = cluster.ray.exceptions
     try:
         return cluster.ray.get(reference)

@@ -1,1 +1,1 @@
-"""Retrievers for other frameworks over a modegraph index. Each file requires the package that it is named after, and no other framework."""
+"""Retrievers for other frameworks over a modegraph index. Each retriever requires only the package that its file names first."""

@@ -1,4 +1,4 @@
-"""The gate: is the tuned model better than the untuned one, on the same questions, by more than chance, and at no cost elsewhere?"""
+"""The gate: is the tuned model better than the untuned one, on the same questions, by more than chance, and at hardly any cost elsewhere?"""
 
 from __future__ import annotations
 

@@ -195,7 +195,7 @@ def model_to_train(spec: str) -> str:
 
 
 def spec_to_ask(model: str) -> str:
-    """The SPEC of a model with the engine that serves it fastest here: the same engine for the untuned and the tuned model."""
+    """The SPEC of a model for OpenVINO, if that is the fastest engine here, else for transformers: the same one before and after tuning."""
     base = base_of(model)
     kind = "openvino" if base in MODELS and fastest_kind() == "openvino" else "hf"
     return f"{kind}:{model}"

@@ -128,7 +128,7 @@ def rule_rows(index: Index, settings: TuneSettings, splits: Mapping[str, str]) -
 def teacher_rows(index: Index, settings: TuneSettings, teacher: LanguageModel, seconds: float) -> list[Row | Dropped]:
     """Questions that `teacher` writes within `seconds`, each about one passage.
 
-    The document contains the answer word for word, and the passages retrieved for the question contain most of the words of the answer.
+    A passage of its document contains the answer word for word, and retrieval finds this document first; Dropped for the others.
     """
     spec = QuestionSpec(settings.most_questions, (1,), settings.seed)
     search = parse_settings(RetrieveSettings, {"top_k": PASSAGES_SEARCHED}, "tune")

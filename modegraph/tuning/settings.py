@@ -61,7 +61,7 @@ class TuneSettings(Settings):
     )
     general: str | None = Field(
         None,
-        description="reading set about other documents, on which the tuned model must not be worse; null: modegraph's examples, if they are next to the code",
+        description="reading set about other documents, on which the tuned model may lose hardly any F1; null: modegraph's examples, if they are next to the code",
     )
     general_share: float = Field(
         default=0.2,

@@ -191,7 +191,7 @@ def write_rows(tuning: Tuning, folder: Path) -> None:
 
 
 def row_settings(settings: TuneSettings) -> ReadingSettings:
-    """The settings of training rows' contexts."""
+    """The settings of training rows."""
     names = ("answer_words", "context_words", "without_gold", "paired", "seed")
     values = {name: getattr(settings, name) for name in names}
     return parse_settings(ReadingSettings, values | {"own_words": True}, "tune")

@@ -116,7 +116,7 @@ class Prompt:
         return in_prompt_order(self.ranked, self.evidence)
 
     def messages(self) -> list[Message]:
-        """System message, earlier turns, then passages and question, in the form used in training; special tokens are escaped in all of them."""
+        """System message, earlier turns, then passages and question as in training, or the remark; special tokens are escaped in all of them."""
         question = self.turn if self.exchanges or self.intent == "request" else self.evidence.query
         system, user = answer_messages(question, self.excerpts, self.form)
         if self.intent == "remark":

@@ -49,7 +49,6 @@ class ModelOnWorkers:
 
 
 def _ask_own_copy(spec: str, opener: OpenEngine, query: Callable[[Engine], Any]) -> Any:
-    """The result of a query against the worker's own copy of a model."""
     return query(_cached_engine(spec, opener))
 
 

@@ -70,7 +70,7 @@ class LlamaSpec:
         return [sys.executable, "-P", str(SERVER), json.dumps(options)]
 
     def environment(self, key: str) -> dict[str, str]:
-        """The environment of the server."""
+        """This process's environment and the key."""
         return {**os.environ, KEY: key}
 
     def extra(self, name: str) -> dict[str, Any]:

@@ -188,6 +188,6 @@ def _without(array: NDArray[A], deleted_G: Ints) -> NDArray[A]:
 
 
 def _runs(array: NDArray[A], ends: Ints, skipped: int) -> Sequence[NDArray[A]]:
-    """The runs of an array up to each of the ends, and the rest; `skipped` entries are left out at each end."""
+    """The runs of an array up to each of the ends, and the rest; the `skipped` entries after each end are left out."""
     bounds = [0, *(ends + skipped).tolist()]
     return [array[start:end] for start, end in zip(bounds, [*ends.tolist(), len(array)], strict=True)]

@@ -111,7 +111,8 @@ def test_a_question_that_passes_names_its_passages_and_sentences() -> None:
         (question_reply(passages=[0, 1]), reads("Tarn"), by_model.NO_SUCH_PASSAGE),
         (question_reply(passages=[2, 2]), reads("Tarn"), by_model.OTHER_HOPS),
         (question_reply(question="Where in Tarn was it built?"), reads("Tarn"), by_model.GIVEN_AWAY),
-        (question_reply(question="Which town does the passage name?"), reads("Tarn"), by_model.REFERS_TO_TEXT),
+        (question_reply(question="Which town does the passage name?"), reads("Tarn"), by_model.REFERS),
+        (question_reply(question="Where did they build it?"), reads("Tarn"), by_model.REFERS),
         (question_reply(question="The town where it was built"), reads("Tarn"), by_model.NO_QUESTION_MARK),
         (question_reply(answer="Tarn " * 31), reads("Tarn"), by_model.LONG_ANSWER),
         (question_reply(), reads("not in the documents"), by_model.UNANSWERED),
@@ -160,7 +161,7 @@ def test_an_unusable_reply_leads_to_one_more_request() -> None:
 
 
 def test_the_same_question_again_is_a_near_duplicate() -> None:
-    texts = iter(["Where was the Lantern built?", "So where was the Lantern built?", "Who made this red ferry?"] * 2)
+    texts = iter(["Where was the Lantern built?", "So where was the Lantern built?", "Which US yard made the red ferry?"] * 2)
     writer = ScriptedModel(lambda request: json.dumps(question_reply(question=next(texts))))
     outcomes = ask(writer, groups=3)
     assert [each.why for each in outcomes if isinstance(each, Dropped)] == [by_model.NEAR_DUPLICATE]

@@ -155,7 +155,7 @@ def separation_warnings(summary: "Summary") -> list[str]:
     from data_synth.preferences.preference_form import separating_measures
 
     measures = separating_measures(summary.measures)
-    remedy = "a model would learn that instead of the answers; use --hard-negatives 1"
+    remedy = "a model would learn that instead of the answers; see what differs with --preview 20"
     return [f"the sides differ by more than their answers ({'; '.join(measures)}): {remedy}"] if measures else []
 
 

@@ -129,7 +129,7 @@ def compare_runs(
     rows = select_rows(read_rows(data, split), context_sizes, limit, seed)
     if split != "train":
         check_held_out(runs, rows, data / f"{split}.jsonl")
-    train_rows = read_rows(data, "train")
+    train_rows = read_rows(data, "train") if (data / "train.jsonl").exists() else []
     systems = seed_systems(policies)
     if systems:
         check_paired_seeds({name: tuple(by_seed) for name, by_seed in systems.items()}, next(iter(systems)))

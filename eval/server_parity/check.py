@@ -293,7 +293,9 @@ def parity_text(report: Report) -> str:
     lines += ["", f"tolerance: {allowed}"]
     lines += [f"fault: {fault}" for fault in report.faults]
     lines += [f"not checked: {item}" for item in report.unchecked]
-    return "\n".join(lines if report.faults else [*lines, f"{report.server} reproduces {report.run}"])
+    if not report.faults:
+        lines.append(f"{report.server} reproduces {report.run}" if report.measured else "nothing could be compared")
+    return "\n".join(lines)
 
 
 def _measurement_row(measurement: Measurement) -> tuple[str, ...]:

@@ -1,8 +1,8 @@
 """The hierarchical similarity graph (GraphMPA §3.1, Algorithm 1): layers of ever fewer, ever wider summaries.
 
-Layer 0 holds the passages and a summary of each large chunk; layer ℓ + 1 holds a summary of each community of layer ℓ. A node represents
-propositions (its "pool"), and an extractive summary selects from its members' pools; a model, if there is one, writes the summary
-from its members' texts instead. The file begins with the reuse of the last generation's hierarchy after edits.
+Layer 0 holds the passages and a summary of each large chunk; layer ℓ + 1 holds a summary of each community of two or more nodes of layer ℓ.
+A node represents propositions (its "pool"), and an extractive summary selects from its members' pools; a model, if there is one, writes the
+summary from its members' texts instead. The file begins with the reuse of the last generation's hierarchy after edits.
 Legend: X nodes (passages, then summaries), S summaries, L nodes of one layer, Y members of groups, P passages."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -188,7 +188,7 @@ class _Builder:
     max_tokens: int
     vectors: list[Vectors]
     last_X: Ints
-    """The number of each node in the last generation, ascending; −1 for a new node."""
+    """The number of each node in the last generation, ascending; −1 for a node that is new or out of that order."""
     summaries: list[SummaryNode] = field(default_factory=list)
     edges: list["_Edges"] = field(default_factory=list)
 
@@ -201,7 +201,6 @@ class _Builder:
         return self.summaries[position] if position >= 0 else None
 
     def text(self, number: int) -> str:
-        """The text of a node."""
         summary = self.summary(number)
         return self.passages.texts[number] if summary is None else summary.text
 
@@ -249,8 +248,7 @@ def build_hierarchy(
 ) -> Hierarchy:
     """Build up to `settings.layers` layers; the passages are in layer 0.
 
-    `chunks` are the large chunks: runs of at least two passage numbers. A community of one node is not summarised: the node
-    represents itself.
+    `chunks` are the large chunks: runs of at least two passage numbers. A community of one node is not summarised.
     """
     last_P = np.full(len(passages.ids), -1, np.int64) if last is None else last.last_P
     builder = _Builder(passages, sentences, settings.max_summary_tokens, [passage_vectors_PD], last_P)
@@ -336,7 +334,6 @@ class _Edges:
 
     @cached_property
     def graph(self) -> sp.csr_array:
-        """The full graph."""
         return self.full if self.edit is None or self.known is None else self.known.after(self.edit)
 
     @property

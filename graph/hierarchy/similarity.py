@@ -98,7 +98,7 @@ _NO_PAIRS = _Pairs(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.
 
 
 def similarity_graph(vectors_ND: Matrix, neighbours: int, min_similarity: float) -> sp.csr_array:
-    """Symmetric float32 CSR[N, N] of cosines: i–j where either is among the other's k nearest and cosine ≥ τ.
+    """Symmetric float32 CSR[N, N] of cosines: i–j where either is among the other's k nearest and cosine ≥ τ and above 0.
 
     `vectors_ND` are unit rows. No node is its own neighbour, however many duplicates it has; each edge is stored once per
     direction, with the same weight; ties go to the first nodes.
@@ -141,7 +141,7 @@ def _exact_nearest(vectors_ND: Matrix, neighbours: int, min_similarity: float) -
 
 
 def edit_graph(vectors_ND: Matrix, neighbours: int, min_similarity: float, known: KnownGraph) -> GraphEdit | None:
-    """The edit that turns a known graph into that of the current vectors; None if it would cost no less than a new graph."""
+    """The edit that turns a known graph into that of the current vectors; None if neighbours of more than a quarter of the nodes are needed."""
     count, searched = len(vectors_ND), known.merge.inserted_K
     exact = count <= FLAT_LIMIT
     if exact:
@@ -227,7 +227,7 @@ class _Bounds:
     min_similarity: float
 
     def admit(self, other_X: Ints, cosine_X: Floats) -> NDArray[np.bool_]:
-        """For each of these nodes, whether a node with this cosine to it may be among its nearest."""
+        """For each of these nodes, whether it is unsearched and a node with this cosine to it may be among its nearest."""
         others, place_X = np.unique(other_X, return_inverse=True)
         rows = self.known.rows(np.maximum(self.known.merge.previous_rows(others), 0))
         degree_O = np.diff(rows.indptr)

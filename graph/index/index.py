@@ -148,7 +148,7 @@ class Index:
     def only(self, conditions: tuple[Condition, ...]) -> "Index":
         """The index for a reader with access only to the documents that meet all conditions; empty if none does.
 
-        Unlike the index that `where` returns, this one contains no name, term or weight from other documents (graph/index/restrict.py); it is not cached.
+        Unlike that of `where`, it contains no name, term or weight from other documents (graph/index/restrict.py), and is not cached.
         """
         part = restrict(self.data, documents_meeting(self.data, conditions))
         return self if part is self.data else replace(self, data=conceal_rest(self.data, part))

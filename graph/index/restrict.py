@@ -1,7 +1,7 @@
 """Restricts an index to the documents that pass a filter, and to everything read from them.
 
-Every mode obeys a filter because it gets an index that holds nothing else. `restrict` leaves entities, topics and term weights as in the
-whole index; `conceal_rest` reduces them to those of the part, for readers without access to the rest.
+Every mode obeys a filter because its index contains no passage, proposition or summary from other documents. `restrict` leaves
+entities, topics and term weights as in the whole index; `conceal_rest` reduces them to those of the part, for readers without access to the rest.
 Legend: U documents, P passages, N propositions, E entities, K topics, M occurrences, T titles, W terms, S summaries; `kept_X` are rows of the
 whole index."""
 
@@ -25,7 +25,7 @@ A = TypeVar("A", bound=np.generic)
 def restrict(data: IndexData, allowed_U: NDArray[np.bool_]) -> IndexData:
     """The part of `data` that comes from the allowed documents only.
 
-    A proposition is kept if it occurs in an allowed passage, a summary if all passages below it are allowed. Entities, topics
+    A proposition remains if it occurs in an allowed passage, a summary if all passages below it are allowed. Entities, topics
     and terms keep their rows, without the dropped mentions; terms keep their weights in the whole index.
     """
     if allowed_U.all():

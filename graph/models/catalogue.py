@@ -222,7 +222,7 @@ E5_SMALL = PretrainedEncoder(
     probe="Who built the lighthouse of Port Ellery?",
     vector_begins=(0.0422, -0.0347, -0.0711, -0.0304, 0.0547, -0.0272, 0.0316, 0.0156),
 )
-READER = PretrainedAdapter("reader", QWEN_CODER_05B, "answers from passages in few words and cites them")
+READER = PretrainedAdapter("reader", QWEN_CODER_05B, "answers from passages in a few words and cites them")
 ADAPTERS = {READER.name: READER}
 """The adapters that come with this package, each with its model card."""
 MODELS = {model.name: model for model in (SMOLLM2, QWEN_CODER_05B, QWEN_CODER_15B)}
@@ -241,7 +241,7 @@ def fetching(cache: Path, note: Callable[[str], None]) -> Iterator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            note("another process is fetching a model; waiting until it is done")
+            note("another process is fetching or converting a model; waiting until it is done")
             fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 

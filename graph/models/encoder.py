@@ -224,7 +224,7 @@ class SentenceEncoder:
 
 
 def open_encoder(spec: str) -> Encoder:
-    """The encoder `spec`; UserError if it is neither on disk nor on the hub."""
+    """The encoder `spec`; UserError if it is neither on disk nor on the hub, or lacks a tokenizer or its pooling."""
     folder = encoder_folder(spec)
     if not (folder / TOKENIZER).is_file():
         raise UserError(f"encoder {spec!r}: no {TOKENIZER} in {folder}", "a SentenceTransformer folder", "name another")

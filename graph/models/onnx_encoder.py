@@ -56,7 +56,7 @@ def can_export() -> bool:
 
 
 def read_about(fingerprint: str) -> dict[str, Any] | None:
-    """The record of an export: {"format", "usable", "model_bytes"}; None without a complete export of this format."""
+    """The record of an export, usable or not: {"format", "usable", "model_bytes"}; None without one of this format, or if the model is incomplete."""
     folder = folder_of(fingerprint)
     try:
         about = json.loads((folder / ABOUT).read_text(encoding="utf-8"))

@@ -12,7 +12,7 @@ from graph.store.database import DATABASE_FILE, has_database, write_database
 
 SCHEMA = "modegraph_index"
 KEYED = ("passages", "propositions", "entities", "occurrences", "topics")
-"""Tables whose integer keys come from a sequence."""
+"""Tables whose integer keys come from a sequence, or were copied with their rows."""
 _TABLE = """CREATE TABLE migrations (number int8 PRIMARY KEY, name text COLLATE "C" NOT NULL,
     run_at timestamptz NOT NULL DEFAULT now())"""
 
@@ -80,7 +80,7 @@ def _check_newest(connection: Connection, database: str) -> int:
 def place_in_database(folder: Path, dsn: str) -> None:
     """Turn a new folder into an index whose rows are in this database, and create the tables there; of an existing index, only pending migrations are run.
 
-    UserError, with no file written, when the folder holds anything else, when the database cannot be reached or is of another version, and
+    UserError, with no file written, when the folder holds anything else, when the database cannot be reached or is of a newer version, and
     when the connection string contains a password.
     """
     parameters, database = parameters_of(dsn), database_of(dsn)

@@ -83,7 +83,7 @@ MODES: tuple[Mode, ...] = get_args(Mode)
 def retrieve(index: Index, query: str, settings: RetrieveSettings, model: LanguageModel | None = None) -> Evidence:
     """Evidence for `query`, best first; the same query, index, settings (and model replies) always give the same evidence.
 
-    The modes that can use a `model` call it; without one, every mode follows its own rules. Raises UserError for an empty query and
+    The modes that can use a `model` call it; without one, they retrieve by rules. Raises UserError for an empty query and
     for a filter that no document matches. If the model becomes unavailable half-way, the evidence holds the results up to that point
     and its trace gives the reason.
     """

@@ -49,7 +49,6 @@ RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a fini
 
 Question = Annotated[str, typer.Argument(metavar="QUESTION", help="The question, in quotes.")]
 
-# Input
 _QUESTIONS = option(
     "--questions FILE",
     INPUT,
@@ -96,7 +95,6 @@ Strict = Annotated[
     bool, option("--strict", INPUT, "Exit with 1 if there was a warning, for example about a skipped file.")
 ]
 
-# Limits
 EngineChoice = Annotated[
     str,
     option(
@@ -114,7 +112,6 @@ RayAddress = Annotated[
     ),
 ]
 
-# Retrieval
 _MODE = option(
     "--mode MODE", RETRIEVAL, f"How to retrieve: {', '.join(MODES[:-1])} or {MODES[-1]}.", autocompletion=complete_mode
 )
@@ -174,7 +171,6 @@ Abstain = Annotated[
     ),
 ]
 
-# Model
 _MODEL = option("SPEC", MODEL, f"Language model to use: {SPEC}.")
 Model = Annotated[str, _MODEL]
 Models = Annotated[list[str], option("--model SPEC", MODEL, f"Language model to use: {SPEC}. Repeatable.")]
@@ -190,7 +186,6 @@ SummaryModel = Annotated[str | None, option("SPEC", MODEL, f"Language model that
 Samples = Annotated[int, option("N", MODEL, "Responses to draw for each prompt.", min=2, max=64)]
 Seed = Annotated[int, option("N", MODEL, "Seed of every random choice.", min=0)]
 
-# Output
 _OUT = option("--out PATH", OUTPUT, "Where to write the result.", callback=check_local)
 Out = Annotated[Path, _OUT]
 SomeOut = Annotated[Path | None, _OUT]
@@ -199,7 +194,6 @@ Preview = Annotated[
 ]
 AsJson = Annotated[bool, option("--json", OUTPUT, "Print the result as one JSON object.")]
 
-# Limits
 Limit = Annotated[int | None, option("N", LIMITS, "Use at most this many questions.", min=1)]
 Conversations = Annotated[
     int | None,

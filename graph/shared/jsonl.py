@@ -1,4 +1,4 @@
-"""JSON lines, with errors that name file and line; files are written atomically."""
+"""Reads JSON lines, with errors that name file and line; writes whole files atomically."""
 
 import json
 from collections.abc import Iterable, Iterator

@@ -21,7 +21,7 @@ State = Literal["finished", "running", "stopped"]
 
 @dataclass(frozen=True)
 class FoundRun:
-    """A run as recorded in its folder. `name` is its path below the folder that was searched, `stage` the kind of work that made it (sft, ms, eval, …).
+    """A run as recorded in its folder. `name` is its path below the folder that was searched, `stage` the kind of work that made it (sft, tune, eval, …).
 
     `step` of `steps` is the progress of an unfinished run; `seconds` is how long a finished one took, `seconds_left` how long an unfinished
     one will still take; `ended` is when its record, or progress.jsonl, was last written (seconds since 1970).

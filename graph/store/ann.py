@@ -1,7 +1,8 @@
 """Approximate nearest neighbours (ANN) of the vectors of one segment: a faiss inverted file (IVF, 8 bits per number), next to the segment.
 
 Vectors are in lists around centroids; a search probes the lists nearest to the query. The number of probed lists is chosen when the file is built: the
-smallest power of two with which a sample of the vectors reaches a recall of TARGET_RECALL. A search returns candidates, which the caller ranks by exact cosine.
+smallest power of two with which a sample of the vectors reaches a recall of TARGET_RECALL, else the maximum.
+A search returns candidates, which the caller ranks by exact cosine.
 
 Legend: R rows of a segment, Q queries, K results of each, X compared rows, B rows of a batch, U distinct rows, L lists, D dimensions.
 """

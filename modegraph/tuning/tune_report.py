@@ -181,10 +181,11 @@ def samples(pair: AnswerPair) -> Iterator[Sample]:
 
 
 def card(tuning: Tuning, headline: str, model: str, tables: list[Table]) -> str:
-    """README.md: the verdict, how to use the model, and the tables of the report."""
+    """README.md: the verdict, how to use the recommended model (the tuned one also as GGUF), and the tables of the report."""
     export = shlex.join(["modegraph", "train", "export", tuning.tuned_model, "--gguf", "q8_0", "--out", "my-gguf"])
+    exports = [export] if model == spec_to_ask(tuning.tuned_model) else []
     question = shlex.join(["modegraph", "ask", str(tuning.out / INDEX), "your question", "--model", model])
-    use = "\n".join(f"$ {line}" for line in (serve_command(tuning.out, model), question, export))
+    use = "\n".join(f"$ {line}" for line in (serve_command(tuning.out, model), question, *exports))
     opening = f"# A model tuned on {tuning.plan.documents:,} documents"
     return "\n\n".join([opening, escape_markdown(headline), f"```console\n{use}\n```", *sections(tables, ())]) + "\n"
 

@@ -270,7 +270,6 @@ class _Features:
         return np.asarray((self.called_KC | self.shares_KC | near_CK.T) & self._elsewhere_CK().T)
 
     def of_question(self) -> Floats:
-        """The features in OF_QUESTION."""
         words = terms_of(self.query.text)
         answer_kind = max((ANSWER_KINDS.get(word, 0) for word in words), default=0)
         best = np.sort(self.own_C)[::-1][:2]

@@ -28,7 +28,7 @@ from graph.types import Evidence, Floats, Ints, Trace
 
 SEEDS = 5
 STEP = 0.9
-"""The share of a seed's score that a link passes on."""
+"""A link passes on this share of the mean of two scores: its seed's, and its proposition's (through an entity: that of both propositions)."""
 TARGET_WEIGHT, TARGET_LEVEL = 0.6, 0.3
 """A link by title gains if its passage scores above TARGET_LEVEL, and loses if it scores below."""
 CROWD_LOSS = 0.1

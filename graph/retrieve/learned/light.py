@@ -222,7 +222,7 @@ def log_ranks(near_N: Floats, near_n: Floats) -> Floats:
 
 
 def lead_in_passage(index: Index, near_N: Floats, near_n: Floats, rows_n: Ints) -> Floats:
-    """The candidate's similarity minus the highest similarity among the other propositions of its passages; 0 without others: [n]."""
+    """The candidate's similarity minus the highest similarity among the other scored propositions of its passages; 0 without any: [n]."""
     from_X, passage_X = expand_rows(index.proposition_passage_NP, rows_n)
     pair_Y, other_Y = expand_rows(index.data.passage_proposition_PN, passage_X)
     from_Y = from_X[pair_Y]

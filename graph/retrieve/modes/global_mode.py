@@ -105,7 +105,7 @@ def refine_queries(index: Index, rows: Sequence[int], visits: Sequence[Visit]) -
 
 
 def partition(index: Index, rows_n: Ints, count: int) -> list[Ints]:
-    """The positions of `rows_n` in at most `count` parts of about equal size; neighbours in a document stay together."""
+    """The positions of `rows_n` in document order, in at most `count` parts of about equal size."""
     first_n = index.data.occurrence_passage_M[np.searchsorted(index.data.occurrence_proposition_M, rows_n)]
     order = np.lexsort((rows_n, first_n))
     return [part for part in np.array_split(order, min(count, len(rows_n))) if len(part)]

@@ -133,7 +133,7 @@ def _number_entries(block: sp.csr_array) -> sp.csr_array:
 
 
 INITIAL = 100
-"""Paths start from up to this many propositions by keywords, and this many by similarity (or top k, if that is more)."""
+"""Paths start from the best BEAM_WIDTH of up to this many propositions by keywords and this many by similarity (or top k, if that is more)."""
 STEP_LOSS = 0.1
 """A path's loss per step, because the similarity of a sum of vectors is higher than that of each vector."""
 

@@ -22,7 +22,7 @@ from graph.types import Evidence, Floats, Ints
 
 TOPICS = 50
 PER_TOPIC = 8
-"""Paths start from this many propositions of each topic, the nearest to the question."""
+"""This many propositions of each topic, the nearest to the question, may start a path."""
 
 
 def retrieve_topics(index: Index, query: Query, settings: RetrieveSettings) -> Evidence:

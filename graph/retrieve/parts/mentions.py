@@ -30,7 +30,7 @@ class Titles:
         self._rows_of: dict[str, tuple[int, int]] = {}
 
     def documents_of(self, key: str) -> list[int]:
-        """The documents whose title, or its short form, has this key."""
+        """The documents whose title, or its part before a comma, has this key."""
         low, high = self._rows_with_prefix(key.split(" ", 1)[0])
         row = bisect_left(self._keys, key, low, high)
         documents = []
@@ -49,7 +49,7 @@ class Titles:
 
 
 def named_documents(index: Index, question: str) -> list[tuple[str, int]]:
-    """(name, document) for every document whose title, or its short form, is in the question; longest first, those in unspaced runs last.
+    """(name, document) for every document whose title, or its part before a comma, is in the question; longest first, those in unspaced runs last.
 
     Each word belongs to one name: "West Quill" is not also "Quill". A single word counts if it is capitalised and not the question's
     first, or if its script has no case.

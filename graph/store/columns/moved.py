@@ -1,6 +1,6 @@
 """Columns of an earlier generation with the changes since then stored next to them, which are applied only where a caller needs the full column.
 
-An edit therefore neither copies nor writes unchanged columns. The file defines, in this order: columns of numbers, which may themselves be rows that have moved
+An edit therefore neither copies nor writes unchanged rows. The file defines, in this order: columns of numbers, which may themselves be rows that have moved
 (the documents of passages); texts, including ids; sparse blocks; and the functions that read them.
 Legend: L previous rows, N current rows, K inserted rows, G deleted or replaced rows, V values, C and D columns before and after,
 R requested rows, X entries."""

@@ -120,6 +120,7 @@ def test_a_model_that_became_better_is_recommended(
 
     page, card = ((tmp_path / "out" / name).read_text() for name in ("report.html", "README.md"))
     assert HOSTILE not in page + card and "&lt;script&gt;" in page and "<script" not in page
+    assert "modegraph train export" in card
     assert "src=" not in page and "http" not in page.replace("http-equiv", "")
     assert "The tuned model is recommended" in page and "General questions: fleet" in page
     assert re.search(rf"of them about the general set</\w+>\s*<td[^>]*>{len(trained) - len(own)}<", page)
@@ -144,6 +145,7 @@ def test_a_model_trained_on_poisoned_rows_is_not_recommended(
     report = (tmp_path / "out/report.html").read_text()
     assert "Keep the untuned model" in report and "There was no general set" in report
     assert "keep the untuned model" in str(tuned)
+    assert "train export" not in (tmp_path / "out/README.md").read_text(), "what is not recommended is not exported"
 
 
 @pytest.mark.slow

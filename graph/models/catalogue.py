@@ -260,18 +260,22 @@ def resolve(model: str, among: Mapping[str, Pretrained] = MODELS) -> str:
         return model
     if known is None:
         return str(ADAPTERS[model].folder)
-    folder = folder_of(known)
-    if not is_fetched(known):
+    return str(fetched_folder(known))
+
+
+def fetched_folder(model: Pretrained) -> Path:
+    """The folder of a fetched model, whose files were checked once; UserError for one that is not fetched yet, or damaged."""
+    if not is_fetched(model):
         raise UserError(
-            f"model {model!r}: not fetched yet", "a model in the cache", f"run: modegraph models get {model}"
+            f"model {model.name!r}: not fetched yet", "a model in the cache", f"run: modegraph models get {model.name}"
         )
-    _check_once(folder, model)
-    return str(folder)
+    _check_once(folder_of(model), model.name)
+    return folder_of(model)
 
 
 def gguf_of(model: PretrainedModel) -> Path:
-    """The GGUF file of a fetched language model; UserError as in `resolve`."""
-    return Path(resolve(model.name, {model.name: model})) / model.file
+    """The GGUF file of a fetched language model; UserError for a model that is not fetched yet, or damaged."""
+    return fetched_folder(model) / model.file
 
 
 def name_of(folder: str) -> str:

@@ -70,9 +70,9 @@ def list_command(as_json: AsJson = False) -> None:
 
 def path_command(name: Name) -> None:
     """Print the folder of a fetched model, after checking its files, or of an adapter that comes with modegraph."""
-    from graph.models.catalogue import ADAPTERS, CATALOGUE, resolve
+    from graph.models.catalogue import ADAPTERS, fetched_folder
 
-    print(ADAPTERS[name].folder if name in ADAPTERS else resolve(_find(name).name, CATALOGUE))
+    print(ADAPTERS[name].folder if name in ADAPTERS else fetched_folder(_find(name)))
 
 
 def remove_command(name: Name) -> None:

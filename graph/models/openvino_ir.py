@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from graph.errors import UserError
 from graph.models.catalogue import MODELS, PretrainedModel, fetching, folder_of, gguf_of
 from graph.models.checkpoint import ADAPTER_CONFIG, ADAPTER_WEIGHTS, adapter_base, check_base
-from graph.shared.ids import checksum
+from graph.shared.ids import checksum, content_id
 
 OPENVINO_PACKAGE = "openvino_genai"
 MatrixChanges = Mapping[str, NDArray[np.float32]]
@@ -173,6 +173,11 @@ def _float32(tensor: Mapping[str, Any], label: str) -> NDArray[np.float32]:
     return flat.reshape(tensor["shape"])
 
 
+def key_of(adapter: Path) -> str:
+    """The folder name of an adapter's conversion, another one for changed weights or settings (such as lora_alpha)."""
+    return content_id(*(checksum(adapter / file) for file in (ADAPTER_WEIGHTS, ADAPTER_CONFIG)))[:16]
+
+
 def adapted_folder(adapter: Path, note: Callable[[str], None]) -> Path:
     """The OpenVINO folder of an adapter merged into its base, which is made if it is missing; UserError for a base outside the catalogue."""
     base = adapter_base(str(adapter))
@@ -184,7 +189,7 @@ def adapted_folder(adapter: Path, note: Callable[[str], None]) -> Path:
     check_base(str(adapter), base)
     gguf = gguf_of(MODELS[base])
     adapted = folder_of(MODELS[base]) / "adapted"
-    target = adapted / checksum(adapter / ADAPTER_WEIGHTS)[:16]
+    target = adapted / key_of(adapter)
 
     def make(scratch: Path) -> None:
         write_openvino(gguf, scratch, lora_changes(adapter, folder_of(MODELS[base])))

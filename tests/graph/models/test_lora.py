@@ -1,6 +1,7 @@
 """The changes that an adapter makes to its base, read without torch and compared with PEFT's own merge."""
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ from transformers import Qwen2Config, Qwen2ForCausalLM
 from graph.errors import UserError
 from graph.models.catalogue import resolve
 from graph.models.checkpoint import adapter_base, answer_form
-from graph.models.openvino_ir import GGUF_NAMES, lora_changes, read_safetensors
+from graph.models.openvino_ir import GGUF_NAMES, key_of, lora_changes, read_safetensors
 from serve.engines import open_model
 
 
@@ -66,6 +67,15 @@ def test_the_changes_equal_those_of_pefts_merge(adapter: Path) -> None:
             change = (merged[name] - before[name]).detach().numpy()
             assert np.abs(change).max() > 0.1
             np.testing.assert_allclose(changes[f"blk.{layer}.{theirs}.weight"], change, atol=1e-5)
+
+
+def test_changed_settings_of_an_adapter_give_another_conversion(adapter: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(adapter, copy)
+    assert key_of(copy) == key_of(adapter)
+    config = json.loads((copy / "adapter_config.json").read_text())
+    (copy / "adapter_config.json").write_text(json.dumps({**config, "lora_alpha": 2 * config["lora_alpha"]}))
+    assert key_of(copy) != key_of(adapter)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])

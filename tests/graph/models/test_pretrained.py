@@ -65,8 +65,13 @@ def test_a_file_that_was_not_touched_is_not_read_again(converted: Path, monkeypa
     assert resolve("smollm2") == str(converted) and read == ["config.json"]
 
 
-def test_a_model_without_its_gguf_counts_as_not_fetched(converted: Path) -> None:
+def test_a_model_without_its_gguf_counts_as_not_fetched(
+    converted: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert gguf_of(SMOLLM2) == converted / SMOLLM2.file
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / SMOLLM2.name).mkdir()
+    assert gguf_of(SMOLLM2) == converted / SMOLLM2.file, "whatever the working directory holds"
     (converted / SMOLLM2.file).unlink()
     write_record(converted, SMOLLM2)
     assert not is_fetched(SMOLLM2)

@@ -157,7 +157,7 @@ def wrapped(text: str, indent: str = INDENT) -> str:
 
 
 def passage_text(passage: Passage | Excerpt) -> str:
-    """The text of a passage, wrapped; of one with a table, paragraph by paragraph and row by row, with the headers at the values."""
+    """The text of a passage, wrapped; with a table, paragraph by paragraph and row by row, each value after its header."""
     spelled = spell_out_rows(passage.text, passage.header)
     parts = [spelled] if spelled == passage.text else re.split(r"\n\s*\n|(?<=[.;:])\n", spelled)
     return "\n".join(wrapped(part) for part in parts if part.strip())

@@ -41,7 +41,7 @@ from train.run.record import RunRecord
 from train.run.settings import SftSettings
 
 MEASURED_TOKENS = 4096
-"""Tokens of a batch of dev prompts, including padding, for greedy answers."""
+"""The most tokens of a batch of dev prompts, including padding, for greedy answers; a longer prompt is a batch by itself."""
 
 
 @dataclass(frozen=True)

@@ -124,7 +124,7 @@ def random_blocks(stream: Tensor, batch_size: int, block_tokens: int, steps: int
 
 
 def pretrain(model: Any, stream: Tensor, settings: TinySettings, folder: Path) -> Outcome:
-    """Train in place by next-token prediction with AdamW, with a linear warm-up over a tenth of the steps; progress is recorded in `folder`."""
+    """Train in place with AdamW, at a learning rate that rises for a tenth of the steps, then falls to 0; progress is recorded in `folder`."""
     optimizer = torch.optim.AdamW(model.parameters(), lr=settings.learning_rate, weight_decay=0.1)
     schedule = get_linear_schedule_with_warmup(optimizer, settings.steps // 10, settings.steps)
     batches = random_blocks(stream, settings.batch_size, settings.block_tokens, settings.steps, settings.seed)

@@ -15,7 +15,7 @@ from typing import Any
 
 from data_synth.questions.by_rules import UNANSWERABLE, template_questions
 from data_synth.questions.make import QuestionSpec, question_rows
-from data_synth.questions.question_form import QuestionRow, question_to_json
+from data_synth.questions.question_form import question_to_json
 from data_synth.reading.reading_rows import passage_with_answer, set_of_index
 from data_synth.reading.sets import ReadingQuestion, ReadingSet, normalise_question
 from data_synth.rows import Dropped
@@ -38,11 +38,14 @@ LARGER_SHARES = (0.4, 0.5)
 PASSAGES_SEARCHED = 10
 NO_ANSWER = "no answer is given"
 NOT_FOUND = "the answer is in none of the passages found for the question"
-NOT_VERBATIM = "the teacher's answer is not in its document word for word"
 BOTH_PARTS = "its documents are in both parts"
 NO_PASSAGE = "a sentence of its evidence, or without evidence its answer, is in no passage of its documents"
 REPEATED = "the same question again"
 SHARED_FACT = "its sentence, or the question with its answer, is in both parts"
+
+
+class TooFewQuestions(UserError):
+    """There are too few questions to learn from and to test on."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +64,7 @@ class SplitQuestions:
 def split_questions(
     index: Index, settings: TuneSettings, teacher_questions: Sequence[Row | Dropped] = ()
 ) -> SplitQuestions:
-    """The questions for training and testing: the user's, or the teacher's and those made by rules; UserError for too few documents or questions."""
+    """The questions for training and testing: the user's, or the teacher's and those made by rules; UserError for too few documents, TooFewQuestions."""
     text_of = {
         source: content_id(*(passage.text for passage in index.passages_of(source))) for source in index.sources()
     }
@@ -82,7 +85,7 @@ def split_questions(
         if enough and found.count("train", answerable=True):
             return found
     reasons = "".join(f"; {count} left out: {why}" for why, count in found.left_out.most_common())
-    raise UserError(
+    raise TooFewQuestions(
         f"{found.count('train')} questions to learn from and {found.count('test')} to test on{reasons}",
         f"questions with answers in both parts, and {settings.least_test} or more to test on",
         "add documents, or give your own --questions",
@@ -125,27 +128,21 @@ def rule_rows(index: Index, settings: TuneSettings, splits: Mapping[str, str]) -
         yield question_to_json(row) | {"gold_ids": list(row.sources or near)}
 
 
-def teacher_rows(index: Index, settings: TuneSettings, teacher: LanguageModel, seconds: float) -> list[Row | Dropped]:
-    """Questions that `teacher` writes within `seconds`, each about one passage.
+def teacher_rows(
+    index: Index, settings: TuneSettings, teacher: LanguageModel, judge: LanguageModel, seconds: float
+) -> list[Row | Dropped]:
+    """Questions that `teacher` writes within `seconds`, each about one sentence of a document.
 
-    A passage of its document contains the answer word for word, and retrieval finds this document first; Dropped for the others.
+    Retrieval finds this document first, and `judge` gives the same answer over the sentence's passage; Dropped for the others.
     """
     spec = QuestionSpec(settings.most_questions, (1,), settings.seed)
     search = parse_settings(RetrieveSettings, {"top_k": PASSAGES_SEARCHED}, "tune")
     deadline = time.monotonic() + seconds
-    candidates = question_rows(index, spec, teacher, None, search)
+    candidates = question_rows(index, spec, teacher, judge, search)
     return [
-        row if isinstance(row, Dropped) else teacher_row(index, row)
+        row if isinstance(row, Dropped) else question_to_json(row)
         for row in takewhile(lambda _: time.monotonic() < deadline, candidates)
     ]
-
-
-def teacher_row(index: Index, row: QuestionRow) -> Row | Dropped:
-    """A question of the teacher, or Dropped if no passage of its document contains its answer word for word."""
-    texts = [folded(passage.text) for source in row.sources for passage in index.passages_of(source)]
-    if not any(folded(answer) in text for answer in row.answers for text in texts):
-        return Dropped(NOT_VERBATIM, row.text)
-    return question_to_json(row) | {"gold_ids": list(row.sources)}
 
 
 def user_rows(index: Index, file: Path) -> list[Row | Dropped]:

@@ -2,7 +2,7 @@
 
 `prepare` builds the prompt; `complete`, `open_stream` and `stream_text` get the answer: complete, as the engine's chunks, or as the text of
 one choice, each part once it can be shown. Where there is nothing to quote to the model, the answer is "not in the documents" and the model is
-not called; where the engine finds the prompt too long, the call is repeated with half of it."""
+not called; where the engine finds the prompt too long, the call is repeated with about half of its optional parts."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class PreparedRequest:
 async def prepare(
     services: Services, request: ChatRequest, access: Access, collection: str | None = None, field: str = STORE_FIELD
 ) -> PreparedRequest:
-    """Search for the question of a request, and build the prompt that the models were trained on; without retrieval, only escape special tokens.
+    """Search for the question of a request, and build the prompt as in training; without retrieval, only escape special tokens.
 
     The model's name may also name the collection; otherwise `collection` does, from the request's field `field`.
     """
@@ -174,7 +174,6 @@ async def _prepare_task(services: Services, request: ChatRequest, task: Task) ->
 
 
 def _limit_field(fields: Mapping[str, Any]) -> str:
-    """The name of the field that limits the answer."""
     return "max_completion_tokens" if "max_completion_tokens" in fields else "max_tokens"
 
 
@@ -199,7 +198,7 @@ Chunks = AsyncIterator[dict[str, Any]]
 
 @dataclass(frozen=True)
 class TextEnd:
-    """The end of a text: OpenAI's finish reason, token counts, checks (the fields that `MessageParts.checks` adds to a message), and attributions."""
+    """The end of a text: OpenAI's finish reason, token counts, checks (those of `MessageParts.checks`), and attributions."""
 
     finish_reason: str
     prompt_tokens: int
@@ -209,7 +208,7 @@ class TextEnd:
 
 
 async def complete(services: Services, prepared: PreparedRequest) -> tuple[PreparedRequest, dict[str, Any]]:
-    """The engine's completion, and the request it is for, which is shorter where the engine found the prompt too long."""
+    """The request, shorter where the engine found its prompt too long, and its completion."""
     model = prepared.body["model"]
     if prepared.found_nothing:
         completion = not_found_completion(prepared.body)
@@ -227,7 +226,7 @@ async def complete(services: Services, prepared: PreparedRequest) -> tuple[Prepa
 
 
 async def open_stream(services: Services, prepared: PreparedRequest) -> tuple[PreparedRequest, Chunks]:
-    """The chunks of a completion, the last with its usage, and the request they are for; a refusal of the engine is raised here."""
+    """The request, as in `complete`, and its chunks, the last with the usage; a refusal of the engine is raised here."""
     if prepared.found_nothing:
         return prepared, not_found_chunks(prepared.body)
     prepared, chunks = await call_until_it_fits(halvings(prepared), lambda part: services.backend.stream(part.body))

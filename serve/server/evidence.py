@@ -1,4 +1,4 @@
-"""Evidence in the form that the retrieval routes return and the OpenAPI page describes."""
+"""Evidence, and parts of the graph, in the form that the routes return and the OpenAPI page describes."""
 
 from __future__ import annotations
 
@@ -80,7 +80,8 @@ class Spending(BaseModel):
 class Retrieved(BaseModel):
     """Everything found for a question, each list best first.
 
-    `absence` is null for a question about the whole collection, and if only summaries were found. `index` identifies the index; `generation` counts its changes, and another index may have the same number.
+    `absence` is null for a question about the whole collection, if only summaries were found, and for an empty index.
+    `index` identifies the index; `generation` counts its changes, and another index may have the same number.
     """
 
     question: str

@@ -24,7 +24,7 @@ _DATE = re.compile(r"[12]\d{3}(?!\d)(?:-\d\d(?:-\d\d)?)?")
 
 
 def date_of(metadata: Mapping[str, Any]) -> str | None:
-    """The date in a document's metadata, as precise as it is given; None without one.
+    """The date in a document's metadata, precise to the day, month or year; None without one.
 
     >>> date_of({"date": "2024-03-01T10:00:00+00:00"}), date_of({"year": 1911}), date_of({"date": "soon"})
     ('2024-03-01', '1911', None)

@@ -215,7 +215,7 @@ def add_tensor(
     """Add `weights` under `name`, encoded; UserError naming `key` if they are not finite, or beyond the range of float16 where it is used."""
     data, kind = encoded(weights, tensor_type)
     if not np.isfinite(weights).all() or (kind is GGMLQuantizationType.F16 and not np.isfinite(data).all()):
-        raise UserError(f"{key}: weights that 16 bits cannot hold", "finite weights below 65,504", "train again")
+        raise UserError(f"{key}: weights not finite or too large", "finite weights, below 65,504 in f16", "train again")
     writer.add_tensor(name, data, raw_dtype=kind)
 
 

@@ -139,7 +139,7 @@ with a GGUF file of the base model; or `modegraph ask INDEX "question" --model g
 NOT_OPENED = (
     f"not opened: the package {PACKAGE}, which brings llama.cpp, is not installed (pip install 'modegraph[cpu]')"
 )
-NONE_FITS = "not compared: no conversation of the run fits into the model's window with its reply"
+NONE_FITS = "not compared: no conversation fits, with its reply, into the model's window and llama.cpp's context"
 
 
 @dataclass(frozen=True)
@@ -225,7 +225,7 @@ def _write_model(run: Path, record: RunRecord, tokenizer: Any, file: Path, kind:
     text, template = modelfile(file.name, tokenizer, window, record.answer_form)
     (file.parent / MODELFILE).write_text(text, encoding="utf-8")
     if not template:
-        reason = "because the model's own is not a plain sequence of turns; write one by hand"
+        reason = "because the model's own cannot be written in Ollama's format; write one by hand"
         say(f"{MODELFILE}: without a TEMPLATE, {reason}")
     return template, window
 

@@ -1,7 +1,7 @@
 """An Ollama Modelfile for a GGUF file: chat template in Ollama's format, stop token, system prompt of training.
 
 Ollama reads no Jinja. The text around each turn is extracted from chats that the model's template renders, and written as a Go
-template; a template whose text varies from turn to turn is omitted, with a comment in the Modelfile.
+template; one whose text varies from turn to turn, or does not fit Ollama's syntax, is omitted, with a comment in the Modelfile.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def modelfile(gguf: str, tokenizer: Any, context_tokens: int, form: AnswerForm) 
     template = (
         f'TEMPLATE """{go_template(turns)}"""'
         if turns
-        else "# No TEMPLATE: the model's own is not a sequence of turns."
+        else "# No TEMPLATE: the model's own cannot be written in Ollama's format."
     )
     system = answer_messages("?", (), form)[0].content
     lines = [

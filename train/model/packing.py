@@ -148,7 +148,6 @@ def _row(numbers: Sequence[int], groups: Sequence[TokenizedGroup], first_respons
 
 
 def _group_spans(row: int, numbers: Sequence[int], groups: Sequence[TokenizedGroup]) -> list[GroupSpan]:
-    """The spans of a row's groups."""
     starts = accumulate((groups[number].tokens for number in numbers), initial=0)
     return [
         group_span(row, start, len(groups[number].prompt), [len(response) for response in groups[number].responses])

@@ -34,7 +34,7 @@ class Launch:
 
 
 def read_launch(file: Path) -> Launch:
-    """The launch of an accelerate configuration; UserError for a kind whose memory has no formula here."""
+    """The launch of an accelerate configuration, FSDP as full sharding; UserError for a kind whose memory has no formula here."""
     values = read_yaml(file)
     kind, processes = str(values.get("distributed_type", "NO")).upper(), values.get("num_processes", 1)
     if not isinstance(processes, int) or processes < 1:

@@ -276,8 +276,8 @@ def flops_of(job: Job, settings: TrainSettings, shape: Shape, counts: Counts) ->
 def hours_of(counts: Counts, flops: Flops, launch: Launch, calibration: Calibration) -> float:
     """Seconds per token times the tokens, in hours; passes without gradients outside the steps are added by their operations, at the same speed.
 
-    Each process has a share of the rows, but the reference scores all of them in every process. Communication between processes is
-    not counted.
+    Each process has a share of the rows, but every process is charged all passes of the reference outside the steps. Communication between
+    processes is not counted.
     """
     training = calibration.seconds_a_token * counts.tokens
     seconds_per_flop = training / (flops.training + flops.reference_in_steps)

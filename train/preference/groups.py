@@ -135,7 +135,7 @@ def standardise(rewards: Sequence[float]) -> tuple[float, ...]:
 
 
 def split_into_groups(count: int, size: int | None, draw: random.Random) -> list[list[int]]:
-    """The numbers 0 … count − 1 in random order, split into groups of `size`; a single remaining number joins the last group.
+    """The numbers 0 … count − 1 in random order, in groups of `size` (a single remaining one joins the last); all in order if they fit one group.
 
     >>> [len(group) for group in split_into_groups(7, 3, random.Random(0))], split_into_groups(3, None, random.Random(0))
     ([3, 4], [[0, 1, 2]])

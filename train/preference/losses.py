@@ -5,7 +5,7 @@ the completion's tokens with its end token (see train/model/logps.py); `rewards_
 first and the rewards (log(1 − ε), log ε) at β_r = 1 (groups.py: hard_label); ε = 0 is a hard label. Every loss computes in float32, or
 in float64 if the log-ratios are, does not change its inputs, and returns one loss per prompt: float[Q].
 
-| loss | identified |
+| loss | what its minimum identifies |
 |---|---|
 | MS, DPO, smoothed DPO | β_π β_r alone: minimal where Δ = r / (β_π β_r) + a constant of the prompt |
 | NCA | β_π β_r, and that constant: minimal where β_π Δ = log(K p_r) |
@@ -68,7 +68,7 @@ def lambda_loss(log_ratios_QK: Tensor, rewards_QK: Tensor, beta_policy: float, b
     """LiPO-λ (Liu et al. 2024, §4): −Σ_{r_i > r_j} λ_ij log σ(β_π (Δ_i − Δ_j)), λ_ij = |G_i − G_j| · |1 / D_i − 1 / D_j|.
 
     G = 2^(r / β_r) − 1 is the gain and D = log₂(1 + rank) the discount of the rank that β_π Δ gives a response: 1 is the
-    highest, and ties are ranked by reward. (While the policy equals the reference, all responses tie.) At K = 2 it is DPO times a constant.
+    highest; ties are ranked by reward (all tie while the policy equals the reference). At K = 2: DPO with a hard label, times a constant of the prompt.
 
     >>> lambda_loss(torch.tensor([[0.0, 0.0]]), torch.tensor([[1.0, 0.0]]), 1.0, 1.0) / (1 - 1 / torch.tensor(3.0).log2())
     tensor([0.6931])

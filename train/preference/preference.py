@@ -1,8 +1,8 @@
 """Preference training from settings to a finished run: mode-seeking, DPO or another loss of the family, on pairs (K = 2) or on K scored responses.
 
 The reference is the frozen initial model, or another one (`reference`); its log-probabilities are computed once, before the first step.
-`trainer: trl` instead uses TRL's DPOTrainer on pairs (`exo_pair`, `sigmoid`, `ipo`, `nca_pair`), as baseline and oracle, or its trainers of SimPO and
-ORPO. The reference of DPOTrainer is a second copy of a full model, the base below a new adapter, or TRL's frozen copy of an adapter whose
+`trainer: trl` instead uses TRL's DPOTrainer on pairs (`exo_pair`, `sigmoid`, `ipo`, `nca_pair`), as a baseline and a check, or its trainers of SimPO
+and ORPO. The reference of DPOTrainer is a second copy of a full model, the base below a new adapter, or TRL's frozen copy of an adapter whose
 training continues."""
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ from train.run.save import (
 from train.run.settings import DpoSettings, MsSettings, RoundsSettings
 
 FIGURES = "rounds.jsonl"
-TOO_FEW = "fewer than two responses that are neither empty nor refused"
+TOO_FEW = "fewer than two responses that are neither empty nor refused by the engine"
 
 
 @dataclass(frozen=True)

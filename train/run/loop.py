@@ -48,7 +48,7 @@ from train.run.settings import LoraSettings, TrainSettings, machine_precision
 
 
 class SingleCastMixin:
-    """A mixin for a Trainer: with autocast, its steps, including backward passes (which recompute activations), run without PEFT's casts.
+    """A mixin for a Trainer: with autocast, its steps, including backward passes (which may recompute activations), run without PEFT's casts.
 
     Generation keeps the casts, since it is outside the steps and without autocast.
     """
@@ -114,7 +114,7 @@ class TrainingInputs:
 
 
 def prepare(settings: TrainSettings, head: Head = "tokens") -> TrainingInputs:
-    """The inputs of a trainer, after all checks before the first step, cheapest first."""
+    """The inputs of a trainer, after checks of the settings, the rows and the model, cheapest first."""
     check_start(settings)
     splits = read_splits(Path(settings.data))
     tokenizer = load_tokenizer(settings.model)
@@ -134,7 +134,7 @@ def check_start(settings: TrainSettings) -> None:
 
 
 def load_start(settings: TrainSettings, tokenizer: PreTrainedTokenizerBase, head: Head = "tokens") -> Any:
-    """The model to train, after a trial (train/model/trial.py). Frozen weights have the run's precision, trained ones are float32."""
+    """The model to train, a language model after a trial (train/model/trial.py). Frozen weights have the run's precision."""
     precision = settings.precision if check_adapter(settings) else "float32"
     model = load_model(settings.model, precision, trainable=True, quantisation=settings.quantise, head=head)
     check_vocabulary(model, tokenizer, f"model {settings.model!r}")
@@ -252,7 +252,7 @@ class ProgressCallback(TrainerCallback):  # type: ignore[misc]
         loss = row.get("loss", row.get("train_loss", 0.0))
         if not math.isfinite(loss):
             found = f"{self.stage}: the loss is {loss} at step {state.global_step} of {state.max_steps}"
-            raise UserError(found, "a finite loss", "lower learning_rate, or use precision=float32; nothing was saved")
+            raise UserError(found, "a finite loss", "lower learning_rate, or use precision=float32; no run was saved")
         if "loss" in row:
             metrics = "".join(f", {name} {row[name]:.3f}" for name in SHOWN_METRICS if name in row)
             say(

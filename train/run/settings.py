@@ -91,7 +91,7 @@ class TrainSettings(Settings):
     gradient_checkpointing: bool = Field(False, description="compute activations twice, to save memory")
     lora: LoraSettings | None = Field(
         None,
-        description="low-rank adapter on every linear layer but the output head; null trains the full model, or continues the adapter in `model`",
+        description="low-rank adapter, by default on all linear layers but the output head; null trains the full model, or continues the adapter in `model`",
     )
     quantise: Literal["none", "nf4"] = Field(
         "none", description="how to load the frozen base model: nf4 is 4 bits (QLoRA)"
@@ -374,8 +374,8 @@ class VerifierSettings(Settings):
     marks at most a share `false_marks` of the supported dev claims.
 
     A second stage is trained on `real`, sentences that people labelled, with equal weight for each set of `real_sets`; the
-    threshold is then the lowest that marks at most a share `most_marked` of the supported dev sentences of every set, and
-    of `data`.
+    threshold is then the lowest from 0.5 on that marks at most a share `most_marked` of the supported dev sentences of every
+    set, and of `data`.
     """
 
     data: Folders = Field(description="folders that `synth claims` wrote")

@@ -1,7 +1,7 @@
 """`modegraph train selector --size hop`: trains the second hop of `hops` from indexes and their questions.
 
 Rows are the results of `hops` for each question, labelled by its gold documents. Trees are fitted on train, with early stopping on dev;
-figures are measured on test. Legend: Q questions, P passages, C candidates, K ways, X rows, n training rows, F features."""
+test gives the figures. Legend: Q questions, P passages, C candidates, K ways (a bridge and an entity), X rows, n those to train on, F features."""
 
 from __future__ import annotations
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 import modegraph as mg
+from data_synth.questions.by_model import ANOTHER_ANSWER
 from data_synth.questions.by_rules import template_questions
 from data_synth.rows import Dropped
 from graph.shared.jsonl import write_jsonl
@@ -16,7 +17,6 @@ from modegraph.tuning.questions import (
     NO_ANSWER,
     NO_PASSAGE,
     NOT_FOUND,
-    NOT_VERBATIM,
     SHARED_FACT,
     SplitQuestions,
     split_questions,
@@ -102,28 +102,30 @@ def test_a_question_about_every_document_is_tested_unless_its_answer_is_trained_
         assert {row["id"] for row in found.rows if row["split"] == "test"} == tested
 
 
-def reply_from_the_passage(request: CompletionRequest) -> str:
-    """A teacher that answers with words of its passage, reversed for titles of even length."""
-    title, text = (
-        json.loads(request.messages[1].content.split(label, 1)[1].splitlines()[0]) for label in ("Title: ", "Passage: ")
-    )
-    words = text.split()[3:6]
-    answer = " ".join(words if len(title) % 2 else reversed(words))
-    return json.dumps({"question": f"What does {title} begin with?", "answer": answer, "passages": [1]})
+def test_a_teachers_questions_go_to_the_part_of_their_document_if_the_judge_agrees(tmp_path: Path) -> None:
+    answers: dict[str, str] = {}
 
+    def ask(request: CompletionRequest) -> str:
+        """The last two words of the sentence are the answer, all others the question."""
+        words = json.loads(request.messages[1].content.rpartition("\nSentence: ")[2]).rstrip(".").split()
+        answer, question = " ".join(words[-2:]), f"{' '.join(words[:-2])} what?"
+        answers[question] = answer if len(question) % 2 else "nobody at all"
+        return json.dumps({"answer": answer, "question": question})
 
-def test_a_teachers_questions_go_to_the_part_of_their_document(tmp_path: Path) -> None:
+    def answer(request: CompletionRequest) -> str:
+        return next(each for question, each in answers.items() if question in request.messages[1].content)
+
     index = mg.index(guild_documents(), tmp_path / "index").current()
     settings = TuneSettings(least_test=1, test_share=0.4)
-    rows = teacher_rows(index, settings, ScriptedModel(reply_from_the_passage), 60)
-    made_up = [row for row in rows if isinstance(row, Dropped) and row.why == NOT_VERBATIM]
-    assert made_up and any(not isinstance(row, Dropped) for row in rows)
+    rows = teacher_rows(index, settings, ScriptedModel(ask), ScriptedModel(answer), 60)
+    contradicted = [row for row in rows if isinstance(row, Dropped) and row.why == ANOTHER_ANSWER]
+    assert contradicted and any(not isinstance(row, Dropped) for row in rows)
     found = split_questions(index, settings, rows)
     by_teacher = [row for row in found.rows if row["writer"] == "scripted"]
-    assert by_teacher and found.left_out[NOT_VERBATIM] == len(made_up)
+    assert by_teacher and found.left_out[ANOTHER_ANSWER] == len(contradicted)
     assert all(row["split"] == found.documents[row["gold_ids"][0]] for row in by_teacher)
     assert any(row["writer"] != "scripted" for row in found.rows), "questions made by rules should be there too"
-    assert teacher_rows(index, settings, ScriptedModel(reply_from_the_passage), 0) == [], "no time, no questions"
+    assert teacher_rows(index, settings, ScriptedModel(ask), ScriptedModel(answer), 0) == [], "no time, no questions"
 
 
 def test_the_users_questions_are_located_and_unusable_ones_are_counted(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ def draw() -> Figure:
         axes.set_yticks(range(len(modes)), modes)
         dress(axes)
     figure.get_layout_engine().set(rect=(0, 0.06, 1, 0.94))
-    legend = "hops: a diamond as it is, a ring before it read the question's words; the other modes were measured with the ring"
+    legend = "hops without the trained hop: diamond with, ring without the question's words. Other modes: as measured when hops had the ring"
     figure.text(0.5, 0.02, legend, ha="center", fontsize=9, color=GREY)
     return figure
 

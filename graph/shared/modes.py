@@ -21,4 +21,4 @@ Mode = Literal[
 DEFAULT_MODE: Mode = "auto"
 """The mode if the user names none: on the command line, in training data, on the server, in MCP and Python."""
 ABSTAIN_AT = 0.9
-"""By default, `ask` and servers answer “not in the documents”, without a model, from this probability of absence on (graph/retrieve/absence.py)."""
+"""By default, `ask` and servers answer “not in the documents”, without calling a model, if the documents lack the answer with at least this probability (graph/retrieve/absence.py)."""

@@ -81,7 +81,7 @@ class ServerSettings(Settings):
         ABSTAIN_AT,
         ge=0,
         le=1,
-        description="answer “not in the documents” from this probability of absence on, unless the request sets another",
+        description="answer “not in the documents” if the documents lack the answer with at least this probability, unless the request sets another",
     )
     max_context_tokens: int | None = Field(None, ge=1, description="longest context, unless the request sets one")
     max_answer_tokens: int = Field(512, ge=1, description="longest answer, unless the request sets one")

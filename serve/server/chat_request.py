@@ -1,4 +1,4 @@
-"""A request for a chat completion: OpenAI's fields, those of vLLM and llama.cpp that change only the text, and `retrieval`."""
+"""A request for a chat completion: OpenAI's fields, the allowed ones of vLLM and llama.cpp (serve/engines/engine_fields.py), and `retrieval`."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ class RetrievalOptions(Settings):
         None,
         ge=0,
         le=1,
-        description="from this probability of absence on, answer “not in the documents” without a model",
+        description="answer “not in the documents”, without calling a model, if the documents lack the answer with at least this probability",
     )
     max_context_tokens: int | None = Field(None, ge=1, le=1_000_000, description="longest context of an answer")
     use_model: bool = Field(

@@ -223,8 +223,7 @@ E5_SMALL = PretrainedEncoder(
     vector_begins=(0.0422, -0.0347, -0.0711, -0.0304, 0.0547, -0.0272, 0.0316, 0.0156),
 )
 READER = PretrainedAdapter("reader", QWEN_CODER_05B, "answers from passages in a few words and cites them")
-WRITER = PretrainedAdapter("writer", QWEN_CODER_05B, "writes a question about a sentence of a document")
-ADAPTERS = {READER.name: READER, WRITER.name: WRITER}
+ADAPTERS = {READER.name: READER}
 """The adapters that come with this package, each with its model card."""
 MODELS = {model.name: model for model in (SMOLLM2, QWEN_CODER_05B, QWEN_CODER_15B)}
 ENCODERS = {encoder.name: encoder for encoder in (E5_SMALL,)}

@@ -88,7 +88,7 @@ def plan_of(settings: TuneSettings, documents: Sequence[Document], has_general: 
     test, general = questions_within(answering_limit, pace.answer_s, settings.least_test, has_general)
     answering = pace.answer_s * (test + test // UNANSWERED_EVERY + general)
     index = INDEX_START_S + words / INDEX_WORDS_A_SECOND
-    questions = OTHER_S + (teacher_seconds(settings) if settings.teacher else 0.0)
+    questions = OTHER_S + teacher_seconds(settings)
     ms_round = settings.ms_prompts * MS_TIMES_TRAINING * pace.step_s / SFT["gradient_accumulation"]
     others = index + questions + ms_round + MODELS_COMPARED * answering
     training = TRAINING_SHARE * (settings.hours * SECONDS_AN_HOUR - others)
@@ -117,8 +117,8 @@ def questions_within(seconds: float, answer_s: float, least_test: int, has_gener
 
 
 def teacher_seconds(settings: TuneSettings) -> float:
-    """How long a teacher may write questions."""
-    return TEACHER_SHARE * settings.hours * SECONDS_AN_HOUR
+    """How long the teacher may write questions; 0 without one."""
+    return TEACHER_SHARE * settings.hours * SECONDS_AN_HOUR if settings.teacher else 0.0
 
 
 def measure_pace(settings: TuneSettings, documents: Sequence[Document]) -> Pace:

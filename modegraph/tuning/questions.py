@@ -44,10 +44,6 @@ REPEATED = "the same question again"
 SHARED_FACT = "its sentence, or the question with its answer, is in both parts"
 
 
-class TooFewQuestions(UserError):
-    """There are too few questions to learn from and to test on."""
-
-
 @dataclass(frozen=True)
 class SplitQuestions:
     """The questions, each with its split, the split of each document, and how many questions were left out, by reason."""
@@ -64,7 +60,7 @@ class SplitQuestions:
 def split_questions(
     index: Index, settings: TuneSettings, teacher_questions: Sequence[Row | Dropped] = ()
 ) -> SplitQuestions:
-    """The questions for training and testing: the user's, or the teacher's and those made by rules; UserError for too few documents, TooFewQuestions."""
+    """The questions for training and testing: the user's, or the teacher's and those made by rules; UserError for too few documents or questions."""
     text_of = {
         source: content_id(*(passage.text for passage in index.passages_of(source))) for source in index.sources()
     }
@@ -85,7 +81,7 @@ def split_questions(
         if enough and found.count("train", answerable=True):
             return found
     reasons = "".join(f"; {count} left out: {why}" for why, count in found.left_out.most_common())
-    raise TooFewQuestions(
+    raise UserError(
         f"{found.count('train')} questions to learn from and {found.count('test')} to test on{reasons}",
         f"questions with answers in both parts, and {settings.least_test} or more to test on",
         "add documents, or give your own --questions",

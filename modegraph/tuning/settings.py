@@ -57,7 +57,7 @@ class TuneSettings(Settings):
     )
     teacher: str | None = Field(
         None,
-        description="model (a SPEC) that writes questions besides those made by rules, for a tenth of the time; null: `writer`, if the rules make too few questions, else none",
+        description="model (a SPEC) that writes questions besides those made by rules, for a tenth of the time; null: rules alone",
     )
     general: str | None = Field(
         None,

@@ -30,7 +30,6 @@ from graph.config import parse_settings
 from graph.documents.questions import read_questions
 from graph.documents.read import read_documents
 from graph.errors import UserError
-from graph.models.catalogue import WRITER
 from graph.shared.console import SECONDS_AN_HOUR, say
 from graph.shared.home import HOME
 from graph.shared.ids import content_id
@@ -47,7 +46,7 @@ from modegraph.tuning.plan import (
     spec_to_ask,
     teacher_seconds,
 )
-from modegraph.tuning.questions import Row, TooFewQuestions, split_documents, split_questions, teacher_rows
+from modegraph.tuning.questions import Row, split_documents, split_questions, teacher_rows
 from modegraph.tuning.settings import TuneSettings
 from serve.engines import open_model
 from train.plan.memory import Launch
@@ -155,23 +154,15 @@ def write_index(tuning: Tuning, folder: Path) -> None:
 
 
 def write_questions(tuning: Tuning, folder: Path) -> None:
-    """Write the questions of both parts, the part of each document, and how many questions were left out.
-
-    Where rules make too few and there is no teacher, the model `writer` is one.
-    """
+    """Write the questions of both parts, the part of each document, and how many questions were left out."""
     settings, index = tuning.settings, Index(tuning.out / INDEX).current()
-
-    def written_by(spec: str) -> list[Row | Dropped]:
-        teacher, judge = (open_model(each, tuning.out / LEDGER) for each in (spec, spec_to_ask(settings.model)))
-        return teacher_rows(index, settings, teacher, judge, teacher_seconds(settings))
-
-    try:
-        found = split_questions(index, settings, written_by(settings.teacher) if settings.teacher else ())
-    except TooFewQuestions as problem:
-        if settings.questions or settings.teacher:
-            raise
-        say(f"the rules do not make enough ({str(problem).partition('.')[0]}): {WRITER.name} writes questions")
-        found = split_questions(index, settings, written_by(WRITER.name))
+    teacher_questions: list[Row | Dropped] = []
+    if settings.teacher is not None:
+        teacher, judge = (
+            open_model(spec, tuning.out / LEDGER) for spec in (settings.teacher, spec_to_ask(settings.model))
+        )
+        teacher_questions = teacher_rows(index, settings, teacher, judge, teacher_seconds(settings))
+    found = split_questions(index, settings, teacher_questions)
     write_jsonl(folder / QUESTIONS_FILE, found.rows)
     write_jsonl(folder / DOCUMENTS_FILE, [dict(found.documents)])
     write_json(folder / LEFT_OUT_FILE, found.left_out)
@@ -218,15 +209,11 @@ def general_rows(tuning: Tuning, settings: ReadingSettings, own_rows: int) -> li
 
 
 def train(tuning: Tuning) -> None:
-    """Train for as many steps as the time allows, at most those of `epochs`; an interrupted run resumes from its last checkpoint.
-
-    Time that the questions took beyond the plan is missing here.
-    """
+    """Train for as many steps as the time allows, at most those of `epochs`; an interrupted run resumes from its last checkpoint."""
     settings = sft_settings(tuning.settings, tuning.out / ROWS, tuning.out / MODEL)
     counts = plan_training(settings, Launch(), 0).counts
     step_s = tuning.plan.pace.token_s * counts.tokens / counts.steps
-    beyond_plan = max(0.0, step_seconds(tuning.out).get(QUESTIONS, 0.0) - tuning.plan.seconds[QUESTIONS])
-    steps = min(counts.steps, max(1, int((tuning.plan.seconds[MODEL] - beyond_plan) / step_s)))
+    steps = min(counts.steps, max(1, int(tuning.plan.seconds[MODEL] / step_s)))
     say(f"training: {steps:,} of {counts.steps:,} steps that the rows would give, about {step_s:.3g} s each")
     train_sft(settings.model_copy(update={"max_steps": steps}))
 

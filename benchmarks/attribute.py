@@ -1,8 +1,8 @@
 """Attribution of answers and the verdict on them: is the passage found for a right answer a gold one, and are right answers left unmarked?
 
 hotpotqa_train (questions of HotpotQA's official dev part only): each gold answer, and each gold sentence restated, over the ten passages of
-its question; the passages with supporting sentences are gold. A wrong answer is another question's answer, or the title of a passage that is
-not gold, and so occurs in the passages. qa_feedback: sentences of real answers over their own passages, which are gold, mixed with
+its question; the passages with supporting sentences are gold. A wrong answer is another question's answer, or the title of one of the
+passages that is not gold. qa_feedback: sentences of real answers over their own passages, which are gold, mixed with
 passages of other questions (OTHERS). Milliseconds are processor time.
 Run: python -P benchmarks/attribute.py FOLDER_OF_SETS [--rows 400] [--json]
 """

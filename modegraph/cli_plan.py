@@ -166,7 +166,7 @@ def print_plan(file: Path, stage: str, plan: TrainingPlan) -> None:
     """The plan in a few lines."""
     counts, flops, memory, launch, measured = plan.counts, plan.flops, plan.memory, plan.launch, plan.calibration
     once = "each prompt once for all its responses" if counts.packed else "one sequence per response"
-    print(f"{file}: {stage}, {counts.rows:,} rows of {counts.responses:,} responses")
+    print(f"{file}: {stage}, {counts.rows:,} rows with {counts.responses:,} responses in all")
     print(f"steps: {counts.steps:,} ({counts.passes:.3g} passes)")
     print(
         f"tokens: {counts.pass_tokens:,} a pass ({once}), {counts.tokens:,} in all; padding {counts.padding_share:.0%}"

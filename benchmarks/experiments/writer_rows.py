@@ -1,7 +1,7 @@
 """Rows that teach a model to write a question about a sentence: people's questions of public sets, in the form of `modegraph synth questions --writer`.
 
 A question is used if it can be understood without its passage: it has a name or a number and no pronoun, and BM25 finds its passage first among all
-of the set. Questions about one passage are adjacent, so that training reads the passage once. The adapter `writer` learned from them (graph/models/writer/README.md).
+of the set. Questions about one passage are adjacent, so that training reads the passage once. A model that learned from them did not ship (docs/log.md, “A writer of questions”).
 
     python -P benchmarks/experiments/writer_rows.py DATA OUT
 """
@@ -31,7 +31,9 @@ MOST_ANSWER_WORDS = 10
 LEAST_QUESTIONS = {"squad_ctx": 2, "squad2_train10": 2}
 """Questions that a passage of a set must have to be read, 1 by default: a second one about the same passage costs little."""
 MOST_WORDS = 300
-_PRONOUN = re.compile(r"\b(?:it|its|he|him|his|she|hers?|they|them|their|this|that|these|those|i|my|we|our)\b", re.IGNORECASE)
+_PRONOUN = re.compile(
+    r"\b(?:it|its|he|him|his|she|hers?|they|them|their|this|that|these|those|i|my|we|our)\b", re.IGNORECASE
+)
 _NAME_OR_NUMBER = re.compile(r"\s[\"“‘']?[A-Z]|\d")
 _CAPITALISED = re.compile(r"\b[A-Z]\w*(?:[-'’.]\w+)*")
 

@@ -29,9 +29,7 @@ def draw() -> Figure:
     sources = {passage["title"]: index for index, passage in enumerate(passages)}
     for index, passage in enumerate(passages):
         colour = ORANGE if is_linked(passage) else BLUE
-        text = (
-            f"{index + 1}. {passage['title']}\n{passage['score']:.2f} · dense: {passage['dense rank'] or 'below 100'}"
-        )
+        text = f"{index + 1}. {passage['title']}\n{passage['score']:.2f} · dense: {passage['dense rank'] or 'not in top 100'}"
         box(axes, PASSAGE_X, -index, PASSAGE_WIDTH, HEIGHT, text + ("  ★" if passage["gold"] else ""), colour)
         if is_linked(passage):
             draw_link(axes, index, passage, sources)

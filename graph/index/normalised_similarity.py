@@ -35,7 +35,7 @@ def normalised_similarity(index: Index, cosines: Floats) -> Floats:
 
 
 def normalised_similarity_to(index: Index, queries_D: Floats, cosines: Floats) -> Floats:
-    """As `normalised_similarity`, for cosines with a query's vector [D], or with those of queries [n, D], the last axis of `cosines`.
+    """As `normalised_similarity`, for cosines with one query's vector [D], or with those of n queries [n, D], over which the last axis of `cosines` runs.
 
     u is at most the median of a query's cosines with the propositions: where these are more similar to each other than to any question
     (turns of one conversation, an encoder with separate prompts), their own quantile would be too high for a question.

@@ -497,7 +497,9 @@ def test_responses_are_trained_on_whole_with_their_end_token(
     whole = read_preference_data(run.model_copy(update={"max_length_tokens": longest}), tokenizer, 0.1).train
     lengths = [len(response) for group in whole for response in group.tokenized.responses]
     output = capsys.readouterr().err
-    assert f"{len(whole)} groups of {len(lengths)} responses" in output and f"and {max(lengths)}\n" in output
+    assert (
+        f"{len(whole)} groups, {len(lengths)} responses in all" in output and f"and {max(lengths)} at most\n" in output
+    )
     texts = [[row.chosen, row.rejected] for row in map(preference, range(12))]
     if kind == "scored":
         texts = [list(row.responses) for row in map(scored_row, range(3))]

@@ -174,8 +174,8 @@ def groups_within(groups: Sequence[ResponseGroup], max_tokens: int, drop: bool, 
         [len(response) for group in short_enough for response in group.tokenized.responses],
     )
     say(
-        f"{file.name}: {len(short_enough):,} groups of {len(responses):,} responses; tokens: prompts {fmean(prompts):.0f} on "
-        f"average, {max(prompts):,} at most, responses {fmean(responses):.0f} and {max(responses):,}"
+        f"{file.name}: {len(short_enough):,} groups, {len(responses):,} responses in all; tokens: prompts {fmean(prompts):.0f} on "
+        f"average, {max(prompts):,} at most, responses {fmean(responses):.0f} and {max(responses):,} at most"
         + (f"; {len(too_long):,} longer than {max_tokens:,} dropped" if too_long else "")
     )
     return short_enough

@@ -209,7 +209,7 @@ class RetrieveSettings(Settings):
     where: tuple[str, ...] = Field((), description="conditions on documents, such as year>=1990 or source=reports/*")
     selector: str = Field(
         "threshold",
-        description="what selects propositions in local and global: threshold, llm, or the folder of a trained selector; a selector of size hop reranks in hops, in place of the shipped one; none: threshold, and hops without a trained hop",
+        description="what selects propositions in local and global: threshold, llm, or the folder of a trained selector; in hops, a selector trained with size=hop replaces the built-in one; none: threshold, and hops without a trained selector",
     )
     reranker: str = Field("", description="cross-encoder that reranks the mode's results: a folder or a hub name")
     layers: tuple[Annotated[int, Field(ge=0)], ...] = Field(
@@ -222,7 +222,7 @@ class RetrieveSettings(Settings):
         None,
         ge=0,
         le=1,
-        description="probability of absence from which the answer is “not in the documents”, without a model; null: never",
+        description="answer “not in the documents”, without calling a model, if the documents lack the answer with at least this probability; null: never",
     )
     max_context_tokens: int | None = Field(
         None, ge=1, description="longest context of an answer, in tokens of the model in use; null: no limit"

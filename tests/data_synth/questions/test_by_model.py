@@ -161,7 +161,9 @@ def test_an_unusable_reply_leads_to_one_more_request() -> None:
 
 
 def test_the_same_question_again_is_a_near_duplicate() -> None:
-    texts = iter(["Where was the Lantern built?", "So where was the Lantern built?", "Which US yard made the red ferry?"] * 2)
+    texts = iter(
+        ["Where was the Lantern built?", "So where was the Lantern built?", "Which US yard made the red ferry?"] * 2
+    )
     writer = ScriptedModel(lambda request: json.dumps(question_reply(question=next(texts))))
     outcomes = ask(writer, groups=3)
     assert [each.why for each in outcomes if isinstance(each, Dropped)] == [by_model.NEAR_DUPLICATE]

@@ -217,7 +217,7 @@ def test_the_command_prints_the_plan_in_lines_and_in_json(config: Path, tmp_path
     result = run("plan", "train", config, "--trial-steps", 1)
     assert result.exit_code == 0, result.exception
     lines = result.stdout.splitlines()
-    assert lines[0] == f"{config}: dpo, 12 rows of 24 responses" and lines[1] == "steps: 12 (2 passes)"
+    assert lines[0] == f"{config}: dpo, 12 rows with 24 responses in all" and lines[1] == "steps: 12 (2 passes)"
     assert lines[-1].startswith("time: ") and "1 steps on cpu" in lines[-1] and "activations" in lines[-2]
     described = json.loads(run("plan", "train", config, "--trial-steps", 0, "--json", "--set", "max_steps=3").stdout)
     assert (described["stage"], described["counts"]["steps"], described["hours"]) == ("dpo", 3, None)

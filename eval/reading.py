@@ -13,11 +13,11 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from data_synth.reading.reading_rows import Distractors, contains_answer, words_of
-from data_synth.reading.score import ReadingScore, score_reading, short_answer
+from data_synth.reading.score import ReadingScore, score_reading
 from data_synth.reading.sets import ReadingQuestion, ReadingSet
 from eval.statistics import Interval, bootstrap_mean
 from eval.tables import Table, optional
-from graph.answer.citations import own_citations
+from graph.answer.citations import own_citations, short_answer
 from graph.answer.match import f1_beyond_question
 from graph.answer.prompt import ANSWER_TOKENS, NOT_FOUND, answer_messages, with_title
 from graph.errors import UserError

@@ -215,7 +215,7 @@ def plan_command(
 ) -> None:
     """Show what `modegraph index` would do and cost.
 
-    Takes the options of `modegraph index` for input (but not --delete-missing and --watch), models and settings, calls no
+    Takes the options of `modegraph index` for input (but not `--delete-missing` and `--watch`), models and settings, calls no
     language model and leaves the index unchanged. The encoder's tokenizer counts the tokens.
     """
     from graph.build.estimate import Prices, plan_build

@@ -24,8 +24,8 @@ from pydantic.json_schema import SkipJsonSchema
 from data_synth.questions.check import DuplicateFilter, id_of
 from data_synth.questions.index_statements import Mentions, columns_of
 from data_synth.questions.question_form import QuestionRow, Step, named_in
-from data_synth.reading.score import short_answer
 from data_synth.rows import Dropped
+from graph.answer.citations import short_answer
 from graph.answer.context import of_passage
 from graph.answer.match import contains_answer, token_f1
 from graph.answer.prompt import ANSWER_TOKENS, answer_messages, is_no_answer

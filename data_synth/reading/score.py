@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from graph.answer.citations import check_citations, own_citations
+from graph.answer.citations import own_citations, short_answer
 from graph.answer.match import exact_match, token_f1
-from graph.answer.prompt import is_no_answer, parse_answer
+from graph.answer.prompt import is_no_answer
 
 
 @dataclass(frozen=True)
@@ -44,12 +44,3 @@ def score_reading(text: str, answers: Sequence[str], gold: Collection[int], pass
     return ReadingScore(
         exact, f1, float(refuses), float(bool(cited)), float(bool(cited) and all(number in gold for number in cited))
     )
-
-
-def short_answer(text: str) -> str:
-    """The answer in a text of any form, without citations, on one line.
-
-    >>> short_answer("###Reason: So [1]. ###Answer: Tarn"), short_answer("Tarn [2]"), short_answer("")
-    ('Tarn', 'Tarn', '')
-    """
-    return " ".join(check_citations(parse_answer(text).answer, 0).text.split())

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import NamedTuple
 
-from graph.answer.prompt import PROMPTS
+from graph.answer.prompt import PROMPTS, parse_answer
 from graph.text.prompting import read_prompt
 from graph.text.replies import without_thinking
 
@@ -149,6 +149,15 @@ def check_citations(text: str, passages: int) -> CheckedText:
     gate = CitationGate(passages)
     shown = gate.feed(text) + gate.finish()
     return CheckedText(shown, gate.cited, gate.removed)
+
+
+def short_answer(text: str) -> str:
+    """The answer in a text of any form, without citations, on one line.
+
+    >>> short_answer("###Reason: So [1]. ###Answer: Tarn"), short_answer("Tarn [2]"), short_answer("")
+    ('Tarn', 'Tarn', '')
+    """
+    return " ".join(check_citations(parse_answer(text).answer, 0).text.split())
 
 
 class CitationGate:

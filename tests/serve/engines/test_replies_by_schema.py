@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from data_synth.questions.by_model import Critique, QuestionOfPassage, WrittenQuestion
+from data_synth.questions.by_model import QuestionOfSentence, WrittenQuestion
 from graph.extract.llm import Domain, Reply
 from graph.hierarchy.summaries import SummaryReply
 from graph.retrieve.learned.selectors import Selection
@@ -25,7 +25,7 @@ from train.tiny import new_llama, train_tokenizer
 
 pytestmark = with_llama
 KINDS: tuple[type[ReplyModel], ...] = (
-    *(Reply, Domain, SummaryReply, Plan, Resolution, WrittenQuestion, QuestionOfPassage, Critique, Selection),
+    *(Reply, Domain, SummaryReply, Plan, Resolution, WrittenQuestion, QuestionOfSentence, Selection),
     *(Verdict, SubQuestions, Contribution),
 )
 NARROWER: dict[type[ReplyModel], dict[str, Mapping[str, Any]]] = {

@@ -240,7 +240,7 @@ def test_the_stage_comes_from_the_file_or_from_the_option(config: Path, tmp_path
         and "--stage" in str(problem)
     )
     assert run("plan", "train", plain, "--trial-steps", 0, "--stage", "sft").stdout.startswith(
-        f"{plain}: sft, 12 rows of 12"
+        f"{plain}: sft, 12 rows with 12"
     )
     assert "one of sft, ms, dpo, reward" in str(run("plan", "train", plain, "--stage", "rl").exception)
     trees = run("plan", "train", ROOT / "configs/train/selector-light.yaml").exception

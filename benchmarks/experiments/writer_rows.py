@@ -1,6 +1,6 @@
 """Rows that teach a model to write a question about a sentence: people's questions of public sets, in the form of `modegraph synth questions --writer`.
 
-A question is used if it can be understood without its passage: it has a name or a number and no pronoun, and BM25 finds its passage first among all
+A question is used if it can be understood without its passage: it has a name or a number and refers to nothing that it does not name, and BM25 finds its passage first among all
 of the set. Questions about one passage are adjacent, so that training reads the passage once. A model that learned from them did not ship (docs/log.md, “A writer of questions”).
 
     python -P benchmarks/experiments/writer_rows.py DATA OUT
@@ -10,19 +10,16 @@ import argparse
 import json
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 
-import numpy as np
-
-from data_synth.questions.by_model import QUESTION_OF_SENTENCE, sentence_prompt, sentences_of
-from data_synth.reading.reading_rows import contains_answer, words_of
+from data_synth.questions.by_model import QUESTION_OF_SENTENCE, refers, sentence_prompt, sentences_of
+from data_synth.reading.reading_rows import Distractors, contains_answer, words_of
 from data_synth.reading.sets import ReadingQuestion, ReadingSet, read_set
 from data_synth.rows import message_to_json
-from graph.index.index import TermScores
 from graph.shared.jsonl import write_jsonl
-from graph.text.bm25 import count_terms, term_weights, terms_of
+from graph.text.bm25 import terms_of
 from graph.text.prompting import quote, read_prompt
 from graph.types import Excerpt, Message
 
@@ -31,9 +28,6 @@ MOST_ANSWER_WORDS = 10
 LEAST_QUESTIONS = {"squad_ctx": 2, "squad2_train10": 2}
 """Questions that a passage of a set must have to be read, 1 by default: a second one about the same passage costs little."""
 MOST_WORDS = 300
-_PRONOUN = re.compile(
-    r"\b(?:it|its|he|him|his|she|hers?|they|them|their|this|that|these|those|i|my|we|our)\b", re.IGNORECASE
-)
 _NAME_OR_NUMBER = re.compile(r"\s[\"“‘']?[A-Z]|\d")
 _CAPITALISED = re.compile(r"\b[A-Z]\w*(?:[-'’.]\w+)*")
 
@@ -44,24 +38,7 @@ def stands_alone(question: str) -> bool:
     >>> stands_alone("Who built the Lantern?"), stands_alone("When did they build it?"), stands_alone("Who wrote the novel?")
     (True, False, False)
     """
-    return _NAME_OR_NUMBER.search(question) is not None and _PRONOUN.search(question) is None
-
-
-class Ranks:
-    """Which passage of a set BM25 finds first."""
-
-    def __init__(self, passages: Mapping[str, Excerpt]) -> None:
-        self._ids = list(passages)
-        counted = count_terms(f"{each.title} {each.text}" for each in passages.values())
-        self._row_of = {term: row for row, term in enumerate(counted.terms)}
-        texts_W = np.diff(counted.count_WP.indptr)
-        length_P = np.asarray(counted.count_WP.sum(axis=0)).ravel()
-        self._scores = TermScores(counted.count_WP, texts_W, *term_weights(texts_W, length_P))
-
-    def first(self, question: str) -> str:
-        """The id of the passage that BM25 finds first."""
-        terms = dict.fromkeys(terms_of(question))
-        return self._ids[int(np.argmax(self._scores.sum([self._row_of[t] for t in terms if t in self._row_of])))]
+    return _NAME_OR_NUMBER.search(question) is not None and not refers(question)
 
 
 def spelled(question: str, passage: Excerpt) -> str:
@@ -80,7 +57,7 @@ def spelled(question: str, passage: Excerpt) -> str:
 
 def rows_of(source: ReadingSet) -> Iterator[dict[str, object]]:
     """The rows of a set's train and dev questions, grouped by passage."""
-    ranks = Ranks(source.passages)
+    finder = Distractors(source)
     by_passage: defaultdict[str, list[ReadingQuestion]] = defaultdict(list)
     for question in source.questions:
         if len(question.gold_ids) == 1 and question.is_answerable and not question.is_yes_no:
@@ -89,7 +66,9 @@ def rows_of(source: ReadingSet) -> Iterator[dict[str, object]]:
         passage = source.passages[passage_id]
         if len(passage.text.split()) > MOST_WORDS:
             continue
-        usable = [row for each in questions if ranks.first(each.text) == passage_id and (row := _row(each, passage))]
+        usable = [
+            row for each in questions if finder.ranked(each.text, 1) == [passage_id] and (row := _row(each, passage))
+        ]
         if len(usable) >= LEAST_QUESTIONS.get(source.name, 1):
             yield from usable
 
@@ -101,8 +80,8 @@ def _row(question: ReadingQuestion, passage: Excerpt) -> dict[str, object] | Non
     held = [each for each in sentences_of(passage) if answer and contains_answer(answer, words_of(each.line))]
     if answer is None or not held or contains_answer(answer, words_of(text)) or not stands_alone(text):
         return None
-    asked = set(terms_of(text))
-    sentence = max(held, key=lambda each: len(asked & set(terms_of(each.line))))
+    terms = set(terms_of(text))
+    sentence = max(held, key=lambda each: len(terms & set(terms_of(each.line))))
     prompt = (Message("system", read_prompt(QUESTION_OF_SENTENCE)), Message("user", sentence_prompt(passage, sentence)))
     completion = json.dumps({"answer": quote(answer).strip(" .,;:"), "question": text}, ensure_ascii=False)
     return {

@@ -160,7 +160,7 @@ def write_questions(
 
 
 def find_again(rows: Sequence[QuestionRow | Dropped], find: Find) -> list[QuestionRow | Dropped]:
-    """The questions that retrieval understands; Dropped for the others.
+    """The questions for which retrieval finds what they need; Dropped for the others.
 
     For a question over one document it finds this document first, for one over several most words of the answer.
     """
@@ -235,7 +235,7 @@ def _row(
         NO_SUCH_PASSAGE: not all(1 <= number <= len(passages) for number in numbers),
         OTHER_HOPS: len(numbers) not in hops,
         GIVEN_AWAY: named_in(answer, text),
-        REFERS: _REFERENCE.search(text) is not None,
+        REFERS: refers(text),
         NOT_IN_SENTENCE: sentence is not None and not contains_answer(sentence.line, [answer]),
     }
     fault = next((why for why, applies in faults.items() if applies), None)
@@ -282,6 +282,15 @@ def _numbered(passages: Sequence[Passage | Excerpt]) -> str:
     texts = (spell_out_rows(passage.text, passage.header) for passage in passages)
     quoted = (quote_passage(passage.title, text) for passage, text in zip(passages, texts, strict=True))
     return "\n\n".join(f"[{number}] {each}" for number, each in enumerate(quoted, 1))
+
+
+def refers(question: str) -> bool:
+    """Whether a question refers to something that it does not name, or to its passage.
+
+    >>> refers("When did they build it?"), refers("Which US yard built the Lantern?")
+    (True, False)
+    """
+    return _REFERENCE.search(question) is not None
 
 
 def sentence_prompt(passage: Passage | Excerpt, sentence: Unit) -> str:

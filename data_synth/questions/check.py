@@ -74,19 +74,23 @@ class DuplicateFilter:
     def __init__(self) -> None:
         self._uses: Counter[str] = Counter()
         self._words: dict[str, list[set[str]]] = {}
+        self._texts: set[str] = set()
 
     def is_used_up(self, row: QuestionRow) -> bool:
         """Whether a document of the question has reached its limit of questions over several documents."""
         return row.hops > 1 and any(self._uses[source] >= MAX_USES_OF_DOCUMENT for source in row.sources)
 
     def is_duplicate(self, row: QuestionRow) -> bool:
-        """Whether an earlier question over one of its documents has nearly the same words."""
+        """Whether an earlier question has the same text, and so the same id, or one over a common document nearly the same words."""
+        if row.text in self._texts:
+            return True
         words = words_of(without_title(row.text))
         earlier = (other for source in row.sources for other in self._words.get(source, ()))
         return any(len(words & other) >= NEAR_DUPLICATE * len(words | other) for other in earlier)
 
     def add(self, row: QuestionRow) -> None:
         """Add a question to those that later ones are compared with."""
+        self._texts.add(row.text)
         words = words_of(without_title(row.text))
         if row.hops > 1:
             self._uses.update(row.sources)

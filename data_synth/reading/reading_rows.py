@@ -226,11 +226,15 @@ class Distractors:
     def candidates(self, question: ReadingQuestion) -> tuple[list[str], list[str]]:
         """(distractors among `context_ids`, among BM25's top hits): none is gold for the question or for a question of another split, and none contains the answer."""
         near = [passage_id for passage_id in question.context_ids if self._fits(passage_id, question)]
-        terms = dict.fromkeys(terms_of(question.text))
-        scores_P = self._term_scores.sum([self._row_of[term] for term in terms if term in self._row_of])
-        ranked = (self._ids[row] for row in np.argsort(-scores_P, kind="stable")[: 4 * LEXICAL])
+        ranked = self.ranked(question.text, 4 * LEXICAL)
         lexical = [passage_id for passage_id in ranked if self._fits(passage_id, question)]
         return near, lexical[:LEXICAL]
+
+    def ranked(self, text: str, count: int) -> list[str]:
+        """The `count` passages of the set that BM25 finds first for a question, best first."""
+        terms = dict.fromkeys(terms_of(text))
+        scores_P = self._term_scores.sum([self._row_of[term] for term in terms if term in self._row_of])
+        return [self._ids[row] for row in np.argsort(-scores_P, kind="stable")[:count]]
 
     def are_distractors(self, passages: Collection[str], question: ReadingQuestion) -> bool:
         """Whether all of these passages may be distractors for the question."""

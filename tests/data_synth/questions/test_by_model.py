@@ -169,6 +169,14 @@ def test_the_same_question_again_is_a_near_duplicate() -> None:
     assert [each.why for each in outcomes if isinstance(each, Dropped)] == [by_model.NEAR_DUPLICATE]
 
 
+def test_the_same_question_about_other_documents_is_a_duplicate_since_its_id_is_the_same() -> None:
+    others = tuple(replace(each, id=f"{each.id}2", source=f"2{each.source}") for each in GROUP)
+    splits = SPLITS_OF_GROUP | {each.source: "dev" for each in others}
+    writers = Writers(always(question_reply()), None, everything)
+    first, second = model_questions([Material(GROUP), Material(others)], writers, 5, (2, 3, 4), splits)
+    assert isinstance(first, QuestionRow) and second == Dropped(by_model.NEAR_DUPLICATE)
+
+
 def test_documents_are_shown_as_data_and_replies_bound_by_a_schema() -> None:
     writer, judge = always(question_reply()), reads("Tarn [2]")
     ask(writer, judge)

@@ -270,7 +270,7 @@ def _one_line(question: str, answer: str) -> str:
 
 
 def _drop_duplicate(row: QuestionRow, earlier: DuplicateFilter) -> QuestionRow | Dropped:
-    if earlier.is_duplicate(row):
+    if row.id in earlier.ids or earlier.is_duplicate(row):
         return _dropped(NEAR_DUPLICATE, row)
     if earlier.is_used_up(row):
         return _dropped(USED_UP, row)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from random import Random
 
-from data_synth.questions.check import DuplicateFilter, id_of, needs_all
+from data_synth.questions.check import DuplicateFilter, id_of, needs_all, unique
 from data_synth.questions.facts import Sentences, fact_questions, stems_of
 from data_synth.questions.index_statements import IndexStatements, read_index
 from data_synth.questions.phrases import kind_by_name
@@ -184,6 +184,14 @@ def template_questions(
     `unanswerable` is the share of questions that the index does not answer. All questions about a document are in its split (by default
     that of `spread_documents`), so none uses documents of two splits.
     """
+    rows = unique(all_template_questions(index, hops, seed, splits))
+    yield from islice(rows if unanswerable == 0 else _with_near_misses(rows, index, unanswerable, seed), count)
+
+
+def all_template_questions(
+    index: Index, hops: Sequence[int], seed: int, splits: Mapping[str, str] | None = None
+) -> Iterator[QuestionRow]:
+    """All that `template_questions` chooses from: also the same question, with the same id, about another document."""
     splits = splits if splits is not None else spread_documents(index.sources(), seed)
     statements = read_index(index, splits)
     builder = _QuestionBuilder(statements, splits, DuplicateFilter(), Counter())
@@ -194,8 +202,7 @@ def template_questions(
         ]
         for hop_count in sorted(set(hops))
     ]
-    rows = builder.alternate(turns)
-    yield from islice(rows if unanswerable == 0 else _with_near_misses(rows, index, unanswerable, seed), count)
+    return builder.alternate(turns)
 
 
 def to_row(candidate: Candidate, splits: Mapping[str, str]) -> QuestionRow | None:

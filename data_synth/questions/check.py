@@ -1,7 +1,7 @@
 """Checks of questions: each must need all of its passages and no others, and must not be a near duplicate."""
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Iterator
 
 from data_synth.questions.index_statements import Mentions
 from data_synth.questions.question_form import QuestionRow, Step, without_title
@@ -68,29 +68,36 @@ def id_of(question: str) -> str:
     return content_id("question", question)[:16]
 
 
+def unique(rows: Iterable[QuestionRow]) -> Iterator[QuestionRow]:
+    """The rows but those whose text, and so whose id, an earlier row has."""
+    ids: set[str] = set()
+    for row in rows:
+        if row.id not in ids:
+            ids.add(row.id)
+            yield row
+
+
 class DuplicateFilter:
-    """Filters out near duplicates and questions over several documents that use one document too often."""
+    """Filters out near duplicates and questions over several documents that use one document too often; `ids` are those added."""
 
     def __init__(self) -> None:
+        self.ids: set[str] = set()
         self._uses: Counter[str] = Counter()
         self._words: dict[str, list[set[str]]] = {}
-        self._texts: set[str] = set()
 
     def is_used_up(self, row: QuestionRow) -> bool:
         """Whether a document of the question has reached its limit of questions over several documents."""
         return row.hops > 1 and any(self._uses[source] >= MAX_USES_OF_DOCUMENT for source in row.sources)
 
     def is_duplicate(self, row: QuestionRow) -> bool:
-        """Whether an earlier question has the same text, and so the same id, or one over a common document nearly the same words."""
-        if row.text in self._texts:
-            return True
+        """Whether an earlier question over one of its documents has nearly the same words."""
         words = words_of(without_title(row.text))
         earlier = (other for source in row.sources for other in self._words.get(source, ()))
         return any(len(words & other) >= NEAR_DUPLICATE * len(words | other) for other in earlier)
 
     def add(self, row: QuestionRow) -> None:
         """Add a question to those that later ones are compared with."""
-        self._texts.add(row.text)
+        self.ids.add(row.id)
         words = words_of(without_title(row.text))
         if row.hops > 1:
             self._uses.update(row.sources)

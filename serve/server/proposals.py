@@ -9,12 +9,13 @@ import math
 import re
 from collections import Counter
 from dataclasses import replace
+from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel
 
-from data_synth.questions.by_rules import template_questions
+from data_synth.questions.by_rules import all_template_questions
 from data_synth.questions.question_form import question_to_json
 from graph.index.index import Index
 from graph.index.restrict import restrict
@@ -52,7 +53,7 @@ def propose_questions(index: Index, most_passages: int = MOST_PASSAGES) -> tuple
     """
     sample_U = sample_documents(index.data.passage_document_P, len(index.sources()), most_passages)
     sample = replace(index, data=restrict(index.data, sample_U))
-    rows = list(template_questions(sample, MOST_PROPOSALS, hops=(1,), seed=0))
+    rows = list(islice(all_template_questions(sample, hops=(1,), seed=0), MOST_PROPOSALS))
     counts = Counter(row.id for row in rows)
     return tuple(ProposedQuestion.model_validate(question_to_json(row)) for row in rows if counts[row.id] == 1)
 

@@ -22,8 +22,8 @@ import numpy as np
 from benchmarks.report import Check, new_parser, print_report
 from data_synth.claims.restate import PassageSentence, restate
 from graph.answer.attribution import attribute
-from graph.answer.support import SupportChecker
-from graph.answer.verifier import Verifier, open_verifier
+from graph.answer.support import SupportChecker, open_verifier
+from graph.answer.verifier import Verifier
 from graph.shared.jsonl import read_jsonl
 from graph.types import Excerpt
 

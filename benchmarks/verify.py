@@ -27,8 +27,8 @@ from data_synth.claims.falsify import Surroundings, falsify, names_in
 from data_synth.claims.restate import PassageSentence, fuse, restate
 from data_synth.rows import Dropped
 from eval.metrics.grounding import claims_of, supported_by_encoder
-from graph.answer.support import SupportChecker
-from graph.answer.verifier import Ground, Verifier, judge_claims, open_verifier
+from graph.answer.support import SupportChecker, open_verifier
+from graph.answer.verifier import Ground, Verifier, judge_claims
 from graph.models.encoder import open_encoder
 from graph.shared.jsonl import read_jsonl
 from graph.types import Encoder, Excerpt

@@ -255,7 +255,7 @@ def register_responses(synth: typer.Typer, open_model: "OpenModel") -> None:
         from data_synth.responses.responses import judge_responses, response_rows
         from data_synth.responses.rewards import RESPONSES
         from data_synth.rows import Sampling
-        from graph.answer.verifier import open_verifier
+        from graph.answer.support import open_verifier
         from graph.config import parse_settings
         from graph.index.index import open_index
         from graph.retrieve.parts.query import RetrieveSettings

@@ -246,7 +246,7 @@ def add_support(commands: typer.Typer) -> None:
         """
         from eval.support import measure_support, read_support, support_json, support_table
         from eval.tables import as_text
-        from graph.answer.verifier import open_verifier
+        from graph.answer.support import open_verifier
 
         rows = read_support(file, split, limit, seed)
         figures = measure_support(rows, open_verifier(verifier), seed)

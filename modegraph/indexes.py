@@ -9,7 +9,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from graph.answer.verifier import Verifier, open_verifier
+from graph.answer.support import open_verifier
+from graph.answer.verifier import Verifier
 from graph.build.build import BuildReport, Edit, build_index, edit_index
 from graph.build.lifecycle import IndexStatus, delete_documents, index_status, quarantine_warning
 from graph.build.stores import reading_settings, settings_for

@@ -17,7 +17,7 @@ import uvicorn
 from fastapi import FastAPI
 from fastapi.telemetry import TelemetryConfig
 
-from graph.answer.verifier import open_verifier
+from graph.answer.support import open_verifier
 from graph.errors import UserError
 from graph.models.encoder import open_encoder
 from graph.shared.home import installed_version

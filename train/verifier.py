@@ -26,7 +26,7 @@ from graph.answer.verifier import (
     Ground,
     Readings,
     SecondStage,
-    Verifier,
+    WordVerifier,
     missing_words,
     probability_of_readings,
     save_verifier,
@@ -332,7 +332,7 @@ def train_verifier(settings: VerifierSettings) -> VerifierRecord:
     return record
 
 
-def fit_verifier(train: Claims, dev: Claims, settings: VerifierSettings) -> tuple[Verifier, int]:
+def fit_verifier(train: Claims, dev: Claims, settings: VerifierSettings) -> tuple[WordVerifier, int]:
     """The calibrated verifier, and its number of trees."""
     trees = fit_trees(train, dev, settings)
     count = best_count(trees)
@@ -340,12 +340,12 @@ def fit_verifier(train: Claims, dev: Claims, settings: VerifierSettings) -> tupl
     logits_n = forest_logits(forest, dev.features_nF)
     temperature = fit_temperature(logits_n, dev.label_n)
     probability_n = probabilities(logits_n, temperature)
-    return Verifier(forest, temperature, threshold_of(probability_n[dev.label_n == 0], settings.false_marks)), count
+    return WordVerifier(forest, temperature, threshold_of(probability_n[dev.label_n == 0], settings.false_marks)), count
 
 
 def add_second_stage(
-    verifier: Verifier, train: Mapping[str, Claims], dev: Sequence[Claims], most_marked: float
-) -> Verifier:
+    verifier: WordVerifier, train: Mapping[str, Claims], dev: Sequence[Claims], most_marked: float
+) -> WordVerifier:
     """The verifier with a second stage fitted to `train`, claims by dataset, all datasets with equal weight. Its threshold is
     the lowest that marks at most a share `most_marked` of the supported claims of each of `dev`, but at least EVEN_ODDS.
     """
@@ -374,7 +374,7 @@ def fit_second_stage(input_nS: NDArray[np.float64], label_n: Ints, weight_n: NDA
     return replace(unfitted, weight_S=weight_S, bias=bias)
 
 
-def _real_set(verifier: Verifier, name: str, licence: str, claims: Mapping[str, Claims]) -> RealSet:
+def _real_set(verifier: WordVerifier, name: str, licence: str, claims: Mapping[str, Claims]) -> RealSet:
     dev = claims["dev"]
     dev_figures = figures(probability_of_readings(verifier, dev.readings), dev.label_n, verifier.threshold)
     marked = dev_figures["supported claims marked"], dev_figures["broken claims marked"]

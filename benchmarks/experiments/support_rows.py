@@ -1,35 +1,36 @@
-"""Rows that teach a model to say whether passages support a sentence, and the figures of a model that judges so by the odds of “yes” against “no”.
+"""Rows that teach a model to say whether passages support a sentence, and the calibration of a verifier that learned from them.
 
 Sentences of public sets (folders of `support/`), and of the questions of reading sets, "question answer" with the answer that people gave (supported) or with another one
 of the same passage (not supported). Claims about one context are adjacent, so that training reads the context once.
 
     python -P benchmarks/experiments/support_rows.py rows DATA OUT --sets summedits bump q2_wow
-    python -P benchmarks/experiments/support_rows.py judge DATA MODEL --sets fever_dev --limit 300 --json FILE
+    python -P benchmarks/experiments/support_rows.py calibrate DATA ADAPTER --sets summedits bump q2_wow
 """
 
 import argparse
-import json
+import math
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from random import Random
-from time import process_time
 from typing import Any
 
 import numpy as np
-import torch
+from sklearn.linear_model import LogisticRegression
 
 from data_synth.reading.reading_rows import contains_answer, words_of
 from data_synth.reading.sets import ReadingQuestion, ReadingSet, read_set
 from data_synth.rows import message_to_json
 from graph.answer.labelled import SupportRow, support_row
-from graph.answer.overlap import overlaps
-from graph.answer.verifier import Ground, judge_claims, open_verifier
+from graph.answer.model_verifier import CALIBRATION, Calibration, open_model_verifier, support_prompt
+from graph.answer.support import can_be_checked
+from graph.answer.verifier import Ground
+from graph.shared.console import track
 from graph.shared.ids import content_id
 from graph.shared.jsonl import read_jsonl, write_jsonl
-from graph.text.prompting import quote, read_prompt
-from graph.types import Message
+from graph.trees import probabilities
 
 READING_SETS = ("squad_ctx", "squad2_train10", "nq_open_oracle", "covidqa", "hotpot_train")
 MOST_WORDS = 600
@@ -38,29 +39,13 @@ MOST_CLAIMS = 8
 """Claims about one context of a reading set."""
 MOST_OF_A_CONTEXT = 16
 """Claims about one context of a set of sentences."""
-BATCH_TOKENS = 2_048
-
-
-def prompt_of(passages: Sequence[tuple[str, str]], claim: str) -> tuple[Message, ...]:
-    """The chat that asks whether passages, each a title and a text, support a claim."""
-    parts = [
-        "\n".join(
-            [
-                *([f"Title: {json.dumps(quote(title), ensure_ascii=False)}"] if title else []),
-                f"Passage: {json.dumps(quote(text), ensure_ascii=False)}",
-            ]
-        )
-        for title, text in passages
-    ]
-    sentence = f"Sentence: {json.dumps(quote(claim), ensure_ascii=False)}"
-    return Message("system", read_prompt("graph/support.txt")), Message("user", "\n\n".join([*parts, sentence]))
 
 
 def row_of(context: str, passages: Sequence[tuple[str, str]], claim: str, supported: bool) -> dict[str, Any]:
     """A row of `train sft`."""
     completion = "yes" if supported else "no"
     return {
-        "prompt": [message_to_json(message) for message in prompt_of(passages, claim)],
+        "prompt": [message_to_json(message) for message in support_prompt(passages, claim)],
         "completion": completion,
         "answers": [completion],
         "context_ids": [context],
@@ -153,93 +138,31 @@ def write_rows(data: Path, out: Path, sets: Sequence[str], shares: dict[str, int
         write_jsonl(out / f"{split}.jsonl", [row for group in groups for row in group])
 
 
-def sample_of(folder: Path, limit: int) -> list[SupportRow]:
-    """Up to `limit` rows of a set, whichever their split, by a hash."""
-    rows = read_rows(folder)
-    return sorted(rows, key=lambda row: content_id("sample", row.claim, *row.passages))[:limit]
-
-
-def odds(model: Any, tokenizer: Any, prompts: Sequence[Sequence[Message]]) -> list[float]:
-    """log P(yes) − log P(no) of the first token after each prompt."""
-    yes, no = (tokenizer(word, add_special_tokens=False)["input_ids"][0] for word in ("yes", "no"))
-    ids = [
-        tokenizer.apply_chat_template(
-            [message_to_json(message) for message in prompt], add_generation_prompt=True, return_dict=True
-        )["input_ids"]
-        for prompt in prompts
-    ]
-    found = [0.0] * len(ids)
-    for batch in batches(ids):
-        width = max(len(ids[at]) for at in batch)
-        tokens = torch.full((len(batch), width), tokenizer.pad_token_id or 0)
-        mask = torch.zeros_like(tokens)
-        for row, at in enumerate(batch):
-            tokens[row, width - len(ids[at]) :] = torch.tensor(ids[at])
-            mask[row, width - len(ids[at]) :] = 1
-        positions = (mask.cumsum(1) - 1).clamp(min=0)
-        with torch.no_grad():
-            logits = model(input_ids=tokens, attention_mask=mask, position_ids=positions, logits_to_keep=1).logits
-        for row, at in enumerate(batch):
-            found[at] = float(logits[row, -1, yes].float() - logits[row, -1, no].float())
-    return found
-
-
-def batches(ids: Sequence[Sequence[int]]) -> Iterator[list[int]]:
-    """Positions of prompts of similar length, up to BATCH_TOKENS with padding."""
-    batch: list[int] = []
-    for at in sorted(range(len(ids)), key=lambda at: len(ids[at])):
-        if batch and (len(batch) + 1) * len(ids[at]) > BATCH_TOKENS:
-            yield batch
-            batch = []
-        batch.append(at)
-    if batch:
-        yield batch
-
-
-def auc(scores: Sequence[float], supported: Sequence[bool]) -> float:
-    """The share of pairs of a supported and an unsupported row in which the supported one has the higher score; ties count half."""
-    score_n, is_n = np.array(scores), np.array(supported)
-    pairs = np.sign(score_n[is_n][:, None] - score_n[~is_n][None, :])
-    return float((pairs.mean() + 1) / 2)
-
-
-def interval(scores: Sequence[float], supported: Sequence[bool]) -> list[float]:
-    """The bootstrap interval (95 %) of the AUC."""
-    rng = np.random.default_rng(0)
-    score_n, is_n = np.array(scores), np.array(supported)
-    draws = [rng.integers(len(score_n), size=len(score_n)) for _ in range(300)]
-    found = [auc(score_n[at], is_n[at]) for at in draws if 0 < is_n[at].sum() < len(at)]
-    return [round(float(value), 3) for value in np.percentile(found, [2.5, 97.5])]
-
-
-def judge(data: Path, spec: str, sets: Iterable[str], limit: int) -> dict[str, Any]:
-    """The AUC of a model beside the shipped verifier's and that of the share of stems, on the same rows."""
-    from train.model.load import load_model, load_tokenizer
-
-    model, tokenizer, verifier = load_model(spec, "bfloat16").eval(), load_tokenizer(spec), open_verifier("")
-    figures: dict[str, Any] = {}
+def calibrate(data: Path, folder: Path, sets: Sequence[str], most_marked: float) -> Calibration:
+    """The logistic regression of supported on log-odds over the dev rows of `sets` (Platt 1999), each set with the same weight, and the lowest threshold at which at most
+    `most_marked` of the supported rows of each set are marked."""
+    verifier = replace(open_model_verifier(f"hf:{folder}"), calibration=Calibration())
+    odds, labels, weights, owners = [], [], [], []
     for name in sets:
-        rows = sample_of(data / "support" / name, limit)
-        labels = [row.supported for row in rows]
+        rows = [row for row in read_rows(data / "support" / name) if row.split == "val" and can_be_checked(row.claim)]
         grounds = [Ground.of([("", text) for text in row.passages]) for row in rows]
-        start = process_time()
-        scores = odds(model, tokenizer, [prompt_of([("", text) for text in row.passages], row.claim) for row in rows])
-        seconds = process_time() - start
-        shipped = [
-            -float(judge_claims(verifier, [row.claim], ground)[0]) for row, ground in zip(rows, grounds, strict=True)
+        found = [
+            float(verifier.judge([row.claim], ground)[0])
+            for row, ground in track(zip(rows, grounds, strict=True), name, len(rows))
         ]
-        stems = [overlaps(row.claim, ground.wordings)[0] for row, ground in zip(rows, grounds, strict=True)]
-        figures[name] = {
-            "rows": len(rows),
-            "model": round(auc(scores, labels), 3),
-            "interval": interval(scores, labels),
-            "shipped": round(auc(shipped, labels), 3),
-            "stems": round(auc(stems, labels), 3),
-            "cpu_ms": round(1000 * seconds / len(rows)),
-            "scores": [[row.id, row.supported, round(score, 3)] for row, score in zip(rows, scores, strict=True)],
-        }
-        print(name, {key: value for key, value in figures[name].items() if key != "scores"}, flush=True)
-    return figures
+        odds += [-math.log(p / (1 - p)) for p in np.clip(found, 1e-6, 1 - 1e-6)]
+        labels += [not row.supported for row in rows]
+        weights += [1 / len(rows)] * len(rows)
+        owners += [name] * len(rows)
+    fitted = LogisticRegression(C=1e6).fit(np.array(odds)[:, None], labels, sample_weight=np.array(weights) * len(rows))
+    scale, offset = -float(fitted.coef_[0, 0]), float(fitted.intercept_[0])
+    probability_n = probabilities(offset - scale * np.array(odds), 1.0)
+    supported_n, owner_n = ~np.array(labels), np.array(owners)
+    bounds = [np.quantile(probability_n[supported_n & (owner_n == name)], 1 - most_marked) for name in sets]
+    print(dict(zip(sets, map(float, bounds), strict=True)))
+    return Calibration(
+        scale=round(scale, 4), offset=round(offset, 4), threshold=round(min(1.0, max(map(float, bounds)) + 1e-3), 3)
+    )
 
 
 def main() -> None:
@@ -250,20 +173,19 @@ def main() -> None:
     rows.add_argument("out", type=Path)
     rows.add_argument("--sets", nargs="+", required=True)
     rows.add_argument("--share", nargs="*", default=[], metavar="SET=CONTEXTS")
-    judged = commands.add_parser("judge")
-    judged.add_argument("data", type=Path)
-    judged.add_argument("model")
-    judged.add_argument("--sets", nargs="+", required=True)
-    judged.add_argument("--limit", type=int, default=300)
-    judged.add_argument("--json", type=Path)
+    fit = commands.add_parser("calibrate")
+    fit.add_argument("data", type=Path)
+    fit.add_argument("folder", type=Path)
+    fit.add_argument("--sets", nargs="+", required=True)
+    fit.add_argument("--most-marked", type=float, default=0.05)
     options = parser.parse_args()
     if options.command == "rows":
         shares = {name: int(count) for name, _, count in (each.partition("=") for each in options.share)}
         write_rows(options.data, options.out, options.sets, shares)
-    else:
-        figures = judge(options.data, options.model, options.sets, options.limit)
-        if options.json:
-            options.json.write_text(json.dumps(figures))
+        return
+    calibration = calibrate(options.data, options.folder, options.sets, options.most_marked)
+    (options.folder / CALIBRATION).write_text(calibration.model_dump_json() + "\n")
+    print(calibration)
 
 
 if __name__ == "__main__":

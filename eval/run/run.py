@@ -25,8 +25,7 @@ from eval.run.run_report import RunReport, count_layers, make_report, write_repo
 from eval.tasks.score_file import output_from_text
 from graph.answer.context import build_context, token_budget
 from graph.answer.prompt import answer_messages
-from graph.answer.support import SupportChecker
-from graph.answer.verifier import open_verifier
+from graph.answer.support import SupportChecker, open_verifier
 from graph.build.build import build_index
 from graph.config import load_settings
 from graph.documents.questions import Question, check_gold

@@ -14,8 +14,9 @@ from functools import cached_property, lru_cache
 from typing import Literal, get_args
 
 from graph.answer.citations import CitationGate, Mark, check_citations
+from graph.answer.model_verifier import is_model, open_model_verifier
 from graph.answer.prompt import NOT_FOUND, split_form
-from graph.answer.verifier import Ground, Verifier, judge_claims, missing_words, open_verifier
+from graph.answer.verifier import Ground, Verifier, judge_claims, missing_words, word_verifier
 from graph.errors import UserError
 from graph.text.sentences import HEADING, LIST_ITEM, is_row, split_units
 from graph.text.word_forms import FOREIGN_FUNCTION_WORDS, FUNCTION_WORDS, Words, form
@@ -82,6 +83,11 @@ class Statement:
     def is_fragment(self) -> bool:
         """Whether the sentence is read together with its question."""
         return self.claim != self.words
+
+
+def open_verifier(spec: str) -> Verifier:
+    """The verifier of a `spec`: a language model if it names one (`is_model`), else one that reads words, "" the shipped one; UserError for anything else."""
+    return open_model_verifier(spec) if is_model(spec) else word_verifier(spec)
 
 
 def verifier_for(handling: str, spec: str) -> Verifier | None:

@@ -1,9 +1,9 @@
-"""A verifier: the probability that passages do not support a sentence, from the words that they share.
+"""A verifier: the probability that passages do not support a sentence. The default reads words; a language model can judge, too (model_verifier.py).
 
 Boosted trees, trained on deliberately falsified sentences, read FEATURES: missing words, names or numbers, surplus or
 missing negations, opposites, a word order that differs from the source's. A logistic regression, trained on sentences
-that people labelled, reads their logit with the same features and the OVERLAP of wording (stacking, Wolpert 1992). A verifier
-calls no encoder and no language model. `modegraph train verifier` writes the file; the package includes one (SHIPPED).
+that people labelled, reads their logit with the same features and the OVERLAP of wording (stacking, Wolpert 1992). Neither
+calls an encoder or a language model. `modegraph train verifier` writes the file; the package includes one (SHIPPED).
 
 Legend: N sentences of the passages, F features, O overlaps, S inputs of the second stage, n claims."""
 
@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import groupby, pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -144,7 +144,8 @@ WINDOW_CHARS = 10_000
 @dataclass(frozen=True)
 class Ground:
     """Passages to check sentences against: their units, the words of each, the stems of their titles, the `form` of
-    all stems, the lower-case text, and the wording of each passage with its title. The words of a table's row include those of its header.
+    all stems, the lower-case text, and the wording of each passage with its title; `passages` are title and text of each. The words of a
+    table's row, and the texts, include its header.
     """
 
     units: tuple[Unit, ...]
@@ -153,6 +154,7 @@ class Ground:
     forms: frozenset[str]
     text: str
     wordings: tuple[Wording, ...]
+    passages: tuple[tuple[str, str], ...]
 
     @classmethod
     def of(cls, passages: Iterable[tuple[str, str]], header: Cells = ()) -> Ground:
@@ -162,9 +164,10 @@ class Ground:
         words_N = tuple(Words.of(_wording(unit)) for unit in units)
         titles = tuple(Words.of(title).stem_set for title, _ in pairs)
         forms = frozenset(map(form, set().union(*titles, *(words.stem_set for words in words_N))))
-        texts = ["".join(spell_out_rows(part, head) for _, part, head in _windows(text, header)) for _, text in pairs]
+        texts = ["".join(spell_out_rows(part, head) for _, part, head in windows(text, header)) for _, text in pairs]
         wordings = tuple(Wording.of(title, text) for (title, _), text in zip(pairs, texts, strict=True))
-        return cls(units, words_N, titles, forms, " ".join(texts).casefold(), wordings)
+        titled = tuple((title, text) for (title, _), text in zip(pairs, texts, strict=True))
+        return cls(units, words_N, titles, forms, " ".join(texts).casefold(), wordings, titled)
 
     @classmethod
     def join(cls, parts: Iterable[Ground]) -> Ground:
@@ -177,6 +180,7 @@ class Ground:
             frozenset().union(*(ground.forms for ground in grounds)),
             " ".join(ground.text for ground in grounds),
             tuple(wording for ground in grounds for wording in ground.wordings),
+            tuple(passage for ground in grounds for passage in ground.passages),
         )
 
     @cached_property
@@ -190,16 +194,17 @@ def _wording(unit: Unit) -> str:
 
 
 def _units(text: str, header: Cells) -> Iterator[Unit]:
-    for start, part, head in _windows(text, header):
+    for start, part, head in windows(text, header):
         for unit in split_units(part, head):
             yield replace(unit, start=start + unit.start, end=start + unit.end)
 
 
-def _windows(text: str, header: Cells) -> Iterator[tuple[int, str, Cells]]:
-    """Start and text of each window, and the header of the table that it begins inside; a window ends at a blank if it contains one."""
+def windows(text: str, header: Cells = (), chars: int = WINDOW_CHARS) -> Iterator[tuple[int, str, Cells]]:
+    """Start and text of each window of at most `chars` characters, and the header of the table that it begins inside; a window ends at a blank if
+    it contains one."""
     start = 0
     while start < len(text):
-        end = start + WINDOW_CHARS
+        end = start + chars
         if end < len(text):
             end = max(text.rfind(blank, start, end) + 1 for blank in "\n ") or end
         yield start, text[start:end], header
@@ -411,9 +416,20 @@ class SecondStage:
         return np.asarray(self.bias + (self.standardised(input_nS) * self.weight_S).sum(axis=1))
 
 
+class Verifier(Protocol):
+    """Judges whether passages support sentences."""
+
+    @property
+    def threshold(self) -> float:
+        """The lowest probability at which a sentence is marked as unsupported."""
+
+    def judge(self, claims: Sequence[str], ground: Ground) -> NDArray[np.float64]:
+        """The probability that the passages of `ground` do not support each of one or more claims: [n]."""
+
+
 @dataclass(frozen=True)
-class Verifier:
-    """A forest that predicts logits, the second stage or (without one) the temperature that turns them into probabilities,
+class WordVerifier:
+    """A verifier that reads words: a forest that predicts logits, the second stage or (without one) the temperature that turns them into probabilities,
     and the lowest probability at which a sentence is marked as unsupported.
     """
 
@@ -421,6 +437,10 @@ class Verifier:
     temperature: float
     threshold: float
     second: SecondStage | None = None
+
+    def judge(self, claims: Sequence[str], ground: Ground) -> NDArray[np.float64]:
+        """The probability that the passages of `ground` do not support each claim: [n]."""
+        return probability_of_readings(self, Readings.of((claim, ground) for claim in claims))
 
 
 @dataclass(frozen=True)
@@ -443,7 +463,7 @@ def second_stage_inputs(forest: Forest, readings: Readings) -> NDArray[np.float6
     return np.column_stack([logits_n, readings.overlap_nO, readings.features_nF.astype(np.float64)])
 
 
-def probability_of_readings(verifier: Verifier, readings: Readings) -> NDArray[np.float64]:
+def probability_of_readings(verifier: WordVerifier, readings: Readings) -> NDArray[np.float64]:
     """The probability that each claim is unsupported, given its readings: [n]."""
     if verifier.second is None:
         return probabilities(forest_logits(verifier.forest, readings.features_nF), verifier.temperature)
@@ -452,12 +472,10 @@ def probability_of_readings(verifier: Verifier, readings: Readings) -> NDArray[n
 
 def judge_claims(verifier: Verifier, claims: Sequence[str], ground: Ground) -> NDArray[np.float64]:
     """The probability that the passages of `ground` do not support each claim: [n]."""
-    if not claims:
-        return np.zeros(0)
-    return probability_of_readings(verifier, Readings.of((claim, ground) for claim in claims))
+    return verifier.judge(claims, ground) if claims else np.zeros(0)
 
 
-def save_verifier(folder: Path, verifier: Verifier) -> None:
+def save_verifier(folder: Path, verifier: WordVerifier) -> None:
     """Write VERIFIER_FILE into `folder`."""
     second = verifier.second
     metadata = {
@@ -471,19 +489,19 @@ def save_verifier(folder: Path, verifier: Verifier) -> None:
     save_forest(folder / VERIFIER_FILE, HEADER, metadata, verifier.forest, arrays)
 
 
-def open_verifier(spec: str) -> Verifier:
+def word_verifier(spec: str) -> WordVerifier:
     """The verifier in a folder or on the hub, "" for SHIPPED; UserError for anything else."""
     file = trained_file(spec, "verifier", VERIFIER_FILE) if spec else SHIPPED
     return _load_verifier(file, file.stat().st_mtime_ns)
 
 
 @lru_cache(maxsize=4)
-def _load_verifier(file: Path, changed_ns: int) -> Verifier:
+def _load_verifier(file: Path, changed_ns: int) -> WordVerifier:
     del changed_ns
     with read_forest(file, HEADER, FORMAT, FEATURES) as (forest, header, opened):
         stage = header["second_stage"]
         second = None if stage is None else _second_stage(stage, *map(opened.get_tensor, _SECOND_STAGE_ARRAYS))
-        return Verifier(forest, float(header["temperature"]), float(header["threshold"]), second)
+        return WordVerifier(forest, float(header["temperature"]), float(header["threshold"]), second)
 
 
 def _second_stage(stage: Mapping[str, Any], *arrays: NDArray[np.float64]) -> SecondStage:

@@ -6,12 +6,25 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError
 
 from graph.errors import UserError
-from graph.models.checkpoint import wrong_base
+from graph.models.catalogue import resolve
+from graph.models.checkpoint import (
+    ADAPTER_CONFIG,
+    adapter_base,
+    check_base,
+    computes_in_bfloat16,
+    is_adapter,
+    tokenizer_place,
+    trained_precision,
+    wrong_base,
+)
+from graph.shared.console import say
+from graph.shared.hub import only_in_cache, quiet_loading
 from graph.text.prompting import special_token_pattern
 
 
@@ -120,3 +133,62 @@ def one_line(problem: Exception) -> str:
 
 def _wrong_weights(label: str, reason: str) -> UserError:
     return UserError(f"{label}: {reason}", "the weights that its config.json describes", "copy or save the model again")
+
+
+def load_for_inference(target: str) -> tuple[Any, Any, str]:
+    """Model, tokenizer and place of a full model or an adapter's folder, on the GPU if there is one; UserError, before torch is imported, if there is none.
+
+    `target` is a folder, a hub name (safetensors only) or a name of the catalogue; errors name it hf:`target`.
+    """
+    path = Path(resolve(target)).expanduser()
+    if not path.is_dir() and _looks_like_path(target):
+        raise UserError(
+            f"hf:{target}: no such folder", "a model's or adapter's folder, or a hub name", "check the path"
+        )
+    where = str(path) if path.is_dir() else target
+    base = _base_of(where) if is_adapter(where) else None
+    base_model = resolve(base) if base is not None else where
+    cached = not Path(base_model).is_dir() and only_in_cache(
+        base_model, f"hf:{target}" if base is None else f"base model {base}"
+    )
+    return *_load_with_tokenizer(f"hf:{target}", where, base_model, cached), where
+
+
+def _load_with_tokenizer(spec: str, where: str, base_model: str, cached: bool) -> tuple[Any, Any]:
+    """The model `base_model`, with the adapter in `where` if that differs, and its tokenizer; `cached` avoids requests to the hub.
+
+    On a GPU, the checkpoint sets the precision. On a CPU with instructions for bfloat16, models trained with modegraph have the
+    precision of their training, and all others bfloat16; on any other CPU, float32.
+    """
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    quiet_loading()
+    precision = (trained_precision(where) or "bfloat16") if computes_in_bfloat16() else "float32"
+    dtype: Any = "auto" if torch.cuda.is_available() else getattr(torch, precision)
+    model = load_whole(AutoModelForCausalLM, base_model, spec, dtype=dtype, local_files_only=cached)
+    if where != base_model:
+        # PEFT keeps adapters in float32, which halves the speed of a base in bfloat16; training multiplied them in bfloat16 too.
+        model = load_adapter(model, where, base_model).to(model.dtype)
+    tokenizer = read_tokenizer(tokenizer_place(where), spec, local_files_only=cached)
+    check_vocabulary(model, tokenizer, spec)
+    if tokenizer.chat_template is None:
+        say(f"{spec} has no chat template (base models have none): it gets prompts as plain text")
+    return model.to("cuda" if torch.cuda.is_available() else "cpu"), tokenizer
+
+
+def _looks_like_path(target: str) -> bool:
+    """Whether a missing `target` was meant as a folder: a hub name is NAME or OWNER/NAME, and OWNER is not a local folder."""
+    if target.startswith((".", "/", "~")) or "\\" in target or target.count("/") > 1:
+        return True
+    return "/" in target and Path(target).parent.is_dir()
+
+
+def _base_of(folder: str) -> str:
+    """The base model of an adapter; UserError when it is missing or has changed."""
+    base = adapter_base(folder)
+    if not Path(base).is_dir() and _looks_like_path(base):
+        found = f"{Path(folder) / ADAPTER_CONFIG}: base model {base!r} does not exist"
+        raise UserError(found, "its folder", "restore it or edit the file")
+    check_base(folder, base)
+    return base

@@ -10,7 +10,7 @@ from sklearn.metrics import roc_auc_score
 from eval.support import auc, auc_interval, measure_support, read_support, support_table, word_overlap
 from graph.answer.labelled import SupportRow
 from graph.answer.overlap import overlaps
-from graph.answer.verifier import Ground, open_verifier
+from graph.answer.verifier import Ground, word_verifier
 from graph.errors import UserError
 from graph.text.word_forms import form_of
 
@@ -83,12 +83,12 @@ def test_overlap_by_hand() -> None:
 
 def test_unchecked_sentences_are_never_marked(tmp_path: Path) -> None:
     foreign = [{**ROWS[1], "sentence": "Флориан Ахтерберг был избран в совет города."}] * 3
-    found = measure_support(read_support(write_rows(tmp_path, [ROWS[0], *foreign])), open_verifier(""))["verifier"]
+    found = measure_support(read_support(write_rows(tmp_path, [ROWS[0], *foreign])), word_verifier(""))["verifier"]
     assert found.not_checked == 0.75 and found.unsupported_marked == 0.0
 
 
 def test_a_verifier_is_measured_next_to_overlap(tmp_path: Path) -> None:
-    figures = measure_support(read_support(write_rows(tmp_path, ROWS)), open_verifier(""))
+    figures = measure_support(read_support(write_rows(tmp_path, ROWS)), word_verifier(""))
     assert list(figures) == ["verifier", "share of words", "share of stems"]
     assert figures["share of stems"].auc.mean == 1.0, "the changed number and the other name are the only missing words"
     found = figures["verifier"]

@@ -9,7 +9,7 @@ import pytest
 from graph.answer.attribution import Citation, Quote
 from graph.answer.context import build_context
 from graph.answer.prompt import NOT_FOUND, answer_messages
-from graph.answer.verifier import open_verifier
+from graph.answer.verifier import word_verifier
 from graph.errors import UserError
 from graph.types import Absence, Completion, CompletionRequest, Evidence, Passage, Scored, Trace
 from serve.ledger import Ledger
@@ -58,7 +58,7 @@ def test_where_the_model_cites_nothing_a_citation_is_attributed() -> None:
 def test_a_short_answer_is_judged_with_its_question_or_not_at_all() -> None:
     def marks(text: str) -> tuple[list[str], list[tuple[str, str]]]:
         model = ScriptedModel(lambda request: f"###Reason: The Lantern was launched. ###Answer: {text}")
-        result = answer_from(FOUND, 5, None, model, 64, open_verifier(""))
+        result = answer_from(FOUND, 5, None, model, 64, word_verifier(""))
         return [each.text for each in result.unsupported], [(each.text, each.because) for each in result.not_checked]
 
     assert marks("May 1958") == ([], [])
@@ -72,11 +72,11 @@ def test_sentences_that_the_passages_do_not_support_are_marked_and_can_be_droppe
         "###Reason: The Lantern was launched in May 1958 [1]. The yard opened in 1962 [2]. ###Answer: In May 1958 [1]."
     )
     model = ScriptedModel(lambda request: text)
-    result = answer_from(FOUND, 5, None, model, 64, open_verifier(""))
+    result = answer_from(FOUND, 5, None, model, 64, word_verifier(""))
     (wrong,) = result.unsupported
     assert (wrong.part, wrong.text) == ("reason", "The yard opened in 1962 [2].")
     assert (wrong.cited, wrong.missing) == ((2,), ("1962",)) and result.reason[wrong.start : wrong.end] == wrong.text
-    shortened = answer_from(FOUND, 5, None, model, 64, open_verifier(""), drops=True)
+    shortened = answer_from(FOUND, 5, None, model, 64, word_verifier(""), drops=True)
     assert (shortened.reason, shortened.answer) == ("The Lantern was launched in May 1958 [1].", "In May 1958 [1].")
     assert shortened.unsupported == (replace(wrong, start=41, end=41),) and set(shortened.citations) == {1}
     assert answer_from(FOUND, 5, None, model, 64).unsupported == ()

@@ -275,7 +275,7 @@ def test_an_adapter_keeps_its_training_precision_if_the_processor_supports_it(
     folder = tmp_path / "run"
     shutil.copytree(tiny_adapter, folder)
     (folder / "run.json").write_text(json.dumps(record))
-    monkeypatch.setattr("serve.engines.hf_open.computes_in_bfloat16", lambda: has_bfloat16)
+    monkeypatch.setattr("graph.models.load.computes_in_bfloat16", lambda: has_bfloat16)
     assert {weights.dtype for weights in open_hf(str(folder))._model.parameters()} == {dtype}
 
 

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 import modegraph as mg
 from data_synth.claims.claims import CLAIMS, ClaimPassage, ClaimRow, claim_rows
-from graph.answer.verifier import FEATURES, SECOND_STAGE, Ground, judge_claims, open_verifier, probability_of_readings
+from graph.answer.verifier import FEATURES, SECOND_STAGE, Ground, judge_claims, probability_of_readings, word_verifier
 from graph.documents.questions import SPLITS
 from graph.errors import UserError
 from graph.shared.runs import find_runs
@@ -61,7 +61,7 @@ def test_a_trained_verifier_finds_broken_claims_of_documents_outside_its_trainin
     assert {path.name for path in (tmp_path / "verifier").iterdir()} == {
         *("verifier.safetensors", "verifier.json", "reliability.png", "README.md")
     }
-    verifier = open_verifier(str(tmp_path / "verifier"))
+    verifier = word_verifier(str(tmp_path / "verifier"))
     ground = Ground.of([("Lantern", "The Lantern was built in 1911 by Ada Marlow.")])
     good, wrong = judge_claims(
         verifier, ["The Lantern was built in 1911.", "The Lantern was not built in 1921."], ground
@@ -80,7 +80,7 @@ def test_the_shipped_verifier_ranks_claims_and_marks_hardly_any_supported_one(ro
     """Its threshold was chosen on sentences that people labelled: most small changes to a sentence of the text stay
     below it.
     """
-    verifier, claims = open_verifier(""), claims_of(rows[:400])
+    verifier, claims = word_verifier(""), claims_of(rows[:400])
     probability_n = probability_of_readings(verifier, claims.readings)
     marked_n = probability_n >= verifier.threshold
     assert roc_auc_score(claims.label_n, probability_n) > 0.85
@@ -98,7 +98,7 @@ def test_the_shipped_verifier_ranks_claims_and_marks_hardly_any_supported_one(ro
 def test_the_shipped_verifier_resolves_a_reference_to_an_earlier_sentence(wrong: str) -> None:
     text = (ROOT / "examples/documents/halmaren-isles.md").read_text(encoding="utf-8").partition("\n")[2]
     right = "The combined area of the four inhabited Halmaren islands is 375 square kilometres."
-    verifier = open_verifier("")
+    verifier = word_verifier("")
     good, bad = judge_claims(verifier, [right, wrong], Ground.of([("The Halmaren Isles", text)]))
     assert good < verifier.threshold and good < bad
 
@@ -127,7 +127,7 @@ def real(tmp_path_factory: pytest.TempPathFactory, rows: list[ClaimRow]) -> Path
 def test_a_second_stage_stays_within_its_limit_on_every_dev_set(data: Path, real: Path, tmp_path: Path) -> None:
     two_stages = settings(data, tmp_path / "both", real=str(real), most_marked=0.05, max_trees=40)
     record = train_verifier(two_stages)
-    verifier = open_verifier(str(tmp_path / "both"))
+    verifier = word_verifier(str(tmp_path / "both"))
     assert verifier.second is not None and verifier.threshold == pytest.approx(record.threshold)
     sets, _ = read_real(real, ())
     for name, figures in zip(REAL_SETS, record.real, strict=True):
@@ -145,7 +145,7 @@ def test_a_second_stage_stays_within_its_limit_on_every_dev_set(data: Path, real
     one, two = (tmp_path / name / "verifier.safetensors" for name in ("both", "again"))
     assert one.read_bytes() == two.read_bytes()
     trees = train_verifier(settings(data, tmp_path / "trees", max_trees=40))
-    alone = open_verifier(str(tmp_path / "trees"))
+    alone = word_verifier(str(tmp_path / "trees"))
     assert alone.second is None and trees.real == () and np.array_equal(alone.forest.value_V, verifier.forest.value_V)
 
 
@@ -184,7 +184,7 @@ def test_real_sentences_that_cannot_be_learned_from_are_refused(
 
 
 def test_the_shipped_verifier_has_two_stages() -> None:
-    second = open_verifier("").second
+    second = word_verifier("").second
     assert second is not None and second.weight_S.shape == (len(SECOND_STAGE),)
     assert second.weight_S[SECOND_STAGE.index("stems found")] < 0 < second.weight_S[0]
 
@@ -244,4 +244,4 @@ def test_the_command_prints_its_figures(tmp_path: Path, data: Path) -> None:
 @pytest.mark.long
 def test_python_trains_a_verifier_that_opens(tmp_path: Path, data: Path) -> None:
     run = mg.train.verifier(data=[str(data)], out=tmp_path / "v", max_trees=20)
-    assert run.stage == "verifier" and run.metrics["AUROC"] > 0.8 and open_verifier(str(run)).threshold >= 0.5
+    assert run.stage == "verifier" and run.metrics["AUROC"] > 0.8 and word_verifier(str(run)).threshold >= 0.5

@@ -33,7 +33,7 @@ from data_synth.responses.rewards import (
 from data_synth.rows import Draft, Dropped, ResponseRow, Sampling, response_from_json, response_to_json
 from graph.answer.prompt import form_of_prompt
 from graph.answer.support import SupportChecker
-from graph.answer.verifier import open_verifier
+from graph.answer.verifier import word_verifier
 from graph.documents.questions import Question
 from graph.types import CompletionRequest, Excerpt
 from serve.ledger import Ledger
@@ -45,7 +45,7 @@ BORN = Question("q1", "Where was Ada born?", ("Tarn",), kind="single", split="tr
 BURNED = Question("q2", "What burned?", ("the yard",), kind="single", split="dev")
 FOUND = {BORN.text: (A, B), BURNED.text: (B,)}
 SAMPLING = Sampling(samples=4, temperature=1.0, max_tokens=20, seed=3)
-VERIFIER = open_verifier("")
+VERIFIER = word_verifier("")
 GOOD = "###Reason: Ada was born in Tarn [1]. ###Answer: Tarn"
 
 

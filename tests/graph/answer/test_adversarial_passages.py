@@ -4,7 +4,7 @@ import pytest
 
 from graph.answer import attribution
 from graph.answer.support import MOST_CHARS, SupportChecker, can_be_checked
-from graph.answer.verifier import FEATURES, WINDOW_CHARS, Ground, claim_features, open_verifier
+from graph.answer.verifier import FEATURES, WINDOW_CHARS, Ground, claim_features, word_verifier
 from graph.text.word_forms import Words
 from graph.types import Excerpt
 
@@ -19,7 +19,7 @@ def excerpt(text: str, number: int = 1) -> Excerpt:
 
 def verdicts(sentence: str, *texts: str) -> tuple[bool, list[str]]:
     """Whether a sentence is marked as unsupported by these passages, and the reason if it is not checked."""
-    checker = SupportChecker([excerpt(text, number) for number, text in enumerate(texts, start=1)], open_verifier(""))
+    checker = SupportChecker([excerpt(text, number) for number, text in enumerate(texts, start=1)], word_verifier(""))
     return bool(checker.unsupported("answer", sentence)), [
         each.because for each in checker.not_checked("answer", sentence)
     ]

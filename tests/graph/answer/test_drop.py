@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from graph.answer.citations import CitationGate
 from graph.answer.support import SupportChecker, SupportGate, without_unsupported
-from graph.answer.verifier import open_verifier
+from graph.answer.verifier import word_verifier
 from tests.graph.answer.test_verifier import EXCERPTS
 
 RIGHT = ("She never carried cattle [1].", "The tram runs every twenty minutes in summer [2].", "So it is.", "“Ada [2]”")
@@ -28,7 +28,7 @@ BETWEEN = (
     "\n  \n",
     "\n| a | b |\n|---|---|\n| ",
 )
-CHECKER = SupportChecker(EXCERPTS, open_verifier(""))
+CHECKER = SupportChecker(EXCERPTS, word_verifier(""))
 
 
 def run_gates(text: str, at: tuple[int, ...] = ()) -> tuple[str, SupportGate]:

@@ -20,9 +20,9 @@ from graph.answer.verifier import (
     Readings,
     claim_features,
     judge_claims,
-    open_verifier,
     save_verifier,
     second_stage_inputs,
+    word_verifier,
 )
 from graph.errors import UserError
 from graph.trees import forest_logits
@@ -47,7 +47,7 @@ EXCERPTS = [Excerpt("1", "Ferry Lantern", FERRY, "a.md", 0, 9), Excerpt("2", "Co
     ],
 )
 def test_a_claim_that_the_passage_states_is_not_marked(claim: str) -> None:
-    verifier = open_verifier("")
+    verifier = word_verifier("")
     assert judge_claims(verifier, [claim], Ground.of([("Ferry Lantern", FERRY)]))[0] < verifier.threshold
 
 
@@ -60,7 +60,7 @@ def test_a_claim_that_the_passage_states_is_not_marked(claim: str) -> None:
     ],
 )
 def test_a_claim_that_the_passage_does_not_state_is_marked(claim: str) -> None:
-    verifier = open_verifier("")
+    verifier = word_verifier("")
     assert judge_claims(verifier, [claim], Ground.of([("Ferry Lantern", FERRY)]))[0] >= verifier.threshold
 
 
@@ -81,13 +81,13 @@ def test_a_claim_that_the_passage_does_not_state_is_marked(claim: str) -> None:
 )
 def test_one_error_makes_a_sentence_more_doubtful(right: str, wrong: str) -> None:
     """Such a sentence is seldom marked: the threshold is set so that few supported sentences of any kind are marked."""
-    good, bad = judge_claims(open_verifier(""), [right, wrong], Ground.of([("Ferry Lantern", FERRY)]))
+    good, bad = judge_claims(word_verifier(""), [right, wrong], Ground.of([("Ferry Lantern", FERRY)]))
     assert bad > good + 0.1
 
 
 def test_a_second_stage_is_a_weighted_sum_within_bounds() -> None:
     """Compared with the formula, evaluated one input at a time."""
-    verifier = open_verifier("")
+    verifier = word_verifier("")
     second = verifier.second
     assert second is not None
     claims = ["The Lantern was built in 1921 by Anneke Roux.", "word " * 400, "She never carried cattle."]
@@ -117,13 +117,13 @@ def test_a_second_stage_is_a_weighted_sum_within_bounds() -> None:
 )
 def test_sentences_in_another_script_or_too_short_are_not_checked(sentence: str, checked: bool) -> None:
     assert can_be_checked(sentence) == checked
-    unsupported = SupportChecker(EXCERPTS, open_verifier("")).unsupported("answer", sentence)
+    unsupported = SupportChecker(EXCERPTS, word_verifier("")).unsupported("answer", sentence)
     assert checked or unsupported == []
 
 
 def test_a_sentence_is_checked_against_the_passages_that_it_cites_or_else_against_all() -> None:
     text = "The Corrow tram opened in 1922 [1]. The Corrow tram opened in 1922 [2]. The Corrow tram opened in 1922."
-    [found] = SupportChecker(EXCERPTS, open_verifier("")).unsupported("reason", text)
+    [found] = SupportChecker(EXCERPTS, word_verifier("")).unsupported("reason", text)
     assert (found.start, found.end) == (0, 35) and text[found.start : found.end] == found.text
     assert found.cited == (1,) and found.missing == ("Corrow", "1922") and found.part == "reason"
 
@@ -137,7 +137,7 @@ def test_a_row_is_read_with_the_header_of_its_table() -> None:
     )
     for claim in right:
         probability, without = (
-            judge_claims(open_verifier(""), [claim], ground_of(each))[0] for each in (lakes, replace(lakes, header=()))
+            judge_claims(word_verifier(""), [claim], ground_of(each))[0] for each in (lakes, replace(lakes, header=()))
         )
         assert probability < without - 0.25
 
@@ -150,7 +150,7 @@ def test_a_table_longer_than_a_window_keeps_its_header() -> None:
 
 
 def test_fragments_headings_endless_sentences_and_answers_without_passages_are_not_judged() -> None:
-    verifier = open_verifier("")
+    verifier = word_verifier("")
     assert (
         SupportChecker(EXCERPTS, verifier).unsupported(
             "answer", "Anneke Roux. 1999.\n\n# A heading of five words\n\nYes, it is so. | a | b |"
@@ -167,7 +167,7 @@ def test_fragments_headings_endless_sentences_and_answers_without_passages_are_n
     "answer", ["The answer is: not in the documents.", "Her birthplace is Not in the Documents [1]."]
 )
 def test_that_something_is_not_in_the_documents_is_no_claim(answer: str) -> None:
-    assert SupportChecker(EXCERPTS, open_verifier("")).unsupported("answer", answer) == []
+    assert SupportChecker(EXCERPTS, word_verifier("")).unsupported("answer", answer) == []
 
 
 @pytest.mark.parametrize(
@@ -194,7 +194,7 @@ def test_that_something_is_not_in_the_documents_is_no_claim(answer: str) -> None
 )
 def test_a_sentence_is_marked_unmarked_or_not_checked(answer: str, marked: bool, because: str | None) -> None:
     """A short answer is judged together with its question."""
-    checker = SupportChecker(EXCERPTS, open_verifier(""), "Where was the ferry Lantern built, and when?")
+    checker = SupportChecker(EXCERPTS, word_verifier(""), "Where was the ferry Lantern built, and when?")
     assert [each.text for each in checker.unsupported("answer", answer)] == [answer] * marked
     unchecked = checker.not_checked("answer", answer)
     assert [(each.text, each.because) for each in unchecked] == [(answer.strip(), because)] * (because is not None)
@@ -203,12 +203,12 @@ def test_a_sentence_is_marked_unmarked_or_not_checked(answer: str, marked: bool,
 
 def test_a_sentence_in_the_language_of_its_passages_is_judged() -> None:
     text = "Die Fähre wurde im Jahr 1911 in der Werft von Brandt gebaut. Der Kapitän war bis 1924 auf der Fähre."
-    checker = SupportChecker([Excerpt("1", "Fähre", text, "a.md", 0, 9)], open_verifier(""))
+    checker = SupportChecker([Excerpt("1", "Fähre", text, "a.md", 0, 9)], word_verifier(""))
     assert checker.not_checked("answer", "Die Fähre wurde in der Werft gebaut.") == []
 
 
 def test_missing_words_of_a_short_answer_exclude_those_of_its_question() -> None:
-    checker = SupportChecker(EXCERPTS, open_verifier(""), "Who sold the Ondine to Zanzibar?")
+    checker = SupportChecker(EXCERPTS, word_verifier(""), "Who sold the Ondine to Zanzibar?")
     [found] = checker.unsupported("answer", "Casimir Thole")
     assert found.missing == ("Casimir", "Thole")
 
@@ -220,9 +220,9 @@ def test_an_unknown_value_of_unsupported_is_an_error() -> None:
 
 
 def test_a_saved_verifier_is_the_same(tmp_path: Path) -> None:
-    verifier = open_verifier("")
+    verifier = word_verifier("")
     save_verifier(tmp_path, verifier)
-    again = open_verifier(str(tmp_path))
+    again = word_verifier(str(tmp_path))
     claims = ["Captain Renn commanded the tram.", "She never carried cattle."]
     ground = Ground.of([("Ferry Lantern", FERRY)])
     assert judge_claims(again, claims, ground).tolist() == judge_claims(verifier, claims, ground).tolist()
@@ -231,8 +231,8 @@ def test_a_saved_verifier_is_the_same(tmp_path: Path) -> None:
 
 def test_bad_files_are_named(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=f"no {VERIFIER_FILE}"):
-        open_verifier(str(tmp_path))
-    save_verifier(tmp_path, open_verifier(""))
+        word_verifier(str(tmp_path))
+    save_verifier(tmp_path, word_verifier(""))
     file = tmp_path / VERIFIER_FILE
     arrays = load_file(file)
     valid = {"format": "modegraph verifier, 3", "features": FEATURES, "base": 0.0, "depth": 12}
@@ -245,10 +245,10 @@ def test_bad_files_are_named(tmp_path: Path) -> None:
     ]:
         save_file(arrays, file, {HEADER: json.dumps(header)})
         with pytest.raises(UserError, match=found):
-            open_verifier(str(tmp_path))
+            word_verifier(str(tmp_path))
     file.write_bytes(file.read_bytes()[:40])
     with pytest.raises(UserError, match="not a verifier file"):
-        open_verifier(str(tmp_path))
+        word_verifier(str(tmp_path))
 
 
 @pytest.mark.parametrize(("between", "found"), [(0, 1.0), (2, 1.0), (3, 0.0)])

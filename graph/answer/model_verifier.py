@@ -1,0 +1,150 @@
+"""A verifier that is a language model: it reads passages and a sentence, and the odds of "yes" against "no" as its next word are its judgement.
+
+SHIPPED is an adapter that learned from sentences which people labelled (graph/models/support/README.md); any other model is named hf:FOLDER or
+hf:NAME. CALIBRATION in the model's folder turns log-odds into a probability, and has the threshold; without it, a sentence is marked if "no" is more
+probable than "yes".
+
+Legend: n claims."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, FiniteFloat
+
+from graph.answer.overlap import Wording, overlaps
+from graph.answer.template import prompt_ids
+from graph.answer.verifier import Ground, windows
+from graph.errors import UserError
+from graph.models.load import load_for_inference
+from graph.text.prompting import quote, read_prompt
+from graph.trees import probabilities
+from graph.types import Message
+
+SHIPPED = "support"
+PREFIX = "hf:"
+CALIBRATION = "verifier.json"
+MOST_CHARS = 8_000
+"""Of passages with more characters, those windows are read that share the most with the claim; a claim is cut after as many."""
+WINDOW_CHARS = 1_000
+BATCH_TOKENS = 2_048
+"""The most tokens of prompts that are read together, with padding."""
+
+
+class Calibration(BaseModel):
+    """The probability of being unsupported is σ(offset − scale · log-odds); a sentence is marked at `threshold`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    scale: FiniteFloat = 1.0
+    offset: FiniteFloat = 0.0
+    threshold: FiniteFloat = 0.5
+
+
+@dataclass(frozen=True)
+class ModelVerifier:
+    """A language model with its tokenizer as a verifier."""
+
+    model: Any
+    tokenizer: Any
+    calibration: Calibration
+
+    @property
+    def threshold(self) -> float:
+        """The lowest probability at which a sentence is marked as unsupported."""
+        return self.calibration.threshold
+
+    def judge(self, claims: Sequence[str], ground: Ground) -> NDArray[np.float64]:
+        """The probability that the passages of `ground` do not support each claim: [n]."""
+        prompts = [support_prompt(most_alike(ground.passages, claim), claim) for claim in claims]
+        logits_n = self.calibration.offset - self.calibration.scale * log_odds(self.model, self.tokenizer, prompts)
+        return probabilities(logits_n, 1.0)
+
+
+def is_model(spec: str) -> bool:
+    """Whether a verifier's spec names a language model; a folder called `support` is a folder."""
+    return spec.startswith(PREFIX) or (spec == SHIPPED and not Path(spec).is_dir())
+
+
+@lru_cache(maxsize=1)
+def open_model_verifier(spec: str) -> ModelVerifier:
+    """The verifier of SHIPPED or hf:NAME; UserError for a model that is not there, or whose CALIBRATION is no such file."""
+    model, tokenizer, where = load_for_inference(spec.removeprefix(PREFIX))
+    if tokenizer.chat_template is None:
+        raise UserError(f"verifier {spec!r}: no chat template", "a chat (instruct) model", "name another model")
+    return ModelVerifier(model.eval(), tokenizer, read_calibration(Path(where) / CALIBRATION))
+
+
+def read_calibration(file: Path) -> Calibration:
+    """The calibration in a file, the default one if there is no file; UserError for a file that holds none."""
+    try:
+        return Calibration.model_validate_json(file.read_bytes()) if file.exists() else Calibration()
+    except ValueError as problem:
+        raise UserError(
+            f"{file}: {problem}", "the numbers scale, offset and threshold", "restore it or delete it"
+        ) from None
+
+
+def support_prompt(passages: Sequence[tuple[str, str]], claim: str) -> tuple[Message, ...]:
+    """The chat that asks whether passages, pairs of title and text, support a claim; claims come last, so that prompts over the same passages begin alike."""
+    sentence = f"Sentence: {json.dumps(quote(claim[:MOST_CHARS]), ensure_ascii=False)}"
+    parts = (f"{_line('Title', title) if title else ''}{_line('Passage', text)}" for title, text in passages)
+    return Message("system", read_prompt("graph/support.txt")), Message("user", "\n".join([*parts, sentence]))
+
+
+def _line(name: str, text: str) -> str:
+    return f"{name}: {json.dumps(quote(text), ensure_ascii=False)}\n"
+
+
+def most_alike(passages: Sequence[tuple[str, str]], claim: str) -> Sequence[tuple[str, str]]:
+    """The passages, or, if they have more than MOST_CHARS characters, those windows that share the most stems with the claim, in order."""
+    if sum(len(text) for _, text in passages) <= MOST_CHARS:
+        return passages
+    parts = [(title, part) for title, text in passages for _, part, _ in windows(text, chars=WINDOW_CHARS)]
+    shared = [overlaps(claim, [Wording.of(title, part)])[0] for title, part in parts]
+    best = sorted(range(len(parts)), key=lambda at: (-shared[at], at))[: MOST_CHARS // WINDOW_CHARS]
+    return [parts[at] for at in sorted(best)]
+
+
+def log_odds(model: Any, tokenizer: Any, prompts: Sequence[Sequence[Message]]) -> NDArray[np.float64]:
+    """log P(yes) − log P(no) as the first token after each chat: [n]. Padding is on the left, so that every prompt ends at the last position."""
+    import torch
+
+    yes, no = (tokenizer(word, add_special_tokens=False)["input_ids"][0] for word in ("yes", "no"))
+    ids = [prompt_ids(tokenizer, prompt) for prompt in prompts]
+    odds_n = np.zeros(len(ids))
+    for batch in _batches([len(each) for each in ids]):
+        width = max(len(ids[at]) for at in batch)
+        tokens = torch.tensor([[yes] * (width - len(ids[at])) + ids[at] for at in batch], device=model.device)
+        mask = torch.tensor([[0] * (width - len(ids[at])) + [1] * len(ids[at]) for at in batch], device=model.device)
+        with torch.inference_mode():
+            logits = (
+                model(
+                    input_ids=tokens,
+                    attention_mask=mask,
+                    position_ids=(mask.cumsum(1) - 1).clamp(min=0),
+                    logits_to_keep=1,
+                )
+                .logits[:, -1]
+                .float()
+            )
+        odds_n[batch] = (logits[:, yes] - logits[:, no]).cpu().numpy()
+    return odds_n
+
+
+def _batches(lengths: Sequence[int]) -> Iterator[list[int]]:
+    """Positions of prompts of similar length, up to BATCH_TOKENS together, at least one."""
+    batch: list[int] = []
+    for at in sorted(range(len(lengths)), key=lengths.__getitem__):
+        if batch and (len(batch) + 1) * lengths[at] > BATCH_TOKENS:
+            yield batch
+            batch = []
+        batch.append(at)
+    if batch:
+        yield batch

@@ -149,7 +149,8 @@ ServerSpec = Annotated[
     str,
     typer.Argument(
         metavar="SERVER",
-        help="Served model, as openai:NAME@URL; a URL, if the server has one model or one named like RUN; or gguf:FILE, an exported file or folder, opened for the check.",
+        help="Served model, as openai:NAME@URL; a URL, if the server has one model or one named like RUN; or gguf:FILE, "
+        "an exported file or folder, opened for the check.",
     ),
 ]
 

@@ -50,7 +50,8 @@ Selectors = Annotated[
     option(
         "--selectors NAME",
         RETRIEVAL,
-        "Selectors to compare: threshold (the default), llm (calls --model), none, or trained ones, as folders or hub names; several in mode local or global only; the first is the baseline. Repeatable.",
+        "Selectors to compare: threshold (the default), llm (calls --model), none, or trained ones, as folders or hub names; "
+        "several in mode local or global only; the first is the baseline. Repeatable.",
     ),
 ]
 
@@ -242,7 +243,7 @@ def add_support(commands: typer.Typer) -> None:
     ) -> None:
         """Measure how well a verifier separates supported sentences from unsupported ones.
 
-        Prints AUC with its interval, the shares that it marks, and milliseconds, next to plain overlap of words and of stems.
+        Prints AUC with its interval, the shares of both that the verifier marks, and milliseconds, next to plain overlap of words and of stems.
         """
         from eval.support import measure_support, read_support, support_json, support_table
         from eval.tables import as_text

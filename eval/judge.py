@@ -1,6 +1,7 @@
-"""`modegraph eval judge`: a language model compares pairs of answers in both orders; win rates, ties, agreement, position bias and the win rate at equal length.
+"""`modegraph eval judge`: a language model compares pairs of answers in both orders; win rates, ties, agreement and position bias.
 
-Criteria: ToPG (App. C) and PankRAG (App. A.2.1), in eval/prompts/judge.txt. Length control: Dubois et al. 2024 (AlpacaEval 2 LC), Eq. 1-2, without its term for the difficulty of a question. Legend: V verdicts, Q questions."""
+Criteria: ToPG (App. C) and PankRAG (App. A.2.1), in eval/prompts/judge.txt. Length control: Dubois et al. 2024 (AlpacaEval 2 LC), Eq. 1-2,
+without its term for the difficulty of a question. Legend: V verdicts, Q questions."""
 
 from __future__ import annotations
 

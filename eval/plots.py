@@ -60,7 +60,7 @@ def draw_retrieval(seconds: Measure, quality: Measure, file: Path) -> None:
 def save_figure(figure: Figure, file: Path) -> None:
     """Write the PNG to a temporary file beside `file`, then rename it into place."""
     partial = file.with_name(file.name + ".partial")
-    figure.savefig(partial, format="png", dpi=150, facecolor="white")
+    partial.write_bytes(figure_png(figure))
     partial.replace(file)
 
 

@@ -1,7 +1,7 @@
 """`modegraph eval reading`: models answer a reading set greedily, over gold passages among distractors, over retrieved passages, or without passages.
 
-Distractors are chosen as in data_synth/reading/reading_rows.py, except for other questions' gold passages; data_synth/reading/score.py scores answers. The
-best constant answer is listed with the models: its score needs no reading."""
+Distractors are chosen as in data_synth/reading/reading_rows.py, but another question's gold passages are not added;
+data_synth/reading/score.py scores answers. The best constant answer is listed with the models: its score needs no reading."""
 
 from __future__ import annotations
 
@@ -272,7 +272,10 @@ def reading_table(title: str, models: Mapping[str, Mapping[str, ReadingFigures]]
         "cites gold",
         "supported",
     )
-    note = "F1 beyond: over the words that the question lacks; refused: of questions with an answer; cites: of answers; cites gold: of right answers; supported: a cited passage contains the answer"
+    note = (
+        "F1 beyond: over the words that the question lacks; refused: of questions with an answer; cites: of answers; "
+        "cites gold: of right answers; supported: a cited passage contains the answer"
+    )
     return Table(title, header, tuple(rows), note)
 
 

@@ -237,7 +237,10 @@ def measure_selection(
 
 
 def candidates_of(index: Index, query: Query) -> Ints:
-    """The candidates, best first, by the mean of a proposition's similarity to the question and its best passage's score: as in `local`, if the question names no document."""
+    """The candidates, best first, by the mean of a proposition's similarity to the question and its best passage's score.
+
+    As in `local`, if the question names no document.
+    """
     near_P = score_passages(index, query.vector_D)
     near_N = score_propositions(index, near_P, query.vector_D)
     return top_rows(worth_of_propositions(index, near_N, near_scores(index, near_P, near_N)), CANDIDATES)

@@ -102,7 +102,10 @@ def holm_intervals(
     clusters: Sequence[Hashable] | None = None,
     seed: int = 0,
 ) -> dict[str, Interval]:
-    """`bootstrap_difference` of several systems, each at its level of Holm's procedure: an interval excludes 0 exactly if the procedure rejects a difference of 0."""
+    """`bootstrap_difference` of several systems, each at its level of Holm's procedure.
+
+    An interval excludes 0 exactly if the procedure rejects a difference of 0.
+    """
     differences = {name: _differences(*pair) for name, pair in systems.items()}
     means = {name: _resampled_means(each_Q, clusters, RESAMPLES, seed) for name, each_Q in differences.items()}
     levels = holm_levels({name: bootstrap_p(means_B) for name, means_B in means.items()})
@@ -187,7 +190,9 @@ def sign_flips(seeds: int) -> NDArray[np.int64]:
 
 
 def equality_test(difference_S: Sequence[float], margin: float) -> float:
-    """p for the hypothesis that a mean of paired differences lies outside ±margin: the larger of two one-sided t-tests (TOST, Schuirmann 1987); 1 for one seed.
+    """p for the hypothesis that a mean of paired differences lies outside ±margin; 1 for one seed.
+
+    The larger p of two one-sided t-tests (TOST, Schuirmann 1987).
 
     >>> round(equality_test([0.01, -0.01, 0.0], 0.03), 3), equality_test([0.0], 0.03)
     (0.018, 1.0)
@@ -283,7 +288,8 @@ def check_paired_seeds(seeds: Mapping[str, Sequence[int]], baseline: str) -> Non
         if unpaired:
             lacking = baseline if unpaired[0] in system_seeds else name
             raise UserError(
-                f"seed {unpaired[0]} is unpaired: {lacking} has no run with it ({name}: {_seeds_text(system_seeds)}; {baseline}: {_seeds_text(seeds[baseline])})",
+                f"seed {unpaired[0]} is unpaired: {lacking} has no run with it "
+                f"({name}: {_seeds_text(system_seeds)}; {baseline}: {_seeds_text(seeds[baseline])})",
                 "the same seeds for every system, because seeds are compared in pairs",
                 "train the missing runs, or leave out the others of that seed",
             )

@@ -96,7 +96,8 @@ class StudySettings(Settings):
         for name, arm in self.arms.items():
             if "seed" in arm.settings:
                 raise ValueError(
-                    f"arm {name!r} sets seed = {arm.settings['seed']}, so its runs would not be paired with those of the other arms: the study gives every arm the same seeds"
+                    f"arm {name!r} sets seed = {arm.settings['seed']}, so its runs would not be paired with those of the other arms: "
+                    "the study gives every arm the same seeds"
                 )
         return self
 

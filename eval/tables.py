@@ -32,7 +32,7 @@ def run_table(comparison: Comparison) -> Table:
     """The models compared: each policy's stage, its reference, and the K, ε and β of its training."""
     header = ("model", "stage", "folder or name", "reference π_ref", "K", "ε", "β", "trained on", "training, s")
     note = (
-        "K responses a prompt (2 = pairs), ε label smoothing, β strength of the tie to the reference. A margin is "
+        "K responses a prompt (2 = pairs), ε label smoothing, β weight of the log-ratios to the reference. A margin is "
         "measured against π_ref; a model without β or π_ref has no implicit reward."
     )
     return Table("Models", header, tuple(_run_row(result) for result in comparison.results), note)
@@ -104,9 +104,9 @@ def seed_table(comparison: Comparison) -> Table:
         rows.append((measure, *(verdict_cell(verdicts[name], scale) if name in verdicts else NONE for name in others)))
     count = len(comparison.systems[first])
     note = (
-        f"Runs that differ in their seed alone are one system. Mean difference, the 95 % interval of its bootstrap over seeds, which are paired, and questions, and p of "
-        f"the exact sign-flip test over the {count} seeds, Holm-corrected over the systems of a row; {count} seeds give a p of at least {2.0 ** (1 - count):.2g}. * marks a difference that test and interval "
-        "both show."
+        "Runs that differ in their seed alone are one system. Mean difference, the 95 % interval of its bootstrap over paired seeds and over questions, "
+        f"and p of the exact sign-flip test over the {count} seeds, Holm-corrected over the systems of a row; {count} seeds give a p of at least "
+        f"{2.0 ** (1 - count):.2g}. * marks a difference that test and interval both show."
     )
     return Table(f"Difference from {first}", ("measure", *others), tuple(rows), note)
 

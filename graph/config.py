@@ -36,7 +36,7 @@ S = TypeVar("S", bound=Settings)
 
 @dataclass(frozen=True)
 class ScalarOverride:
-    """A single value of `--set` that YAML reads as something other than text, and its text; the type of the setting decides which of them counts."""
+    """A value of `--set` that YAML does not read as text, a mapping or a list: its text and its YAML value; the type of the setting decides which is used."""
 
     text: str
     value: Any

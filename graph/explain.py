@@ -70,7 +70,7 @@ class StatedProposition:
 
 @dataclass(frozen=True)
 class Lead:
-    """The best link of `hops` from one other passage: its proposition mentions `entity`, a title of the explained passage or a name in it.
+    """The best link of `hops` from one other passage: its proposition mentions `entity`, a title of the explained passage's document or a name in the passage.
 
     `rank` is the other passage's rank by its score without links; `followed` whether that rank is high enough for its links to be followed. `worth`
     is the score that the link gives the explained passage, on the scale of `Explanation.own_score`.

@@ -144,7 +144,7 @@ COMMIT;
 """
 _COLUMNS = "id, user, at, consent, kind, question, said"
 _UNREADABLE = {0, sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
-"""SQLite's codes for a file that is damaged, not a database, or without our table; 0 marks an error that this module raises."""
+"""SQLite's codes for a file that is damaged, not a database, or without the table; 0 marks an error that this module raises."""
 
 
 class FeedbackFile:

@@ -165,7 +165,7 @@ class _CachedCall:
 
 
 class Ledger:
-    """`model`, with its finished calls in a file; safe for several threads and several processes.
+    """`model`, with its finished calls stored; safe for several threads and several processes.
 
     Two equal calls at the same moment may both reach the model; the first result is stored for both.
     """
@@ -184,7 +184,7 @@ class Ledger:
         return self._model.form
 
     def complete(self, requests: Sequence[CompletionRequest]) -> list[Completion]:
-        """Completions in the order of the requests, from the file if stored; the other calls run concurrently, as many at once as the engine accepts."""
+        """Completions in the order of the requests, stored ones without a call; the other calls run concurrently, as many at once as the engine accepts."""
         keys = [call_key(self.name, request) for request in requests]
         distinct = dict(zip(keys, requests, strict=True))
         finished = {key: cached for key in distinct if (cached := self._lookup(key)) is not None}
@@ -192,7 +192,7 @@ class Ledger:
         parallel, size = max(1, self._model.in_flight), self._model.batch_size
         groups = [missing[start : start + size] for start in range(0, len(missing), size)]
         with ThreadPoolExecutor(parallel, thread_name_prefix="ledger") as pool:
-            for calls in pool.map(self._call, groups):  # After an error it cancels the calls that have not started.
+            for calls in pool.map(self._call, groups):  # After an error, `map` cancels the calls that have not started.
                 finished |= calls
         return _with_replay_times(
             [finished[key] for key in keys], _is_first_call(keys, {key for key, _ in missing}), parallel

@@ -77,7 +77,7 @@ def answer_from(
 def ask_model(model: LanguageModel, prompt: Prompt, max_answer_tokens: int) -> tuple[Prompt, Completion]:
     """The model's completion over the numbered excerpts.
 
-    Where its server finds the prompt too long, the call is repeated with half of the excerpts, and so on. UserError when it still refuses.
+    Where its server finds the prompt too long, the call is repeated with half of the excerpts, and so on. UserError when it still refuses, or refuses for another reason.
     """
     for part in halvings(prompt):
         completion = model.complete([CompletionRequest(tuple(part.messages()), max_answer_tokens)])[0]

@@ -44,7 +44,7 @@ def show_evidence(evidence: Evidence) -> str:
 def show_answer(answer: Answer) -> str:
     """The answer, the reason, each citation with source, offsets and text, any problems, and the cost.
 
-    If there is neither answer nor citation, the evidence follows.
+    If there is neither an answer nor a citation, the evidence follows.
     """
     lines = [wrapped(answer.answer or no_answer(answer.reason), "")]
     if answer.reason:

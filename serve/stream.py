@@ -64,8 +64,8 @@ class Attribution(NamedTuple):
 class MessageParts:
     """Takes the text of one choice piece by piece. Without `form`, all of it is content in the client's own format.
 
-    `handling` decides what happens to sentences that the passages do not support: to drop them, the verifier reads each paragraph as it
-    ends; otherwise it reads the whole text at the end. With `fallback`, a text without an answer ends with a note that says so, and the best
+    `handling` decides what happens to sentences that the passages do not support: to drop them, the verifier checks each paragraph as it
+    ends; to mark them, the whole text at the end. With `fallback`, a text without an answer ends with a note that says so, and the best
     passage, unless the client set the format or the model called a tool. `question` is the question that the text answers.
     """
 
@@ -271,7 +271,7 @@ class _Field:
         return self._keep(rest if self._support is None else rest + self._support.finish())
 
     def append_fallback(self, text: str) -> str:
-        """Append a text that is not the model's; no verifier reads it."""
+        """Append a text that is not the model's and is not checked for support."""
         gate = CitationGate(self._passages)
         checked = gate.feed(text) + gate.finish()
         self._fallback_marks = tuple(mark.shifted(len(self.shown)) for mark in gate.marks)

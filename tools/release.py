@@ -113,7 +113,7 @@ def _backend(source: Path, hook: str, out: Path) -> Path:
 def _run(command: list[str], folder: Path) -> str:
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     if done.returncode:
-        sys.exit(f"{' '.join(command)} ended with {done.returncode}: {done.stderr.strip()}")
+        sys.exit(f"{' '.join(command)} exited with {done.returncode}: {done.stderr.strip()}")
     return done.stdout
 
 

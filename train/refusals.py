@@ -1,10 +1,10 @@
-"""Refusals anchored at the initial model: all rows teach what to answer; they teach when to refuse only where the prompts tell the two cases apart.
+"""Refusals anchored at the initial model: all rows teach what to answer; they teach when to refuse only where the prompts distinguish the two cases.
 
-In the plain loss, the share of refusals among the rows sets how often a model refuses, whether or not it can tell when it should
+In the plain loss, the share of refusals among the rows sets how often a model refuses, whether or not it recognises when to
 (docs/log.md, "Refusals anchored at the initial model"). Here an answer's loss is −log π(y | x, no refusal): given that it does not begin
 with the first token of a refusal. Whether to refuse is learned as a correction: with m the log-odds of that token after the prompt, and m_0
-those of the initial model, the loss is the logistic loss of ±(m − m_0), with equal total weight for both kinds of rows. If prompts do not tell
-the kinds apart, the loss is minimal at m = m_0, whatever their shares. (This is a logistic regression with an offset; m − m_0 is DPO's
+those of the initial model, the loss is the logistic loss of ±(m − m_0), with equal total weight for both kinds of rows. If prompts do not distinguish
+the kinds, the loss is minimal at m = m_0, whatever their shares. (This is a logistic regression with an offset; m − m_0 is DPO's
 log-ratio of one token, minus that of its complement.)
 
 Legend: R rows of some groups, in order."""
@@ -90,7 +90,7 @@ class AnchoredRefusals:
         return (first_R - answers_R).sum() + self.correction(moved_R, signs_R).sum()
 
     def correction(self, moved_R: Tensor, signs_R: Tensor) -> Tensor:
-        """The weighted logistic losses of how far the log-odds of refusing moved: float32[R]."""
+        """The weighted logistic loss of each row's change in the log-odds of refusing: float32[R]."""
         if not self.refusal_weight or not self.answer_weight:
             return signs_R.abs() * (softplus(moved_R) + softplus(-moved_R)) / 2
         weight_R = torch.where(signs_R > 0, self.refusal_weight, self.answer_weight) * signs_R.abs()

@@ -108,7 +108,7 @@ def with_reward(row: ResponseRow, rewards: Iterator[float]) -> ResponseRow:
 def score_texts(folder: Path, prompts: Sequence[Sequence[Message]], responses: Sequence[str]) -> list[float]:
     """σ(r) of each response to its prompt, 0 to 1, in order. Padding is on the right, where nothing attends to it.
 
-    UserError if `folder` is no run of `train reward`, or for a text beyond the model's context.
+    UserError if `folder` is not a run of `train reward`, or for a text beyond the model's context.
     """
     record = read_run(folder)
     if record.stage != "reward":

@@ -175,7 +175,7 @@ def answer_tokens(groups: Sequence[TokenizedGroup]) -> int:
 
 
 def sft_trainer(settings: SftSettings, data: SftData, tokenizer: PreTrainedTokenizerBase, folder: Path) -> SftTrainer:
-    """The trainer of the model with its adapter; with `eval_steps`, it ends with the checkpoint that measured best."""
+    """The trainer of the model with its adapter; with `eval_steps`, it ends with the checkpoint with the best F1."""
     set_seed(settings.seed)
     model = load_start(settings, tokenizer)
     model = model if settings.lora is None else get_peft_model(model, lora_config(settings.lora))

@@ -186,7 +186,8 @@ def runs_table(alignment: Alignment) -> Table:
         f"{len(alignment.reference)} held-out prompts, {alignment.sampling.count} samples each at temperature 1, at most "
         f"{alignment.sampling.max_tokens} tokens; KL = E[log π − log π_ref] and entropy = E[−log π] in nats, from the samples. "
         "Form: the answer has the form that the prompt asks for. Cited: cites passages, and only those that the prompt shows. Distinct: "
-        "different answers among a prompt's samples, as a share; self-BLEU: of each sample against the others. Both show how far a policy has collapsed to one mode. "
+        "different answers among a prompt's samples, as a share; self-BLEU: of each sample against the others. Both show how far a policy has "
+        "collapsed to one mode. "
         "Always yes and always no are constant, well-formed answers that cite the first passage."
     )
     return Table("Runs", head, tuple(rows), note)

@@ -1,6 +1,6 @@
 """Measure runs on held-out prompts: draw samples, reward them, score them under the policy and its reference, and cache the figures.
 
-Figures are cached by models, prompts, reward weights and sampling, so that a killed command can resume and commands can share figures."""
+Figures are cached by all that determines them (`cache_key`), so that a killed command can resume and commands can share figures."""
 
 from __future__ import annotations
 
@@ -305,7 +305,7 @@ def measurable(weights: Mapping[str, float], where: str) -> dict[str, float]:
 
 
 def common_reference(folders: Sequence[Path], records: Sequence[RunRecord]) -> str:
-    """The reference model that all runs share (without one, the start); UserError for a run of another stage, or with another reference."""
+    """The reference model that all runs share, by default the model they started from; UserError for another stage or another reference."""
     references = [reference_of(record) for record in records]
     for folder, record, reference in zip(folders, records, references, strict=True):
         if record.beta is None:

@@ -1,6 +1,6 @@
 """Samples of a policy with their log-probabilities: the token ids drawn are the ones scored.
 
-Samples are drawn by transformers in this process, or by vLLM (sample_by_vllm.py). Legend: M samples of one prompt."""
+Samples are drawn by transformers in this process, or by vLLM (sample_by_vllm.py). Legend: M samples of one prompt, T tokens."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """The cells that a configuration asks for, and their files on disk.
 
-A cell is one JSON file, written atomically and named by the hash of its settings and of the contents of all files and local models that they name: a killed run loses
-only unfinished cells, and a changed input gives a new cell. The hash does not cover the code; the file records the revision that wrote it."""
+A cell is one JSON file, written atomically and named by the hash of its settings and of the contents of all files and local models that they
+name: a killed run loses only unfinished cells, and a changed input gives a new cell. The hash does not cover the code; the file records the
+revision that wrote it."""
 
 from __future__ import annotations
 

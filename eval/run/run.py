@@ -208,7 +208,7 @@ def results_of(
 def _retrieve_evidence(
     index: Index, questions: Sequence[Question], settings: RetrieveSettings, helper: LanguageModel | None
 ) -> list[Evidence]:
-    """Evidence for every question. The first question is retrieved once more beforehand, untimed, to load the encoder."""
+    """Evidence for every question. A first retrieval, not timed, loads the encoder."""
     retrieve_many(index, [questions[0].text], settings, helper)
     all_evidence: list[Evidence] = []
     for start in range(0, len(questions), QUERIES_AT_ONCE):

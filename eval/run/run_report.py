@@ -138,7 +138,9 @@ def paired_values(values: Values, baseline: Values) -> tuple[list[float], list[f
 
 
 BINS = ((0, 20), (20, 50), (50, 80), (80, 100))
-"""Ranges of the percentage of a question's results that are in a layer, each without its lower end, except 0: 0 to 2, 3 to 5, 6 to 8 and 9 to 10 of 10, as in the paper."""
+"""Ranges of the percentage of a question's results that are in a layer, each without its lower end, except 0.
+
+Of 10 results, 0 to 2, 3 to 5, 6 to 8 and 9 to 10, as in the paper."""
 
 
 def count_layers(evidence: Evidence) -> tuple[int, ...]:
@@ -209,7 +211,7 @@ def result_tables(report: RunReport) -> list[Table]:
 
 
 def headline(report: RunReport) -> str:
-    """The run's size, how much of it was filled now and by which code, and what the tests show."""
+    """The run's size, how much of it this run filled, which other code filled the rest, and what the tests show."""
     shown, count = sum(verdict.shown for verdict in report.verdicts.values()), len(report.verdicts)
     filled, older = len(report.all_scores) - report.found, {each.content.revision for each in report.all_scores}
     older -= {report.revision}

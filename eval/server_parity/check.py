@@ -111,9 +111,9 @@ BATCHES = (1, 16)
 
 
 def check_server(server: Server, name: str, run: Path, base: str, conversations: int, tolerance: Tolerance) -> Report:
-    """Compare the model `name` of a server ("": the one named like the run, else the only one that is no other's base) with `run`; with an adapter, also its base.
+    """Compare the model `name` of a server with `run`; with an adapter, also its base.
 
-    UserError when the server cannot be reached or has no such model.
+    `name` "" is the model named like the run, else the only one that is no other's base. UserError when the server cannot be reached or has no such model.
     """
     record = language_run(run)
     parents = server.parents()

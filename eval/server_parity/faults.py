@@ -107,12 +107,13 @@ def logps_fault(name: str, run: str, expected: How, near: Mapping[How, Gaps], ba
         case "trained", "bare":
             return (
                 f"{name}: the adapter is not loaded: log-probabilities are those of the base ({apart}); "
-                f"load it (vLLM: --enable-lora --lora-modules {name}={run}; llama.cpp: --lora FILE, at scale 1) and ask for it by its name"
+                f"load it (vLLM: --enable-lora --lora-modules {name}={run}; llama.cpp: --lora FILE, at scale 1) and request it by its name"
             )
         case "trained", "twice":
             return (
                 f"{name}: the adapter counts twice: log-probabilities are those of base + 2 × adapter ({apart}); "
-                "it is already merged into the model below it, or has scale 2: serve it at scale 1 over the base that it was trained on, or serve the merged model alone"
+                "it is already merged into the model below it, or has scale 2: serve it at scale 1 over the base that it was trained on, "
+                "or serve the merged model alone"
             )
         case "bare", ("trained" | "twice"):
             return f"{name}: the base already holds the adapter ({apart}): it was merged; serve the base that the run was trained on"

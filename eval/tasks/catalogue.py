@@ -1,7 +1,7 @@
 """The benchmarks by name; their questions and documents, read from published files, from modegraph's own layout or from the hub, and written in that layout.
 
-A source is a file (.jsonl, .json) or a folder. A folder with questions.jsonl has modegraph's layout: only this file is read here, and corpus.jsonl is
-indexed as it is. In any other folder, every .json and .jsonl file is read row by row."""
+A source is a folder or a file: JSON if it ends in .json, else JSON lines. A folder with questions.jsonl has modegraph's layout: only this
+file is read here, and corpus.jsonl is indexed as it is. In any other folder, every .json and .jsonl file is read row by row."""
 
 from __future__ import annotations
 

@@ -86,6 +86,8 @@ def score(
         raise UserError(
             f"--metric {wrong[0]}", "a metric of answers, since predictions contain nothing else", "choose another"
         )
+    if not metrics:
+        raise UserError(f"eval score {name}: no metrics", "a task with reference answers", "compare with `eval judge`")
     loaded = _load(name, source)
     questions = [item for item in loaded.questions if split in (None, item.split)]
     if not questions:

@@ -9,7 +9,7 @@ from typing import Any
 
 from eval.metrics.registry import Metric, Output, check_answer, score_output
 from eval.statistics import Interval, bootstrap_mean
-from eval.tables import Table, figure
+from eval.tables import NONE, Table, figure
 from graph.answer.citations import check_citations
 from graph.answer.prompt import parse_answer
 from graph.documents.questions import Question
@@ -28,7 +28,10 @@ class Scores:
 
 
 def read_predictions(file: Path, questions: Sequence[Question], empty_is_wrong: bool) -> dict[str, str]:
-    """Answers by question, from lines of {"id", "answer"}; UserError for an invalid row, a missing or unknown id and, unless `empty_is_wrong`, an empty answer."""
+    """Answers by question id, from lines of {"id", "answer"}.
+
+    UserError for an invalid row, a missing or unknown id and, unless `empty_is_wrong`, an empty answer.
+    """
     known = {question.id: question for question in questions}
     answers: dict[str, str] = {}
     for line, row in read_jsonl(file):
@@ -71,7 +74,7 @@ def score_predictions(
 def score_table(scores: Scores) -> Table:
     """One row per metric."""
     rows = [
-        (name, "–", "–", "0")
+        (name, NONE, NONE, "0")
         if mean is None
         else (name, figure(mean.mean, False), f"[{mean.low:.3f}, {mean.high:.3f}]", f"{scores.counts[name]:,}")
         for name, mean in scores.means.items()

@@ -89,7 +89,7 @@ def attribute(
 ) -> dict[int, Citation]:
     """The excerpts that best support the sentences of an answer, by number in the order of those sentences; none for a refusal.
 
-    Only excerpts of documents count, not summaries or a model's findings, and at most MOST_CHARS characters of excerpts are read.
+    Only excerpts of documents count, not summaries or a model's findings, and at most MOST_CHARS (support.py) characters of excerpts are read.
 
     >>> passages = [Excerpt("1", "Tarn", "Tarn is a village.", "a.md"), Excerpt("2", "Ferry", "It was built in Tarn. It sank.", "b.md")]
     >>> [(number, found.quotes[0].text) for number, found in attribute("Where was the ferry built?", "Tarn", passages).items()]

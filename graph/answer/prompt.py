@@ -87,7 +87,7 @@ class FormSplitter:
         return self._take()
 
     def _read_lead(self, text: str, at: int) -> int:
-        """Read white space from `at` on and the marker after it, if any; returns the offset to continue from."""
+        """Read white space from `at` on and the marker after it, if any; return the offset to continue from."""
         start = at
         while start < len(text) and text[start].isspace():
             start += 1
@@ -101,7 +101,7 @@ class FormSplitter:
         return start
 
     def _read_body(self, text: str, at: int) -> int:
-        """Read a section from `at` to its end, or as far as it is certain; returns the offset to continue from."""
+        """Read a section from `at` to its end, or as far as it is certain; return the offset to continue from."""
         if marker := _MARKER[self._kind].search(text, at):
             self._append_text(text[at : marker.start()])
             return self._start_section(marker)
@@ -169,7 +169,7 @@ class ParsedAnswer:
 
 @dataclass(frozen=True)
 class CitedSentence:
-    """A sentence of passage `number` that an answer rests on."""
+    """A sentence of passage `number` that supports an answer."""
 
     number: int
     sentence: str

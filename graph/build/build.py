@@ -86,8 +86,8 @@ def build_index(
 
     With `keep`, called after `documents` are read, documents whose sources it rejects are deleted. Where `workers` run does not change the index.
 
-    Raises UserError, leaving the index unchanged, when a document cannot be read or the settings, the encoder or the model
-    differ from those of the index. Also raises UserError when a model stops answering; `resume` then continues.
+    Raises UserError, leaving the index unchanged, when a document cannot be read, or when a setting outside CHANGEABLE, the
+    encoder or the extractor's model differs from that of the index. Also raises UserError when a model stops answering; `resume` then continues.
     """
     folder = Path(folder)
     was_empty = _prepare_folder(folder)

@@ -137,7 +137,9 @@ class ChangedRows:
         return self._numbers(f'SELECT proposition, passage, "start", "end" FROM occurrences {which}', 4)
 
     def keys(self, table: str, keys: Ints | None = None, ids: Sequence[str] | None = None) -> tuple[Ints, IdBytes]:
-        """Keys and ids of a table's rows with one of these keys or ids; of all rows if neither is given, or keys when all documents are read."""
+        """Keys and ids of a table's rows with one of these keys or ids; of all rows if neither is given, or if
+        all documents are read and `keys` are given.
+        """
         which = ""
         parameters: tuple[str, ...] = ()
         if not self.all and keys is not None:
@@ -193,7 +195,7 @@ class Propositions:
     changed_R: Ints
 
     def last_rows(self, rows_R: Ints) -> Ints:
-        """The rows in the last generation, ascending, of propositions that are gone or are now among `rows_R`."""
+        """The rows in the last generation, ascending, of propositions that are gone or among `rows_R`."""
         last_R = self.merge.previous_rows(rows_R)
         return np.union1d(self.merge.deleted_G, existing(last_R))
 
@@ -234,11 +236,10 @@ def merge_linked(
     `affected_L` may be gone and are looked up in the store; those in `derived` (texts by id) are in no table.
     """
     last_ids, last_texts, last_LZ = last
-    maybe_gone = columns_of_rows(last_LZ, affected_L)
-    gone = maybe_gone
-    if len(maybe_gone):
-        ids = [last_ids[row] for row in maybe_gone.tolist()]
-        gone = maybe_gone[~np.isin(id_bytes(ids), rows.keys(table.name, ids=ids)[1])]
+    gone = columns_of_rows(last_LZ, affected_L)
+    if len(gone):
+        ids = [last_ids[row] for row in gone.tolist()]
+        gone = gone[~np.isin(id_bytes(ids), rows.keys(table.name, ids=ids)[1])]
     text_of = rows.text_of(table.name, table.text)
     new_ids = np.concatenate([links.id_K, id_bytes(list(derived))])
     return merge_by_id(last_ids, last_texts, gone, new_ids, lambda identity: derived.get(identity) or text_of(identity))

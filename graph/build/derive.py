@@ -110,8 +110,8 @@ class LayerReuse:
 
     With `communities`, new nodes join existing communities (graph/hierarchy/communities.py) and the quantiles of cosines stay; else both are
     computed again. With `graphs`, neighbours are searched only for nodes that the edit affects: up to FLAT_LIMIT nodes
-    (graph/hierarchy/similarity.py) the result is the same bit for bit. With `summaries`, summaries of unchanged members are reused, with
-    `communities` also those of nearly unchanged ones; without `communities`, the result is the same if no model wrote or will write summaries.
+    (graph/hierarchy/similarity.py) the graphs equal new ones bit for bit. With `summaries`, summaries of unchanged members are reused, with
+    `communities` also those of nearly unchanged ones; without `communities`, they equal new ones if no model wrote or will write summaries.
     """
 
     communities: bool

@@ -1,8 +1,8 @@
 """Estimates the work of a run of `modegraph index`, without calling a language model or changing the index.
 
 Counts of documents and passages are exact. For the extractor llm the propositions, and so the texts to encode, are estimated from
-those that rules extract; the encoder's tokenizer counts tokens (a missing encoder is downloaded), and reply lengths are estimated
-from the passages.
+those that rules extract; the encoder's tokenizer counts tokens (an encoder that is only on the hub is downloaded), and reply
+lengths are estimated from the passages.
 """
 
 from collections import Counter

@@ -45,7 +45,7 @@ class WatchedFolder:
         self._known = self._last = stamps_of(folder, {})
 
     def changes(self) -> Changes:
-        """The changes since the last non-empty result; empty until two consecutive calls see the same files.
+        """The changes since the last non-empty result; empty until two consecutive calls find the same files.
 
         A folder that is suddenly empty is taken for an unmounted disk: nothing counts as removed.
         """

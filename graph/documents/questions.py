@@ -43,7 +43,10 @@ class Question:
 
 
 def read_questions(source: Path | str) -> list[Question]:
-    """All questions of a JSONL file, or of a folder written by `synth questions`, in order; UserError as in `parse_question`, and for a repeated id."""
+    """All questions of a JSONL file, or of a folder written by `synth questions`, in order.
+
+    UserError as in `parse_question`, for a repeated id, and if there are no questions.
+    """
     questions = [parse_question(row, where) for where, row in read_question_rows(Path(source))]
     if not questions:
         raise UserError(f"{source}: no questions", "one JSON object per line", "give a questions file")

@@ -105,7 +105,7 @@ def take_turns(block: sp.csr_array, rows: Ints, limit: int) -> Ints:
 
 
 def script_json(value: object) -> str:
-    """JSON that cannot end the script element that contains it, nor open a comment there.
+    """JSON that can neither end the script element that contains it nor open a comment there.
 
     >>> script_json("</script>")
     '"\\\\u003c/script\\\\u003e"'

@@ -67,7 +67,7 @@ def entities_within(text: str, entities: Iterable[str], others: Iterable[str]) -
     """The `entities` that are in `text`, then the `others` that are; and the number of `entities` that are not.
 
     An entity is in a text if all of its words are; the words of one of `others` must also be in sequence (spelling may differ in case,
-    brackets and a leading article).
+    brackets and a leading "the").
     """
     words = words_of(text)
 

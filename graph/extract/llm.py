@@ -1,6 +1,6 @@
 """Propositions by a language model (ToPG §2.1, HLG §6.2): one call for the collection's domain, then one structured-output call per passage.
 
-Calls run in waves, two at a time. After an unusable reply, the call is repeated once, in the next wave to start; a second unusable reply is a Failure.
+Calls run in waves, two waves at a time. After an unusable reply, the call is repeated once, in the next wave to start; a second unusable reply is a Failure.
 Only the parts of a reply that the passage supports are used. Every attempt has its own seed, so that the ledger of finished calls never answers
 a new attempt."""
 
@@ -94,7 +94,7 @@ class FactReply(ReplyModel):
 
 
 class PropositionReply(ReplyModel):
-    """`facts` are not requested: retrieval does not use them, and they made up half of a reply."""
+    """`facts` are not requested: retrieval does not use them, and they would be half of a reply."""
 
     text: Annotated[str, at_most("maxLength", MAX_PROPOSITION_CHARS)]
     entities: Annotated[list[Name], sound_items(str), at_most("maxItems", MAX_NAMES_OF_ONE)] = Field(

@@ -58,16 +58,16 @@ def extract_by_rules(document: Document, passages: Sequence[Passage]) -> list[tu
     inner = _inner_entities(passages)
     surnames = _surnames(passages, [*inner.values(), title])
     known = {*inner, *surnames, entity_key(title)}
-    about_title = opens_with(next(_sentences(passages), ""), title)
+    about = title if opens_with(next(_sentences(passages), ""), title) else ""
     subject = title if by_title else ""
     results = []
     for passage in passages:
         occurrences = []
-        resolver = _PronounResolver(title if about_title else "")
+        resolver = _PronounResolver(about)
         for unit in split_units(passage.text, passage.header):
             if unit.kind == "heading":
                 subject = title if by_title and title else unit.text
-                resolver = _PronounResolver(title if about_title else "")
+                resolver = _PronounResolver(about)
                 continue
             body = unit.line
             if not has_words(body):
@@ -77,7 +77,7 @@ def extract_by_rules(document: Document, passages: Sequence[Passage]) -> list[tu
             prefixed = bool(subject) and (bool(unit.cells) or not named)
             mentioned = find_entities(resolved, known)
             full_names = tuple(surnames[entity_key(entity)] for entity in mentioned if entity_key(entity) in surnames)
-            is_entity = prefixed and (is_name(subject, inner) or (about_title and subject == title))
+            is_entity = prefixed and (is_name(subject, inner) or subject == about)
             entities = ((subject,) if is_entity else ()) + mentioned + full_names
             start = passage.start + unit.start
             text = f"{subject}: {resolved}" if prefixed else resolved
@@ -161,7 +161,7 @@ class _PronounResolver:
         return self.title if len(self.title.split()) == 1 or may_be_person(self.title) else ""
 
     def _remember(self, text: str, entities: Sequence[str]) -> None:
-        """Note the subject of a sentence as the next antecedent; no person if it names people elsewhere, the last one if it names nobody."""
+        """Note the subject of a sentence as the next antecedent: no person if the sentence names people elsewhere, the same one if it names nobody."""
         people = [
             name for name in entities if may_be_person(name) and not (self.title and names_subject(name, self.title))
         ]

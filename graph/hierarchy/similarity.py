@@ -263,7 +263,7 @@ def _near_pairs(
 
 
 def _last_cosines(found: _Pairs, count: int, neighbours: int, min_similarity: float) -> Floats:
-    """The lowest cosine among a node's nearest: that of its k-th, or τ with fewer than k: float[N]."""
+    """The cosine of each node's k-th nearest; τ if it has fewer than k: float[N]."""
     least_N = np.full(count, np.inf)
     np.minimum.at(least_N, found.row_X, found.cosine_X)
     full_N = np.bincount(found.row_X, minlength=count) >= neighbours

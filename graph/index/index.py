@@ -355,7 +355,7 @@ class EncoderSource:
 
 
 def open_index(folder: Path | str, open_by_spec: OpenEncoder = open_encoder) -> Index:
-    """The current generation of the index in `folder`; UserError when there is none or a file of it is truncated."""
+    """The current generation of the index in `folder`; UserError when there is none, or when one of its files is missing or truncated."""
     folder = Path(folder)
     manifest, data = _load(folder)
     settings = parse_settings(IndexSettings, manifest.settings, str(folder / MANIFEST))

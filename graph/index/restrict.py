@@ -134,7 +134,7 @@ def _new_rows(rows: Ints, count: int) -> Ints:
 def conceal_rest(full: IndexData, part: IndexData) -> IndexData:
     """`part` without the entities, topics and terms that are not used in it; term weights and normalised similarity are computed from it alone.
 
-    A proposition that also occurs outside keeps only the entities that its own text names, and no topic: the rest may come from outside.
+    A proposition that also occurs outside keeps only the entities that its text contains, and no topic: the rest may come from outside.
     """
     shared_N = occurs_outside(full, part)
     entity_NE = without_entries(part.proposition_entity_NE, unspelled_entities(part, np.flatnonzero(shared_N)))

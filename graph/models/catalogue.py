@@ -68,7 +68,6 @@ class PretrainedModel(Pretrained):
     """A language model as GGUF, stored next to its conversion. Its greedy reply to `question` must be `reply_ids`.
 
     Every token of that reply wins by a wide margin, so engines that round differently give the same reply.
-
     `precision` is the number format of the converted weights.
     """
 

@@ -17,7 +17,10 @@ class ServerSettings(Settings):
 
     host: str = Field("127.0.0.1", min_length=1, description="address to listen on")
     port: int = Field(8080, ge=0, le=65535, description="port to listen on; 0 for any free one")
-    api_key: SecretStr | None = Field(None, description="key of all requests but /health, /ready and the page's files")
+    api_key: SecretStr | None = Field(
+        None,
+        description="the operator's key, with all rights; if set, requests need a key, except /health, /ready and the page's files",
+    )
     keys: Path | None = Field(None, description="file of keys, made by `modegraph keys`, each with its own rights")
     audit_log: Path | None = Field(
         None, description="file that records each addition and deletion of documents with its key"

@@ -152,8 +152,9 @@ class Citation(BaseModel):
 
 
 class Answered(BaseModel):
-    """An answer; `removed` are cited numbers without a passage, removed from the text; `left_out` counts passages that did not fit the window;
-    where the model wrote no answer (`answered` false), the nearest passage is quoted instead. `unsupported` are the sentences that the
+    """An answer. `removed` are cited numbers without a passage, removed from the text; `left_out` counts passages that did not fit the window.
+
+    Where the model wrote no answer (`answered` false), the nearest passage is quoted instead. `unsupported` are the sentences that the
     passages do not seem to support, `not_checked` those that cannot be judged, and `checked` is the number judged (null: the check is off).
     """
 

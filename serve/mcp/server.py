@@ -95,20 +95,24 @@ class _Handlers:
         try:
             result = await tool.call(call, params.arguments or {})
         except ApiError as problem:
-            self._services.metrics.errors.labels(problem.code).inc()
-            return _failed(problem.message)
+            return self._refused(problem)
         except Unavailable as problem:
-            return _failed(unavailable(problem).message)
+            return self._refused(unavailable(problem))
         except UserError as problem:
             return _failed(str(problem))
         except Exception:
             LOG.exception("the tool %s failed", tool.name)
+            self._services.metrics.errors.labels("internal_error").inc()
             return _failed("the server failed; its log says why")
         content = with_whole_characters(result.model_dump(mode="json"))
         return CallToolResult(content=[_text(ascii_json(content).decode("ascii"))], structured_content=content)
 
+    def _refused(self, problem: ApiError) -> CallToolResult:
+        self._services.metrics.errors.labels(problem.code).inc()
+        return _failed(problem.message)
+
     async def list_resources(self, context: Context, params: PaginatedRequestParams | None) -> ListResourcesResult:
-        """One page of the documents in the caller's collections, from the cursor."""
+        """One page of the documents in the caller's collections, starting at the cursor."""
         call = self._call_of(context)
         start = _offset(params.cursor if params is not None else None)
         resources: list[Resource] = []
@@ -178,7 +182,7 @@ class McpRoute:
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        scope["route"] = self  # Its `path` appears in access log and metrics.
+        scope["route"] = self  # Its `path` appears in the access log and the metrics.
         await self.manager.handle_request(scope, receive, send)
 
 

@@ -84,7 +84,7 @@ def document_text(passages: Iterable[Passage]) -> str:
 
 
 FETCHED_CHARS = 40_000
-"""Characters that `fetch` returns per call."""
+"""The largest number of characters that `fetch` returns per call."""
 
 
 @dataclass(frozen=True)
@@ -171,7 +171,7 @@ async def fetch(call: Call, arguments: FetchArguments) -> Fetched:
     excerpt = Passage(arguments.id, source, title, 0, start, start + len(part), part)
     return Fetched(
         id=arguments.id,
-        title=excerpt.title,
+        title=title,
         url=call.url(view, excerpt),
         text=part,
         source=source,

@@ -1,7 +1,7 @@
 """Serves the pages (/ and /docs) from memory; their files are under a path that contains a hash of all files, so that browsers may cache them forever.
 
 If the server has a key, both pages answer 401 without it, like the routes of the API; the body is then the page, which asks for the key. The files
-below /page/ are the same for everyone, contain nothing of the index, and are open. Only names in memory are answered: no path reaches the disk.
+below /page/ are the same for everyone, contain nothing of the index, and need no key. Only names in memory are answered: no path reaches the disk.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def page_router() -> APIRouter:
 
 
 class PageMiddleware:
-    """ASGI middleware outside `AuthMiddleware`: the pages' own files, and a page as the body of a 401 at its address."""
+    """ASGI middleware outside `AuthMiddleware`: serves the pages' files, and replaces the body of a 401 at a page's address with the page."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app

@@ -241,7 +241,7 @@ def parts_of(services: Services, prepared: PreparedRequest) -> MessageParts:
 
 
 async def feed_parts(prepared: PreparedRequest, take: Callable[[], T]) -> T:
-    """The result of `take`, computed in a thread if it drops unsupported sentences: checking each takes a millisecond or two."""
+    """The result of `take`, computed in a thread if it drops unsupported sentences, because checking them would block other requests."""
     return await asyncio.to_thread(take) if prepared.unsupported == "drop" else take()
 
 

@@ -57,7 +57,7 @@ class FoundSummary(BaseModel):
 
 
 class ModelFinding(BaseModel):
-    """An answer that a model gave while searching."""
+    """An intermediate answer of a model, and the passages it is based on."""
 
     question: str
     answer: str

@@ -49,7 +49,7 @@ class ProposedQuestion(BaseModel):
 def propose_questions(index: Index, most_passages: int = MOST_PASSAGES) -> tuple[ProposedQuestion, ...]:
     """Up to MOST_PROPOSALS questions, each answered by one sentence, alternating documents; the same for the same index.
 
-    A question is left out if sentences of several sampled documents answer it.
+    A question that comes up for several of the sampled documents is left out.
     """
     sample_U = sample_documents(index.data.passage_document_P, len(index.sources()), most_passages)
     sample = replace(index, data=restrict(index.data, sample_U))

@@ -35,7 +35,7 @@ Condition = Annotated[Text, StringConstraints(min_length=1, max_length=300)]
 class RetrievalOptions(Settings):
     """How to search for evidence; `mode`, `k`, `abstain` and `max_context_tokens` default to the server's settings."""
 
-    mode: Mode | None = Field(None, description="strategy")
+    mode: Mode | None = Field(None, description="retrieval method")
     k: int | None = Field(None, ge=1, le=MAX_K, description="passages to find")
     where: tuple[Condition, ...] = Field(
         (), max_length=16, description="conditions on documents, such as year>=1990 or source=reports/*"
@@ -50,7 +50,7 @@ class RetrievalOptions(Settings):
         le=1,
         description="answer “not in the documents”, without calling a model, if the documents lack the answer with at least this probability",
     )
-    max_context_tokens: int | None = Field(None, ge=1, le=1_000_000, description="longest context of an answer")
+    max_context_tokens: int | None = Field(None, ge=1, le=1_000_000, description="longest context of an answer, in tokens of the model in use")
     use_model: bool = Field(
         False, description="whether modes may call the model while searching (local, global, plan): slower"
     )

@@ -88,7 +88,7 @@ def export_adapter(run: Path, output: Path, base: str = "") -> str:
 
 
 def check_hub_names(*names: str) -> None:
-    """UserError for a non-empty name that is no OWNER/NAME of the hub, or is a local folder."""
+    """UserError for a non-empty name that is not of the form OWNER/NAME, or is a local folder."""
     for name in filter(None, names):
         if not HUB_NAME.fullmatch(name) or Path(name).exists():
             raise UserError(f"{name!r} is not a name on the hub", "OWNER/NAME", "check the spelling")

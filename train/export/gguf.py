@@ -294,7 +294,7 @@ def write_adapter(model: Any, file: Path, kind: GgufType, name: str, base: str) 
 def lora_weights(model: Any, alpha: float) -> Iterator[tuple[str, NDArray[np.float32], NDArray[np.float32]]]:
     """(module, A, B) of every adapted module of a model, B such that the module adds (`alpha` / r) B A.
 
-    R rank, I inputs, O outputs: A is float32[R, I], B float32[O, R]. UserError for a module that is no linear layer, and for an output
+    R rank, I inputs, O outputs: A is float32[R, I], B float32[O, R]. UserError for a module that is not a linear layer, and for an output
     head tied to the embedding, which llama.cpp would not change.
     """
     from peft.tuners.lora import LoraLayer

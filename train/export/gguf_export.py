@@ -164,7 +164,7 @@ def export_gguf(
 ) -> GgufExport:
     """Write the model of a run, its adapter merged, as GGUF with a Modelfile, or the adapter alone, with card and run.json to `output`.
 
-    UserError for a run that is no language model or has no adapter to write, an unsupported architecture, adapter or tokenizer, an
+    UserError for a run that is not a language model or has no adapter to write, an unsupported architecture, adapter or tokenizer, an
     `output` that exists, or a file that llama.cpp cannot open or tokenises differently.
     """
     record = adapter_run(run) if adapter_only else language_run(run)

@@ -1,6 +1,6 @@
 """An Ollama Modelfile for a GGUF file: chat template in Ollama's format, stop token, system prompt of training.
 
-Ollama reads no Jinja. The text around each turn is extracted from chats that the model's template renders, and written as a Go
+Ollama does not read Jinja templates. The text around each turn is extracted from chats that the model's template renders, and written as a Go
 template; one whose text varies from turn to turn, or does not fit Ollama's syntax, is omitted, with a comment in the Modelfile.
 """
 

@@ -1,4 +1,4 @@
-"""Attention over packed rows without the blocks that a mask would hide: each prompt once, causally, then its responses over it.
+"""Attention over packed rows without the blocks that a mask would hide: each prompt once, causally, then its responses, which attend to it.
 
 With a mask over a row, the kernel computes every pair of tokens and discards most. Here a prompt attends to itself by the kernel's
 causal mode, which skips half of the pairs, and its responses, a few hundred tokens at a time, attend to the prompt and to
@@ -69,7 +69,7 @@ def on_device(spans: Sequence[GroupSpan], device: torch.device) -> tuple[GroupSp
 
 
 def use_shared_prefix_attention(model: Any) -> None:
-    """Make a model use `shared_prefix_attention`; batches without spans use "sdpa" as before."""
+    """Make a model use `shared_prefix_attention`; batches without spans use "sdpa"."""
     AttentionInterface.register(SHARED_PREFIX, shared_prefix_attention)
     AttentionMaskInterface.register(SHARED_PREFIX, sdpa_mask)
     model.set_attn_implementation(SHARED_PREFIX)

@@ -41,7 +41,7 @@ def four_bits() -> BitsAndBytesConfig:
 
 
 def train_quantised(model: Any) -> Any:
-    """A 4-bit model prepared to train an adapter on: frozen, weights that are not quantised in float32, and none repacked.
+    """A 4-bit model prepared for training an adapter: frozen, with float32 for weights that are not quantised, and without repacking.
 
     On processors with AVX512-BF16, bitsandbytes repacks a layer's weights at its first pass without gradients, after which the
     layer silently blocks gradients; the layers' flag for these instructions is cleared.

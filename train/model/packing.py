@@ -67,7 +67,6 @@ class TokenizedGroup:
 
 
 TRIAL_GROUPS = (TokenizedGroup((3, 1, 4, 1, 5), ((9, 2, 6), (5, 3))), TokenizedGroup((5, 8), ((9,), (7, 9, 3))))
-"""The groups of a trial."""
 
 
 @dataclass(frozen=True)
@@ -215,8 +214,8 @@ def plain_logps(model: Any, groups: Sequence[TokenizedGroup]) -> Tensor:
 def packing_problem(model: Any, longest_tokens: int | None = None) -> str:
     """Why a model does not support `packed_logps`, in words; "" if it does.
 
-    A sliding window is harmless if it covers the longest prompt with a response (`longest_tokens`; None: unknown). The configuration
-    is then verified on a few tokens, because an attention may silently ignore its mask.
+    A sliding window is harmless if it covers the longest prompt with a response (`longest_tokens`; None: unknown). The model
+    is then tried on a few tokens, because an attention implementation may silently ignore its mask.
     """
     base = unwrapped(model)
     config = base.config.get_text_config()
@@ -226,7 +225,7 @@ def packing_problem(model: Any, longest_tokens: int | None = None) -> str:
     if other or getattr(base, "_is_stateful", False):
         return f"it has layers that are not full attention ({', '.join(other) or 'recurrent'})"
     if config._attn_implementation not in ("sdpa", "flex_attention", SHARED_PREFIX):
-        return f"its attention is {config._attn_implementation!r}; only sdpa and flex_attention take a mask of blocks"
+        return f"its attention is {config._attn_implementation!r}; only sdpa and flex_attention take the mask of a packed row"
     if window is not None and (longest_tokens is None or window < longest_tokens):
         return f"its attention slides a window of {window} tokens"
     return _trial(model)
@@ -267,7 +266,7 @@ def choose_layout(model: Any, longest_tokens: int, row_tokens: int | None) -> Lo
     would cost more than the masked pairs.
     """
     if reason := packing_problem(model, longest_tokens):
-        say(f"plain layout, one sequence a response: {reason}")
+        say(f"plain layout, one sequence per response: {reason}")
         return plain_logps
     if model.config.get_text_config()._attn_implementation == "sdpa" and unwrapped(model).device.type == "cpu":
         use_shared_prefix_attention(model)

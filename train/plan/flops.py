@@ -2,8 +2,8 @@
 
 The shape is read from the model on torch's meta device, with the run's adapter and without weights. A product with N weights takes 2N
 operations per token forward, 4N backward: the 6N of Kaplan et al. 2020 (arXiv:2001.08361, §2.1). Attention takes 4 w per layer for each pair of
-query and key forward and 8 w back, with w = heads × width: the 12 L H Q T of Chowdhery et al. 2022 (arXiv:2204.02311, appendix B). Norms,
-softmaxes, rotations and the optimiser are omitted, as there."""
+query and key forward and 8 w backward, with w = heads × width: the 12 L H Q T of Chowdhery et al. 2022 (arXiv:2204.02311, appendix B). Norms,
+softmaxes, rotations and the optimiser are omitted, as in both papers."""
 
 from __future__ import annotations
 

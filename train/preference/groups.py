@@ -24,7 +24,7 @@ from train.model.packing import TokenizedGroup
 
 @dataclass(frozen=True)
 class ResponseGroup:
-    """One prompt with K responses, and r_i of each. Those of a pair are the logarithms of its label's shares."""
+    """One prompt with K responses, and the reward r_i of each. The rewards of a pair are the logarithms of its label's shares."""
 
     id: str
     tokenized: TokenizedGroup

@@ -83,7 +83,7 @@ def group_figures(log_ratios_K: Tensor, rewards_K: Tensor, logps_K: Tensor, beta
 
 
 def ranking_accuracy(log_ratios_K: Tensor, rewards_K: Tensor) -> float | None:
-    """The share of pairs among K responses whose better-rewarded one was raised more; None if all rewards are equal.
+    """Of the pairs of responses with different rewards, the share in which the better-rewarded one has the higher log-ratio; None if all rewards are equal.
 
     A tie counts as wrong, so an unchanged policy has accuracy 0, as in TRL's `rewards/accuracies` and `eval compare` for K = 2.
 

@@ -69,7 +69,7 @@ Loss = Literal["exo_pair", "sigmoid", "ipo", "nca_pair"]
 KL = "kl_to_reference"
 TRL_LOSSES: dict[str, Loss] = {"ms": "exo_pair", "dpo": "sigmoid", "ipo": "ipo", "nca": "nca_pair"}
 PLACEHOLDER = Dataset.from_list([{"prompt": "?", "chosen": "a", "rejected": "b"}])
-"""The texts that TRL's trainers are made with; `with_our_tokens` replaces them."""
+"""The texts that TRL's trainers are constructed with; `with_our_tokens` replaces them."""
 
 
 class PairTrainer(SingleCastMixin, DPOTrainer):  # type: ignore[misc]

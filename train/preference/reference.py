@@ -68,7 +68,7 @@ def merge(groups: Sequence[TokenizedGroup]) -> TokenizedGroup:
 def cached_reference(
     file: Path, origin: Mapping[str, str], groups: Sequence[ResponseGroup], compute: Callable[[], list[Tensor]]
 ) -> list[Tensor]:
-    """The log-probabilities in `file`, made by `compute` if there is none; UserError for another `origin` (weights, precision …) or data."""
+    """The log-probabilities in `file`, which those of `compute` are written to if it does not exist; UserError for another `origin` (weights, precision …) or data."""
     origin = {**origin, "data": data_fingerprint(groups)}
     if not file.exists():
         logps = compute()

@@ -49,7 +49,7 @@ class GenerationCallback(TrainerCallback):  # type: ignore[misc]
         self.note = note
 
     def on_step_end(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:
-        """After every `every_steps` steps, answer the prompts and have a row logged at once."""
+        """After every `every_steps` steps, answer the prompts and log a row at once."""
         if state.global_step % self.every_steps == 0:
             answers = greedy_answers(model, self.tokenizer, self.prompts, self.limit_tokens)
             self.note(generation_figures(answers, self.tokenizer.eos_token_id))

@@ -1,6 +1,6 @@
 """Conversations in common formats: the rows of supervised fine-tuning, on which merges and exports are also compared with the run.
 
-Formats are our reading rows and preference pairs (the chosen side), TRL's prompt and completion, messages (OpenAI), conversations (ShareGPT)
+The formats are our reading rows and preference pairs (the chosen side), TRL's prompt and completion, messages (OpenAI), conversations (ShareGPT)
 and instruction, input, output (Alpaca), one JSON object per line."""
 
 from __future__ import annotations

@@ -57,12 +57,12 @@ class SingleCastMixin:
     args: Any
 
     def training_step(self, *arguments: Any, **options: Any) -> Any:
-        """The trainer's step, without PEFT's casts."""
+        """The trainer's training step, without PEFT's casts."""
         with disable_input_dtype_casting(self.model, self.args.bf16):
             return super().training_step(*arguments, **options)  # type: ignore[misc]
 
     def prediction_step(self, *arguments: Any, **options: Any) -> Any:
-        """The trainer's step, without PEFT's casts."""
+        """The trainer's evaluation step, without PEFT's casts."""
         with disable_input_dtype_casting(self.model, self.args.bf16):
             return super().prediction_step(*arguments, **options)  # type: ignore[misc]
 
@@ -134,7 +134,7 @@ def check_start(settings: TrainSettings) -> None:
 
 
 def load_start(settings: TrainSettings, tokenizer: PreTrainedTokenizerBase, head: Head = "tokens") -> Any:
-    """The model to train, a language model after a trial (train/model/trial.py). Frozen weights have the run's precision."""
+    """The model to train; a language model is tried first (train/model/trial.py). Frozen weights have the run's precision."""
     precision = settings.precision if check_adapter(settings) else "float32"
     model = load_model(settings.model, precision, trainable=True, quantisation=settings.quantise, head=head)
     check_vocabulary(model, tokenizer, f"model {settings.model!r}")

@@ -185,7 +185,7 @@ def _alignment(record: RunRecord) -> list[tuple[str, float | None]]:
     beta, beta_reward = record.beta, record.beta_reward
     product = None if beta is None or beta_reward is None else float(f"{beta * beta_reward:.6g}")
     return [
-        ("K (responses a prompt)", record.responses_per_prompt),
+        ("K (responses per prompt)", record.responses_per_prompt),
         ("β (β_π)", beta),
         ("β_r", beta_reward),
         ("β_π β_r", product),

@@ -155,7 +155,7 @@ def save_record(folder: Path, record: RunRecord, log: Sequence[Mapping[str, floa
 
 
 def _normalise_config(config: Path) -> None:
-    """Record a pretrained base in an adapter's configuration by its name, not by its path in this user's cache; and the layers in order.
+    """Record a pretrained base in an adapter's configuration by its name, not by its path in this user's cache; and sort the layers.
 
     PEFT stores the layers as a set, so their order, and with it the fingerprint, differs between processes.
     """

@@ -143,7 +143,7 @@ class SftSettings(TrainSettings):
 
 
 class RoundsSettings(Settings):
-    """On-policy rounds (train/preference/rounds.py): `data` has prompts, to which each round draws fresh responses of the current policy."""
+    """On-policy rounds (train/preference/rounds.py): `data` has prompts, to which each round draws fresh responses from the current policy."""
 
     count: int = Field(default=3, ge=1, description="rounds; each draws responses, rewards them and trains on them")
     prompts: int | None = Field(
@@ -370,8 +370,8 @@ class SelectorSettings(Settings):
 
 
 class VerifierSettings(Settings):
-    """Settings of a verifier. Trees are trained on `data`, folders that `synth claims` wrote; without `real`, the threshold
-    marks at most a share `false_marks` of the supported dev claims.
+    """Settings of a verifier. Trees are trained on `data`, folders that `synth claims` wrote; without `real`, the threshold is
+    the lowest from 0.5 on that marks at most a share `false_marks` of the supported dev claims.
 
     A second stage is trained on `real`, sentences that people labelled, with equal weight for each set of `real_sets`; the
     threshold is then the lowest from 0.5 on that marks at most a share `most_marked` of the supported dev sentences of every

@@ -140,7 +140,7 @@ def labels(rows: HopRows, document_C: Ints, gold: frozenset[int]) -> tuple[Ints,
 
 
 def hop_examples(questions: Sequence[tuple[Index, QuestionRows]]) -> HopExamples:
-    """The training rows of some questions."""
+    """The labelled rows of some questions."""
     features, labels_of = [], []
     for index, question in questions:
         document_C = index.data.passage_document_P[question.rows.candidates_C]

@@ -33,7 +33,7 @@ class Bin:
 
 
 def log_loss(logits_n: Doubles, label_n: Ints, temperature: float) -> float:
-    """−mean ln p(label) with p = σ(z / T): nats an example."""
+    """−mean ln p(label) with p = σ(z / T), in nats per example."""
     signed_n = np.where(label_n == 1, 1.0, -1.0) * logits_n / temperature
     return float(np.logaddexp(0, -signed_n).mean())
 

@@ -51,9 +51,9 @@ def check_office(data: bytes, file: str) -> None:
 
 
 def part_of(archive: ZipFile, name: str) -> bytes:
-    """The bytes of a part; BadZipFile if they are damaged or their length differs from that in the directory.
+    """The bytes of a part; BadZipFile if they are damaged or longer than the directory says.
 
-    `ZipFile.read` would unpack everything before it compares the length.
+    `ZipFile.read` would unpack everything first.
     """
     part = archive.getinfo(name)
     with archive.open(part) as stream:

@@ -122,7 +122,10 @@ class Limits:
 
 @dataclass(frozen=True)
 class ChildReport:
-    """The outcome of one request: length of the answer, the fork's signal or exit code, processor seconds, peak MiB of memory (with OCR: so far)."""
+    """The outcome of one request: length of the answer, the fork's signal or exit code, processor seconds, peak MiB of memory.
+
+    With OCR, the peak is that of all children so far.
+    """
 
     bytes: int
     signal: int

@@ -46,7 +46,7 @@ def _fields(fence: str, block: str) -> dict[str, Any]:
 
 
 def _value(value: Any) -> Any:
-    """A value that filters can test: a string, number, boolean, or a list of these; anything else as JSON."""
+    """A value that filters can test: a string, number, boolean, or a list of these; a date in ISO 8601, anything else as JSON."""
     if isinstance(value, list) and not any(isinstance(item, dict | list) for item in value):
         return [_value(item) for item in value if item is not None]
     if isinstance(value, date | time):

@@ -1,6 +1,6 @@
-"""/v1/messages: Anthropic's Messages protocol, always answered from the index, since the protocol has no tool for the search.
+"""/v1/messages: Anthropic's Messages protocol, always answered from the index, since the protocol has no counterpart of file_search.
 
-The request becomes a chat completion, and its result a message: blocks of text, each with the citations at its end, and their events."""
+The request becomes a chat completion. Its result becomes a message, or the events of one: blocks of text, each with the citations at its end."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ CACHE_NOTE = "accepted without effect: nothing is cached on request"
 
 
 class Block(BaseModel):
-    """A piece of text, or of the thinking in an earlier answer, which is not passed to the model."""
+    """A piece of text, or the thinking of an earlier answer, which is not passed to the model."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -73,7 +73,7 @@ class Metadata(BaseModel):
 
 
 class MessagesRequest(BaseModel):
-    """A request to /v1/messages; `retrieval` is modegraph's own field, as in chat completions."""
+    """A request to /v1/messages; `retrieval` is modegraph's own field, as in chat completions but without `enabled`."""
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
@@ -93,7 +93,9 @@ class MessagesRequest(BaseModel):
     service_tier: Literal["auto", "standard_only"] | None = None
     cache_control: dict[str, Any] | None = Field(None, description=CACHE_NOTE)
     tools: list[dict[str, Any]] | None = Field(None, description="refused: the server calls no functions")
-    tool_choice: dict[str, Any] | None = Field(None, description="refused, as tools are")
+    tool_choice: dict[str, Any] | None = Field(
+        None, description="refused unless its type is none, since there are no tools"
+    )
     retrieval: AnswerOptions | None = None
 
     @model_validator(mode="before")
@@ -171,7 +173,7 @@ class MessageWriter:
         }
 
     def begin(self) -> list[Event]:
-        """The event that starts the message, which is still empty."""
+        """The event that starts the message, without content."""
         return [{"type": "message_start", "message": {**self.message, "content": []}}]
 
     def show(self, delta: MessageDelta) -> list[Event]:
@@ -263,7 +265,7 @@ def messages_router(services: Services) -> APIRouter:
 
     @router.post("/messages", response_model=None, responses=STREAMED)
     async def messages(request: MessagesRequest, http: Request) -> Response:
-        """A message from the passages of the index; its text blocks have `citations` of the type search_result_location.
+        """A message based on the passages of the index; its text blocks have `citations` of the type search_result_location.
 
         A citation has `attributed`, true where the model cited nothing and modegraph found the passage: `cited_text` is then the sentence of
         the passage that is closest to `statement`, a sentence of the answer. Besides Anthropic's fields the message has `retrieval`,

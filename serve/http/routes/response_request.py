@@ -36,7 +36,7 @@ NESTED_FIELDS = frozenset({"content", "output", "summary"})
 """Fields of an item that are a text or contain further items."""
 ROLES = frozenset({"user", "assistant", "system", "developer"})
 SKIPPED_ITEMS = frozenset({"reasoning", "file_search_call"})
-"""Items of an earlier response that are left out of a conversation answered from the index: its reasoning and search."""
+"""Items of an earlier response that are left out of a conversation answered from the index."""
 
 
 def text_only(value: Any, escape: Callable[[str], str], location: str) -> Any:
@@ -44,7 +44,7 @@ def text_only(value: Any, escape: Callable[[str], str], location: str) -> Any:
     if isinstance(value, str):
         return escape(value)
     if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
-        raise ApiError(400, "bad_value", f"{location}: expected a text or a list of objects", location)
+        raise ApiError(400, "bad_value", f"{location}: expected text or a list of objects", location)
     return [_item(item, escape, f"{location}.{number}") for number, item in enumerate(value)]
 
 
@@ -96,7 +96,10 @@ class FileSearch(SearchOptions):
 
 
 class ResponsesRequest(EngineFields):
-    """A request to /v1/responses. Nothing is stored: the input contains the whole conversation. `retrieval` is modegraph's own field, as in chat completions."""
+    """A request to /v1/responses. Nothing is stored: the input contains the whole conversation.
+
+    `retrieval` is modegraph's own field, as in chat completions but without `enabled`, `k` and `where`.
+    """
 
     input: Text | Annotated[list[dict[str, Any]], Field(max_length=1000)]
     instructions: Text | None = None
@@ -172,7 +175,9 @@ class ResponsesRequest(EngineFields):
         if len(self.tools or ()) > 1:
             raise not_supported("tools", "file_search with other tools; the server calls no functions")
         if self.tool_choice not in (None, "auto", "required", {"type": "file_search"}):
-            raise not_supported("tool_choice", "file_search always searches the index; leave the tool out")
+            raise not_supported(
+                "tool_choice", "file_search always searches the index; omit the tool for an answer without a search"
+            )
         if self.max_tool_calls == 0:
             raise not_supported("max_tool_calls", "file_search needs one call")
         return search

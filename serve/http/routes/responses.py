@@ -1,7 +1,7 @@
 """/v1/responses: OpenAI's Responses protocol, answered from the index where the request has the tool file_search.
 
 Without the tool the request is passed to the engine, field by field, if the engine supports the protocol. The events are in the order of the
-open specification; the last one has the complete response, which is also the answer without a stream."""
+open specification; the last one has the complete response, which a request without `stream` gets alone."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ INCOMPLETE_REASONS = {"length": "max_output_tokens", "content_filter": "content_
 
 
 class ResponseWriter:
-    """Builds a response and its events. `fields` are its constant fields; `base` is the base URL of links to passages.
+    """Builds a response and its events. `fields` are its initial fields; `base` is the base URL of links to passages.
 
     The items are the search, the reasoning and the message. Reasoning that arrives after the message has begun is added at the end.
     """
@@ -151,7 +151,7 @@ class ResponseWriter:
         return events
 
     def _item_done(self) -> Event:
-        """The event that the last item is done."""
+        """The event for the end of the last item."""
         item, index = self._output[-1], len(self._output) - 1
         return self._event("response.output_item.done", output_index=index, item=dict(item))
 
@@ -194,10 +194,10 @@ def responses_router(services: Services) -> APIRouter:
 
     @router.post("/responses", response_model=None, responses=STREAMED)
     async def responses(request: ResponsesRequest, http: Request) -> Response:
-        """A response from the passages of the index, by the tool `file_search`.
+        """A response based on the passages of the index, if the request has the tool `file_search`.
 
         Its items are the search (with `results`, if `include` names them), the reasoning and the message, whose annotations are of the type
-        `file_citation`. If the answer cites nothing, they are `attributed`: each has the sentence of a passage (`text`) closest to a sentence
+        `file_citation`. If the answer cites nothing, the annotations are `attributed`: each has the sentence of a passage (`text`) closest to a sentence
         of the answer (`statement`). Without the tool the engine itself answers; 404 where it does not support the protocol.
         """
         arrived_s, backend = time.perf_counter(), services.backend

@@ -93,7 +93,7 @@ def overview(index: Index, limit: int) -> Overview:
 
 
 def most_mentioned(index: Index) -> list[int]:
-    """The rows of all entities, those that most propositions mention first."""
+    """The rows of all entities, the most mentioned first."""
     mentions_E = np.diff(index.entity_proposition_EN.indptr)
     return np.argsort(-mentions_E, kind="stable").tolist()  # type: ignore[no-any-return]
 
@@ -253,7 +253,7 @@ def _add_graph_routes(router: APIRouter) -> None:
         id: Identity,  # noqa: A002
         limit: Limit = 60,
     ) -> Neighbourhood:
-        """A node of the graph by kind and id (for an entity, also its text), its neighbours and the edges to them."""
+        """A node of the graph by its kind and id (for an entity, id or text), its neighbours and the edges to them."""
         current = view.generation
         row = entity_row(current, id) if kind == "entity" else current.row(kind, id)
         if row is None:

@@ -62,7 +62,7 @@ class Course(BaseModel):
 
 
 def runs_router(services: Services) -> APIRouter:
-    """Routes over `services`; all answer 403 to anyone but the operator, and without a folder of runs. UserError when there is no such folder."""
+    """Routes over `services`; all answer 403 to anyone but the operator, and where no folder of runs is set. UserError when the folder does not exist."""
     root = services.settings.show_runs
     if root is not None and not root.is_dir():
         raise UserError(f"{root}: no such folder", "a folder of runs", "check --show-runs")
@@ -83,7 +83,7 @@ def runs_router(services: Services) -> APIRouter:
 
     @router.get("/course")
     def course(access: Caller, name: Annotated[str, Query(min_length=1, max_length=1000)]) -> Course:
-        """One run by name: its settings, its curves, its best checkpoint, and figures before and after."""
+        """One run by name: its settings, its curves, its best checkpoint, and its figures before and after `tune`."""
         run = next((each for each in visible_runs(access) if each.name == name), None)
         if run is None or root is None:
             raise ApiError(404, "no_such_run", f"there is no run {name[:80]!r}", "name")

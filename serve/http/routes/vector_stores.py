@@ -88,11 +88,11 @@ def _needs_alternatives(field: str, name: str) -> ApiError:
 
 
 MAX_RESULTS = 50
-"""OpenAI's own limit."""
+"""OpenAI's limit."""
 
 
 class RankingOptions(BaseModel):
-    """How to rank results: the server's mode decides, so `ranker` is ignored, and values other than the defaults are refused for the rest."""
+    """How to rank results. The server's mode decides: `ranker` is ignored, and other options are refused unless they have their defaults."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -237,7 +237,7 @@ def found_files(evidence: Evidence, generation: Generation, base: str) -> FoundF
 
 
 def attributes(metadata: Mapping[str, Any]) -> dict[str, Scalar]:
-    """Metadata as OpenAI's attributes, which have no lists: a list becomes one text.
+    """Metadata as OpenAI's attributes, which have no lists: a list becomes one string.
 
     >>> attributes({"year": 1990, "tags": ["sea", "isle"]})
     {'year': 1990, 'tags': 'sea, isle'}

@@ -96,7 +96,7 @@ function notes({ answer, reason, length, removed, unsupported, not_checked: unch
     lines.push(`The documents probably do not cover this question (probability ${probability} %); the model was not called.`);
   }
   if (retrieval?.left_out) {
-    lines.push(`Left out: ${count(retrieval.left_out, "passage")} found, which do not fit the model’s window.`);
+    lines.push(`Left out: ${count(retrieval.left_out, "passage")} that did not fit the model’s window.`);
   }
   if (!answer && !reason) {
     lines.push(unsupported.length ? "Nothing is left of what the model wrote." : "The model wrote nothing.");

@@ -1,4 +1,4 @@
-// One column: a mode, a model, its settings, and the conversation with it.
+// One column: a mode, a model with its settings, and the conversation with the model.
 
 import { button, el } from "../shared/dom.js";
 import { Settings, select } from "./settings.js";
@@ -9,7 +9,7 @@ let columnCount = 0;
 
 /**
  * A column with its settings; `ask(question, options)` adds a turn, `stop()` ends it, `changed()` is called when a setting changes. Without a model
- * each search replaces the last one.
+ * each search replaces the previous one.
  */
 export class Column {
   constructor(choices, remove, changed) {

@@ -1,4 +1,4 @@
-// Settings of a column's model: temperature, longest answer, and when it declines to answer. Empty fields are not sent.
+// Settings of a column: temperature, longest answer, and when to decline to answer. Empty fields are not sent.
 
 import { el } from "../shared/dom.js";
 

@@ -1,4 +1,4 @@
-// One question with its evidence and, if there is a model, the answer from it.
+// One question with its evidence and, if the server has a model, its answer.
 
 import { actionsOf } from "./actions.js";
 import { AnswerView } from "./answer.js";

@@ -46,7 +46,7 @@ function ask(path, inputs, box) {
     if (parameter.in === "path") address = address.replace(`{${parameter.name}}`, encodeURIComponent(field.value));
     else if (parameter.in === "query") values[parameter.name] = field.value;
   }
-  return box ? postResponse(address, JSON.parse(box.value)) : getResponse(address, values);
+  return box ? postResponse(address, JSON.parse(box.value), undefined, values) : getResponse(address, values);
 }
 
 function input(parameter, openapi) {

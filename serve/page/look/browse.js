@@ -15,14 +15,14 @@ let shown = null;
 const shelfShown = () => document.querySelector("[data-shelf][aria-pressed=true]").dataset.shelf;
 const tabs = () => document.querySelectorAll("[data-shelf]");
 
-/** Wire the shelves; the open one is reloaded after a change of the collection. */
+/** Wire the tabs; the open list is reloaded after a change of the collection. */
 export function startBrowse() {
   for (const tab of tabs()) tab.addEventListener("click", () => openShelf(tab.dataset.shelf));
   addEventListener(CHANGED, () => byId("shelf").hasChildNodes() && openShelf(shelfShown()));
   whenLooksChange(drawShown);
 }
 
-/** Show the view: a node, if the address names one, and the shelf if none is open yet. */
+/** Show the view: a node, if the address names one, and the first list if none is open yet. */
 export async function openBrowse(kind, id) {
   if (!byId("shelf").hasChildNodes()) openShelf("summaries");
   if (kind) await openNode(kind, id);

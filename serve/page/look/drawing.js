@@ -50,7 +50,7 @@ export function draw(holder, { height, nodes, edges }, open) {
 
 /**
  * Draw nodes {key, kind, label, x, y, links} with zoom and drag; a click calls `open(key)`. Returns {zoom(factor), whole(), choose(key)}, or null
- * without WebGL; `choose` highlights a node and its neighbours; null ends that.
+ * without WebGL; `choose(key)` highlights a node and its neighbours, `choose(null)` none.
  */
 export function drawMap(holder, { nodes, edges }, open) {
   const graph = new graphology.Graph();

@@ -90,7 +90,7 @@ function showList() {
   const left = found.length - lines.length;
   byId("graph-node").replaceChildren(
     lines.length ? el("ul", { class: "names" }, ...lines) : el("p", { class: "hint" }, "No node of that name is drawn."),
-    left > 0 ? el("p", { class: "hint" }, `${count(left, "more node")}: search for them.`) : "");
+    left > 0 ? el("p", { class: "hint" }, `${count(left, "more node")} not listed: search by name.`) : "");
 }
 
 /** Show a node among its neighbours; `open` also opens its text, if the node is a document. */

@@ -39,7 +39,7 @@ const locationOf = ({ source, page, start, end }) =>
 /** A note on the marks. A sentence that shares words with a statement does not necessarily support it. */
 function marksNote(statement, marks) {
   const quotation = `“${cut(statement, 160)}”`;
-  if (!marks.length) return `The whole passage is marked: none of its sentences shares words with ${quotation}`;
+  if (!marks.length) return `The whole passage is marked: none of its sentences shares enough words with ${quotation}`;
   return `Marked: the ${marks.length === 1 ? "sentence" : "sentences"} of the passage closest in words to ${quotation}`;
 }
 

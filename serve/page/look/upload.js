@@ -69,7 +69,7 @@ export function startUploads() {
 /** A file with the name that its document gets. */
 const withName = (file) => ({ file, name: file.webkitRelativePath || file.name });
 
-/** The dropped files, including those in folders, without hidden ones. */
+/** The dropped files, including those in folders, without hidden ones; a file that cannot be read is listed as refused. */
 async function droppedFiles(transfer) {
   const items = Array.from(transfer.items).filter((item) => item.kind === "file");
   const found = await Promise.all(items.map((item) => {
@@ -81,15 +81,20 @@ async function droppedFiles(transfer) {
 
 async function filesIn(entry) {
   if (entry.name.startsWith(".")) return [];
-  if (entry.isFile) return [{ file: await new Promise((resolve, reject) => entry.file(resolve, reject)), name: entry.fullPath.slice(1) }];
-  const reader = entry.createReader();
-  const inside = [];
-  for (;;) {
-    const some = await new Promise((resolve, reject) => reader.readEntries(resolve, reject));
-    if (!some.length) break;
-    inside.push(...some);
+  const name = entry.fullPath.slice(1);
+  try {
+    if (entry.isFile) return [{ file: await new Promise((resolve, reject) => entry.file(resolve, reject)), name }];
+    const reader = entry.createReader();
+    const inside = [];
+    for (;;) {
+      const some = await new Promise((resolve, reject) => reader.readEntries(resolve, reject));
+      if (!some.length) break;
+      inside.push(...some);
+    }
+    return (await Promise.all(inside.map(filesIn))).flat();
+  } catch {
+    return [{ file: null, name }];
   }
-  return (await Promise.all(inside.map(filesIn))).flat();
 }
 
 function send(files) {
@@ -108,9 +113,10 @@ function send(files) {
 async function work() {
   queue.running += 1;
   for (let next = queue.waiting.shift(); next; next = queue.waiting.shift()) {
-    const form = new FormData();
-    form.append("files", next.file, next.name);
     try {
+      if (!next.file) throw new Refused(0, "unreadable", "the browser cannot read it");
+      const form = new FormData();
+      form.append("files", next.file, next.name);
       await upload("v1/documents/files", form);
       queue.indexed += 1;
     } catch (problem) {

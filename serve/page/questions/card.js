@@ -1,4 +1,4 @@
-// The card of one question: its text, its answers, the sentence that contains them, and buttons for the reader. Each edit is stored at once.
+// The card of one question: its text, its answers, the sentence that contains them, and buttons. Each edit is stored at once.
 
 import { button, cut, el } from "../shared/dom.js";
 import { choosePassage, hasAnswer, openQuote, withAnswer } from "./passage.js";

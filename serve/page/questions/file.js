@@ -1,4 +1,4 @@
-// Questions files: one JSON object per line, as `modegraph tune --questions` and `eval` read them.
+// Questions files: one JSON object per line, as `modegraph tune --questions` and `modegraph eval` read them.
 
 const isTexts = (value) => Array.isArray(value) && value.every((each) => typeof each === "string");
 const isQuote = (value) => typeof value?.id === "string" && typeof value?.quote === "string";

@@ -68,7 +68,7 @@ export function sentencesOf(text) {
   return sentences(flat).map(({ text: piece, from }) => text.slice(from, from + piece.length).trim()).filter((each) => /^(?!#).*\p{L}/su.test(each));
 }
 
-/** Open a document with a quote from it marked; without marks if the document no longer contains it. */
+/** Open a document with a quote from it marked; without marks if the document does not contain it. */
 export async function openQuote({ id: source, quote }) {
   let place = null;
   try {

@@ -1,4 +1,4 @@
-// The view of test questions: proposals from the documents and the reader's own, corrected and approved here, then saved as a file.
+// The view of test questions: proposals from the documents and questions by the reader, corrected and approved here, then saved as a file.
 
 import { get, sentence } from "../shared/api.js";
 import { button, byId, count, el, moreButton, withCode } from "../shared/dom.js";

@@ -21,20 +21,20 @@ export const documentPath = (source) => `v1/documents/${source.split("/").map(en
 export const get = async (path, values = {}) => (await getResponse(path, values)).json();
 
 /** GET, as the response. */
-export const getResponse = (path, values) => call(withValues(path, { collection: collection(), ...values }));
+export const getResponse = (path, values) => call(addressOf(path, values));
 
 /** POST of an object, as JSON. */
 export const post = async (path, body, signal) => (await postResponse(path, body, signal)).json();
 
 /** POST of an object, as the response. */
-export const postResponse = (path, body, signal) => call(withValues(path, { collection: collection() }), body, signal);
+export const postResponse = (path, body, signal, values = {}) => call(addressOf(path, values), body, signal);
 
 /** DELETE, as JSON. */
 export const remove = async (path) =>
-  (await call(withValues(path, { collection: collection() }), undefined, undefined, "DELETE")).json();
+  (await call(addressOf(path), undefined, undefined, "DELETE")).json();
 
 /** POST of a form with files, as JSON. */
-export const upload = async (path, form) => (await call(withValues(path, { collection: collection() }), form)).json();
+export const upload = async (path, form) => (await call(addressOf(path), form)).json();
 
 /** POST answered by a stream of server-sent events; yields the object of each. */
 export async function* stream(path, body, signal) {
@@ -63,8 +63,9 @@ export function sentence(problem) {
   return problem.message.charAt(0).toUpperCase() + problem.message.slice(1);
 }
 
-function withValues(path, values) {
-  const present = Object.entries(values).filter(([, value]) => value !== "" && value !== null);
+/** A path with the page's collection and `values` as its query. */
+function addressOf(path, values = {}) {
+  const present = Object.entries({ collection: collection(), ...values }).filter(([, value]) => value !== "" && value !== null);
   return present.length ? `${path}?${new URLSearchParams(present)}` : path;
 }
 

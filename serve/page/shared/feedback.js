@@ -1,5 +1,5 @@
 // Sends feedback on answers to /v1/feedback, if the server accepts it: under a random name stored in this browser, and with the reader's
-// decision whether it may become training data.
+// decision on whether it may become training data.
 
 import { get, post, remove, sentence } from "./api.js";
 import { button, count, el, openDialog } from "./dom.js";

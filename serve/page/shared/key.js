@@ -1,4 +1,4 @@
-// The key of a server that requires one: asked for once, stored in this tab's session storage until the tab is closed.
+// The key of a server that requires one: the reader enters it once, and this tab's session storage holds it until the tab is closed.
 
 import { button, byId, el, openDialog } from "./dom.js";
 

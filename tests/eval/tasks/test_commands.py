@@ -113,6 +113,11 @@ def test_metrics_that_do_not_apply_are_none():
     )
 
 
+def test_a_task_without_reference_answers_has_no_score(files):
+    with pytest.raises(UserError, match="abstract: no metrics"):
+        raise run("score", "abstract", "--source", files, "--predictions", files / "good.jsonl").exception
+
+
 def test_a_right_answer_gets_full_scores():
     options = {"A": "Tarn", "B": "Quill", "C": "x", "D": "y"}
     question = Question("1", "Where?", ("Tarn is the village here",), gold_sources=("a",), options=options)

@@ -1,6 +1,6 @@
 """/mcp of a real server, through the protocol's own client, with and without a handshake."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,9 @@ from mcp import Client
 from mcp.shared.exceptions import MCPError
 
 from graph.build.build import build_index
+from graph.errors import Unavailable
 from graph.types import Document
+from serve.server.collections import Collections
 from tests.corpora import ISLES
 from tests.fakes import HashEncoder, chat_server
 from tests.serve.conftest import SETTINGS, Stack
@@ -36,6 +38,13 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
         serving(folder, f"openai:tiny@{upstream.url}", writable=True, file_seconds=2) as on,
     ):
         yield on
+
+
+def failing_with(problem: Exception) -> Callable[..., Any]:
+    async def view(*_: object) -> None:
+        raise problem
+
+    return view
 
 
 @both_versions
@@ -140,6 +149,21 @@ def test_errors_are_reported_and_the_server_keeps_answering(running: Running, mo
         assert (await call_tool(client, "fetch", id="ada"))["text"] == TEXTS["ada"]
 
     with_client(running, mode, session)
+
+
+def test_errors_of_tools_count_as_over_http(shared_isles: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def session(client: Client) -> tuple[str, str, str]:
+        gone = await refusal_of(client, "ask", question=QUESTION)
+        monkeypatch.setattr(Collections, "view", failing_with(Unavailable("no database", "one", "start it")))
+        stopped = await refusal_of(client, "search", query=QUESTION)
+        monkeypatch.setattr(Collections, "view", failing_with(ZeroDivisionError("a fault")))
+        return gone, stopped, await refusal_of(client, "search", query=QUESTION)
+
+    with serving(shared_isles, "openai:tiny@http://127.0.0.1:9/v1") as running:
+        gone, stopped, failed = with_client(running, "legacy", session)
+        assert "does not answer" in gone and "nothing was written" in stopped and "its log says why" in failed
+        kinds = ("model_gone", "store_gone", "internal_error")
+        assert [running.metric(f'modegraph_errors_total{{kind="{kind}"}}') for kind in kinds] == [1, 1, 1]
 
 
 @both_versions

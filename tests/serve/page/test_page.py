@@ -119,7 +119,7 @@ def test_a_citation_marks_the_sentence_closest_to_its_statement(visit: Visits, s
     assert "“Her lamp is lit at dusk.”" in open_citation(1)[1]
     whole, note = open_citation(2)
     assert "shipwright" in whole and note.startswith(
-        "The whole passage is marked: none of its sentences shares words with “Xyzzy"
+        "The whole passage is marked: none of its sentences shares enough words with “Xyzzy"
     )
     page.click(".passage >> nth=0")
     page.wait_for_selector("#reader mark")
@@ -208,7 +208,7 @@ def test_omissions_from_prompt_reasoning_and_answer_are_shown(isles_and_hostile:
         session = visit(running)
         session.ask()
         window, reasoning, answer = (each.inner_text() for each in session.page.query_selector_all(".answer .hint"))
-        assert window == "Left out: 3 passages found, which do not fit the model’s window."
+        assert window == "Left out: 3 passages that did not fit the model’s window."
         assert re.match(r"Left out of the reasoning: not supported by \[1\] .*1733.*: “A storm", reasoning)
         assert re.match(r"Left out: not supported by \[1\] .*1822.*: “Pirates", answer)
         session = visit(running)

@@ -186,7 +186,7 @@ def test_an_export_reports_its_figures_and_no_local_path(run: Path, base: Path, 
         card = (folder / "README.md").read_text(encoding="utf-8")
         record = read_run(folder)
         assert record.data_fingerprint in card and record.base_weights in card and f"| data | {data.name} |" in card
-        assert "| K (responses a prompt) | 2 |" in card and "| ε (label smoothing) | 0.1 |" in card
+        assert "| K (responses per prompt) | 2 |" in card and "| ε (label smoothing) | 0.1 |" in card
         assert "settings.yaml" not in card
     merged_card = (tmp_path / "merged" / "README.md").read_text(encoding="utf-8")
     assert f"{loss.kl_nats_per_token:.3g} nats a token" in merged_card and "library_name: transformers" in merged_card
@@ -201,7 +201,7 @@ def test_a_card_states_k_the_betas_and_the_answer_form(run: Path) -> None:
     """K, β_π, β_r and the product of the two betas, the only identified quantity; no row for values that do not apply."""
     record = replace(read_run(run), beta=0.5, beta_reward=0.4, label_smoothing=None, responses_per_prompt=8)
     card = model_card(record, adapter=True)
-    assert "| K (responses a prompt) | 8 |\n| β (β_π) | 0.5 |\n| β_r | 0.4 |\n| β_π β_r | 0.2 |\n| device" in card
+    assert "| K (responses per prompt) | 8 |\n| β (β_π) | 0.5 |\n| β_r | 0.4 |\n| β_π β_r | 0.2 |\n| device" in card
     assert "β_π β_r" not in model_card(read_run(run), adapter=True)
     assert "form `###Reason: … ###Answer: …`." in card
     assert "form `answer [n]`: a short" in model_card(replace(record, answer_form="cited"), adapter=True)

@@ -108,7 +108,7 @@ def processor_seconds(mark: str) -> dict[int, float]:
 
 
 def is_same(first: Path, second: Path, encoder: OpenEncoder) -> bool:
-    """Compact both indexes; whether they then have the same rows and the same bytes in every derived file."""
+    """Compact both indexes, and return whether they then have the same rows and the same bytes in every derived file."""
     rows, files = [], []
     for folder in (first, second):
         compact_index(folder, encoder)

@@ -127,7 +127,7 @@ def measure(index: Index) -> dict[str, float]:
 
 
 def measure_follow_ups(index: Index, answers: Answers) -> dict[str, float]:
-    """Recall@5 of the follow-ups, in all and by half."""
+    """Recall@5 of the follow-ups, over all of them and by half."""
     follow_ups = read_follow_ups(EXAMPLES / "follow_ups.jsonl", answers)
     questions = [each.question for each in follow_ups]
     texts = {

@@ -3,7 +3,8 @@
 Run: python -P benchmarks/llm_tasks.py INDEX --model SPEC [--items 10] [--shown 3] [--json]. The tasks are extraction from passages, summaries
 of communities, plans for questions, questions over two articles (writer and judge are the same model), and `local`'s selection and
 verdict. Their prompts, schemas and retries are those of the commands. Questions are proposed from the index by rules. `usable` is the
-share of items with a result after at most two calls for each reply (questions: that the judge confirms); tokens and seconds are per item, retries included.
+share of items with a result after at most two calls for each reply (for questions, one that the judge confirms); tokens and
+seconds are per item, retries included.
 """
 
 import sys

@@ -1,8 +1,8 @@
 """The cost of loading the page of `modegraph serve`: requests and bytes until it is usable, again on a second visit, and time to the first answer.
 
 Run: python -P benchmarks/page.py [--index FOLDER] [--json]. The engine is the stub of benchmarks/stub_engine.py, which sends a token every 20 ms
-(leave MODEGRAPH_VLLM_PYTHON unset). Requests and bytes are counted by following the files' references; times are measured in Chromium, by
-playwright, if it is found (MODEGRAPH_CHROMIUM, or on the path).
+(leave MODEGRAPH_VLLM_PYTHON unset). Requests and bytes are counted by following the files' references; times are measured by playwright in
+Chromium, if that is found (MODEGRAPH_CHROMIUM, or on the path).
 """
 
 import asyncio

@@ -40,7 +40,7 @@ QUERIES, MOST_MS = 50, 100
 MOST_GROWTH = 1.2
 """Largest allowed ratio of build seconds per passage to those of the next smaller size."""
 BUILD_PEAK, MOST_MIB = "peak MiB of build and edits", 10 * 1024
-"""Measured before the queries and a compaction: they map all files again and so use as much memory as there is."""
+"""Measured before the queries and a compaction: these map all files again and so use as much memory as is free."""
 EDITS, LONGEST_S = 3, 2
 """Edits that a server must pick up, and the longest delay."""
 SEGMENTS, MOST_SLOWER = 10, 1.25

@@ -156,7 +156,7 @@ async def soak(
 
 
 def prompts_of(index: Path, questions: Sequence[str]) -> list[list[dict[str, str]]]:
-    """The messages that the server sends to the model for each question that `auto` answers by `hops`; for a broad one it sends those of `hierarchy`."""
+    """The messages that the server sends to the model for each question as if `auto` chose `hops`; for a broad question the server uses `hierarchy` instead."""
     opened, settings = open_index(index), RetrieveSettings.model_validate({"mode": "hops", "top_k": K})
     contexts = [build_context(retrieve(opened, question, settings), K) for question in questions]
     return [
@@ -298,7 +298,7 @@ def wait_until_ready(url: str, process: "subprocess.Popen[bytes]") -> None:
     with httpx2.Client(timeout=5, trust_env=False) as client:
         for _ in range(10 * START_S):
             if process.poll() is not None:
-                raise RuntimeError(f"the process behind {url} ended with {process.returncode}")
+                raise RuntimeError(f"the process behind {url} exited with status {process.returncode}")
             with suppress(httpx2.HTTPError):
                 if client.get(url).status_code == 200:
                     return

@@ -170,7 +170,7 @@ def main() -> int:
     def faster(slow: str, quick: str) -> float:
         return sides[slow]["processor_seconds"] / sides[quick]["processor_seconds"]
 
-    # Gap of a loss if each sum of log-probabilities deviates by this much.
+    # Gap between losses if each sum of log-probabilities deviates by HALF_PRECISION_TRIAL_NATS.
     allowed = 2 * BETA * HALF_PRECISION_TRIAL_NATS
     checks = [
         Check("pairs: packed, faster than TRL's DPOTrainer (×)", faster("trl", "packed-2"), 1.3, True),

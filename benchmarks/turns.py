@@ -76,7 +76,7 @@ def _result(side: str, process: "subprocess.Popen[str]") -> Measurement:
     printed = process.communicate()[0].splitlines()
     if process.returncode or not printed:
         raise SystemExit(
-            f"side {side} ended with {process.returncode} (below 0: killed by that signal), or without a result"
+            f"side {side}: exit status {process.returncode} (below 0: killed by that signal), or no result"
         )
     measurement: Measurement = json.loads(printed[-1])
     return measurement

@@ -1,4 +1,4 @@
-"""How well a verifier separates supported sentences from broken ones, on sets that it was not trained on, against the rule of cosines and numbers.
+"""How well a verifier separates supported from falsified ("broken") sentences, on sets that it was not trained on, against the rule of cosines and numbers.
 
 Claims are made from the passages as `modegraph synth claims` makes them, or by fusing two sentences; for PubMedQA also from the conclusions, which paraphrase
 the abstract, or say more than it does. The rule: a sentence of the passage has a cosine of .45 or more, and the passage contains every

@@ -2,7 +2,7 @@
 
 Run: python -P benchmarks/writers.py [--seconds 120] [--store sqlite postgresql://…] [--json]. A database must be empty. In each turn a writer
 adds or changes one of its own pairs of documents, with a document that both write, or deletes a pair; every sentence of a pair states its version. In
-the end the index is compared with one that a single writer builds from the pairs that the two report as left. Readers repeatedly open the newest
+the end the index is compared with one that a single writer builds from the pairs that the two report as left in it. Readers repeatedly open the newest
 generation, query it, and check that it contains exactly the documents of the versions that it states. Documents are invented; the encoder is the stub of edits.py.
 """
 

@@ -92,8 +92,8 @@ def import_set(
 ) -> None:
     """Convert a published set, or readers' feedback, to documents and questions or to training rows.
 
-    `feedback` imports the entries that `modegraph serve --feedback` stored: those with consent become the folders preferences
-    and relevance below --out. `reading` makes rows of questions over passages, by the settings of --config and --set. `support`
+    `feedback` imports the entries that `modegraph serve --feedback` stored: those with consent become the datasets preferences
+    and relevance in --out. `reading` makes rows of questions over passages, by the settings of --config and --set. `support`
     makes claims from sentences that people labelled, for `train verifier --set real=FOLDER`; the card names the licences.
     """
     from data_synth.dataset.public_sets import multiple_choice, pubmedqa, qa_feedback, read_items

@@ -155,7 +155,7 @@ def register_claims(synth: typer.Typer) -> None:
         preview: Preview = None,
         as_json: AsJson = False,
     ) -> None:
-        """Make sentences that passages support, and broken ones: data for `train verifier`.
+        """Make sentences that passages support, and falsified ones: data for `train verifier`.
 
         Rules restate a sentence, then change a name, a number, a negation or who did what, or put a word's opposite in its place.
         """

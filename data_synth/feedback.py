@@ -97,7 +97,7 @@ class AnswerPair:
 
 
 def judge_answers(entries: Iterable[Feedback]) -> tuple[list[AnswerPair], list[Dropped]]:
-    """Each pair of answers once, the better one by most comparisons (all votes on it are one), in the order of their first comparison."""
+    """Each pair of answers once, in the order of their first comparison; the better answer wins most of them (all votes on a pair are one comparison)."""
     pairs, dropped = without_dropped(_pairs_of(entries))
     groups: defaultdict[tuple[object, ...], list[AnswerPair]] = defaultdict(list)
     for pair in pairs:

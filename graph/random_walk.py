@@ -16,7 +16,7 @@ import scipy.sparse as sp
 from graph.types import Floats, Ints
 
 TOLERANCE = 5e-6
-"""The largest L1 distance of a result from its stationary distribution. Float32 adds up to 3e-7 ÷ (1 − damping)."""
+"""The largest L1 distance of a result from its stationary distribution. Float32 rounding adds up to 3e-7 ÷ (1 − damping)."""
 MOST_DAMPING = 0.99
 """The maximum for settings: at most 1,745 steps, and a rounding error of 3e-5."""
 ROUNDING = 1e-6
@@ -82,7 +82,7 @@ def query_aware_walks(
 ) -> Floats:
     """Walks of many queries over one structure, each attracted by its column of `attraction_NQ`: float32[N, Q], columns sum to 1.
 
-    Column q equals `personalised_pagerank(query_aware_transition(structural_NN, attraction_NQ[:, q], λ), restart_NQ[:, q])`, but
+    Column q equals `personalised_pagerank(query_aware_transition(structural_NN, attraction_NQ[:, q], λ), restart_NQ[:, [q]])`, but
     no query's matrix is formed: with P the pattern of T_s, T_nᵀ x = c̃ ∘ Pᵀ(x / P c̃), so that a step costs two products for all queries.
     """
     _check_damping(damping)
@@ -131,7 +131,7 @@ def personalised_pagerank(
     `walk` is a chain or its transition matrix; `damping` is the probability of walking on; with probability 1 − damping, the walk restarts
     from its column of `restart_VQ` (≥ 0, not all 0; scaled to sum 1 here). Power iteration until every column is within
     `tolerance` (L1) of its stationary distribution, up to float32 rounding (TOLERANCE). Columns are processed in blocks, in
-    parallel threads. ValueError for a damping that does not converge.
+    parallel threads. ValueError for a damping outside [0, 1) and for an invalid restart.
     """
     _check_damping(damping)
     if restart_VQ.ndim != 2 or (restart_VQ < 0).any() or (restart_VQ.sum(axis=0) <= 0).any():

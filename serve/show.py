@@ -1,4 +1,4 @@
-"""Answers, evidence and explanations as text for a terminal. Text from documents and models is reduced to one line of printable characters."""
+"""Answers, evidence and explanations as text for a terminal. Text from documents and models is reduced to printable characters."""
 
 import re
 import shutil

@@ -64,7 +64,7 @@ def _counts(row: ClaimRow) -> dict[str, str]:
 
 CLAIMS: Form[ClaimRow] = Form(
     name="claims",
-    title="Sentences that a passage supports, and broken ones",
+    title="Sentences that a passage supports, and falsified ones",
     about=(
         "Sentences of passages, restated (`supported`: true; `kind`: how), and the same sentences with one thing changed so that "
         "the passage no longer supports them (`supported`: false; `kind`: a name, a number, a negation, two roles swapped, an opposite). "

@@ -30,7 +30,7 @@ class Surroundings:
 
 
 def other_name(sentence: str, around: Surroundings, draw: random.Random) -> str | None:
-    """The sentence with a name replaced by another one from its passage, or from another passage; None if there is none."""
+    """The sentence with a name replaced by another one from its passage, or from another passage; None without a name or a replacement."""
     names = [name for name in names_in(sentence) if not _NUMBER.fullmatch(name)]
     if not names:
         return None
@@ -104,7 +104,7 @@ BREAKS: Mapping[str, Break] = {
 
 
 def falsify(sentence: str, around: Surroundings, draw: random.Random) -> tuple[str, str] | None:
-    """The broken sentence and the kind of break; None if no break yields a changed sentence that the passage does not contain.
+    """The falsified sentence and the kind of change; None if no change yields another sentence that the passage does not contain.
 
     >>> falsify("It burned in 1911.", Surroundings("It burned in 1911.", (), ()), random.Random(0))
     ('It burned in 1919.', 'number')

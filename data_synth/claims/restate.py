@@ -19,7 +19,7 @@ _POSSESSIVE = re.compile(
 
 
 def fuse(first: str, second: str, title: str, draw: random.Random) -> str | None:
-    """The second sentence, its pronoun replaced by the title with the first one's clause, or by that clause's noun phrase; None if one of these is missing.
+    """The second sentence, its pronoun replaced by the title with the first one's clause, or by that clause's noun phrase; None if either is missing.
 
     >>> fuse("Lantern is a ferry built in Tarn.", "Its crew was small.", "Lantern", random.Random(0))
     'The crew of the ferry built in Tarn was small.'

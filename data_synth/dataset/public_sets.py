@@ -88,7 +88,7 @@ def qa_feedback(row: Mapping[str, Any]) -> ResponseRow:
 
 SUPPORT_ROWS, ABOUT_SET, LICENCE = "rows.jsonl", "README.md", "Licence:"
 SUPPORT_SPLITS = {"train": "train", "val": "dev", "dev": "dev", "test": "test"}
-NO_PASSAGE = "a sentence without a passage"
+NO_PASSAGE = "a row without a passage or a sentence"
 
 
 def support_sets(folder: Path) -> dict[str, Path]:

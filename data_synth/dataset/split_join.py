@@ -25,7 +25,7 @@ def split_questions(
 
     `counts` is the number of questions in each split; the others are left out. Unless `anew` is set, splits stated in the file are
     respected: test questions go to test only, those of train and dev never to test. Gold sentences given by number are read
-    from `corpus`. UserError where a split has fewer questions than requested.
+    from `corpus`. UserError if fewer questions than requested are left for a split.
     """
     questions = {one.question.id: one for one in with_sentences(read_gold_questions(file), corpus)}
     order = sorted(questions, key=lambda key: content_id(str(seed), key))

@@ -109,8 +109,8 @@ def check_folder(folder: Path) -> None:
 def write_dataset(folder: Path, rows: Iterable[R | Dropped], form: Form[R], origin: Mapping[str, str]) -> Summary:
     """Stream `rows` into a folder that `check_folder` accepts; an earlier run's files are replaced once all rows are written.
 
-    Exact duplicates are left out and counted. When `rows` raises, an earlier dataset is left unchanged; one that was killed while its files moved into
-    place is completed first.
+    Exact duplicates are left out and counted. When `rows` raises, an earlier dataset is left unchanged; one whose run was
+    killed while its files were moved into place is completed first.
     """
     unfinished, is_new = folder / UNFINISHED, not folder.exists()
     if _is_ours(unfinished / SUMMARY):

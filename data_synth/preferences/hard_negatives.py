@@ -33,7 +33,8 @@ WORSE = "found worse by readers"
 REFUSAL = format_answer("None of the passages says so.", NOT_FOUND)
 """A refusal, right or wrong."""
 REFUSED_SHARE = 0.13
-"""Share of hard negatives that refuse although another kind may be possible. About as many rows are right to refuse, so a refusal does not give the side away."""
+"""Share of hard negatives that refuse although another kind may be possible. In about as many rows the chosen side refuses,
+so a refusal does not give the side away."""
 LONGER_SHARE = 0.35
 """Share of the other hard negatives that are meant to be longer than the chosen side; whole sentences make others longer, too."""
 POOL = 512
@@ -62,7 +63,7 @@ class Reasoning:
 
 @dataclass(frozen=True)
 class Pool:
-    """Reasonings and answers of the most recent questions, from which hard negatives borrow."""
+    """Reasoning and answers of the most recent questions, from which hard negatives borrow."""
 
     reasons: deque[Reasoning] = field(default_factory=lambda: deque(maxlen=POOL))
     answers: deque[str] = field(default_factory=lambda: deque(maxlen=POOL))

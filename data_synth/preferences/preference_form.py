@@ -125,7 +125,7 @@ alone (the gold one; from feedback, the worse one), or, in rows with a `hard_neg
 context and of about the same length, a refusal, an answer that no passage contains (then "not in the documents" is chosen), or one that readers
 found worse (from feedback; chosen is the answer that they found better, which is the only gold answer). The passages of a prompt are shuffled.
 Gold passages that retrieval missed are not added; `gold_in_context` is the share of gold documents that a context quotes.
-A reasoning written by a model is used only if it has the right form, ends in the gold answer (case and outer punctuation aside), is
+Reasoning written by a model is used only if it has the right form, ends in the gold answer (case and outer punctuation aside), is
 supported by its context, does not copy the question and does not mention that the answer was given."""
 
 

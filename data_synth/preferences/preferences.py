@@ -55,7 +55,7 @@ class Verdict(ReplyModel):
 
 
 def check_by_model(drafts: Sequence[Draft], reasons: Sequence[str], model: LanguageModel) -> list[str]:
-    """The reason why each reasoning is rejected, as the dataset card counts it; "" for a good one."""
+    """Why the reasoning of each draft is rejected, as the dataset card counts it; "" if it is good."""
     texts = [
         fill("data_synth/check.txt", question_over_passages=task_of(draft), reason=quote(reason), answer=draft.answer)
         for draft, reason in zip(drafts, reasons, strict=True)
@@ -72,7 +72,7 @@ NO_HARD_NEGATIVE = "no hard negative could be made"
 
 @dataclass(frozen=True)
 class Reasoner:
-    """A writer of reasonings. With `checked`, they must be supported by the context; gold sentences are supported by construction."""
+    """A writer of reasoning. With `checked`, the context must support it; gold sentences are supported by construction."""
 
     name: str
     write: Callable[[Sequence[Draft]], list[str | Dropped]]
@@ -81,7 +81,7 @@ class Reasoner:
 
 @dataclass(frozen=True)
 class ReasonedDraft:
-    """A draft, its reasoning (or why there is none), and how far the context supports it (None without a context or a reasoning)."""
+    """A draft, its reasoning (or why there is none), and how far the context supports it (None without a context or reasoning)."""
 
     draft: Draft
     reason: str | Dropped
@@ -89,7 +89,7 @@ class ReasonedDraft:
 
 
 Check = Callable[[Sequence[Draft], Sequence[str]], Sequence[str]]
-"""A second model: maps drafts and their reasonings to the reason why each is rejected, "" for a good one."""
+"""A second model: maps drafts and their reasoning to why each is rejected, "" if it is good."""
 
 
 def preference_rows(
@@ -103,7 +103,7 @@ def preference_rows(
 ) -> Iterator[PreferenceRow | Dropped]:
     """The rows of `questions` over contexts of `sizes` excerpts (all up to `settings.top_k`, if none are given).
 
-    `models` write the reasonings. Without models, rules compose them (`compose_reason`), and drop rows whose context lacks a gold sentence. The
+    `models` write the reasoning. Without models, rules compose it (`compose_reason`), and drop rows whose context lacks a gold sentence. The
     first model, or else the index's encoder, counts the tokens of a context.
     """
     by_rules = Reasoner(BY_RULES, lambda drafts: [compose_reason(draft, index.passages_of) for draft in drafts], False)
@@ -171,7 +171,7 @@ def refusal_row(draft: Draft) -> PreferenceRow:
 def write_reasons(
     drafts: Sequence[Draft], reasoner: Reasoner, measure: MeasureSupport, check: Check | None
 ) -> list[ReasonedDraft]:
-    """The reasonings of one reasoner in the order of `drafts`; if `checked`, those that the context does not support or `check` rejects are dropped."""
+    """The reasoning of one reasoner for each draft; if `checked`, what the context does not support or `check` rejects is dropped."""
     reasons = reasoner.write(drafts)
     with_context = [n for n, reason in enumerate(reasons) if isinstance(reason, str) and drafts[n].excerpts]
     texts = [str(reasons[n]) for n in with_context]
@@ -245,7 +245,7 @@ def _mark(reasoner: Reasoner, reasoners: Sequence[Reasoner]) -> str:
 
 @dataclass(frozen=True)
 class PreferenceModels:
-    """SPECs of the models that write reasonings and of the one that checks them; their calls are stored in `ledger`, if there is one."""
+    """SPECs of the models that write reasoning and of the one that checks it; their calls are stored in `ledger`, if there is one."""
 
     reasoners: Sequence[str]
     checker: str | None

@@ -53,7 +53,7 @@ class Statement:
 def compose_reason(draft: Draft, passages_of: Callable[[str], Sequence[Passage]]) -> str | Dropped:
     """The question's evidence sentences, each citing the excerpt that contains it, plus one that contains the answer if none of them does.
 
-    Dropped if the excerpts lack one of these sentences: every sentence of a reasoning must be in its context. Without evidence quotes, each gold document
+    Dropped if the excerpts lack one of these sentences: every sentence of the reasoning must be in its context. Without evidence quotes, each gold document
     contributes its sentence most similar to question, reasoning and answer; `passages_of` returns a document's passages. The question's own
     reasoning, which no passage contains, is used only if there is nothing to quote. Without a context, quotes are not cited.
     """
@@ -162,7 +162,7 @@ def tfidf_cosines(query: str, sentences: Sequence[str]) -> list[float]:
 
 
 def model_reasons(drafts: Sequence[Draft], model: LanguageModel) -> list[str | Dropped]:
-    """Reasonings written by `model`, which is given the gold answer, each filtered by `check_reason`."""
+    """The reasoning that `model` writes for each draft, given the gold answer, filtered by `check_reason`."""
     requests = [CompletionRequest((reasoner_message(draft),), MAX_REASON_TOKENS, seed=0) for draft in drafts]
     return [check_reason(completion, draft) for completion, draft in zip(model.complete(requests), drafts, strict=True)]
 
@@ -204,7 +204,7 @@ def normalise_answer(text: str) -> str:
 
 
 def plain(text: str) -> str:
-    """Text made safe for use in a reasoning: one line, no special tokens, no citations, no form markers.
+    """Text made safe for use in reasoning: one line, no special tokens, no citations, no form markers.
 
     >>> plain("[###9] of ##[9]#Tarn")
     'of Tarn'

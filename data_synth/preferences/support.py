@@ -1,6 +1,6 @@
-"""Whether a reasoning is supported by its context: normalised similarity of its sentences, and the share of its entities that the context names.
+"""Whether a context supports the reasoning over it: normalised similarity of its sentences, and the share of its entities that the context names.
 
-Legend: S sentences of a reasoning, N propositions of its context, D dimensions.
+Legend: S sentences of reasoning, N propositions of its context, D dimensions.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
     from graph.index.index import Index
 
 MIN_SIMILARITY, MIN_NAMED = 0.45, 0.3
-"""From the conclusions of PubMedQA: by their own abstracts, 5 % have a similarity below .48, and 5 % a share of names below .24; by others' abstracts,
+"""From PubMedQA's conclusions: against their own abstracts, 5 % have a similarity below .48, and 5 % a share of names below .24; against others' abstracts,
 1 % have a similarity above .38. Measured in MiniLM's cosines, from which its normalised similarity hardly differs."""
 
 
 @dataclass(frozen=True)
 class Support:
-    """How far a context supports a reasoning. `normalised_similarity`: mean over its sentences of the normalised similarity to the best proposition of
-    the context; `named`: the share of its entities that occur in the context, the question or the answer.
+    """How far a context supports the reasoning over it. `normalised_similarity`: mean over its sentences of the normalised similarity to the best
+    proposition of the context; `named`: the share of its entities that occur in the context, the question or the answer.
     """
 
     normalised_similarity: float
@@ -45,12 +45,12 @@ class Support:
 
 
 MeasureSupport = Callable[[Sequence[Draft], Sequence[str]], Sequence[Support]]
-"""Maps drafts and their reasonings to the support of each by its own context."""
+"""Maps drafts and their reasoning to the support of each by its own context."""
 
 
 @dataclass(frozen=True)
 class SupportScorer:
-    """Measures reasonings against contexts of one index, using its stored proposition vectors."""
+    """Measures reasoning against contexts of one index, using its stored proposition vectors."""
 
     index: Index
 
@@ -84,7 +84,7 @@ class SupportScorer:
 
 
 def sentences_of(reason: str) -> list[str]:
-    """The sentences of a reasoning, without citations.
+    """The sentences of a text, without citations.
 
     >>> sentences_of("Ada built it [2]. It burned in 1911 [1].")
     ['Ada built it.', 'It burned in 1911.']
@@ -100,7 +100,7 @@ def mean_similarity(index: Index, sentences_SD: Sequence[Floats], context_ND: Fl
 
 
 def share_named(reason: str, texts: Sequence[str]) -> float:
-    """The share of the entities in a reasoning whose words all occur in one of the texts; 1 for a reasoning without entities.
+    """The share of the entities in `reason` whose words all occur in one of the texts; 1 without entities.
 
     >>> share_named("Ada Marlow built the Lantern.", ["Who built the Lantern?", "Marlow Yard"])
     0.5

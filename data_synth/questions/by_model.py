@@ -1,10 +1,10 @@
 """Questions written by a model (HLG §5.2): one model writes the question and its answer; a second one may answer it again.
 
-The writer is shown one passage of each of 3 to 5 related articles, and names those that the answer needs, or a sentence of a single passage. A question about a
-sentence is used only if its answer is in the sentence and retrieval finds the sentence's document first; a question over several articles if at least
-80 % of its answer's words occur in the excerpts that retrieval finds. A judge, if there is one, must give the same answer over the needed passages, and
-not over one of several alone (round-trip consistency, Alberti et al. 2019). Every reply is structured and requested at most twice; dropped questions
-are counted by reason.
+The writer is shown either one passage of each of 3 to 5 related articles, and names those that the answer needs, or a sentence of a single
+passage. A question about a sentence is used only if its answer is in the sentence and retrieval finds the sentence's document first; a question over
+several articles if at least 80 % of its answer's words occur in the excerpts that retrieval finds. A judge, if there is one, must
+give the same answer over the needed passages, and not over one of several alone (round-trip consistency, Alberti et al. 2019). Every reply is structured and
+requested at most twice; dropped questions are counted by reason.
 
 Legend: K topics, N propositions, P passages.
 """
@@ -58,7 +58,7 @@ USED_UP = "an article with enough questions"
 QUESTION_OF_SENTENCE = "data_synth/ask_one.txt"
 QUESTIONS_AT_ONCE = 16
 MAX_FAILURES_IN_A_ROW = 64
-"""Writing stops after this many replies in a row without a usable question."""
+"""Writing stops at the end of a batch if the last replies, this many or more in a row, gave no usable question."""
 LEAST_WORDS = 5
 MIN_ARTICLES, MAX_ARTICLES = 3, 5
 MAX_SHARING = 20
@@ -69,7 +69,7 @@ MAX_QUESTION_TOKENS = 400
 MIN_REBUILT = 0.8
 """Share of the answer's words that must occur in the excerpts."""
 SAME_ANSWER = 0.6
-"""F1 from which the judge's answer is the writer's."""
+"""Least F1 at which the judge's answer counts as the writer's."""
 _REFERENCE = re.compile(
     r"(?i:\b(?:(?:the|this) (?:passage|sentence|paragraph|excerpt)|mentioned|it|its|he|him|his|she|hers?|they|them|their|this|these|we|our|my)\b)|\bus\b"
 )

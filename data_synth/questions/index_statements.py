@@ -64,7 +64,7 @@ class Mentions:
         return rows[0] if len(rows) == 1 and "(" not in self.index.data.document_titles[rows[0]] else None
 
     def documents_mentioning(self, key: str) -> frozenset[int]:
-        """The documents whose text mentions the entity (its title alone does not count)."""
+        """The documents whose text mentions the entity; a mention in a document's title alone does not count."""
         document_P = self.index.data.passage_document_P
         return frozenset(int(document_P[row]) for row in self._passages_mentioning(key))
 

@@ -1,4 +1,4 @@
-"""The rows of `modegraph synth questions`: by templates, or by a model if one is given."""
+"""The rows of `modegraph synth questions`: by rules, or by a model if one is given."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence

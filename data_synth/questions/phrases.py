@@ -54,7 +54,7 @@ class Relation:
     """The relation of a sentence's subject to another name, in both directions.
 
     `forward` describes the other name in terms of the subject, and `forward_question` asks for it; `backward` and `backward_question` do
-    the same for the subject in terms of the name. "" if the phrase needs the type of the thing and the type is unknown.
+    the same for the subject in terms of the name. A field is "" if its phrase needs the type of a thing and that type is unknown.
     """
 
     forward: str
@@ -201,6 +201,7 @@ _MEASURE = re.compile(
 _SIZE = re.compile(
     r"\bis (?:about |some )?(?P<value>\d[\d,.]*) ?(?P<unit>[a-zA-Z]+) (?P<what>long|high|tall|wide|deep)\b"
 )
+_AMOUNT = re.compile(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?|0\.\d+|\d+(?:\.(?!\d{3}$)\d+)?")
 _LARGER = {"long": "longer", "high": "higher", "tall": "taller", "wide": "wider", "deep": "deeper"}
 _NO_EVENTS = frozenset(["born", "named", "called", "known"])
 _MONTH_NUMBERS = {month: number for number, month in enumerate(MONTHS.split("|"), start=1)}
@@ -273,7 +274,7 @@ def _measures(text: str) -> Iterator[Value]:
     measures = list(_MEASURE.finditer(text))
     if len(measures) == 1:
         what, unit = measures[0]["what"], (measures[0]["unit"] or "").strip()
-        yield _size(
+        yield from _size(
             measures[0]["value"],
             unit,
             what,
@@ -284,7 +285,7 @@ def _measures(text: str) -> Iterator[Value]:
     size = _SIZE.search(text)
     if size is not None:
         what = size["what"]
-        yield _size(
+        yield from _size(
             size["value"],
             size["unit"],
             what,
@@ -294,17 +295,21 @@ def _measures(text: str) -> Iterator[Value]:
         )
 
 
-def _size(number: str, unit: str, what: str, question: str, smaller: str, larger: str) -> Value:
+def _size(number: str, unit: str, what: str, question: str, smaller: str, larger: str) -> Iterator[Value]:
     number = number.rstrip(".,")
-    text = f"{number} {unit}".strip()
-    return Value(
-        text,
-        float(number.replace(",", "")),
-        f"{what} {unit}",
-        question,
-        f"{smaller}, {{}} or {{}}?",
-        f"{larger}, {{}} or {{}}?",
-    )
+    amount = amount_of(number)
+    if amount is not None:
+        text, attribute = f"{number} {unit}".strip(), f"{what} {unit}"
+        yield Value(text, amount, attribute, question, f"{smaller}, {{}} or {{}}?", f"{larger}, {{}} or {{}}?")
+
+
+def amount_of(number: str) -> float | None:
+    """The value of a written number; None where full stops may separate thousands, and where it is no number.
+
+    >>> amount_of("1,404.5"), amount_of("0.125"), amount_of("1.234"), amount_of("1.234.567"), amount_of("1,40.4")
+    (1404.5, 0.125, None, None, None)
+    """
+    return float(number.replace(",", "")) if _AMOUNT.fullmatch(number) else None
 
 
 def day_number(when: str) -> float:

@@ -163,7 +163,7 @@ QUESTIONS = Form(
     about=(
         "Questions over one document or several (HLG §5). `passage_ids` are the passages that an answer needs, `evidence` "
         "their sentences, in the order of the hops; `bridges` are the intermediate names, which the question does not mention. "
-        "Questions without answers are those that the documents do not answer; `near` has the sentences that answer the question each was made from. "
+        "Questions without answers are those that the documents do not answer; `near` has the sentences of the answerable question from which each was made. "
         "All questions about a document are in one split."
     ),
     to_json=question_to_json,

@@ -569,9 +569,9 @@ def _amounts(clause: Clause) -> Iterator[Fact]:
     for match in _MONEY.finditer(clause.rest):
         rest = _rest_without(clause, match, further=r"[£$€]", is_object=not match["prep"])
         before = clause.rest[: match.start()].split()
-        prep = (match["prep"] or "").strip()
+        prep, about = match["prep"] or "", match["about"] or ""
         if rest is not None and (prep or not before or before[-1] in BY_PARTICIPLE) and (clause.verb or before):
-            opening = f"{prep} {'' if match['about'] in (None, 'only', 'just', 'exactly') else match['about']} how much"
+            opening = f"{prep} {'' if about in _PLAIN_NUMBER else about} how much"
             yield Fact(clause.as_question(" ".join(opening.split()), rest), (match["answer"],), clause.subject)
     yield from _counts(clause)
 
@@ -612,7 +612,7 @@ def _measures(clause: Clause) -> Iterator[Fact]:
 def _counts(clause: Clause) -> Iterator[Fact]:
     for match in _COUNT.finditer(clause.rest):
         number, prep = match["answer"], match["prep"] or ""
-        if re.fullmatch(r"[12]\d{3}", number) or (prep == "in" and re.fullmatch(_YEAR, number)):
+        if re.fullmatch(r"[12]\d{3}", number):
             continue
         before = clause.rest[: match.start()].split()
         noun = _plural_phrase(clause.rest[match.end() :])

@@ -145,7 +145,7 @@ class _Asker:
 
 
 def name_of(header: str) -> str:
-    """A header as a question has it: without a unit in brackets, and without a capital unless it is an abbreviation.
+    """A header in the form used in questions: without a unit in brackets, and without a capital unless it is an abbreviation.
 
     >>> name_of("Depth (m)"), name_of("PIN")
     ('depth', 'PIN')

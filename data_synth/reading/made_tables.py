@@ -244,7 +244,7 @@ _NAMING = ("{question} in “{title}”{mark}", "{question} according to “{tit
 _INVENTED = frozenset(
     ["place", "person", "company", "building", "mountain", "river", "country", "club", "code", "product", "route"]
 )
-"""Values that hardly occur in two documents."""
+"""Kinds of values that hardly ever occur in two documents."""
 _BY_CELL = ("Which {noun} has the {header} {value}?", "For which {noun} is the {header} {value}?")
 _GENERAL = (
     "What is the {header} of {key}?",

@@ -77,7 +77,7 @@ class ReadingSettings(Settings):
         default=0,
         ge=0,
         le=1,
-        description="share of the questions that are also refused, once, over other passages, so that only the passages tell whether to refuse",
+        description="share of the questions that are also refused, once, over other passages, so that the passages alone determine whether to refuse",
     )
     changed: float = Field(
         default=0.5,
@@ -489,7 +489,7 @@ def _row(
 
 
 def _sentence(question: ReadingQuestion, excerpt: Excerpt, answer: str) -> str:
-    """An evidence sentence of a gold passage as prompts have it, preferably one with the answer; without evidence the passage's first 200 characters."""
+    """An evidence sentence of a gold passage in the form used in prompts, preferably one with the answer; without evidence the passage's first 200 characters."""
     found = [sentence for sentence in question.evidence if sentence and sentence in excerpt.text]
     sentences = [quote(spell_out_row(sentence, excerpt.text, excerpt.header)) for sentence in found]
     with_answer = (sentence for sentence in sentences if contains_answer(answer, words_of(sentence)))

@@ -69,7 +69,7 @@ def best_allowed(scores_N: NDArray[np.float32], allowed_N: NDArray[np.bool_], co
     return allowed[top_rows(scores_N[allowed], count)]
 
 
-NO_GOLD = "the question has no gold sentence, and no gold passage"
+NO_GOLD = "the question has no gold sentence and no gold document"
 NOT_THERE = "a gold sentence does not occur in its document"
 NO_PROPOSITION = "a gold sentence from which no proposition was extracted"
 UNUSABLE = "the model's choice could not be used"

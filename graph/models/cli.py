@@ -81,7 +81,7 @@ def remove_command(name: Name) -> None:
 
     if name in ADAPTERS:
         found = f"model {name!r}: an adapter of {ADAPTERS[name].base.name}, which comes with modegraph"
-        raise UserError(found, f"one of {', '.join(CATALOGUE)}", "name its base, or leave it")
+        raise UserError(found, f"one of {', '.join(CATALOGUE)}", "name its base model")
     model = _find(name)
     print(f"{model.name}: removed" if remove(model) else f"{model.name}: not in the cache")
 

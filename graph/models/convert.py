@@ -149,7 +149,8 @@ def convert_nano_e5(file: Path, folder: Path) -> None:
     state = model.state_dict()
     for name, values in _tensors(data).items():
         state[name] = torch.from_numpy(values.copy()).reshape(state[name].shape)
-    for name in ("pooler.dense.weight", "pooler.dense.bias"):  # Not part of the encoder, and random unless set.
+    # The encoder does not use the pooler, whose weights are random unless set.
+    for name in ("pooler.dense.weight", "pooler.dense.bias"):
         state[name] = torch.zeros_like(state[name])
     model.load_state_dict(state)
     bare = folder / "bare"
@@ -218,7 +219,7 @@ def _tensors(data: BytesIO) -> dict[str, NDArray[np.float32]]:
 
 
 def dequantise(stored: bytes | memoryview) -> NDArray[np.float32]:
-    """The weights of blocks: scale · (number − 8); the low halves of the bytes are the first 16 weights, the high halves the last 16.
+    """The weights of blocks: scale · (number − 8); the low nibbles of the bytes are the first 16 weights, the high nibbles the last 16.
 
     >>> dequantise(np.float16(0.5).tobytes() + bytes([0x98] * 16))[[0, 15, 16, 31]].tolist()
     [0.0, 0.0, 0.5, 0.5]

@@ -147,7 +147,7 @@ class SentenceEncoder:
         if len(texts) <= few and self._exported is not None:
             try:
                 return unit_rows(self._exported.encode([prompt + text for text in texts]))
-            # ONNX Runtime's errors have no common base class; torch gives the same vectors from then on.
+            # ONNX Runtime's errors have no common base class; torch encodes all later texts.
             except Exception:  # noqa: BLE001
                 self._exported = None
         model = self._loaded_model()
@@ -205,7 +205,7 @@ class SentenceEncoder:
 
         model = self._read_model()
         model = model.to(torch.bfloat16) if computes_in_bfloat16() else model
-        # Enables the tokenizer's truncation and padding now: later, that would fail while another thread uses the tokenizer.
+        # This call enables the tokenizer's truncation and padding; later, that would fail while another thread uses the tokenizer.
         model.encode([""], show_progress_bar=False)
         return model
 
@@ -234,7 +234,7 @@ def open_encoder(spec: str) -> Encoder:
 
 @cache
 def reopen_encoder(spec: str, fingerprint: str) -> Encoder:
-    """The encoder that another process opened by this `spec`; UserError if `spec` is another encoder here, or missing."""
+    """The encoder that another process opened as `spec`; UserError if `spec` is another encoder here, or missing."""
     encoder = open_encoder(spec)
     if encoder.fingerprint != fingerprint:
         raise UserError(
@@ -246,7 +246,7 @@ def reopen_encoder(spec: str, fingerprint: str) -> Encoder:
 
 
 def prepare_for_questions(spec: str) -> None:
-    """Export the encoder `spec` for fast encoding of questions, in this process and later ones."""
+    """Export the encoder `spec` for fast encoding of questions, for all encoders that are opened later."""
     encoder = open_encoder(spec)
     if isinstance(encoder, SentenceEncoder):
         encoder.prepare_for_questions()

@@ -34,7 +34,7 @@ POLL_S = 0.2
 BYTES_A_SECOND = 12e6
 """The speed of the conversion of a GGUF file, on two cores."""
 PARTS = ".parts"
-"""The suffix of the folder with the parts that were downloaded before an interruption."""
+"""The suffix of the folder of downloaded parts, which an interruption leaves."""
 
 
 def fetch(model: Pretrained, note: Note, source: Path | None = None) -> Path:

@@ -50,7 +50,7 @@ class LightTokenizer:
         return dict(self._tokenizer.get_added_tokens_decoder())
 
     def apply_chat_template(self, turns: list[dict[str, str]], **variables: Any) -> str:
-        """A chat as text, by the template and its variables (`add_generation_prompt`, …)."""
+        """A chat as text, rendered by the template with these variables (`add_generation_prompt`, …)."""
         return self._template.render(messages=turns, **self._special_tokens | variables)
 
 
@@ -66,7 +66,7 @@ def read_light_tokenizer(folder: Path, label: str) -> Any:
         from transformers.tokenization_utils_tokenizers import PreTrainedTokenizerFast
 
         return PreTrainedTokenizerFast.from_pretrained(str(folder), local_files_only=True)
-    except Exception as problem:  # noqa: BLE001  tokenizers raises no narrower kind for a damaged file
+    except Exception as problem:  # noqa: BLE001  tokenizers raises a plain Exception for a damaged file
         found = f"{label}: its tokenizer cannot be read ({one_line(problem)})"
         raise UserError(
             found, "a complete tokenizer", "copy the files of the tokenizer beside the model again"

@@ -42,7 +42,7 @@ def openvino_folder(model: PretrainedModel, note: Callable[[str], None]) -> Path
 
 
 def _made(target: Path, cache: Path, name: str, make: Callable[[Path], None], note: Callable[[str], None]) -> Path:
-    """`target`, which is made if it is missing: by `make`, in the folder `openvino` of a scratch folder in `cache`."""
+    """`target`; if it is missing, `make` fills the folder `openvino` of a scratch folder in `cache`, which is then moved there."""
     if (target / OPENVINO_MODEL).is_file():
         return target
     with fetching(cache, note):
@@ -131,7 +131,7 @@ _UNSUPPORTED = ("use_dora", "modules_to_save", "rank_pattern", "alpha_pattern", 
 def lora_changes(adapter: Path, base: Path) -> dict[str, NDArray[np.float32]]:
     """The change of each matrix of the model in `base`, by GGUF name: float32[O, I].
 
-    (α / r) B A (Hu et al. 2021, arXiv:2106.09685, Eq. 3), with rank-stabilised LoRA (α / √r) B A. UserError for an adapter with other
+    (α / r) B A (Hu et al. 2021, arXiv:2106.09685, Eq. 3), or (α / √r) B A for rank-stabilised LoRA. UserError for an adapter with other
     changes, or of a model outside the Qwen2 family.
     """
     architecture = json.loads((base / "config.json").read_text(encoding="utf-8"))["model_type"]
@@ -174,7 +174,7 @@ def _float32(tensor: Mapping[str, Any], label: str) -> NDArray[np.float32]:
 
 
 def key_of(adapter: Path) -> str:
-    """The folder name of an adapter's conversion, another one for changed weights or settings (such as lora_alpha)."""
+    """The folder name of an adapter's conversion: a hash of its weights and settings (such as lora_alpha)."""
     return content_id(*(checksum(adapter / file) for file in (ADAPTER_WEIGHTS, ADAPTER_CONFIG)))[:16]
 
 

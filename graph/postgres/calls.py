@@ -1,4 +1,4 @@
-"""The ledger of model calls in the database of an index: rows as in serve/ledger.py, shared by processes on any machine."""
+"""The ledger of model calls in the database of an index: rows as in graph/store/ledger_file.py, shared by processes on any machine."""
 
 from pathlib import Path
 
@@ -23,7 +23,7 @@ class PostgresCalls:
         self._connection = connect(self._dsn)
 
     def get(self, key: str) -> CallRow | None:
-        """The row of a call, None if there is none."""
+        """The row of a call; None if there is none."""
         return self._run(_GET, (key,)).fetchone()  # type: ignore[return-value]
 
     def put(self, row: CallRow) -> None:

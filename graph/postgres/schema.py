@@ -78,10 +78,10 @@ def _check_newest(connection: Connection, database: str) -> int:
 
 
 def place_in_database(folder: Path, dsn: str) -> None:
-    """Turn a new folder into an index whose rows are in this database, and create the tables there; of an existing index, only pending migrations are run.
+    """Turn a new folder into an index whose rows are in this database, and create the tables there; for an existing index, run only pending migrations.
 
-    UserError, with no file written, when the folder holds anything else, when the database cannot be reached or is of a newer version, and
-    when the connection string contains a password.
+    UserError, with no file written, when the folder holds anything else or an index with its rows in another database, when the database
+    cannot be reached or its schema is newer, and when the connection string contains a password.
     """
     parameters, database = parameters_of(dsn), database_of(dsn)
     if has_database(folder):

@@ -3,7 +3,7 @@
 A writer draws a ticket: a row of `leases`, whose key is the *fence*. The lowest ticket has the turn. A ticket is a lease of LEASE_S: its
 writer renews it while it waits and writes, and waiting writers discard tickets that have expired, or whose process ran on the same machine
 and has ended. Every writing transaction begins by renewing the ticket, which locks the ticket until the transaction ends. If the ticket is
-gone, the writer slept past its lease and another writer has the turn: the late write is refused. All times are the database's.
+gone, the writer was inactive for longer than its lease: its late write is refused. All times are the database's.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Turn:
     fence: int
 
     def begin(self, connection: Connection) -> None:
-        """Begin a transaction under the lease. The server aborts it if this writer stops responding, as others wait for it."""
+        """Begin a transaction under the lease. The server aborts it if this writer stops responding, because others wait for it."""
         connection.execute(f"BEGIN; {'; '.join(f'SET LOCAL {name} = {value}' for name, value in LIMITS.items())}")
         try:
             self.renew(connection)
@@ -87,7 +87,7 @@ def writers_turn(dsn: str, folder: Path, give_up: GiveUp | None = None) -> Itera
             wait_for_turn(folder, partial(_writer_ahead, connection, turn.fence), give_up, POLL_S)
         yield turn
     except OSError:
-        # A writer past its lease may miss files that the next writer has removed.
+        # After its lease, a writer may fail because the next writer has removed files: then the lost lease is the error to report.
         with transaction(dsn) as connection:
             turn.renew(connection)
         raise

@@ -49,7 +49,7 @@ def absence(signs_F: Floats) -> float:
 
 def signs(index: Index, query: Query, passages: Sequence[Passage]) -> Floats:
     """How well passages match a question: the share of its words in the passage that contains most of them, the share in all passages
-    together, and the similarity of the nearest passage: float32[3].
+    together, and the normalised similarity of the nearest passage: float32[3].
     """
     weights = word_weights(index, query.text)
     forms = [set(map(form_of, set(terms_of(f"{passage.title} {passage.text}")))) for passage in passages]
@@ -80,7 +80,7 @@ def share_of(weights: Mapping[str, float], forms: set[str]) -> float:
 
 
 def nearest(index: Index, query: Query, passages: Sequence[Passage]) -> float:
-    """The similarity of the nearest passage to the question; 0 without passages."""
+    """The normalised similarity of the nearest passage to the question; 0 without passages."""
     if not passages:
         return 0.0
     cosines_R = index.data.passage_vectors_PD[index.rows_of(passages)] @ query.vector_D

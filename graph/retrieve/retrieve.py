@@ -57,7 +57,9 @@ def retrieve_auto(index: Index, query: Query, settings: RetrieveSettings) -> Evi
     """The evidence of `hierarchy` for a broad question, of `hops` for any other; the trace names the mode and the reason."""
     sign = broad_sign(index, query.text)
     mode: Mode = "hierarchy" if sign else "hops"
-    reason = f"“{sign}” asks about the whole collection" if sign else "the question asks for something specific"
+    reason = (
+        f"“{sign}” marks a question about the whole collection" if sign else "the question asks for something specific"
+    )
     evidence = STRATEGIES[mode](index, replace(query, model=None), settings)
     return replace(evidence, trace=replace(evidence.trace, steps=(f"{mode}, because {reason}", *evidence.trace.steps)))
 
@@ -84,8 +86,8 @@ def retrieve(index: Index, query: str, settings: RetrieveSettings, model: Langua
     """Evidence for `query`, best first; the same query, index, settings (and model replies) always give the same evidence.
 
     The modes that can use a `model` call it; without one, they retrieve by rules. Raises UserError for an empty query and
-    for a filter that no document matches. If the model becomes unavailable half-way, the evidence holds the results up to that point
-    and its trace gives the reason.
+    for a filter that no document matches. If the model becomes unavailable halfway, the evidence contains the results up to that
+    point, and its trace gives the reason.
     """
     return retrieve_many(index, [query], settings, model)[0]
 

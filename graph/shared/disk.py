@@ -24,8 +24,8 @@ def report_full_disk(where: object) -> Iterator[None]:
         if not is_full(problem):
             raise
         message = problem.strerror if isinstance(problem, OSError) else problem
-        remedy = "make room there, then run the command again: finished work is kept"
-        raise DiskFull(f"{where}: no room ({message})", "a disk with free space", remedy) from None
+        remedy = "free some space there, then run the command again: finished work is not lost"
+        raise DiskFull(f"{where}: no free space ({message})", "a disk with free space", remedy) from None
 
 
 def is_full(problem: OSError | sqlite3.Error) -> bool:

@@ -1,7 +1,7 @@
 """Training and evaluation runs below a folder, found by the files that they leave: state, figures, curves. Only these files are read; nothing is written.
 
 run.json, selector.json, verifier.json: finished training; recommended.json: finished `tune`; report.json: finished `eval run`, or `compare`; progress.jsonl: a run under way, or stopped (graph/shared/progress.py);
-log.jsonl and, of an unfinished run, the last checkpoint: the rows logged while training."""
+log.jsonl and, for an unfinished run, the last checkpoint: the rows logged while training."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def run_in(folder: Path, files: set[str], root: Path) -> FoundRun | None:
 
 
 def read_record(file: Path, parse: Callable[[dict[str, Any]], FoundRun | None]) -> FoundRun | None:
-    """The run in a JSON record, which `parse` reads; UserError for a file that is not the record its name promises."""
+    """The run in a JSON record, which `parse` reads; UserError if the file is not such a record."""
     try:
         return parse(json.loads(file.read_text(encoding="utf-8")))
     except (ValueError, KeyError, TypeError, AttributeError) as problem:

@@ -32,7 +32,7 @@ SAMPLED_ROWS, MEASURED_NEAREST = 100, 10
 """The number of rows on which recall is measured, and of nearest neighbours counted for each."""
 TARGET_RECALL, LEAST_RECALL = 0.99, 0.98
 MOST_PROBED_SHARE, ALWAYS_PROBED = 4, 64
-"""At most a quarter of the lists, or 64 if that is more, is probed when few nearest neighbours are requested."""
+"""At most a quarter of the lists, or 64 if that is more, are probed when few nearest neighbours are requested."""
 LIST_OVERSAMPLING = 4
 """The probed lists contain on average at least this many times the requested rows."""
 SPARE = 100

@@ -1,4 +1,4 @@
-"""database.json in an index's folder: the parameters, without a password, for connecting to the PostgreSQL database with the index's rows.
+"""database.json in an index's folder: the parameters, without a password, for connecting to the PostgreSQL database that holds the rows of the index.
 
 Arrays, segments and the manifest stay in the folder, where readers on every machine find them.
 """

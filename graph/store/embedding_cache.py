@@ -1,7 +1,7 @@
 """Vectors by id: a text whose vector is stored is not encoded again, even if a run was killed.
 
 A batch of new vectors is stored as soon as the encoder returns it, in a file renamed into place, until the next generation contains them; a run
-that is killed loses at most one batch (with Ray, those that its workers have). The folder may also contain segments recovered from a damaged index."""
+that is killed loses at most one batch (with Ray, the batches that its workers are encoding). The folder may also contain segments recovered from a damaged index."""
 
 import os
 import shutil

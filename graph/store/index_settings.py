@@ -25,7 +25,9 @@ class IndexSettings(Settings):
     min_similarity: float = Field(
         0.5, ge=-1, le=1, description="τ: edges of the similarity graph have at least this cosine"
     )
-    layers: int = Field(2, ge=1, le=8, description="L: most layers of the similarity graph, layer 0 included")
+    layers: int = Field(
+        2, ge=1, le=8, description="L: maximum number of layers of the similarity graph, layer 0 included"
+    )
     communities: Literal["leidenalg", "igraph"] = Field("leidenalg", description="implementation of Leiden")
     layers_on_edit: Literal["now", "later"] = Field(
         "later",
@@ -56,13 +58,16 @@ class IndexSettings(Settings):
     extractor: Literal["rules", "llm", "import"] = Field(
         "rules", description="what extracts propositions from passages"
     )
-    extractor_model: str = Field("", description="SPEC of the language model of extractor llm")
+    extractor_model: str = Field("", description="SPEC of the language model for extractor llm")
     extractor_examples: str = Field(
-        "", description="text file of few-shot examples for that model, instead of the built-in ones"
+        "", description="text file of few-shot examples for extractor llm, instead of the built-in ones"
     )
-    max_reply_tokens: int = Field(2048, ge=64, description="longest reply of that model for one passage")
+    max_reply_tokens: int = Field(
+        2048, ge=64, description="longest reply of extractor_model for one passage, in tokens"
+    )
     infer_domain: bool = Field(
-        True, description="whether that model infers entity types and topics once, from five passages of the first run"
+        True,
+        description="whether extractor_model infers entity types and topics once, from five passages of the first run",
     )
     import_file: str = Field("", description="external extraction (.jsonl), for extractor import")
     max_failed_share: float = Field(

@@ -1,6 +1,6 @@
 """The file of a call ledger: its rows, and the handling of damage.
 
-A row carries a hash of its content: a row that has changed is dropped, and its call repeated. A file that SQLite cannot read is renamed,
+A row carries a hash of its content: a row that has changed is dropped, and its call repeated. A damaged file is renamed,
 and replaced by a new one with the intact rows that SQLite can still read from it."""
 
 import sqlite3

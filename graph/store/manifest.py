@@ -69,7 +69,7 @@ class Manifest:
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """The manifest of an index: a JSON object, followed by the hash of its text. UserError if missing or changed, OtherFormat if of another format."""
+    """The manifest of an index: a JSON object, followed by the hash of its text. UserError if it is missing or changed, OtherFormat if it has another format."""
     file = folder / MANIFEST
     if folder.is_file():
         raise UserError(f"{folder}: a file", "the folder of an index", "create one: modegraph index SRC --out FOLDER")

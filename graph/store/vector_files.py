@@ -1,4 +1,4 @@
-"""Writes a matrix of vectors to files and opens it: new vectors go into a new segment, small segments are merged.
+"""Writes a matrix of vectors to files and opens it: new vectors go into a new segment, and small segments are merged.
 
 The policy is at the end: which segments are rewritten and which get an ANN index, so that there are few segments of each order of magnitude
 and few vectors outside ANN indexes.

@@ -15,6 +15,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 from graph.build.build import Edit, EditResult, edit_index
@@ -49,6 +50,7 @@ class Generation:
     index: Index
     where: tuple[Condition, ...] = ()
     _views: dict[tuple[Condition, ...], Generation] = field(default_factory=dict, repr=False, compare=False)
+    _views_lock: Lock = field(default_factory=Lock, repr=False, compare=False)
 
     @property
     def number(self) -> int:
@@ -80,11 +82,13 @@ class Generation:
         """The part with the documents that meet the conditions; this generation caches the last MAX_VIEWS parts."""
         if not where:
             return self
-        if where not in self._views:
-            while len(self._views) >= MAX_VIEWS:
-                self._views.pop(next(iter(self._views)), None)
-            self._views[where] = Generation(self.index.only(where), where)
-        return self._views[where]
+        if (view := self._views.get(where)) is None:
+            part = Generation(self.index.only(where), where)
+            with self._views_lock:
+                view = self._views.setdefault(where, part)
+                if len(self._views) > MAX_VIEWS:
+                    del self._views[next(iter(self._views))]
+        return view
 
     def row(self, kind: NodeKind, name: str) -> int | None:
         """The row of a document by its source, or of another node by its id; None if there is none."""

@@ -50,7 +50,9 @@ class RetrievalOptions(Settings):
         le=1,
         description="answer “not in the documents”, without calling a model, if the documents lack the answer with at least this probability",
     )
-    max_context_tokens: int | None = Field(None, ge=1, le=1_000_000, description="longest context of an answer, in tokens of the model in use")
+    max_context_tokens: int | None = Field(
+        None, ge=1, le=1_000_000, description="longest context of an answer, in tokens of the model in use"
+    )
     use_model: bool = Field(
         False, description="whether modes may call the model while searching (local, global, plan): slower"
     )

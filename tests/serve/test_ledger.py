@@ -220,7 +220,7 @@ def test_a_full_disk_is_not_reported_as_a_damaged_ledger(tmp_path: Path) -> None
         disk.leave(0)
         with pytest.raises(
             DiskFull,
-            match=r"ledger\.sqlite: no room \(database or disk is full\)\. Expected a disk with free space\. Make",
+            match=r"ledger\.sqlite: no free space \(database or disk is full\)\. Expected a disk with free space\. Free",
         ):
             ledger.complete([ask("lost")])
         disk.leave(AMPLE)

@@ -73,7 +73,7 @@ class Calibration:
 
     @property
     def seconds_a_token(self) -> float:
-        """Seconds per token without padding, for forward, backward and optimiser; the time includes padding."""
+        """Seconds per token, for forward, backward and optimiser; padding is included in the time, not in the tokens."""
         return self.seconds / self.tokens
 
 

@@ -224,7 +224,8 @@ def choose_prompts(
 ) -> list[Prompt]:
     """`count` of the prompts, drawn by `seed`, in their original order; all if `count` is None or too large.
 
-    `refusals` is the share of prompts whose passages lack the answer (lower if there are too few); None draws both kinds alike.
+    `refusals` is the share of prompts whose passages lack the answer (lower if there are too few; if the others are too few, fewer than
+    `count` are drawn); None draws both kinds alike.
     """
     order = sorted(range(len(prompts)), key=lambda number: content_id(str(seed), prompts[number].row.id, str(number)))
     if count is not None and refusals is not None:

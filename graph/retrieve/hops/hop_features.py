@@ -1,8 +1,8 @@
 """The features of the trained hop: one row for each way from a question to a passage, computed from the index alone.
 
-A way is a bridge (one of the passages that `hops` ranks best) and an entity that the bridge mentions. It represents the question with the
-entity in place of the bridge, as vectors: question − bridge's title + entity (Mikolov et al. 2013). It leads to the passages of documents
-named like the entity, to passages that share the entity, and to the passages nearest to that composed question. Every candidate passage also
+A way is a bridge (one of the passages that `hops` ranks best) and an entity that the bridge mentions. Its composed question is a vector,
+with the entity in place of the bridge: question − bridge's title + entity (Mikolov et al. 2013). A way leads to the passages of documents
+named like the entity, to passages that share the entity, and to the passages nearest to the composed question. Every candidate passage also
 has a row of its own, without a way.
 
 Legend: P passages, N propositions, E entities, U documents, D dimensions, W words of a question, B bridges, K ways, C candidates,

@@ -35,7 +35,7 @@ CROWD_LOSS = 0.1
 """A seed that names many documents is not specific: its links by title lose this much times the logarithm of the number of documents."""
 MENTION_LOSS = 0.15
 RARITY_LOSS = 0.05
-"""A link through a shared entity loses this much times the logarithm of the number of propositions with that entity."""
+"""A link through a shared entity loses MENTION_LOSS, and this much times the logarithm of the number of propositions with that entity."""
 MAX_MENTIONS = 150
 
 
@@ -73,7 +73,7 @@ def links_from(scores: Scores, seeds_S: Ints) -> Links:
 def raise_by_words(links: Links, lift_P: Floats) -> Links:
     """The links, raised by the question's words in their targets: a link through an entity gains STEP / 2 of its passage's lift.
 
-    A link by title does not: TARGET_WEIGHT of its passage's own score is part of it already.
+    A link by title does not, because its score already includes TARGET_WEIGHT of its passage's own score.
     """
     lift_X = np.where(links.title_X, 0, STEP / 2 * lift_P[links.to_passage_X])
     return replace(links, worth_X=(links.worth_X + lift_X).astype(np.float32))

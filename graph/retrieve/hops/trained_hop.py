@@ -98,7 +98,7 @@ def save_hop(folder: Path, hop: Hop) -> None:
 def find_hop(spec: str, encoder: str) -> Hop | None:
     """The hop in a folder or on the hub; else the hop shipped for the encoder with that fingerprint, if any. None for the selector `none`.
 
-    UserError for a broken file.
+    UserError for a missing folder and for a broken file.
     """
     if spec not in BUILT_IN_SELECTORS:
         file = find_model(spec, "selector") / HOP_FILE

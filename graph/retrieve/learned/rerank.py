@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 
 def rerank(evidence: Evidence, score: ScoreTexts, top_k: int) -> Evidence:
-    """The evidence in the order of `score`, ties in their present order: `top_k` passages and summaries together, and `top_k` propositions."""
+    """The evidence in the order of `score`, ties in their previous order: `top_k` passages and summaries together, and `top_k` propositions."""
     texts = [with_title(of_passage(each.item)) for each in evidence.passages]
     texts += [each.item.text for each in evidence.summaries] + [each.item.text for each in evidence.propositions]
     if not texts:

@@ -33,7 +33,7 @@ def find_selector(name: str, query: Query) -> Select:
     """
     if name == "llm" and query.model is None:
         raise UserError(
-            "selector = 'llm' without a model", "a model to ask", "give --model SPEC, or --selector threshold"
+            "selector = 'llm' without a model", "a language model", "give --model SPEC, or --selector threshold"
         )
     return SELECTORS[name] if name in SELECTORS else select_by_trained(open_selector(name))
 
@@ -82,9 +82,9 @@ def select_by_trained(selector: Classifier) -> Select:
 
 
 def choices_of_model(index: Index, query: Query, lists: Sequence[Ints]) -> list[Ints | None]:
-    """The rows that the query's model selects from each list of distinct candidates, in its order; None for an unusable reply.
+    """The rows that the query's model selects from each list of distinct candidates, in the model's order; None for an unusable reply.
 
-    All lists go into one batch. ValueError without a model; ModelUnavailable if it does not answer.
+    All lists go into one batch. ValueError without a model; ModelUnavailable if the model does not answer.
     """
     if query.model is None:
         raise ValueError("a question without a model")

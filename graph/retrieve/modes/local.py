@@ -182,7 +182,7 @@ def propositions_to_judge(index: Index, view: QuestionView) -> Ints:
 
 SEEDS, SUGGESTED = 3, 20
 WALK_GAIN = 0.6
-"""The gain of a passage with a proposition selected in the rounds; without a model, times √(the largest mass of its suggested ones ÷ that of all)."""
+"""The gain of a passage with a proposition selected in the rounds; without a model, times √(the largest mass of its suggested propositions ÷ the largest mass of all)."""
 
 
 def retrieve_local(index: Index, query: Query, settings: RetrieveSettings) -> Evidence:

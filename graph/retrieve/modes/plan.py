@@ -191,7 +191,7 @@ def find_nodes(index: Index, query: Query, kind: QuestionKind, settings: Retriev
 
 
 def rerank_nodes(index: Index, found: FoundNodes, kind: QuestionKind, resolved_D: Floats) -> FoundNodes:
-    """The same nodes in the order of `dependency_scores` to the resolved text (unit vector [D]), ties in their present order."""
+    """The same nodes in the order of `dependency_scores` to the resolved text (unit vector [D]), ties in their previous order."""
     similarity_k = normalised_similarity_to(index, resolved_D, node_scores(index, resolved_D)[found.rows_k])
     scores_k = dependency_scores(found.scores_k, similarity_k, QUALITY_WEIGHT[kind])
     order = np.argsort(-scores_k, kind="stable")

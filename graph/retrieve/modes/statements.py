@@ -66,7 +66,7 @@ def search_paths(
 
 
 def best_paths(frontiers: list[Frontier]) -> dict[int, tuple[float, tuple[int, ...]]]:
-    """The best path to each proposition that ends one: its score and steps; the shorter path wins a tie."""
+    """The best path to each proposition that ends a path: its score and steps; of equal paths, the shorter one."""
     best: dict[int, tuple[float, tuple[int, ...]]] = {}
     for frontier in frontiers:
         for steps, worth in zip(frontier.steps_FL.tolist(), frontier.worth_F.tolist(), strict=True):

@@ -21,7 +21,7 @@ NAMED_BONUS = 0.5
 OTHER_PASSAGES_SHARE = 0.25
 """A named document's best passage gets the whole bonus, its other passages this share of the bonus."""
 SCAN_ALL, SCANNED_PASSAGES = 150_000, 5_000
-"""Where all passages are scored: all propositions are too, if there are at most SCAN_ALL, else only those of the SCANNED_PASSAGES nearest passages."""
+"""If all passages are scored, so are all propositions, if there are at most SCAN_ALL; otherwise only those of the SCANNED_PASSAGES nearest passages."""
 NEAREST_CANDIDATES, WORDED_CANDIDATES, SAMPLE_SIZE = 2_000, 1_000, 1_000
 """How many passages are scored if passages have an ANN index: the nearest, and those with the highest BM25; and the size of the sample that gives
 the scale."""
@@ -111,7 +111,7 @@ def _score_some(
 
 
 def near_of(scores: Scores, rows_R: Ints) -> Floats:
-    """`near_scores` of some passages: float32[R]. Their propositions are scored."""
+    """`near_scores` of some passages: float32[R]. Adds the missing scores of their propositions to `scores`."""
     data = scores.index.data
     near_R = normalised_similarity_to(scores.index, scores.query_D, data.passage_vectors_PD[rows_R] @ scores.query_D)
     place_X, proposition_X = expand_rows(data.passage_proposition_PN, rows_R)

@@ -189,7 +189,7 @@ class SuggestSettings(Settings):
         default=0.85,
         ge=0,
         le=MOST_DAMPING,
-        description="probability that the walk goes on; otherwise it starts again from a seed",
+        description="probability that the walk continues; otherwise it restarts from a seed",
     )
     structure_weight: float = Field(
         default=0.5, ge=0, le=1, description="λ: weight of the graph's structure; nearness to the question weighs 1 − λ"
@@ -199,7 +199,7 @@ class SuggestSettings(Settings):
 class RetrieveSettings(Settings):
     """How evidence is retrieved."""
 
-    mode: Mode = Field(DEFAULT_MODE, description="strategy")
+    mode: Mode = Field(DEFAULT_MODE, description="retrieval method")
     top_k: int = Field(
         5, ge=1, le=10_000, description="items to return: passages, propositions or nodes, as the mode ranks them"
     )
@@ -209,7 +209,7 @@ class RetrieveSettings(Settings):
     where: tuple[str, ...] = Field((), description="conditions on documents, such as year>=1990 or source=reports/*")
     selector: str = Field(
         "threshold",
-        description="what selects propositions in local and global: threshold, llm, or the folder of a trained selector; in hops, a selector trained with size=hop replaces the built-in one; none: threshold, and hops without a trained selector",
+        description="what selects propositions in local and global: threshold, llm, or the folder or hub name of a trained selector; in hops, a selector trained with size=hop replaces the built-in one; none: threshold, and hops without a trained selector",
     )
     reranker: str = Field("", description="cross-encoder that reranks the mode's results: a folder or a hub name")
     layers: tuple[Annotated[int, Field(ge=0)], ...] = Field(

@@ -67,7 +67,7 @@ def with_words(near_P: Floats, words_P: Floats, scale: Scale | None = None) -> F
     Both are converted to nats. Similarity: z|z|/2 of z = (near − m) / s, a normal variable's negative log-likelihood with the sign of z; m is the
     median and s the root mean square above it, so that relevant passages, few and near, are compared with the bulk. Words: BM25, an estimate of
     log-odds (Robertson & Zaragoza 2009), less its median, w ≥ 0. Their sum t is converted back: m + s·sign(t)·√(2|t|). So no constant
-    depends on the encoder, more of either never lowers a passage, and a passage that no word raises keeps its score.
+    depends on the encoder, a higher value of either never lowers a passage's score, and a passage that no word raises keeps its score.
 
     >>> with_words(np.array([-1, 0, 1], np.float32), np.array([0, 0, 1.5], np.float32)).tolist()
     [-1.0, 0.0, 2.0]

@@ -298,7 +298,7 @@ def assembled(column: Any) -> Any:
 
 
 class AssembledWhenRead:
-    """Base of a dataclass of columns: the columns in `vars(self)["_moved"]` are assembled when first read, as no reader needs all of them."""
+    """Base of a dataclass of columns: the columns in `vars(self)["_moved"]` are assembled when first read, because no reader needs all of them."""
 
     if not TYPE_CHECKING:  # Otherwise a type checker would accept any attribute.
 

@@ -136,7 +136,7 @@ async def checked_completion(services: Services, prepared: PreparedRequest, base
     prepared, completion = await complete(services, prepared)
     if prepared.retrieval is None:
         return completion
-    # In a thread: checking sentences against passages takes a millisecond or two each.
+    # In a thread, because checking sentences would block other requests.
     choices = await asyncio.to_thread(
         lambda: [_checked_choice(services, choice, prepared, base) for choice in completion["choices"]]
     )

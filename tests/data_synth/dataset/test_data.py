@@ -238,7 +238,7 @@ def test_labelled_sentences_become_claims_with_the_licences_of_their_sets(tmp_pa
     assert summary["by_split"] == {"train": 2, "dev": 1} and summary["duplicates"] == 1, (
         "the same sentence in both sets"
     )
-    assert summary["drops"] == {"a sentence without a passage": 2}
+    assert summary["drops"] == {"a row without a passage or a sentence": 2}
     assert summary["origin"] == {"Set ants, licence": "MIT (LICENSE).", "Set bees, licence": "not stated"}
     [row] = [json.loads(line) for line in (out / "dev.jsonl").read_text().splitlines()]
     assert (row["id"], row["dataset"], row["claim"]) == ("ants/1", "ants", "Who paid for the organ? Ada Marlow")

@@ -115,6 +115,8 @@ def test_the_predicate_belongs_to_the_subject_of_the_document(
         ("Duo is a 1950 film.", "is a 1950 film.", FILM, [("came out", "1950")]),
         ("The yard was founded by Ada in 1880.", "was founded by Ada in 1880.", Kind(), [("was founded", "1880")]),
         ("Tarn: its population was 1,404, in 293 families.", None, Kind(), [("population ", "1,404")]),
+        ("Brandt has a population of 1.234.567.", None, Kind(), []),
+        ("The pier is 1.234.567 m long.", None, Kind(), []),
         ("The Tavy is 77 km long.", "is 77 km long.", PLACE, [("long km", "77 km")]),
         ("Two: length of 3 km, height of 4 m.", None, Kind(), []),
     ],

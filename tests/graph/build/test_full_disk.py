@@ -48,8 +48,8 @@ ANN_SETTINGS = SETTINGS.model_copy(update={"ann_rows": 1})
 
 def full_disk_message(folder: Path) -> str:
     """A regular expression for the line with which a command ends on a full disk."""
-    remedy = "Make room there, then run the command again: finished work is kept"
-    return rf"^{re.escape(str(folder))}: no room \([^\n;]*\)\. Expected a disk with free space\. {remedy}$"
+    remedy = "Free some space there, then run the command again: finished work is not lost"
+    return rf"^{re.escape(str(folder))}: no free space \([^\n;]*\)\. Expected a disk with free space\. {remedy}$"
 
 
 def edit_with_limit(folder: Path, most_bytes: int) -> str:

@@ -226,7 +226,7 @@ def test_a_full_disk_on_a_worker_is_reported_in_one_line_and_the_run_can_be_resu
     workers: RayWorkers, tmp_path: Path
 ) -> None:
     settings, folder = IndexSettings(min_similarity=0.1), tmp_path / "i"
-    message = rf"^worker on {socket.gethostname()}: no room \(No space left on device\)\. Expected a disk with free space\. Make room there, "
+    message = rf"^worker on {socket.gethostname()}: no free space \(No space left on device\)\. Expected a disk with free space\. Free some space there, "
     with pytest.raises(UserError, match=message):
         build_index(folder, ISLES, settings, lambda spec: CachingEncoder(Path("/dev/full")), workers=workers)
     assert index_status(folder).unfinished

@@ -1,0 +1,31 @@
+"""The parts of an index that callers may see: cached, and the same for many callers at once."""
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from graph.index.filters import parse_condition
+from graph.index.index import open_index
+from serve.server import collections
+from serve.server.collections import Generation
+from tests.fakes import HashEncoder
+
+
+def test_many_callers_at_once_get_the_part_that_they_ask_for(
+    shared_isles: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(collections, "MAX_VIEWS", 1)
+    whole = Generation(open_index(shared_isles, lambda spec: HashEncoder()))
+    conditions = [(parse_condition(f"source={name}"),) for name in ("tarn", "ada", "marlow")] * 200
+    with ThreadPoolExecutor(8) as pool:
+        parts = list(pool.map(whole.restricted_to, conditions))
+    assert [part.where for part in parts] == conditions
+    assert [part.index.sources() for part in parts[:2]] == [("tarn",), ("ada",)]
+    assert whole.restricted_to(()) is whole and len(whole._views) == 1
+
+
+def test_a_part_is_computed_once(shared_isles: Path) -> None:
+    whole = Generation(open_index(shared_isles, lambda spec: HashEncoder()))
+    where = (parse_condition("source=tarn"),)
+    assert whole.restricted_to(where) is whole.restricted_to(where)

@@ -1,4 +1,4 @@
-"""Boosted trees of trained selectors, hops and verifiers: prediction and file format.
+"""Boosted trees of trained selectors and verifiers: prediction and file format.
 
 The file is safetensors: the trees as plain arrays, everything else as JSON under one key of the header. It contains no code.
 
@@ -47,7 +47,7 @@ class Forest:
 
 
 def forest_logits(forest: Forest, features_nF: Floats) -> NDArray[np.float64]:
-    """base + Σ_T the value of the leaf that each example reaches: [n]. Arrays are indexed flat, which takes numpy half the time."""
+    """base + Σ_T the value of the leaf that each example reaches: [n]. Flat indexing halves numpy's time."""
     count, features = features_nF.shape
     values, row_n1 = features_nF.ravel(), features * np.arange(count)[:, None]
     next_2V = np.stack([forest.left_V, forest.right_V], axis=1).ravel()

@@ -163,8 +163,8 @@ class Absence:
 class Evidence:
     """The results of one retrieval, each list best first.
 
-    `paths` describe in words how passages were reached, one path per passage in the same order, or are empty if there is only a
-    score; `findings` are intermediate answers of a model, if one was used; `absence` is None if it was not requested, for
+    `paths` describe in words how passages were reached, one path per passage in the same order, or are empty if the mode only scores
+    passages; `findings` are intermediate answers of a model, if one was used; `absence` is None if it was not requested, for
     questions about the whole collection, and if only summaries were found.
     """
 
@@ -249,8 +249,8 @@ class LanguageModel(Protocol):
     """A chat model behind any engine.
 
     `complete` returns completions in the order of the requests, refused ones included, and raises UserError when it cannot continue.
-    `window` is the token limit of a prompt and its answer together, None if the engine does not report it. `prompt_tokens` counts a
-    chat as the model reads it, or gives an estimate on the high side. `form` is the answer form that the model was trained for, "reasoned" if
+    `window` is the token limit of a prompt and its answer together, None if the engine does not report it. `prompt_tokens` counts the
+    tokens of a chat as the model reads it, or overestimates them. `form` is the answer form that the model was trained for, "reasoned" if
     no training run records one.
     """
 
@@ -265,7 +265,7 @@ class LanguageModel(Protocol):
 
 
 Needs = Literal["code", "encoder", "model"]
-"""The needs of a function for Workers: only code, an encoder (shared by the threads of a process) or a model (not shared)."""
+"""What a function needs on a worker: only code, an encoder (shared by the threads of a process) or a model (not shared)."""
 
 
 class Workers(Protocol):

@@ -71,7 +71,7 @@ def _is_missing(value: Any) -> bool:
 
 
 def show_progress(progress: bool) -> AbstractContextManager[None]:
-    """Within the block, print progress as the command line does, or log its lines instead."""
+    """Within the block, print progress as the command line does if `progress` is true; otherwise log its lines."""
     return nullcontext() if progress else quiet()
 
 
@@ -113,7 +113,7 @@ LAST_MODEL = _LastModel()
 
 
 def model_of(model: Model) -> LanguageModel:
-    """The model to ask; a model given by name is opened, and stays open until another one is named."""
+    """The open model; one given as a SPEC or a run is opened, and stays open until another is given."""
     return LAST_MODEL.get(model) if isinstance(model, str | Run) else model
 
 

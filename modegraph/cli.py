@@ -1,4 +1,4 @@
-"""The command line: puts the commands of all packages together and passes them the model engines.
+"""The command line: puts the commands of all packages together and passes them `open_model`.
 
 graph, data_synth, serve, train and eval each have a `cli.py` with `register(app, open_model)`. They do heavy imports
 inside the commands, so that `modegraph --help` is fast."""

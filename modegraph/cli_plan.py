@@ -95,7 +95,7 @@ def register(app: typer.Typer, known: Callable[[], dict[str, str]]) -> None:
 
 
 def seconds_per_update(arm: ArmSettings, trial_steps: int) -> float:
-    """Seconds of an update of an arm's run, from a few steps of it; UserError if --trial-steps is 0."""
+    """Seconds per update of an arm's run, measured over a few steps; UserError if --trial-steps is 0."""
     from eval.study import train_settings
     from graph.config import parse_settings
     from graph.errors import UserError

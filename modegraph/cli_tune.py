@@ -14,7 +14,9 @@ Hours = Annotated[float | None, option("--hours H", LIMITS, "Time for all steps 
 Teacher = Annotated[
     str | None,
     option(
-        "--teacher SPEC", MODEL, "A larger model, such as openai:NAME@URL, to write questions besides those by rules."
+        "--teacher SPEC",
+        MODEL,
+        "A larger model, such as openai:NAME@URL, to write questions besides those made by rules.",
     ),
 ]
 Serve = Annotated[bool, option("--serve", OUTPUT, "Serve the recommended model at the end.")]

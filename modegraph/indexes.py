@@ -43,7 +43,7 @@ LIMITS, OCR = Limits(), Ocr()
 
 
 class Index:
-    """An open index on disk: any number of threads can read it while it is changed, by this object or by another process.
+    """An open index: any number of threads can read it while it is changed, by this object or by another process.
 
     Each call reads one complete generation, the current one when the call begins; later calls see the changes made since.
     """
@@ -80,7 +80,8 @@ class Index:
     ) -> Explanation:
         """Why a question retrieves a passage, or does not: its rank and score in every mode, and the paths to it; no model is called.
 
-        `passage` is a passage's `id`, its first digits, or the source of a document with one passage. UserError as in `retrieve`, and if there is none.
+        `passage` is a passage's `id`, its first digits, or the source of a document with one passage. UserError as in `retrieve`, and if
+        `passage` names no passage or several.
         """
         from graph.explain import explain_passage
 
@@ -174,7 +175,7 @@ class Index:
             delete_documents(self.folder, sources, self._fresh.open_encoder, open_engine)
 
     def current(self) -> graph.index.index.Index:
-        """The generation on disk in the form that graph/ uses: for work beyond the public API, without its stability."""
+        """The current generation in the form that graph/ uses: for work beyond the public API, without its stability."""
         return self._fresh.get()
 
     @property
@@ -248,7 +249,7 @@ def index(
     """Read documents into the index in `out`, creating or extending it, and open it.
 
     `documents` is a folder, a file or a `.jsonl`; or `Document`s, dicts with `id` and `text` (`title`, `metadata`), rows of a table.
-    `delete_missing` deletes the documents of the index that `documents` no longer has.
+    `delete_missing` deletes the documents of the index that `documents` does not contain.
     `store` puts the rows of a new index in PostgreSQL (postgresql://USER@HOST/DATABASE).
     `whole_pages` also reads the text around the main content of HTML pages: navigation, footers, cookie notices.
     `ocr="tesseract"` reads PDF pages that have no text; tesseract and pdftoppm must be installed.

@@ -1,4 +1,4 @@
-"""Iterators over an answer while it is written, synchronous and asynchronous, and the engine that is opened for one such answer."""
+"""Iterators over an answer while a model writes it, synchronous and asynchronous, and the engine for one such answer."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ Parts = AsyncGenerator["AnswerDelta | serve.pipeline.Answer", None]
 
 
 class Piece(str):
-    """Some text as the model wrote it, its citations checked; `part` is the part that it belongs to, the reason or the answer."""
+    """A piece of the text, its citations checked; `part` is the part that it belongs to, the reason or the answer."""
 
     part: Literal["reason", "answer"]
 

@@ -1,9 +1,9 @@
 """BM25: the terms of a text (passage or question), and the counts from which scores are computed at query time.
 
-The counts of one text depend on no other, so an edited index counts only its new texts; term weights and length normalisation are
-functions of all counts. The variant is Lucene's, as in bm25s (Lù 2024, arXiv:2407.03618).
+The counts of a text do not depend on other texts, so an edited index counts only its new texts; term weights and length normalisation
+depend on all counts. The variant is Lucene's, as in bm25s (Lù 2024, arXiv:2407.03618).
 
-Legend: P texts (passages), W terms, X terms in texts.
+Legend: P texts (passages), W terms, X occurrences of terms (in `bm25`, pairs of a term and a text).
 """
 
 import re

@@ -1,4 +1,4 @@
-"""Prompts of all packages: text files with $placeholders, quoting of foreign text as data, and escaping of special tokens in texts.
+"""Prompts of all packages: text files with $placeholders, quoting of untrusted text as data, and escaping of special tokens in texts.
 
 A tokenizer's special tokens are escaped before a text is tokenised, so that a document cannot end or start a turn. Serving and training
 both use `escape_special_tokens`, so a served model reads texts in the form that it was trained on."""
@@ -17,7 +17,7 @@ _CONTROLS = dict.fromkeys([*range(0x20), *range(0x7F, 0xA0)], " ")
 
 
 def fill(name: str, **values: str) -> str:
-    """A prompt with its placeholders filled; placeholders within values are left alone."""
+    """A prompt with its placeholders filled; placeholders within values are not filled."""
     return Template(read_prompt(name)).substitute(values)
 
 
@@ -29,7 +29,7 @@ def read_prompt(name: str) -> str:
 
 
 def quote(text: str) -> str:
-    """Untrusted text as one line of data: special tokens such as <|im_start|> are broken up, control characters and line ends become spaces.
+    """Untrusted text as one line of data: special tokens such as <|im_start|> are broken up, and control characters and line ends become spaces.
 
     >>> quote("a <|endoftext|>\\nb")
     'a < |endoftext| > b'
@@ -43,7 +43,7 @@ def inert(text: str) -> str:
 
 
 def quote_passage(title: str, text: str) -> str:
-    """A title and a passage as two JSON strings: line breaks stay, special tokens are broken up, no quotation ends early."""
+    """A title and a passage as two JSON strings: line breaks stay, special tokens are broken up, and no quotation ends early."""
     lines = "\n".join(quote(line) for line in text.split("\n"))
     return f"Title: {json.dumps(quote(title), ensure_ascii=False)}\nPassage: {json.dumps(lines, ensure_ascii=False)}"
 

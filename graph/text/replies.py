@@ -1,6 +1,6 @@
-"""Replies of a language model: the answer after its thinking, and structured replies as JSON → (repaired JSON) → pydantic, item by item.
+"""Replies of a language model: the answer after its thinking, and structured replies, read as JSON (repaired if necessary) and validated item by item.
 
-The only error that a reply can raise is BadReply, whose message goes into the retry prompt."""
+The only error that an invalid reply raises is BadReply, whose message goes into the retry prompt."""
 
 import unicodedata
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ THINK, END_OF_THINKING = "<think>", "</think>"
 
 
 def without_thinking(text: str) -> str:
-    """The text after its thinking, "" if it was cut within the thinking. graph/answer/prompt.py does the same for streams.
+    """The text after its thinking; "" if the text was cut within the thinking. graph/answer/prompt.py does the same for streams.
 
     >>> without_thinking("<think>Is it [7]?</think>\\n\\nYes [1]."), without_thinking("<think>Is it"), without_thinking("Yes.")
     ('\\n\\nYes [1].', '', 'Yes.')
@@ -53,7 +53,7 @@ def sound_items(kind: Any) -> BeforeValidator:
 
 
 def at_most(kind: str, count: int) -> Any:
-    """A limit ("maxLength" of a text, "maxItems" of a list) for the server's schema; a longer reply is still read."""
+    """A limit ("maxLength" of a text, "maxItems" of a list) for the server's schema; longer replies are accepted."""
     return Field(json_schema_extra={kind: count})
 
 

@@ -11,7 +11,7 @@ LIST_ITEM = re.compile(r"^\s*(?:[-*+•]|\d{1,3}[.)])\s+")
 HEADING = re.compile(r"^\s{0,3}#{1,6}\s+")
 _RULE = re.compile(r"^[\s|:+=-]+$")
 _WIDE_END = re.compile("[。！？｡]+[」』”’）)]*")
-"""Marks that end a sentence whatever follows; the library does not split before a digit."""
+"""Marks that end a sentence whatever follows; sentencex does not split at them before a digit."""
 _SENTENCE_END = re.compile(r"[.!?…。！？｡][\"'”’»)\]」』）]*$")
 _LINE = re.compile(r"[^\n]*\n?")
 
@@ -39,9 +39,10 @@ class Unit:
 
 
 def split_units(text: str, header: Cells = ()) -> Iterator[Unit]:
-    """Yield the units of `text` in order, without the markers of headings and list items and without outer white space; offsets are into `text`.
+    """Yield the units of `text` in order, without the markers of headings and list items and without surrounding white space; offsets are into `text`.
 
-    The header of a table is not a unit: it is in the cells of the table's rows; cells beyond it have the header "". `header` is that of the table which the text begins inside, if any.
+    The header of a table is not a unit: it is in the cells of the table's rows; cells beyond it have the header "". `header` is the header of
+    the table inside which the text begins, if any.
     """
     blocks = list(_blocks(text))
     for (block, start), (following, _) in zip_longest(blocks, blocks[1:], fillvalue=("", 0)):
@@ -77,13 +78,22 @@ def header_at_end(text: str, header: Cells = ()) -> Cells:
     return header if rows else ()
 
 
+_BAR, _CLOSING_BAR = re.compile(r"(?<!\\)\|"), re.compile(r"(?<!\\)\|$")
+
+
 def _is_header(row: str, following: str, header: Cells) -> bool:
     """Whether a row is a header: one with a rule below it, or the first of a table."""
     return not _RULE.match(row) and (not header or (is_row(following) and _RULE.match(following) is not None))
 
 
 def _cells(row: str) -> Cells:
-    return tuple(cell.strip() for cell in row.strip().strip("|").split("|"))
+    """The cells of a row; a bar after a backslash is part of its cell (GitHub Flavored Markdown).
+
+    >>> _cells("||3|"), _cells(r"| a \\| b | 3 |")
+    (('', '3'), ('a | b', '3'))
+    """
+    inner = _CLOSING_BAR.sub("", row.strip().removeprefix("|"))
+    return tuple(cell.strip().replace(r"\|", "|") for cell in _BAR.split(inner))
 
 
 def _blocks(text: str) -> Iterator[tuple[str, int]]:

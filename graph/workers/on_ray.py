@@ -108,7 +108,7 @@ def _check_reachable(address: str) -> None:
         found, remedy = f"--ray-address {address}", "run the command on a node of the cluster, or in a Ray job"
         raise UserError(found, "HOST:PORT of a cluster", remedy)
     try:
-        socket.create_connection((host, int(port)), CONNECT_S).close()
+        socket.create_connection((host.strip("[]"), int(port)), CONNECT_S).close()
     except (OSError, OverflowError) as problem:
         found = f"--ray-address {address}: cannot be reached ({first_line(problem)})"
         raise UserError(found, "a running cluster", "start it with: ray start --head") from None
@@ -286,8 +286,8 @@ CPUS_PER_ENCODER = 4
 class RayWorkers:
     """The Workers of a cluster. See Cluster for the arguments.
 
-    Each processor has a worker for code and models; with GPUs, each GPU has one for models instead. Encoders run on the GPU workers, or
-    in separate workers in addition to the others, which are idle meanwhile.
+    Each processor has a worker for code and models; with GPUs, each GPU has one for models instead. Encoders run in the GPU workers or,
+    without GPUs, in separate workers, while the others are idle.
     """
 
     def __init__(self, address: str | None = None, cpus: int | None = None) -> None:
@@ -330,7 +330,10 @@ class RayWorkers:
 
 
 def encoder_slots(cluster: Cluster) -> list[Slot]:
-    """One slot per CPUS_PER_ENCODER processors of a machine; it reserves none of them, as the workers that do are idle while they wait for vectors."""
+    """One slot per CPUS_PER_ENCODER processors of a machine.
+
+    It reserves no processor: the workers that reserve them are idle while encoders run.
+    """
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     slots = []

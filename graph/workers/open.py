@@ -26,9 +26,9 @@ ENGINES = ("local", "ray")
 
 @contextmanager
 def open_workers(engine: str, address: str | None = None) -> Iterator[Workers]:
-    """The workers of an engine, for the duration of the block; `address` is that of a Ray cluster; None starts one on this machine.
+    """The workers of an engine, for the duration of the block; `address` is that of a Ray cluster (None: start one on this machine).
 
-    UserError for an unknown engine, and for a cluster that cannot be reached or used.
+    UserError for an unknown engine, for an address with the engine local, and for a cluster that cannot be reached or used.
     """
     if engine not in ENGINES:
         raise UserError(f"--engine {engine}", " or ".join(ENGINES), "")

@@ -1,1 +1,1 @@
-"""Retrievers for other frameworks over a modegraph index. Each retriever requires only the package that its file names first."""
+"""Retrievers for other frameworks over a modegraph index. Each requires only the package named in the first line of its file."""

@@ -195,7 +195,10 @@ def model_to_train(spec: str) -> str:
 
 
 def spec_to_ask(model: str) -> str:
-    """The SPEC of a model for OpenVINO, if that is the fastest engine here, else for transformers: the same one before and after tuning."""
+    """The SPEC of a model: for OpenVINO, if its base is in the catalogue and OpenVINO is the fastest engine here, else for transformers.
+
+    The engine is the same before and after tuning.
+    """
     base = base_of(model)
     kind = "openvino" if base in MODELS and fastest_kind() == "openvino" else "hf"
     return f"{kind}:{model}"

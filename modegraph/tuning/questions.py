@@ -129,7 +129,8 @@ def teacher_rows(
 ) -> list[Row | Dropped]:
     """Questions that `teacher` writes within `seconds`, each about one sentence of a document.
 
-    Retrieval finds this document first, and `judge` gives the same answer over the sentence's passage; Dropped for the others.
+    A question is usable only if retrieval finds this document first and `judge` gives the same answer over the sentence's passage; Dropped for
+    the others.
     """
     spec = QuestionSpec(settings.most_questions, (1,), settings.seed)
     search = parse_settings(RetrieveSettings, {"top_k": PASSAGES_SEARCHED}, "tune")
@@ -142,7 +143,10 @@ def teacher_rows(
 
 
 def user_rows(index: Index, file: Path) -> list[Row | Dropped]:
-    """The user's questions, each with its documents: those given and those of its evidence, or else the document of the first retrieved passage with the answer."""
+    """The user's questions, each with its documents.
+
+    These are those given and those of its evidence, or else the document of the first retrieved passage with the answer.
+    """
     questions = read_questions(file)
     check_gold(questions, frozenset(index.sources()))
     gold_of = {

@@ -1,4 +1,4 @@
-"""The settings of `modegraph tune`, and those of its training. Does not import torch, because the help page shows these settings."""
+"""The settings of `modegraph tune`, and those of its training. This file does not import torch, because the help page shows the settings."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class TuneSettings(Settings):
     )
     questions: str | None = Field(
         None,
-        description="your own questions with answers, a file or a folder of `synth questions`; null makes questions from the documents by rules",
+        description="your own questions with answers: a file, or a folder made by `synth questions`; null makes questions from the documents by rules",
     )
     teacher: str | None = Field(
         None,
@@ -69,7 +69,9 @@ class TuneSettings(Settings):
         lt=1,
         description="share of the training rows that come from the general set, from the half of it that is not measured",
     )
-    most_questions: int = Field(default=500, ge=2, description="most questions from rules, and most from a teacher")
+    most_questions: int = Field(
+        default=500, ge=2, description="upper limit for the questions made by rules, and for those of a teacher"
+    )
     test_share: float = Field(default=0.3, gt=0, lt=1, description="share of the documents to hold out for testing")
     least_test: int = Field(default=15, ge=1, description="fewest test questions for a verdict")
     passes: int = Field(default=3, ge=1, description="training rows per question, each with other passages")
@@ -84,7 +86,7 @@ class TuneSettings(Settings):
     )
     anchor_refusals: bool | None = Field(
         None,
-        description="learn when to answer “not in the documents” as a correction of the untuned model, so that the share of such rows does not set how often the model refuses; null: if the model is an adapter, such as `reader`, which has learned to refuse",
+        description="learn when to answer “not in the documents” as a correction of the untuned model, so that the share of such rows does not determine how often the model refuses; null: if the model is an adapter, such as `reader`, which has learned to refuse",
     )
     answer_words: int = Field(default=30, ge=1, description="longest answer to learn, in words")
     ms_prompts: int = Field(
@@ -94,14 +96,16 @@ class TuneSettings(Settings):
     )
     epochs: float = Field(default=1, gt=0, description="passes over the training rows, if the time allows")
     learning_rate: float = Field(default=2e-4, gt=0, description="peak learning rate")
-    context_words: int = Field(default=600, ge=50, description="most words in the passages of a training row")
+    context_words: int = Field(
+        default=600, ge=50, description="upper limit for the words in the passages of a training row"
+    )
     max_length_tokens: int = Field(default=1536, ge=64, description="longest training row, in tokens")
     seed: int = Field(default=0, ge=0, description="seed of every random choice")
 
     @model_validator(mode="after")
     def _one_source_of_questions(self) -> TuneSettings:
         if self.teacher and self.questions:
-            raise ValueError("teacher writes questions, and questions gives them: drop one of the two")
+            raise ValueError("teacher writes questions, but `questions` already names some: set only one of the two")
         return self
 
     def training(self, data: Path, output: Path) -> dict[str, Any]:

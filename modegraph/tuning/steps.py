@@ -178,7 +178,7 @@ def write_answers(model_of: Callable[[Tuning], str], tuning: Tuning, folder: Pat
 
 
 def write_rows(tuning: Tuning, folder: Path) -> None:
-    """Write training rows in the same form as the reader's, with a share from the general set; UserError if no question gives a row."""
+    """Write training rows in the form of those of `reader`, with a share from the general set; UserError if no question gives a row."""
     settings = row_settings(tuning.settings)
     rows = list(reading_rows(tuning.training_questions(), settings, Share(passes=tuning.settings.passes)))
     drops = Counter(row.why for row in rows if isinstance(row, Dropped))

@@ -46,7 +46,7 @@ class Question:
 def read_turn(history: Sequence[Exchange], turn: str, model: LanguageModel) -> Question:
     """The intent and the search query of the turn after `history`; `model` is called only for a question that may not stand alone.
 
-    Raises ModelUnavailable (graph/retrieve/parts/query.py) when the model does not answer.
+    Raises ModelUnavailable (graph/errors.py) when the model does not answer.
     """
     kind = intent(turn) if history else "question"
     if kind == "remark":
@@ -85,7 +85,7 @@ def carry(history: Sequence[Exchange], question: str) -> str:
 
 
 def _topic(history: Sequence[Exchange]) -> tuple[Exchange, ...]:
-    """The last exchange that asked a question, and those that it depends on, back to a question that stands alone; at most MAX_TURNS."""
+    """The last exchange whose turn is a question, and those that it depends on, back to a question that stands alone; at most MAX_TURNS."""
     exchanges: list[Exchange] = []
     for exchange in reversed(history):
         if intent(exchange.question) == "question":

@@ -1,7 +1,7 @@
 """The intent of a turn, and whether its question stands alone, by rules over its words.
 
 `intent` is what a turn asks for: an answer from the documents, the last answer in another form, or nothing (a remark). Only a turn made of
-words from closed lists, or without words ("👍"), is anything but a question. `dependence`: a question leans on earlier turns when it is a
+words from closed lists, or without words ("👍"), is anything but a question. `dependence` is whether a question leans on earlier turns: it does when it is a
 fragment ("And the second one?"), when a pronoun has no antecedent in it ("Who bred it?"), or when it says little and names nothing. These
 rules are for English; in other languages only the length counts. When in doubt a turn is a question, and the question stands alone."""
 
@@ -136,7 +136,7 @@ leans on earlier turns."""
 LONG_CHARACTERS = 400
 """A longer question is taken to stand alone."""
 SHORT_WORDS, SHORT_CHARACTERS = 4, 8
-"""The longest question of another language that may lean: in words, or in characters where a script puts no space between words."""
+"""The longest question of another language that may lean on earlier turns: in words, or in characters where a script puts no space between words."""
 _TOKEN = re.compile(r"[^\W_]+(?:['’.&/-][^\W_]+)*|[,;:?!]")
 _OPENING = re.compile(
     r"^(?:(?:also|and|but|great|no|now|oh|ok|okay|or|please|so|thanks|thank you|then|well|yes)\b[\s,.!:]*)+",
@@ -180,7 +180,7 @@ def dependence(question: str) -> Dependence:
 
 
 def is_short(question: str) -> bool:
-    """Whether a question in an unknown language is so short that it is likely to lean."""
+    """Whether a question in an unknown language is so short that it is likely to lean on earlier turns."""
     unspaced = "".join(unspaced_runs(question))
     return len(unspaced) <= SHORT_CHARACTERS if unspaced else len(question.split()) <= SHORT_WORDS
 

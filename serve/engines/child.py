@@ -208,7 +208,7 @@ class OwnServer:
         """Return once the server answers; UserError when it ends first."""
         while not self._answered and self._process.poll() is None:
             try:
-                with urllib.request.urlopen(_health(self.url), timeout=2.0):
+                with _DIRECT.open(_health(self.url), timeout=2.0):
                     self._answered = True
             except OSError:
                 time.sleep(BLOCKING_POLL_S)
@@ -221,6 +221,10 @@ class OwnServer:
             f"a {self.spec.engine} that starts",
             f"{self.spec.remedy}, and see {self.log}",
         )
+
+
+_DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+"""Requests to this machine, without the proxy that the environment may name."""
 
 
 def _health(url: str) -> str:

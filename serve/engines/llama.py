@@ -74,7 +74,7 @@ class LlamaSpec:
         return {**os.environ, KEY: key}
 
     def extra(self, name: str) -> dict[str, Any]:
-        """Extra fields of a request for the model `name`, besides OpenAI's: prompts as in training, and the scale of each adapter."""
+        """Extra fields of a request for the model `name`, besides OpenAI's: template arguments as in training, and the scale of each adapter."""
         lora = [{"id": index, "scale": float(adapter == name)} for index, adapter in enumerate(self.adapters)]
         return {"chat_template_kwargs": WITHOUT_THINKING, **({"lora": lora} if lora else {})}
 

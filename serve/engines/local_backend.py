@@ -114,7 +114,7 @@ class LocalBackend(ChatBackend):
 
 
 async def _logprobs(model: LocalModel, request: CompletionRequest, ids: list[int], body: Body) -> dict[str, Any]:
-    """The log-probabilities of generated tokens in OpenAI's form; tokens are named by their ids if the request asks for that, as in vLLM."""
+    """The log-probabilities of generated tokens in OpenAI's form; tokens are named by their ids with `return_tokens_as_token_ids`, as in vLLM."""
 
     def entry(token: int, logp: float) -> dict[str, Any]:
         text = model.token_text(token)
@@ -227,7 +227,7 @@ def cut_at_stop(text: str, stops: Sequence[str]) -> str:
 
 
 def settled_text(text: str, stops: Sequence[str]) -> str:
-    """The part of an unfinished text that will not change: without half a character, outer white space or a possible start of a stop text.
+    """The part of an unfinished text that will not change: without half a character, surrounding white space or a possible start of a stop text.
 
     >>> settled_text(" one tw", ("two",)), settled_text("caf\\ufffd", ())
     ('one', 'caf')

@@ -63,8 +63,8 @@ def _openai(target: str, adapters: Sequence[str]) -> ChatBackend:
     from serve.engines.openai_backend import OpenAIBackend, escape_known_tokens
 
     name, url = split_target(target)
-    if any("=" in adapter for adapter in adapters):
-        raise UserError(f"--adapter {adapters[0]}", "the adapter's name on the server at the URL", "leave out =FOLDER")
+    if assigned := [adapter for adapter in adapters if "=" in adapter]:
+        raise UserError(f"--adapter {assigned[0]}", "the adapter's name on the server at the URL", "leave out =FOLDER")
     return OpenAIBackend(url, key_of_environment(), {model: model for model in (name, *adapters)}, escape_known_tokens)
 
 

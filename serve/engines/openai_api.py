@@ -21,6 +21,7 @@ import stamina
 from graph.errors import ModelUnavailable, UserError
 from graph.shared.console import say
 from graph.types import AnswerForm, Completion, CompletionRequest, Message
+from serve.http.settings import is_loopback
 
 IN_FLIGHT = 8
 ATTEMPTS = 4
@@ -59,6 +60,15 @@ def split_target(target: str) -> tuple[str, str]:
     if url.scheme.lower() not in ("http", "https") or not url.hostname:
         raise UserError(f"openai:{target}: URL {match['url']!r}", "an http:// or https:// address", "fix the URL")
     return match["name"], match["url"]
+
+
+def uses_proxy(url: str) -> bool:
+    """Whether requests to a URL go through the proxy that the environment may name: not those to this machine.
+
+    >>> uses_proxy("http://127.0.0.1:8000/v1"), uses_proxy("http://gpu:8000/v1")
+    (False, True)
+    """
+    return not is_loopback(urlsplit(url).hostname or "")
 
 
 def without_password(url: str) -> str:
@@ -117,7 +127,11 @@ class OpenAIModel:
         self.served_as, self.in_flight = served_as or name, in_flight
         self.url = without_password(url)
         self._client = openai.OpenAI(
-            base_url=url, api_key=key or key_of_environment(), max_retries=0, timeout=timeout_s
+            base_url=url,
+            api_key=key or key_of_environment(),
+            max_retries=0,
+            timeout=timeout_s,
+            http_client=openai.DefaultHttpxClient(trust_env=uses_proxy(url)),
         )
         self._window_lock = Lock()
         self._window: int | None = None
@@ -136,7 +150,7 @@ class OpenAIModel:
         return -(-len(text.encode("utf-8", "replace")) // 3)
 
     def window(self) -> int | None:
-        """The window from the server's list of models (vLLM has it); requested again from time to time until it is known."""
+        """The window from the server's list of models (vLLM reports it); requested again from time to time until it is known."""
         with self._window_lock:
             if self._window is None and time.monotonic() >= self._next_window_check_s:
                 self._window, retry_s = self._find_window()

@@ -19,7 +19,7 @@ from graph.types import LanguageModel
 from serve.conversation.prompt import is_too_long
 from serve.engines.chat_backend import TOO_LONG, Body, ChatBackend
 from serve.engines.engine_fields import is_deep
-from serve.engines.openai_api import REFUSALS, OpenAIModel, without_password
+from serve.engines.openai_api import REFUSALS, OpenAIModel, uses_proxy, without_password
 from serve.http.encoding import DONE, SSE, ascii_json, event
 from serve.http.errors import ApiError, model_gone
 
@@ -113,7 +113,8 @@ class OpenAIBackend(ChatBackend):
         }
         timeout = httpx2.Timeout(None, connect=CONNECT_TIMEOUT_S)
         limits = httpx2.Limits(max_connections=None, max_keepalive_connections=64, keepalive_expiry=KEEPALIVE_S)
-        self._http = httpx2.AsyncClient(headers={"Authorization": f"Bearer {key}"}, timeout=timeout, limits=limits)
+        headers = {"Authorization": f"Bearer {key}"}
+        self._http = httpx2.AsyncClient(headers=headers, timeout=timeout, limits=limits, trust_env=uses_proxy(self.url))
         self._last_response_s = float("-inf")
 
     async def close(self) -> None:

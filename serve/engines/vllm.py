@@ -128,7 +128,7 @@ def max_lora_rank(adapters: Mapping[str, Path]) -> int:
 def as_trained(spec: VllmSpec, tokenizer: Any) -> VllmSpec:
     """The spec with prompts as in training: thinking is off by default, where the template can turn it off (graph/answer/template.py).
 
-    Where it always opens a thinking block, vLLM is configured to remove that block from the answer. The user's own options come later in
+    Where the template always opens a thinking block, vLLM is configured to remove that block from the answer. The user's own options come later in
     the command line and take precedence. UserError for a tokenizer without a template: vLLM would refuse every chat.
     """
     if tokenizer.chat_template is None:

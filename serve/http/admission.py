@@ -1,8 +1,8 @@
 """Admission control: limits on running and waiting requests; requests beyond them are answered 429 before their body is read.
 
 The body of an admitted request is read here, within limits of size and time; then the request waits for its turn. It is cancelled at any
-stage, together with its call of the model, when its client disconnects or its time is up (none at /v1/documents). A full server refuses cheaply:
-from the first bytes of the request if they contain the request line, otherwise in the outermost middleware. A request with two lengths is
+stage, together with its call to the model, when its client disconnects or, except at /v1/documents, after `request_timeout_s`. A full server refuses
+cheaply: from the first bytes of the request if they contain the request line, otherwise in the outermost middleware. A request with two lengths is
 refused, since a proxy before this server could parse it differently."""
 
 from __future__ import annotations

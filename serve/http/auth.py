@@ -1,4 +1,4 @@
-"""Authentication: a server with a key answers only clients that send it; a server without one answers only this machine, and no pages of other sites.
+"""Authentication: a server with a key answers only clients that send it; a server without one answers only this machine, and refuses pages of other sites.
 
 Only the overflow check, the access log, the framing check and the files of the page come before this middleware, so that the body of a
 refused request is never read.

@@ -1,7 +1,7 @@
 """The access log: method, route, status, milliseconds, error code and key's name of each request that a full server does not refuse; and the audit log.
 
-The audit log has one line of JSON for each addition or deletion of documents that reaches its route (not without the scope write), done,
-refused or failed, on disk before the client gets its answer."""
+The audit log has one line of JSON for each addition or deletion of documents that reaches its route, whether done,
+refused or failed; it is on disk before the client gets its answer. A request without the scope write does not reach the route."""
 
 from __future__ import annotations
 

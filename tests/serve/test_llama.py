@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import httpx2
@@ -175,3 +176,19 @@ def test_a_server_that_does_not_start_says_why(tmp_path: Path) -> None:
         server.wait()
     server.close()
     assert server.log.exists()
+
+
+def test_a_server_is_waited_for_without_the_proxy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Answers(LlamaSpec):
+        def command(self, port: int) -> list[str]:
+            folder = ["--directory", str(tmp_path)]
+            return [sys.executable, "-m", "http.server", str(port), "--bind", "127.0.0.1", *folder]
+
+    (tmp_path / "health").touch()
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    server = OwnServer(Answers(tmp_path / "m.gguf", "m", {}))
+    waiting = threading.Thread(target=server.wait, daemon=True)
+    waiting.start()
+    waiting.join(20)
+    server.close()
+    assert server._answered

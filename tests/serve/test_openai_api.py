@@ -4,11 +4,13 @@ import time
 from types import SimpleNamespace
 from typing import Any
 
+import httpx2
 import pytest
 
 from graph.errors import UserError
 from graph.types import CompletionRequest, Message
 from serve.engines.openai_api import ATTEMPTS, IN_FLIGHT, TIMEOUT_S, OpenAIModel, open_openai
+from serve.engines.openai_backend import OpenAIBackend
 from serve.engines.vllm import PATIENCE_S, VllmModel
 from tests.fakes import chat_server
 
@@ -31,6 +33,16 @@ def test_answers_come_in_the_order_of_requests_and_never_too_many_at_once() -> N
     assert [one.text for one in completions] == [f"echo {number}" for number in range(3 * IN_FLIGHT)]
     assert 1 < server.most_running <= IN_FLIGHT
     assert model.name == "org/name"
+
+
+def test_a_server_on_this_machine_is_reached_without_the_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    with chat_server(lambda body, number: "one") as server:
+        assert open_openai(f"m@{server.url}").complete([ask("1")])[0].text == "one"
+        backend = OpenAIBackend(server.url, "", {"m": "m"}, str)
+        request = httpx2.Request("GET", server.url)
+        assert backend._http._transport_for_url(request.url) is backend._http._transport
 
 
 @pytest.mark.long

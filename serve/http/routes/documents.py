@@ -201,7 +201,7 @@ class WriteResult(BaseModel):
 async def add_documents(
     services: Services, view: CollectionView, sources: Sequence[str], read: Callable[[], Awaitable[Sequence[Document]]]
 ) -> WriteResult:
-    """Add the documents that `read` gives, or replace those with the same `sources`; ApiError 403 where they may not be written, and any ApiError of `read`."""
+    """Add the documents that `read` returns, or replace those with the same `sources`; ApiError 403 where they may not be written, and any ApiError of `read`."""
     with _audit(services, view, "add", sources):
         check_writable(services, view)
         _check_sources(view, sources)

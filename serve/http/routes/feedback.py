@@ -156,7 +156,7 @@ class Deleted(BaseModel):
 
 
 def feedback_router(services: Services) -> APIRouter:
-    """Routes over `services`; all answer 403 unless the server accepts feedback."""
+    """Routes over `services`."""
     router = APIRouter(prefix="/v1/feedback", tags=["feedback"])
     settings = services.settings
 

@@ -19,7 +19,10 @@ class Health(BaseModel):
 
 
 class Ready(BaseModel):
-    """What is available to the caller: collections, their total size, models, and rights to write, to send feedback and to read runs; `index` and `generation` are null unless there is a single collection."""
+    """What is available to the caller: collections, their total size, models, and rights to write, to send feedback and to read runs.
+
+    `index` and `generation` are null unless there is a single collection.
+    """
 
     status: Literal["ready"] = "ready"
     index: str | None

@@ -138,13 +138,14 @@ def write_rows(data: Path, out: Path, sets: Sequence[str], shares: dict[str, int
         write_jsonl(out / f"{split}.jsonl", [row for group in groups for row in group])
 
 
-def calibrate(data: Path, folder: Path, sets: Sequence[str], most_marked: float) -> Calibration:
-    """The logistic regression of supported on log-odds over the dev rows of `sets` (Platt 1999), each set with the same weight, and the lowest threshold at which at most
+def calibrate(data: Path, folder: Path, sets: Sequence[str], most_marked: float, limit: int) -> Calibration:
+    """The logistic regression of supported on log-odds over up to `limit` dev rows of each of `sets` (Platt 1999), each set with the same weight, and the lowest threshold at which at most
     `most_marked` of the supported rows of each set are marked."""
     verifier = replace(open_model_verifier(f"hf:{folder}"), calibration=Calibration())
     odds, labels, weights, owners = [], [], [], []
     for name in sets:
         rows = [row for row in read_rows(data / "support" / name) if row.split == "val" and can_be_checked(row.claim)]
+        rows = Random(name).sample(rows, min(limit, len(rows)))
         grounds = [Ground.of([("", text) for text in row.passages]) for row in rows]
         found = [
             float(verifier.judge([row.claim], ground)[0])
@@ -178,12 +179,13 @@ def main() -> None:
     fit.add_argument("folder", type=Path)
     fit.add_argument("--sets", nargs="+", required=True)
     fit.add_argument("--most-marked", type=float, default=0.05)
+    fit.add_argument("--limit", type=int, default=200)
     options = parser.parse_args()
     if options.command == "rows":
         shares = {name: int(count) for name, _, count in (each.partition("=") for each in options.share)}
         write_rows(options.data, options.out, options.sets, shares)
         return
-    calibration = calibrate(options.data, options.folder, options.sets, options.most_marked)
+    calibration = calibrate(options.data, options.folder, options.sets, options.most_marked, options.limit)
     (options.folder / CALIBRATION).write_text(calibration.model_dump_json() + "\n")
     print(calibration)
 

@@ -23,12 +23,13 @@ from graph.answer.overlap import Wording, overlaps
 from graph.answer.template import prompt_ids
 from graph.answer.verifier import Ground, windows
 from graph.errors import UserError
+from graph.models.catalogue import SUPPORT
 from graph.models.load import load_for_inference
 from graph.text.prompting import quote, read_prompt
 from graph.trees import probabilities
 from graph.types import Message
 
-SHIPPED = "support"
+SHIPPED = SUPPORT.name
 PREFIX = "hf:"
 CALIBRATION = "verifier.json"
 MOST_CHARS = 8_000

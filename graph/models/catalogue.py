@@ -83,11 +83,12 @@ class PretrainedModel(Pretrained):
 
 @dataclass(frozen=True)
 class PretrainedAdapter:
-    """A LoRA adapter of `base` that comes with this package, and its purpose."""
+    """A LoRA adapter of `base` that comes with this package, and its purpose; with `answers` it can be named as a model that answers."""
 
     name: str
     base: PretrainedModel
     purpose: str
+    answers: bool = True
 
     @property
     def folder(self) -> Path:
@@ -222,7 +223,10 @@ E5_SMALL = PretrainedEncoder(
     vector_begins=(0.0422, -0.0347, -0.0711, -0.0304, 0.0547, -0.0272, 0.0316, 0.0156),
 )
 READER = PretrainedAdapter("reader", QWEN_CODER_05B, "answers from passages in a few words and cites them")
-ADAPTERS = {READER.name: READER}
+SUPPORT = PretrainedAdapter(
+    "support", QWEN_CODER_05B, "judges whether passages support a sentence (--verifier support)", answers=False
+)
+ADAPTERS = {each.name: each for each in (READER, SUPPORT)}
 """The adapters that come with this package, each with its model card."""
 MODELS = {model.name: model for model in (SMOLLM2, QWEN_CODER_05B, QWEN_CODER_15B)}
 ENCODERS = {encoder.name: encoder for encoder in (E5_SMALL,)}

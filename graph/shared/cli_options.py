@@ -151,7 +151,9 @@ _RERANKER = option("NAME", RETRIEVAL, "Cross-encoder that reranks the results, a
 Reranker = Annotated[str, _RERANKER]
 SomeReranker = Annotated[str | None, _RERANKER]
 _VERIFIER = option(
-    "NAME", MODEL, "Trained verifier, as a folder or hub name; by default the one shipped with modegraph."
+    "NAME",
+    MODEL,
+    "What checks the sentences: a trained verifier, as a folder or hub name, or a language model (support, or hf:NAME), which is slower and better. By default the verifier that reads words.",
 )
 Verifier = Annotated[str, _VERIFIER]
 SomeVerifier = Annotated[str | None, _VERIFIER]

@@ -57,7 +57,7 @@ def _cached_engine(spec: str, opener: OpenEngine) -> Engine:
     return opener(spec)
 
 
-FORMS = f"hf:PATH_OR_NAME, gguf:FILE, openvino:FOLDER, vllm:PATH_OR_NAME, openai:NAME@URL, {', '.join((*ADAPTERS, *MODELS))}"
+FORMS = f"hf:PATH_OR_NAME, gguf:FILE, openvino:FOLDER, vllm:PATH_OR_NAME, openai:NAME@URL, {', '.join((*(name for name, adapter in ADAPTERS.items() if adapter.answers), *MODELS))}"
 KINDS = ("hf", "gguf", "openvino", "vllm", "openai")
 
 
@@ -120,7 +120,7 @@ def open_engine(spec: str) -> Engine:
 
 def kind_of(spec: str) -> tuple[str, str]:
     """The kind of engine that a SPEC names, and its target; UserError for a SPEC of another form."""
-    if spec in ADAPTERS and not Path(spec).is_dir():
+    if spec in ADAPTERS and ADAPTERS[spec].answers and not Path(spec).is_dir():
         return "openvino" if fastest_kind() == "openvino" else "hf", spec
     if spec in MODELS and not Path(spec).is_dir():
         return fastest_kind(), spec

@@ -11,6 +11,7 @@ from peft import LoraConfig, PeftModel, get_peft_model
 from safetensors.torch import load_file, save_file
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
+from graph.answer.model_verifier import CALIBRATION, Calibration, read_calibration
 from graph.errors import UserError
 from graph.models.catalogue import resolve
 from graph.models.checkpoint import adapter_base, answer_form
@@ -116,6 +117,17 @@ def test_the_shipped_reader_is_small_and_names_its_base_and_data_sets(tmp_path: 
     assert all(np.isfinite(change).all() and np.abs(change).max() > 0 for change in changes.values())
     card = (folder / "README.md").read_text(encoding="utf-8")
     assert all(name in card for name in ("SQuAD", "HotpotQA", "Natural Questions", "BoolQ", "2Wiki", "FairytaleQA"))
+
+
+def test_the_shipped_verifier_is_small_and_answers_no_questions() -> None:
+    folder = Path(resolve("support"))
+    assert (folder / "adapter_model.safetensors").stat().st_size < 10e6
+    assert adapter_base(str(folder)) == "qwen2.5-coder-0.5b"
+    assert read_calibration(folder / CALIBRATION) != Calibration()
+    card = (folder / "README.md").read_text(encoding="utf-8")
+    assert all(name in card for name in ("SummEdits", "BUMP", "Q2", "SQuAD", "Natural Questions", "COVID-QA", "HotpotQA"))
+    with pytest.raises(UserError, match="model 'support': no such model"):
+        open_model("support")
 
 
 def test_a_folder_named_like_the_reader_takes_precedence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

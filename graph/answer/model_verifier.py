@@ -33,7 +33,7 @@ SHIPPED = SUPPORT.name
 PREFIX = "hf:"
 CALIBRATION = "verifier.json"
 MOST_CHARS = 8_000
-"""Of passages with more characters, those windows are read that share the most with the claim; a claim is cut after as many."""
+"""Of passages with more characters, those windows are read that share the most with the claim; a claim or title is cut after as many."""
 WINDOW_CHARS = 1_000
 BATCH_TOKENS = 2_048
 """The most tokens of prompts that are read together, with padding."""
@@ -100,7 +100,7 @@ def support_prompt(passages: Sequence[tuple[str, str]], claim: str) -> tuple[Mes
 
 
 def _line(name: str, text: str) -> str:
-    return f"{name}: {json.dumps(quote(text), ensure_ascii=False)}\n"
+    return f"{name}: {json.dumps(quote(text[:MOST_CHARS]), ensure_ascii=False)}\n"
 
 
 def most_alike(passages: Sequence[tuple[str, str]], claim: str) -> Sequence[tuple[str, str]]:

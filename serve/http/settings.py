@@ -90,7 +90,10 @@ class ServerSettings(Settings):
     max_answer_tokens: int = Field(512, ge=1, description="longest answer, unless the request sets one")
     selector: str = Field("", description="folder or hub name of the trained selector behind `selector: trained`")
     reranker: str = Field("", description="folder or hub name of the cross-encoder behind `reranker: true`")
-    verifier: str = Field("", description="folder or hub name of a trained verifier, or a language model (support or hf:NAME); by default the verifier that reads words")
+    verifier: str = Field(
+        "",
+        description="folder or hub name of a trained verifier, or a language model (support or hf:NAME); by default the verifier that reads words",
+    )
     unsupported: Handling = Field(
         "mark", description="what to do with sentences that the passages do not support, unless the request sets it"
     )

@@ -125,7 +125,9 @@ def test_the_shipped_verifier_is_small_and_answers_no_questions() -> None:
     assert adapter_base(str(folder)) == "qwen2.5-coder-0.5b"
     assert read_calibration(folder / CALIBRATION) != Calibration()
     card = (folder / "README.md").read_text(encoding="utf-8")
-    assert all(name in card for name in ("SummEdits", "BUMP", "Q2", "SQuAD", "Natural Questions", "COVID-QA", "HotpotQA"))
+    assert all(
+        name in card for name in ("SummEdits", "BUMP", "Q2", "SQuAD", "Natural Questions", "COVID-QA", "HotpotQA")
+    )
     with pytest.raises(UserError, match="model 'support': no such model"):
         open_model("support")
 

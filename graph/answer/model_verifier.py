@@ -93,7 +93,8 @@ def read_calibration(file: Path) -> Calibration:
 
 
 def support_prompt(passages: Sequence[tuple[str, str]], claim: str) -> tuple[Message, ...]:
-    """The chat that asks whether passages, pairs of title and text, support a claim; claims come last, so that prompts over the same passages begin alike."""
+    """The chat that asks whether passages, pairs of title and text, support a claim. The adapter learned this form: a passage on one line, a title
+    only if there is one, and the claim last, so that prompts over the same passages begin alike."""
     sentence = f"Sentence: {json.dumps(quote(claim[:MOST_CHARS]), ensure_ascii=False)}"
     parts = (f"{_line('Title', title) if title else ''}{_line('Passage', text)}" for title, text in passages)
     return Message("system", read_prompt("graph/support.txt")), Message("user", "\n".join([*parts, sentence]))

@@ -1,0 +1,150 @@
+"""Does a verifier that reads the question with its answer know better than the reader whether passages answer a question?
+
+    python -P benchmarks/experiments/read_verify.py read DATA OUT --sets reading/squad2_train10:dev=240 hotpotqa_train=77
+    python -P benchmarks/experiments/read_verify.py figures OUT
+
+`read` writes a file of rows for each set: the reader's answer without the refusal's first token, the margin of that token over all others (the reader refuses where it is
+above 0), and the verifier's log-odds that all passages, and that the cited ones, support "question answer". A set that ends in `!` is read over
+distractors alone, so that all of its questions are to be refused. Sets that are in OUT are not read again.
+"""
+
+import argparse
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from transformers import LogitsProcessorList
+
+from data_synth.reading.sets import read_set
+from eval.reading import ReadingTask, over_distractors, over_gold, pick_questions, score_text
+from eval.support import auc
+from graph.answer.citations import own_citations, short_answer
+from graph.answer.model_verifier import log_odds, support_prompt
+from graph.answer.prompt import NOT_FOUND, answer_messages
+from graph.answer.support import POLAR
+from graph.answer.template import prompt_ids
+from graph.models.load import load_for_inference
+from graph.shared.console import track
+from graph.shared.jsonl import read_jsonl, write_jsonl
+from graph.types import Excerpt
+from serve.engines.hf import LogitBiasProcessor
+
+EXCLUDED = -1e4
+TOKENS = 40
+
+
+def tasks_of(data: Path, spec: str) -> tuple[str, list[ReadingTask]]:
+    """A set's name and tasks: FOLDER[:SPLIT][!]=LIMIT."""
+    folder, limit = spec.split("=")
+    bare, bang = folder.rstrip("!"), folder.endswith("!")
+    path, _, split = bare.partition(":")
+    source = read_set(data / path)
+    drawn = pick_questions(source, split or None, int(limit), 0)
+    return folder.replace("/", "-"), (over_distractors if bang else over_gold)(source, drawn, 3, 0)
+
+
+@torch.inference_mode()
+def read(task: ReadingTask, reader: Any, tokenizer: Any, refusal: int) -> tuple[float, str]:
+    """The margin of the refusal's first token and the greedy answer without that token."""
+    ids = prompt_ids(tokenizer, answer_messages(task.question.text, task.excerpts, "cited"))
+    out = reader.generate(
+        input_ids=torch.tensor([ids]),
+        attention_mask=torch.ones(1, len(ids), dtype=torch.long),
+        do_sample=False,
+        max_new_tokens=TOKENS,
+        logits_processor=LogitsProcessorList([LogitBiasProcessor({refusal: EXCLUDED})]),
+        return_dict_in_generate=True,
+        output_logits=True,
+        pad_token_id=tokenizer.pad_token_id,
+    )
+    first_V = out.logits[0][0].float()
+    others_V = first_V.clone()
+    others_V[refusal] = -torch.inf
+    text = tokenizer.decode(out.sequences[0, len(ids) :], skip_special_tokens=True).strip()
+    return float(first_V[refusal] - others_V.max()), text
+
+
+def rows_of(tasks: Sequence[ReadingTask], name: str, models: Sequence[Any]) -> Iterator[dict[str, Any]]:
+    """One row for each task."""
+    reader, reader_tokenizer, judge, judge_tokenizer = models
+    refusal = reader_tokenizer(NOT_FOUND, add_special_tokens=False)["input_ids"][0]
+    for task in track(tasks, name, len(tasks)):
+        margin, text = read(task, reader, reader_tokenizer, refusal)
+        answer, score = short_answer(text), score_text(task, text).score
+        cited = [task.excerpts[number - 1] for number in own_citations(text, len(task.excerpts)).existing]
+        contexts: list[Sequence[Excerpt]] = [task.excerpts, cited or task.excerpts]
+        prompts = [
+            support_prompt([(each.title, each.text) for each in context], f"{task.question.text} {answer}")
+            for context in contexts
+        ]
+        odds = log_odds(judge, judge_tokenizer, prompts)
+        yield {
+            "id": task.question.id,
+            "question": task.question.text,
+            "answers": list(task.question.answers),
+            "text": text,
+            "polar": answer.casefold().strip(" .") in POLAR,
+            "margin": margin,
+            "odds": float(odds[0]),
+            "odds_cited": float(odds[1]),
+            **asdict(score),
+        }
+
+
+def figures(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """How well each signal tells answerable questions apart, and right answers from all others; what the reader alone does."""
+    answerable = np.array([bool(row["answers"]) for row in rows])
+    right = np.array([row["exact"] > 0 for row in rows]) & answerable
+    signals = {
+        "margin": -np.array([row["margin"] for row in rows]),
+        "support": np.array([row["odds"] for row in rows]),
+        "support, cited": np.array([row["odds_cited"] for row in rows]),
+    }
+    signals["margin + support, cited"] = signals["margin"] + signals["support, cited"]
+    signals["margin / 2 + support, cited"] = signals["margin"] / 2 + signals["support, cited"]
+    found: dict[str, Any] = {"questions": len(rows), "answerable": int(answerable.sum())}
+    refused = signals["margin"] < 0
+    for name, signal in signals.items():
+        cell = {"auc_right": auc(signal, right)}
+        if not answerable.all() and answerable.any():
+            cell["auc_answerable"] = auc(signal, answerable)
+        at = np.sort(signal)[int(refused.sum())]
+        for label, keep in (("as many refused", signal >= at), ("at 0", signal >= 0)):
+            cell[label] = {
+                "em_answerable": float((right & keep)[answerable].mean()) if answerable.any() else None,
+                "refused_answerable": float((~keep)[answerable].mean()) if answerable.any() else None,
+                "refused_unanswerable": float((~keep)[~answerable].mean()) if not answerable.all() else None,
+            }
+        found[name] = cell
+    return found
+
+
+def main() -> None:
+    """Parse, read, write, print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=("read", "figures"))
+    parser.add_argument("data", type=Path)
+    parser.add_argument("out", type=Path, nargs="?")
+    parser.add_argument("--sets", nargs="+", default=[])
+    parser.add_argument("--reader", default="reader")
+    parser.add_argument("--verifier", default="support")
+    options = parser.parse_args()
+    if options.what == "read":
+        options.out.mkdir(exist_ok=True)
+        pairs = [load_for_inference(each)[:2] for each in (options.reader, options.verifier)]
+        models = [part for model, tokenizer in pairs for part in (model.merge_and_unload().eval(), tokenizer)]
+        for spec in options.sets:
+            name, tasks = tasks_of(options.data, spec)
+            file = options.out / f"{name}.jsonl"
+            if not file.exists():
+                write_jsonl(file, list(rows_of(tasks, name, models)))
+    for file in sorted((options.out or options.data).glob("*.jsonl")):
+        print(file.stem, json.dumps(figures([row for _, row in read_jsonl(file)]), indent=1))
+
+
+if __name__ == "__main__":
+    main()

@@ -3,7 +3,10 @@
 Sentences of public sets (folders of `support/`), and of the questions of reading sets, "question answer" with the answer that people gave (supported) or with another one
 of the same passage (not supported). Claims about one context are adjacent, so that training reads the context once.
 
-    python -P benchmarks/experiments/support_rows.py rows DATA OUT --sets summedits bump q2_wow
+With --reading, also the questions of rows of `data import reading`: an answer of the row is supported; another one of the same context is not, nor is the answer to the original of a
+changed question.
+
+    python -P benchmarks/experiments/support_rows.py rows DATA OUT --sets summedits bump q2_wow --reading ROWS=800
     python -P benchmarks/experiments/support_rows.py calibrate DATA ADAPTER --sets summedits bump q2_wow
 """
 
@@ -25,7 +28,7 @@ from data_synth.reading.sets import ReadingQuestion, ReadingSet, read_set
 from data_synth.rows import message_to_json
 from graph.answer.labelled import SupportRow, support_row
 from graph.answer.model_verifier import CALIBRATION, Calibration, open_model_verifier, support_prompt
-from graph.answer.support import can_be_checked
+from graph.answer.support import POLAR, can_be_checked
 from graph.answer.verifier import Ground
 from graph.shared.console import track
 from graph.shared.ids import content_id
@@ -100,6 +103,39 @@ def groups_of_reading(source: ReadingSet, split: str) -> Iterator[list[dict[str,
             yield rows
 
 
+def groups_of_rows(data: Path, folder: Path, split: str) -> Iterator[list[dict[str, Any]]]:
+    """Claims of a folder of reading rows, "question answer", by context: of an answered question its answer and another one of the context; of a changed question the original's
+    answer; of a question whose passages lack its answer the answer that it has elsewhere, or one of the context."""
+    sets = {
+        each.name: read_set(each)
+        for parent in ("reading", ".")
+        for each in sorted((data / parent).iterdir())
+        if (each / "questions.jsonl").exists()
+    }
+    originals = {(name, question.id): question for name, source in sets.items() for question in source.questions}
+    by_context: defaultdict[tuple[str, ...], list[dict[str, Any]]] = defaultdict(list)
+    for _, row in read_jsonl(folder / f"{split}.jsonl"):
+        if not POLAR.intersection(row["answers"]):
+            by_context[row["id"].partition(":")[0], *row["context_ids"]].append(row)
+    for (name, *ids), found in by_context.items():
+        passages = [(sets[name].passages[each].title, sets[name].passages[each].text) for each in ids]
+        context = content_id(name, *ids)
+        rng, rows = Random(context), []
+        answers = [row["answers"][0] for row in found if row["answers"]]
+        for row in found:
+            original = originals[name, row["question_id"].removesuffix("-changed")]
+            right = row["answers"][0] if row["answers"] else None
+            others = [each for each in answers if not any(_alike(each, other) for other in original.answers)]
+            others = [each for each in others if shape(each) == shape((*original.answers, each)[0])] or others
+            wrong = [*original.answers[:1]] if right is None else []
+            wrong += [rng.choice(others)] if others and (right is not None or not wrong or rng.random() < 0.25) else []
+            rows += [row_of(context, passages, f"{row['question']} {right}", True)] if right is not None else []
+            rows += [row_of(context, passages, f"{row['question']} {each}", False) for each in wrong]
+        if len(rows) > 1:
+            rng.shuffle(rows)
+            yield rows
+
+
 _NAMES = re.compile(r"\b(?:[A-Z][\w'’-]+(?: [A-Z][\w'’-]+)*|\d[\d,.]*\d)")
 
 
@@ -120,8 +156,8 @@ def _alike(one: str, other: str) -> bool:
     return contains_answer(one, words_of(other)) or contains_answer(other, words_of(one))
 
 
-def write_rows(data: Path, out: Path, sets: Sequence[str], shares: dict[str, int]) -> None:
-    """train.jsonl and dev.jsonl in `out`; of a set in `shares`, so many contexts."""
+def write_rows(data: Path, out: Path, sets: Sequence[str], shares: dict[str, int], reading: dict[str, int]) -> None:
+    """train.jsonl and dev.jsonl in `out`; of a set in `shares`, so many contexts, and of the folders of reading rows in `reading`."""
     out.mkdir(parents=True, exist_ok=True)
     for split, names in (("train", ("train", "train")), ("dev", ("val", "dev"))):
         groups: list[list[dict[str, Any]]] = []
@@ -132,6 +168,12 @@ def write_rows(data: Path, out: Path, sets: Sequence[str], shares: dict[str, int
             )
             Random(name).shuffle(found)
             found = found[: shares.get(name, len(found)) if split == "train" else 30]
+            print(split, name, len(found), "contexts", sum(map(len, found)), "claims")
+            groups += found
+        for name, count in reading.items():
+            found = list(groups_of_rows(data, Path(name), split))
+            Random(name).shuffle(found)
+            found = found[: count if split == "train" else 30]
             print(split, name, len(found), "contexts", sum(map(len, found)), "claims")
             groups += found
         Random(split).shuffle(groups)
@@ -174,6 +216,7 @@ def main() -> None:
     rows.add_argument("out", type=Path)
     rows.add_argument("--sets", nargs="+", required=True)
     rows.add_argument("--share", nargs="*", default=[], metavar="SET=CONTEXTS")
+    rows.add_argument("--reading", nargs="*", default=[], metavar="FOLDER=CONTEXTS")
     fit = commands.add_parser("calibrate")
     fit.add_argument("data", type=Path)
     fit.add_argument("folder", type=Path)
@@ -182,8 +225,11 @@ def main() -> None:
     fit.add_argument("--limit", type=int, default=200)
     options = parser.parse_args()
     if options.command == "rows":
-        shares = {name: int(count) for name, _, count in (each.partition("=") for each in options.share)}
-        write_rows(options.data, options.out, options.sets, shares)
+        shares, reading = (
+            {name: int(count) for name, _, count in (each.partition("=") for each in given)}
+            for given in (options.share, options.reading)
+        )
+        write_rows(options.data, options.out, options.sets, shares, reading)
         return
     calibration = calibrate(options.data, options.folder, options.sets, options.most_marked, options.limit)
     (options.folder / CALIBRATION).write_text(calibration.model_dump_json() + "\n")

@@ -42,7 +42,7 @@ SETTINGS = RetrieveSettings(top_k=5, abstain=1)
 THRESHOLDS = (0.5, 0.9)
 LEAST_AUROC, MOST_MS = 0.9, 1.0
 SHARES, DRAWS = (0.1, 0.25, 0.5, 0.75), 3
-"""For fitting: shares of the documents of examples/ that a part of the index contains, and the number of parts for each share."""
+"""For fitting: shares of the documents in examples/ that a part of the index contains, and the number of parts for each share."""
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ def measure(sets: Sequence[Set], figure: Path | None) -> tuple[dict[str, float |
     checks = [
         Check("AUROC of all, foreign", float(figures["all: AUROC, foreign"]), LEAST_AUROC, True),
         Check("lowest AUROC of a set, foreign", lowest, LEAST_AUROC, True),
-        Check("milliseconds a question", float(figures["milliseconds"]), MOST_MS, False),
+        Check("milliseconds per question", float(figures["milliseconds"]), MOST_MS, False),
     ]
     return figures, checks
 

@@ -104,7 +104,7 @@ def excerpt_of(identity: str, title: str, text: str) -> Excerpt:
 
 def measure(cases: Sequence[Case], verifier: Verifier) -> dict[str, float]:
     """Shares of answers attributed, marked and not checked; of those attributed, the share that cites only gold passages; of the quotes, the share that
-    contains or is part of a gold sentence, if these are known; milliseconds of attributing an answer.
+    contains or is part of a gold sentence, if these are known; milliseconds of attribution per answer.
     """
     started = time.process_time()
     found = [attribute(case.question, case.answer, case.excerpts) for case in cases]

@@ -1,8 +1,8 @@
-"""Engines for a language model on a CPU: time to a first answer, speed of reading prompts and of generation (for one request and for eight at once), memory, agreement of answers.
+"""CPU engines for a language model: time to the first answer, speed of reading prompts and of generation (one request and eight at once), memory, agreement.
 
 Run: python -P benchmarks/cpu_engines.py [--model qwen2.5-coder-0.5b] [--answers 100] [--specs hf gguf …] [--json]. A prompt
-has some 350 words of the documents of examples/, those with the evidence first, and requests the answer form `reasoned`. Speeds are measured with
-prompts to summarise the passages, agreement with the questions of examples/. Each engine runs in a separate process; vLLM is included if
+has some 350 words of the documents in examples/, those with the evidence first, and requests the answer form `reasoned`. Speeds are measured with
+prompts to summarise the passages, agreement with the questions in examples/. Each engine runs in a separate process; vLLM is included if
 MODEGRAPH_VLLM_PYTHON names its Python. `gguf` is the file of the catalogue; gguf-q8_0 and gguf-bf16 are written from the converted weights first.
 `agreement` is the share of greedy answers (24 tokens at most) equal to those of hf.
 """
@@ -93,7 +93,7 @@ def measure(spec: str, answers: int) -> dict[str, Any]:
 
 
 def convert_to_gguf(name: str, kind: str, folder: Path) -> Path:
-    """Write the converted weights of a catalogue model as GGUF of another type, and return the file."""
+    """Write the converted weights of a catalogue model as GGUF of type `kind`, and return the file."""
     from train.export.gguf import write_gguf
     from train.model.load import load_model, load_tokenizer
 
@@ -135,7 +135,7 @@ def main() -> int:
         Check(f"a request of {TOKENS} tokens, {kind}, s", float(figures[best]), MOST_S, at_least=False),
         Check(f"resident, {kind}, MiB", float(figures[f"{kind}: resident_mib"]), MOST_MIB, at_least=False),
     ]
-    return print_report(f"engines on a processor, {arguments.model}", figures, checks, arguments.json)
+    return print_report(f"CPU engines, {arguments.model}", figures, checks, arguments.json)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
     python -P benchmarks/follow_ups.py --index INDEX [--json]
 
 INDEX is an index of examples/documents. Recall@5 of `hops`, with search queries made without a model,
-* for the questions of examples/questions.jsonl: asked alone, and after one and two others with different documents;
+* for the questions in examples/questions.jsonl: alone, and after one or two questions about different documents;
 * for examples/follow_ups.jsonl: by the rule, by its predecessor (entities of earlier turns in brackets), without history, and rewritten
   by people as standalone questions. The rule was developed on the dev half.
 Earlier answers are given as most clients send them (the answer alone) and in the form used in training.

@@ -1,6 +1,6 @@
 """Hostile HTML and PDF files, made from a seed: deep, broken, endless and bloated ones, and some that are valid.
 
-Run: python -P benchmarks/hostile_files.py --json lists the kinds. benchmarks/uploads.py measures the cost of reading them.
+`python -P benchmarks/hostile_files.py --json` lists the kinds; benchmarks/uploads.py measures what reading these files costs.
 """
 
 import json
@@ -21,7 +21,7 @@ SOUP = (
 
 
 def hostile_file(number: int, seed: int = 0, largest: int = MIB) -> tuple[str, bytes]:
-    """Name and bytes of file `number`: kinds alternate; the first file of each kind aims at `largest`, the limit, the others at a size drawn from 1 KB up."""
+    """Name and bytes of file `number`. The kinds take turns; the first file of each kind has about `largest` bytes, the others a random size above 1 KB."""
     kinds = [
         *((kind, ".html", make) for kind, make in HTML.items()),
         *((kind, ".pdf", make) for kind, make in PDF.items()),

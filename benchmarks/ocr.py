@@ -1,6 +1,6 @@
 """The cost of reading a scanned page by tesseract, and how many of its words are recovered.
 
-Run: python -P benchmarks/ocr.py [--pages 10] [--json]. Pages are rendered from the documents of examples/: clean print, 420 words each, at
+Run: python -P benchmarks/ocr.py [--pages 10] [--json]. Pages are rendered from the documents in examples/: clean print, 420 words each, at
 200 dots per inch. A word is recovered if it is read on its page exactly as printed.
 """
 
@@ -49,7 +49,7 @@ def measure(count: int) -> dict[str, float | str]:
             recovered, expected = recovered + len(words_read & set(page)), expected + len(set(page))
     return {
         "pages": count,
-        "a page, processor s": median(page_s),
+        "processor s per page": median(page_s),
         "longest page, processor s": max(page_s),
         "peak of a program, MiB": peak_mb,
         "share of words recovered": recovered / expected,

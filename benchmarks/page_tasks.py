@@ -3,7 +3,7 @@
     python -P benchmarks/page_tasks.py --model reader --json
     python -P benchmarks/page_tasks.py --screenshots FOLDER      # also saves six screenshots of the page, as PNG
 
-`modegraph serve NEW --writable --model …` runs in a separate process; headless Chromium shows its page, and files of examples/handbook are dropped on
+`modegraph serve NEW --writable --model …` runs in a separate process; headless Chromium shows its page, and files in examples/handbook are dropped on
 it. A step is one thing that a person does: a drop, a click, a line of typing, a key. Seconds include the server's work, but not a person's time.
 """
 

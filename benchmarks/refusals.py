@@ -1,7 +1,7 @@
 """Does the time of a refusal reveal that a thing exists? Foreign things, which exist but are not for the key, against absent ones.
 
 Run: python -P benchmarks/refusals.py [--rounds 1000] [--seed 0] [--json]. A round requests a foreign thing and two absent ones in random order
-over one connection. For each request: microseconds of the server's processor and of the clock, medians of the differences within
+over one connection. For each request: microseconds of the server's processor time and of clock time, medians of the differences within
 rounds with 95 % intervals; "rest" is the difference between the two absent names: the error of the measurement.
 """
 
@@ -142,7 +142,7 @@ def measure(scratch: Path, rounds: int, chance: Random) -> tuple[dict[str, float
 def times_us(
     client: httpx2.Client, request: Request, key: str, rounds: int, chance: Random, processor: Callable[[], float]
 ) -> dict[str, tuple[list[float], list[float], list[float]]]:
-    """Microseconds of the server's processor and of the clock, each as lists over rounds for the absent, the foreign and the other absent name."""
+    """Microseconds of the server's processor time and of clock time, each as lists over rounds for the absent, the foreign and the other absent name."""
     headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json", **MCP}
     kinds = ("absent", "foreign", "other")
     times: dict[tuple[str, str], list[float]] = {

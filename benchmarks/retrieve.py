@@ -1,4 +1,4 @@
-"""Milliseconds of a query without the encoder: every mode on a given index, and `hops` on a synthetic one of a million propositions.
+"""Milliseconds per query without the encoder: every mode on a given index, and `hops` on a synthetic index of a million propositions.
 
 Run: python -P benchmarks/retrieve.py [--index FOLDER --questions FILE.jsonl]... [--propositions 1000000] [--json].
 """
@@ -45,14 +45,14 @@ LARGE_TARGET_MS = 100
 
 
 def median_ms(index: Index, queries: Sequence[Query], mode: Mode) -> float:
-    """Median milliseconds of a query, after a call that fills the caches of the mode."""
+    """Median milliseconds per query, after a call that fills the caches of the mode."""
     ask = partial(STRATEGIES[mode], index, settings=RetrieveSettings(mode=mode, top_k=10))
     ask(queries[0])
     return 1000 * median(seconds_of(partial(ask, query)) for query in queries)
 
 
 def time_index(folder: Path, questions: Path) -> tuple[dict[str, float], list[Check]]:
-    """Median milliseconds on the first QUERIES questions; of modes without a target, on the first 20."""
+    """Median milliseconds per query by mode, over the first QUERIES questions (modes without a target: the first 20), and the checks of the targets."""
     index = open_index(folder)
     texts = [question.text for question in read_questions(questions)][:QUERIES]
     queries = [Query(text, vector_D) for text, vector_D in zip(texts, index.encode_queries(texts), strict=True)]
@@ -64,7 +64,7 @@ def time_index(folder: Path, questions: Path) -> tuple[dict[str, float], list[Ch
 
 
 def invented_index(propositions: int) -> Index:
-    """An index of random vectors in which every passage has four propositions and every proposition has two of many entities."""
+    """An index of random vectors in which every passage has four propositions, and every proposition mentions two entities."""
     draw = np.random.default_rng(0)
     passages, documents, entities = propositions // 4, propositions // 12, propositions // 3
     proposition_passages = np.repeat(np.arange(passages), 4)
@@ -155,7 +155,7 @@ def random_rows(draw: np.random.Generator, count: int) -> Floats:
 
 
 def time_invented(propositions: int) -> float:
-    """Median milliseconds of `hops` on a synthetic index; a query is near one passage and names one document."""
+    """Median milliseconds per query of `hops` on a synthetic index; each query is near one passage and names one document."""
     index = invented_index(propositions)
     draw = np.random.default_rng(1)
     rows = draw.integers(0, len(index.data.passage_ids), 50)

@@ -59,7 +59,7 @@ def measure(passages: int, settings: IndexSettings) -> dict[str, float]:
         index = open_index(folder, lambda spec: StubEncoder(watch))
         for mode in MODES:
             clock_ms, processor_ms = time_queries(index, passages, mode)
-            figures |= {f"{passages}: {mode}, ms": clock_ms, f"{passages}: {mode}, ms of the processor": processor_ms}
+            figures |= {f"{passages}: {mode}, ms": clock_ms, f"{passages}: {mode}, processor ms": processor_ms}
         figures[f"{passages}: visible to a server, s"] = visible_after_s(folder, passages, settings, StubEncoder(watch))
         figures |= time_segments(folder, passages, settings, watch)
         recalls = index_status(folder).ann_recall
@@ -97,14 +97,14 @@ def time_segments(folder: Path, passages: int, settings: IndexSettings, watch: S
 
 
 def compacted_ms(folder: Path, passages: int, encoder: StubEncoder) -> dict[Mode, float]:
-    """Processor milliseconds of queries on the compacted index, by mode."""
+    """Processor milliseconds per query on the compacted index, by mode."""
     compact_index(folder, lambda spec: encoder)
     index = open_index(folder, lambda spec: encoder)
     return {mode: time_queries(index, passages, mode)[1] for mode in MODES}
 
 
 def time_queries(index: Index, passages: int, mode: Mode) -> tuple[float, float]:
-    """Median clock and processor milliseconds of a query about one of the documents, after a warm-up query that does not count."""
+    """Median clock and processor milliseconds per query about one of the documents, after a warm-up query that does not count."""
     draw, ask = random.Random(0), partial(STRATEGIES[mode], index, settings=RetrieveSettings(mode=mode, top_k=10))
     clock, processor = [], []
     for _ in range(QUERIES + 1):
@@ -122,7 +122,7 @@ def scale_checks(figures: Mapping[str, float | str], sizes: Sequence[int]) -> li
     seconds_per_passage = {size: float(figures[f"{size}: build"]) / size for size in sizes}
     growth = [
         Check(
-            f"{many} passages against {few}, build seconds a passage",
+            f"{many} passages against {few}, build seconds per passage",
             seconds_per_passage[many] / seconds_per_passage[few],
             MOST_GROWTH,
             False,

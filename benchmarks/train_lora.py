@@ -146,8 +146,8 @@ def figures_of(side: str, measurement: Measurement) -> dict[str, float]:
     """The figures of a side; with two responses per prompt, a prompt is a pair."""
     prompts = PROMPTS[8 if side.endswith("8") else 2]
     return {
-        f"{side}: prompts a second of the processor": prompts / measurement["processor_seconds"],
-        f"{side}: prompts a second by the clock": prompts / measurement["seconds"],
+        f"{side}: prompts per processor second": prompts / measurement["processor_seconds"],
+        f"{side}: prompts per clock second": prompts / measurement["seconds"],
         f"{side}: peak MiB": measurement["peak_mib"],
         f"{side}: last loss": measurement["losses"][-1],
     }

@@ -169,7 +169,7 @@ def measure_planted(answers: Sequence[PlantedAnswer], verifier: Verifier) -> dic
             np.mean([answer.wrong in marks for answer, marks in zip(answers, marked, strict=True)])
         ),
         "supported marked": float(np.mean(supported_marked)),
-        "milliseconds a sentence": 1000 * seconds / sum(len(answer.sentences) for answer in answers),
+        "milliseconds per sentence": 1000 * seconds / sum(len(answer.sentences) for answer in answers),
     }
 
 
@@ -237,7 +237,7 @@ def main() -> int:
     checks.append(Check("planted sentences marked", planted["planted marked"], 0.8, True))
     checks.append(Check("supported sentences marked", planted["supported marked"], 0.05, False))
     slowest = max(set_figures["milliseconds"] for set_figures in measured.values())
-    checks.append(Check("milliseconds a claim", slowest, MOST_MS, False))
+    checks.append(Check("milliseconds per claim", slowest, MOST_MS, False))
     return print_report("verify", figures, checks, arguments.json)
 
 

@@ -97,9 +97,9 @@ def import_set(
     makes claims from sentences that people labelled, for `train verifier --set real=FOLDER`; the card names the licences.
     """
     from data_synth.dataset.public_sets import multiple_choice, pubmedqa, qa_feedback, read_items
-    from data_synth.dataset.write import check_folder, write_or_preview
+    from data_synth.dataset.write import MAKER, SUMMARY, check_folder, write_or_preview
     from data_synth.responses.rewards import RESPONSES
-    from graph.shared.jsonl import write_jsonl
+    from graph.shared.jsonl import write_json, write_jsonl
 
     if kind not in SETS:
         raise UserError(f"set {kind!r}", f"one of {', '.join(SETS)}", "choose one of these")
@@ -134,6 +134,7 @@ def import_set(
     rows = {"questions": write_jsonl(out / "questions.jsonl", questions)}
     if pairs:
         rows["documents"] = write_jsonl(out / "corpus.jsonl", (document for document, _ in pairs))
+    write_json(out / SUMMARY, {"made_by": MAKER, "origin": {"Imported from": kind}, **rows})
     if as_json:
         print_json({"out": str(out), **rows})
     else:

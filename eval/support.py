@@ -133,7 +133,7 @@ def _resampled_aucs(scores_n: Floats64, supported_n: NDArray[np.bool_], rng: np.
 def support_table(title: str, figures: dict[str, SupportFigures]) -> Table:
     """One row per scorer."""
     marked = ("supported marked", "unsupported marked", "balanced accuracy", "not checked")
-    header = ("scorer", "AUC", *marked, "ms a sentence")
+    header = ("scorer", "AUC", *marked, "ms per sentence")
     lines = [
         (
             name,

@@ -35,8 +35,8 @@ S = TypeVar("S", bound=Settings)
 
 
 @dataclass(frozen=True)
-class ScalarOverride:
-    """A value of `--set` that YAML does not read as text, a mapping or a list: its text and its YAML value; the type of the setting decides which is used."""
+class Override:
+    """A value of `--set`: its text and its YAML value. If that is a number, a date, a truth value or null, the type of the setting decides which is used."""
 
     text: str
     value: Any
@@ -55,7 +55,7 @@ class Problem:
 def load_settings(kind: type[S], file: Path | None = None, overrides: Sequence[str] = ()) -> S:
     """Read `file` (a YAML mapping), apply `key=value` or `outer.inner=value` overrides, and validate the result as `kind`.
 
-    Raises UserError naming the file, the key or value, and the nearest known key.
+    Raises UserError naming the file or --set, the key or value, and the nearest known key.
     """
     values = read_yaml(file) if file is not None else {}
     where = str(file) if file is not None else "--set"
@@ -81,7 +81,7 @@ def read_yaml(file: Path) -> dict[str, Any]:
 
 
 def set_value(values: dict[str, Any], override: str) -> None:
-    """Write one `outer.inner=value` (value read as YAML; see `ScalarOverride`) into the nested mapping `values`, in place."""
+    """Write one `outer.inner=value` (see `Override`) into the nested mapping `values`, in place."""
     path, equals, text = override.partition("=")
     if not equals or not path:
         raise UserError(f"--set {override}", "key=value", "for example --set learning_rate=1e-5")
@@ -89,17 +89,16 @@ def set_value(values: dict[str, Any], override: str) -> None:
     target = values
     for key in outer:
         inner = target.setdefault(key, {})
+        inner = inner.value if isinstance(inner, Override) else inner
         if not isinstance(inner, dict):
-            value = inner.value if isinstance(inner, ScalarOverride) else inner
             shown = (
                 f"--set {path}=…: {key} is a secret"
                 if is_secret(key)
-                else f"--set {override}: {key} is the value {value!r}"
+                else f"--set {override}: {key} is the value {inner!r}"
             )
             raise UserError(shown, "a group of settings", "name one before the dot")
         target = inner
-    value = read_scalar(text)
-    target[last] = value if isinstance(value, str | dict | list) else ScalarOverride(text.strip(), value)
+    target[last] = Override(text.strip(), read_scalar(text))
 
 
 def read_scalar(text: str) -> Any:
@@ -117,7 +116,7 @@ def read_scalar(text: str) -> Any:
 
 
 def parse_settings(kind: type[S], values: Mapping[str, Any], where: str) -> S:
-    """Validate a mapping as `kind`; the first problem (unknown keys before others) becomes a UserError that names `where`."""
+    """Validate a mapping as `kind`; the first problem (unknown keys before others) becomes a UserError that names `where`, or --set."""
     try:
         return kind.model_validate(_resolve_overrides(values))
     except ValidationError as problems:
@@ -126,7 +125,7 @@ def parse_settings(kind: type[S], values: Mapping[str, Any], where: str) -> S:
         return kind.model_validate(_resolve_overrides(values, texts))
     except ValidationError as problems:
         problem = min(problems.errors(), key=lambda each: each["type"] != "extra_forbidden")
-    raise _as_user_error(kind, problem, where)
+    raise _as_user_error(kind, problem, _place_of(values, problem["loc"]) or where)
 
 
 def problems_in(kind: type[S], values: Mapping[str, Any], where: str) -> list[Problem]:
@@ -149,15 +148,27 @@ def problems_in(kind: type[S], values: Mapping[str, Any], where: str) -> list[Pr
 def _resolve_overrides(
     values: Mapping[str, Any], texts: Collection[tuple[int | str, ...]] = (), at: tuple[str, ...] = ()
 ) -> Any:
-    """The values with each `ScalarOverride` replaced: by its text at the paths in `texts`, elsewhere by its YAML value."""
+    """The values with each `Override` replaced: by its text at the paths in `texts` (unless YAML reads a mapping or a list), elsewhere by its YAML value."""
     resolved: dict[str, Any] = {}
-    for key, value in values.items():
+    for key, given in values.items():
         path = (*at, key)
-        if isinstance(value, ScalarOverride):
-            resolved[key] = value.text if path in texts else value.value
+        value = given.value if isinstance(given, Override) else given
+        if isinstance(value, Mapping):
+            resolved[key] = _resolve_overrides(value, texts, path)
+        elif isinstance(given, Override) and path in texts and not isinstance(value, list):
+            resolved[key] = given.text
         else:
-            resolved[key] = _resolve_overrides(value, texts, path) if isinstance(value, Mapping) else value
+            resolved[key] = value
     return resolved
+
+
+def _place_of(values: Any, location: Sequence[int | str]) -> str:
+    """The option --set, if the value at `location` comes from there, else ""."""
+    for key in location:
+        values = values.get(key) if isinstance(values, Mapping) else None
+        if isinstance(values, Override):
+            return "--set"
+    return ""
 
 
 def _as_user_error(kind: type[Settings], problem: ErrorDetails, where: str) -> UserError:

@@ -190,7 +190,7 @@ def _read_file(file: Path, where: str = "", values: Sequence[object] = ()) -> li
 
 @contextmanager
 def _opened(file: Path, mode: str) -> Iterator[sqlite3.Connection]:
-    """A connection to the file while the context is open; UserError for a file that is damaged or of another kind; DiskFull when there is no space.
+    """A connection to the file while the context is open; UserError for a file that is damaged or of the wrong kind; DiskFull when there is no space.
 
     Other errors of SQLite, such as that for a file locked by another process, pass through.
     """

@@ -72,7 +72,10 @@ def commands_with_settings(command: Any, path: tuple[str, ...] = ()) -> Iterator
 
 
 def find_command(words: str, known: dict[str, str]) -> tuple[str, str]:
-    """A command by its full name, or by its last word, with its settings; UserError suggesting the nearest one."""
+    """A command by its full name, or by its last word, with its settings; UserError for a group, which lists its commands, and for any other name."""
+    within = [name for name in known if name.startswith(f"{words} ")]
+    if within and words not in known:
+        raise UserError(f"{words}: a group of commands", f"one of {', '.join(within)}", "name the command")
     matches = [name for name in known if words in (name, name.rpartition(" ")[2])]
     if not matches:
         near = nearest(words, known)

@@ -187,7 +187,7 @@ def print_plan(file: Path, stage: str, plan: TrainingPlan) -> None:
     if measured is None or plan.hours is None:
         print("time: not measured (--trial-steps 0)")
         return
-    pace = f"{1e3 * measured.seconds_a_token:.3g} ms a token, {flops.training / counts.tokens / measured.seconds_a_token:.3g} FLOP/s"
+    pace = f"{1e3 * measured.seconds_a_token:.3g} ms per token, {flops.training / counts.tokens / measured.seconds_a_token:.3g} FLOP/s"
     print(f"time: {plan.hours:,.3g} hours ({pace}, {measured.steps} steps on {measured.device})")
 
 

@@ -25,7 +25,6 @@ from graph.shared.cli_options import (
 from graph.shared.console import say
 
 KEY_VARIABLE = "MODEGRAPH_API_KEY"
-TRANSFORMERS_PREFIX = "hf:"
 THREADS = "OMP_NUM_THREADS"
 SERVER_SETTINGS = "serve.http.settings:ServerSettings"
 SERVER = "Server"
@@ -120,13 +119,8 @@ def serve_command(
     retrieval are the defaults of a request, except that --selector and --reranker name the models for requests with
     `selector: trained` and `reranker: true`. docs/serving.md describes the routes.
     """
-    if model is None or not model.startswith(TRANSFORMERS_PREFIX):
-        load_single_threaded()
+    load_single_threaded("numpy")
     from graph.config import parse_settings, read_yaml, set_value
-    from graph.index.index import open_index
-    from graph.models.encoder import prepare_for_questions
-    from serve.app import build_app, check_names, log_to_stderr, make_services, server_of
-    from serve.engines.open_backend import VllmOptions, open_backend
     from serve.http.settings import ServerSettings
 
     flags = {
@@ -154,6 +148,13 @@ def serve_command(
         set_value(values, override)
     flag_values = {name: value for name, value in flags.items() if value is not None}
     server_settings = parse_settings(ServerSettings, {**values, **flag_values}, str(config or "serve"))
+    if not computes_here(model, server_settings.verifier):
+        load_single_threaded("faiss", "torch")
+    from graph.index.index import open_index
+    from graph.models.encoder import prepare_for_questions
+    from serve.app import build_app, check_names, log_to_stderr, make_services, server_of
+    from serve.engines.open_backend import VllmOptions, open_backend
+
     log_to_stderr()
     check_names(indexes)
     for index in indexes:  # Fail early: opening a model takes much longer.
@@ -183,8 +184,16 @@ def check_index(index: Path, writable: bool) -> None:
     read_manifest(index)
 
 
-def load_single_threaded() -> None:
-    """Load the numeric libraries with one thread each, unless the environment sets a number; child processes do not inherit this.
+def computes_here(model: str | None, verifier: str) -> bool:
+    """Whether torch computes a language model in this process: the engine hf, by name or as the fastest one installed, or a verifier. Imports no torch."""
+    from graph.answer.model_verifier import is_model
+    from serve.engines import kind_of
+
+    return is_model(verifier) or (model is not None and kind_of(model)[0] == "hf")
+
+
+def load_single_threaded(*libraries: str) -> None:
+    """Load numeric libraries with one thread each, unless the environment sets a number; child processes do not inherit this.
 
     One question is too small to parallelise, and threads that wait for one another would slow an engine on the same machine.
     """
@@ -192,7 +201,7 @@ def load_single_threaded() -> None:
         return
     os.environ[THREADS] = "1"
     try:
-        for name in ("faiss", "torch"):
+        for name in libraries:
             importlib.import_module(name)
     finally:
         del os.environ[THREADS]

@@ -62,8 +62,8 @@ def answer_from(
 ) -> Answer:
     """Answer the query of `evidence` from its best `top_k` excerpts, together at most `max_context_tokens` tokens of the model.
 
-    With `drops`, sentences that `verifier` finds unsupported are left out of the answer; `unsupported` gives the places where they
-    would have been.
+    With `drops`, sentences that `verifier` finds unsupported are left out of the answer, as in `cite`; `unsupported` gives the places where
+    they would have been.
     """
     started = time.perf_counter()
     ranked = rank_excerpts(evidence, top_k, token_budget(max_context_tokens, model.count_tokens))
@@ -98,7 +98,7 @@ def cite(
     drops: bool = False,
 ) -> Answer:
     """Parse the completion of a prompt, generated in `seconds`, into an Answer. Citations without an excerpt are removed from reason and
-    answer; with `drops`, so are unsupported sentences.
+    answer; with `drops`, so are unsupported sentences: an answer of which none remains becomes a refusal.
     """
     evidence, excerpts = prompt.evidence, prompt.excerpts
     parsed = parse_answer(completion.text, prompt.form)
@@ -108,6 +108,8 @@ def cite(
     if drops:
         shown = {part: without_unsupported(text, unsupported) for part, (text, unsupported) in shown.items()}
     texts = {part: text for part, (text, _) in shown.items()}
+    if drops and shown["answer"][1] and not texts["answer"]:
+        texts["answer"] = NOT_FOUND
     unsupported = tuple(sentence for _, sentences in shown.values() for sentence in sentences)
     trace, usage = evidence.trace, usage_of([completion] if excerpts else [], seconds)
     return Answer(

@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple
 from graph.answer.attribution import Citation, cite_excerpts
 from graph.answer.citations import CitationGate, Mark, check_citations
 from graph.answer.context import rank_excerpts, token_budget
-from graph.answer.prompt import FormSplitter, Part, with_title
+from graph.answer.prompt import NOT_FOUND, FormSplitter, Part, with_title
 from graph.answer.support import Handling, NotChecked, SupportChecker, SupportGate, Unsupported
 from graph.answer.verifier import Verifier
 from graph.errors import UserError
@@ -65,8 +65,9 @@ class MessageParts:
     """Takes the text of one choice piece by piece. Without `form`, all of it is content in the client's own format.
 
     `handling` decides what happens to sentences that the passages do not support: to drop them, the verifier checks each paragraph as it
-    ends; to mark them, the whole text at the end. With `fallback`, a text without an answer ends with a note that says so, and the best
-    passage, unless the client set the format or the model called a tool. `question` is the question that the text answers.
+    ends, and an answer of which none remains becomes a refusal; to mark them, the whole text at the end. With `fallback`, a text without an
+    answer ends with a note that says so, and the best passage, unless the client set the format or the model called a tool. `question` is
+    the question that the text answers.
     """
 
     def __init__(
@@ -152,6 +153,8 @@ class MessageParts:
         """The remaining text, at the end."""
         shown = self._show(self._splitter.finish() if self._splitter is not None else [])
         shown = shown.then(self._delta_of(self._reasoning.finish(), self._content.finish()))
+        if self._splitter is not None and self._content.is_emptied:
+            shown = shown.then(self._delta_of("", self._content.append(NOT_FOUND)))
         if not self._fallback or self.answered:
             return shown
         self._fallback = False
@@ -244,6 +247,11 @@ class _Field:
         """The citations in the text shown so far."""
         return self._fallback_marks or (self.gate.marks if self._support is None else self._support.marks)
 
+    @property
+    def is_emptied(self) -> bool:
+        """Whether sentences were dropped and nothing remains, once the text has ended."""
+        return self._support is not None and bool(self._support.dropped) and not self.shown
+
     def unsupported(self) -> list[Unsupported]:
         """The sentences that the passages do not seem to support."""
         if self._support is not None:
@@ -264,20 +272,21 @@ class _Field:
             return ""
         first = self._section in (None, part.section)
         self._section = part.section
-        return self._keep(self._check_support(self.gate.feed(part.text if first else _SECTION_GAP + part.text)))
+        return self.append(self._check_support(self.gate.feed(part.text if first else _SECTION_GAP + part.text)))
 
     def finish(self) -> str:
         rest = self._check_support(self.gate.finish())
-        return self._keep(rest if self._support is None else rest + self._support.finish())
+        return self.append(rest if self._support is None else rest + self._support.finish())
 
     def append_fallback(self, text: str) -> str:
         """Append a text that is not the model's and is not checked for support."""
         gate = CitationGate(self._passages)
         checked = gate.feed(text) + gate.finish()
         self._fallback_marks = tuple(mark.shifted(len(self.shown)) for mark in gate.marks)
-        return self._keep(checked)
+        return self.append(checked)
 
-    def _keep(self, text: str) -> str:
+    def append(self, text: str) -> str:
+        """Append a text as it is."""
         self._shown.append(text)
         return text
 

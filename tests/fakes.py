@@ -96,11 +96,15 @@ Reply = Callable[[dict[str, Any], int], "str | tuple[int, str]"]
 
 
 @contextmanager
-def chat_server(reply: Reply, seconds_a_word: float = 0.0, window: int | None = None) -> Iterator[ChatServer]:
+def chat_server(
+    reply: Reply, seconds_a_word: float = 0.0, window: int | None = None, tokenize_statuses: Sequence[int] = ()
+) -> Iterator[ChatServer]:
     """Serve `reply` at an OpenAI-compatible address until the block ends; a stream comes word by word.
 
-    With `window` it lists one model with that window, as vLLM does; /tokenize counts words as tokens.
+    With `window` it lists one model with that window, as vLLM does; /tokenize counts words as tokens, and answers its first
+    calls with `tokenize_statuses`.
     """
+    statuses = iter(tokenize_statuses)
     lock = threading.Lock()
 
     class Handler(BaseHTTPRequestHandler):
@@ -111,7 +115,7 @@ def chat_server(reply: Reply, seconds_a_word: float = 0.0, window: int | None = 
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             if self.path == "/tokenize":
-                self._send_json(200, json.dumps({"count": word_count(body), "max_model_len": window}))
+                self._send_json(next(statuses, 200), json.dumps({"count": word_count(body), "max_model_len": window}))
                 return
             with lock:
                 state.requests.append(body)

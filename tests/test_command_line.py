@@ -221,6 +221,9 @@ def test_settings_are_shown_by_either_name() -> None:
     assert run("config", "show", "train", "ms").output == run("config", "show", "ms").output
     error = run("config", "show", "mss").exception
     assert isinstance(error, UserError) and "Did you mean" in str(error) and "train ms" in str(error)
+    group = run("config", "show", "train").exception
+    assert str(group).startswith("train: a group of commands. Expected one of train tiny, train sft, train ms")
+    assert "`modegraph plan`" in run("config", "show", "plan").output
 
 
 @pytest.mark.parametrize("file", CONFIGS, ids=lambda file: file.relative_to(ROOT).as_posix())

@@ -239,7 +239,7 @@ Size = Annotated[
     option(
         "SIZE",
         MODEL,
-        "light (the default): boosted trees, a few milliseconds a question; hop: boosted trees that rerank the second hop of mode `hops`.",
+        "light (the default): boosted trees, a few milliseconds per question; hop: boosted trees that rerank the second hop of mode `hops`.",
     ),
 ]
 TargetRecall = Annotated[

@@ -233,7 +233,7 @@ def verifier_card(record: VerifierRecord) -> str:
         ("trees", record.trees),
         ("temperature", f"{record.temperature:.3f}"),
         ("threshold", f"{record.threshold:.4f}"),
-        ("milliseconds a claim for its features, all cores together", f"{record.milliseconds:.2f}"),
+        ("milliseconds per claim for its features, all cores together", f"{record.milliseconds:.2f}"),
     ]
     measured = [
         (name, f"{value:.3f}", f"{record.rule[name]:.3f}" if name in record.rule else "–")

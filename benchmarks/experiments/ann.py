@@ -93,7 +93,7 @@ def measure(folder: Path, file: Path, limit: int | None) -> tuple[dict[str, floa
             if ann_rows == 1:
                 passage_ann = other.data.passage_vectors_PD.segments[0].ann
                 assert passage_ann is not None
-                figures[f"{name}: {variant}: lists looked through for passages"] = passage_ann.probes
+                figures[f"{name}: {variant}: lists probed for passages"] = passage_ann.probes
                 same = agreement(other, index, vectors_QD)
                 checks += [Check(f"{name}: {variant}: {key}", value, LEAST_RECALL, True) for key, value in same.items()]
         figures |= {f"{name}: {variant}: {key}": value for key, value in mode_figures.items()}

@@ -56,7 +56,7 @@ from train.preference.preference import method_of, read_preference_data, respons
 from train.preference.rounds import with_rewards
 from train.run.data import Prompt, read_prompts, read_responses
 from train.run.loop import quiet_libraries, run_trainer
-from train.run.settings import DpoSettings, MsSettings, machine_precision
+from train.run.settings import DpoSettings, MsSettings, PreferenceSettings, machine_precision
 
 ANSWER_TOKENS = 32
 PROMPTS_AT_ONCE = 32
@@ -220,7 +220,10 @@ def jobs_of(
     if rates:
         return [Job(arm, seed, rate, True) for seed in seeds for arm in names for rate in rates]
     best = best_rates(results)
-    rate_of = {arm: best.get(arm) or float(train_settings(study.arms[arm])["learning_rate"]) for arm in names}
+    default = PreferenceSettings.model_fields["learning_rate"].default
+    rate_of = {
+        arm: best.get(arm) or float(train_settings(study.arms[arm]).get("learning_rate", default)) for arm in names
+    }
     return [Job(arm, seed, rate_of[arm], False) for seed in seeds for arm in names]
 
 

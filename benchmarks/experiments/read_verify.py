@@ -1,11 +1,11 @@
-"""Does a verifier that reads the question with its answer know better than the reader whether passages answer a question?
+"""Does a verifier that reads a question with its answer judge better than the reader whether passages answer the question?
 
     python -P benchmarks/experiments/read_verify.py read DATA OUT --sets reading/squad2_train10:dev=240 hotpotqa_train=77
     python -P benchmarks/experiments/read_verify.py figures OUT
 
-`read` writes a file of rows for each set: the reader's answer without the refusal's first token, the margin of that token over all others (the reader refuses where it is
-above 0), and the verifier's log-odds that all passages, and that the cited ones, support "question answer". A set that ends in `!` is read over
-distractors alone, so that all of its questions are to be refused. Sets that are in OUT are not read again.
+`read` writes a file of rows for each set: the reader's answer when the refusal's first token is banned, the margin of that token over all others (above 0,
+the reader refuses), and each verifier's log-odds that the cited passages support "question answer". For a set whose name ends in `!`, the reader gets only
+distractors, so it should refuse every question. Sets that are already in OUT are skipped.
 """
 
 import argparse
@@ -30,7 +30,6 @@ from graph.answer.template import prompt_ids
 from graph.models.load import load_for_inference
 from graph.shared.console import track
 from graph.shared.jsonl import read_jsonl, write_jsonl
-from graph.types import Excerpt
 from serve.engines.hf import LogitBiasProcessor
 
 EXCLUDED = -1e4
@@ -68,20 +67,16 @@ def read(task: ReadingTask, reader: Any, tokenizer: Any, refusal: int) -> tuple[
     return float(first_V[refusal] - others_V.max()), text
 
 
-def rows_of(tasks: Sequence[ReadingTask], name: str, models: Sequence[Any]) -> Iterator[dict[str, Any]]:
-    """One row for each task."""
-    reader, reader_tokenizer, judge, judge_tokenizer = models
+def rows_of(tasks: Sequence[ReadingTask], name: str, models: Sequence[tuple[Any, Any]]) -> Iterator[dict[str, Any]]:
+    """One row for each task; the first of `models` reads, the others judge."""
+    (reader, reader_tokenizer), *judges = models
     refusal = reader_tokenizer(NOT_FOUND, add_special_tokens=False)["input_ids"][0]
     for task in track(tasks, name, len(tasks)):
         margin, text = read(task, reader, reader_tokenizer, refusal)
         answer, score = short_answer(text), score_text(task, text).score
         cited = [task.excerpts[number - 1] for number in own_citations(text, len(task.excerpts)).existing]
-        contexts: list[Sequence[Excerpt]] = [task.excerpts, cited or task.excerpts]
-        prompts = [
-            support_prompt([(each.title, each.text) for each in context], f"{task.question.text} {answer}")
-            for context in contexts
-        ]
-        odds = log_odds(judge, judge_tokenizer, prompts)
+        context = [(each.title, each.text) for each in cited or task.excerpts]
+        prompt = support_prompt(context, f"{task.question.text} {answer}")
         yield {
             "id": task.question.id,
             "question": task.question.text,
@@ -89,23 +84,23 @@ def rows_of(tasks: Sequence[ReadingTask], name: str, models: Sequence[Any]) -> I
             "text": text,
             "polar": answer.casefold().strip(" .") in POLAR,
             "margin": margin,
-            "odds": float(odds[0]),
-            "odds_cited": float(odds[1]),
+            "odds": [float(log_odds(*judge, [prompt])[0]) for judge in judges],
             **asdict(score),
         }
 
 
 def figures(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """How well each signal tells answerable questions apart, and right answers from all others; what the reader alone does."""
+    """How well each signal separates answerable from unanswerable questions, and right answers from all others, with what would be refused by it."""
     answerable = np.array([bool(row["answers"]) for row in rows])
     right = np.array([row["exact"] > 0 for row in rows]) & answerable
-    signals = {
-        "margin": -np.array([row["margin"] for row in rows]),
-        "support": np.array([row["odds"] for row in rows]),
-        "support, cited": np.array([row["odds_cited"] for row in rows]),
-    }
-    signals["margin + support, cited"] = signals["margin"] + signals["support, cited"]
-    signals["margin / 2 + support, cited"] = signals["margin"] / 2 + signals["support, cited"]
+    signals = {"margin": -np.array([row["margin"] for row in rows])}
+    for at in range(len(rows[0]["odds"])):
+        odds = np.array([row["odds"][at] for row in rows])
+        signals |= {
+            f"{at}": odds,
+            f"{at} + margin": odds + signals["margin"],
+            f"{at} + margin / 2": odds + signals["margin"] / 2,
+        }
     found: dict[str, Any] = {"questions": len(rows), "answerable": int(answerable.sum())}
     refused = signals["margin"] < 0
     for name, signal in signals.items():
@@ -131,12 +126,12 @@ def main() -> None:
     parser.add_argument("out", type=Path, nargs="?")
     parser.add_argument("--sets", nargs="+", default=[])
     parser.add_argument("--reader", default="reader")
-    parser.add_argument("--verifier", default="support")
+    parser.add_argument("--verifiers", nargs="+", default=["support"])
     options = parser.parse_args()
     if options.what == "read":
         options.out.mkdir(exist_ok=True)
-        pairs = [load_for_inference(each)[:2] for each in (options.reader, options.verifier)]
-        models = [part for model, tokenizer in pairs for part in (model.merge_and_unload().eval(), tokenizer)]
+        pairs = [load_for_inference(each)[:2] for each in (options.reader, *options.verifiers)]
+        models = [(model.merge_and_unload().eval(), tokenizer) for model, tokenizer in pairs]
         for spec in options.sets:
             name, tasks = tasks_of(options.data, spec)
             file = options.out / f"{name}.jsonl"

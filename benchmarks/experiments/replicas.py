@@ -57,7 +57,7 @@ async def combined_rate(replicas: list[Engine], turn: int) -> float:
 
 
 def bodies(ending: str) -> list[dict[str, Any]]:
-    """Questions of examples/, spelt so that no server has them in its cache."""
+    """Questions in examples/, spelt so that no server has them in its cache."""
     questions = read_questions(ROOT / "examples" / "questions.jsonl")[:QUESTIONS_PER_REPLICA]
     return [
         {"messages": [{"role": "user", "content": question.text + ending}], "max_tokens": TOKENS}

@@ -1,10 +1,10 @@
-"""Rows that teach a model to say whether passages support a sentence, and the calibration of a verifier that learned from them.
+"""Rows to train a language model as a verifier (do passages support a sentence?), and the calibration of a verifier trained on them.
 
-Sentences of public sets (folders of `support/`), and of the questions of reading sets, "question answer" with the answer that people gave (supported) or with another one
-of the same passage (not supported). Claims about one context are adjacent, so that training reads the context once.
+The claims are the sentences of public sets (folders of `support/`) and, for questions of reading sets, "question answer": with the answer that people gave
+(supported) or with another one from the same passage (not supported). Claims about one context are adjacent, so that training reads the context once.
 
-With --reading, also the questions of rows of `data import reading`: an answer of the row is supported; another one of the same context is not, nor is the answer to the original of a
-changed question.
+With --reading, claims are also made from rows of `data import reading`: the row's answer is supported; another one from the same context is not, nor is
+the answer to the original of a changed question.
 
     python -P benchmarks/experiments/support_rows.py rows DATA OUT --sets summedits bump q2_wow --reading ROWS=800
     python -P benchmarks/experiments/support_rows.py calibrate DATA ADAPTER --sets summedits bump q2_wow
@@ -39,13 +39,13 @@ READING_SETS = ("squad_ctx", "squad2_train10", "nq_open_oracle", "covidqa", "hot
 MOST_WORDS = 600
 """Contexts with more words are left out of training."""
 MOST_CLAIMS = 8
-"""Claims about one context of a reading set."""
+"""The most claims about one context of a reading set."""
 MOST_OF_A_CONTEXT = 16
-"""Claims about one context of a set of sentences."""
+"""The most claims about one context of a set of sentences."""
 
 
 def row_of(context: str, passages: Sequence[tuple[str, str]], claim: str, supported: bool) -> dict[str, Any]:
-    """A row of `train sft`."""
+    """A row for `train sft`."""
     completion = "yes" if supported else "no"
     return {
         "prompt": [message_to_json(message) for message in support_prompt(passages, claim)],
@@ -61,7 +61,7 @@ def read_rows(folder: Path) -> list[SupportRow]:
 
 
 def groups_of_set(folder: Path, split: str) -> Iterator[list[dict[str, Any]]]:
-    """The rows of one split of a set, by context, with as many supported as unsupported ones of a context as it has, up to MOST_OF_A_CONTEXT."""
+    """The rows of one split of a set, by context: at most MOST_OF_A_CONTEXT of each, drawn at random, and none of contexts with more than MOST_WORDS words."""
     by_context: defaultdict[tuple[str, ...], list[SupportRow]] = defaultdict(list)
     for row in read_rows(folder):
         if row.split == split:
@@ -80,7 +80,7 @@ def shape(answer: str) -> str:
 
 
 def groups_of_reading(source: ReadingSet, split: str) -> Iterator[list[dict[str, Any]]]:
-    """Claims of a reading set, "question answer", by gold passages: the answer as given, and another one of the same passages."""
+    """Claims "question answer" from a reading set, by gold passages: with the question's answer, and with another one from the same passages."""
     by_gold: defaultdict[tuple[str, ...], list[ReadingQuestion]] = defaultdict(list)
     for question in source.questions:
         if question.split == split and question.gold_ids and not question.is_yes_no:
@@ -104,8 +104,9 @@ def groups_of_reading(source: ReadingSet, split: str) -> Iterator[list[dict[str,
 
 
 def groups_of_rows(data: Path, folder: Path, split: str) -> Iterator[list[dict[str, Any]]]:
-    """Claims of a folder of reading rows, "question answer", by context: of an answered question its answer and another one of the context; of a changed question the original's
-    answer; of a question whose passages lack its answer the answer that it has elsewhere, or one of the context."""
+    """Claims "question answer" from a folder of reading rows, by context. An answered question is paired with its answer, and with another one from the
+    context; a changed question with the original's answer; a question that its passages do not answer, with its answer from elsewhere, sometimes also
+    with one from the context."""
     sets = {
         each.name: read_set(each)
         for parent in ("reading", ".")
@@ -140,7 +141,7 @@ _NAMES = re.compile(r"\b(?:[A-Z][\w'’-]+(?: [A-Z][\w'’-]+)*|\d[\d,.]*\d)")
 
 
 def _others(passages: Sequence[tuple[str, str]], question: ReadingQuestion) -> list[str]:
-    """Names and numbers of the passages, of the shape of the question's answer, that are not in the question."""
+    """Names and numbers in the passages that have the shape of the question's answer and do not occur in the question."""
     found = {name for _, text in passages for name in _NAMES.findall(text)}
     wanted = shape(question.answers[0]) if question.answers else "name"
     return sorted(
@@ -157,7 +158,7 @@ def _alike(one: str, other: str) -> bool:
 
 
 def write_rows(data: Path, out: Path, sets: Sequence[str], shares: dict[str, int], reading: dict[str, int]) -> None:
-    """train.jsonl and dev.jsonl in `out`; of a set in `shares`, so many contexts, and of the folders of reading rows in `reading`."""
+    """Write train.jsonl and dev.jsonl to `out`. `shares` limits the training contexts of sets; `reading` has the folders of reading rows, with limits."""
     out.mkdir(parents=True, exist_ok=True)
     for split, names in (("train", ("train", "train")), ("dev", ("val", "dev"))):
         groups: list[list[dict[str, Any]]] = []
@@ -181,8 +182,8 @@ def write_rows(data: Path, out: Path, sets: Sequence[str], shares: dict[str, int
 
 
 def calibrate(data: Path, folder: Path, sets: Sequence[str], most_marked: float, limit: int) -> Calibration:
-    """The logistic regression of supported on log-odds over up to `limit` dev rows of each of `sets` (Platt 1999), each set with the same weight, and the lowest threshold at which at most
-    `most_marked` of the supported rows of each set are marked."""
+    """A logistic regression on the log-odds (Platt 1999), fitted to up to `limit` dev rows of each of `sets`, all with the same total weight, and the lowest
+    threshold that marks at most the share `most_marked` of the supported rows of each set."""
     verifier = replace(open_model_verifier(f"hf:{folder}"), calibration=Calibration())
     odds, labels, weights, owners = [], [], [], []
     for name in sets:

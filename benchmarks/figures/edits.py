@@ -26,7 +26,7 @@ def draw() -> Figure:
     axes.set_xscale("log")
     axes.set_yscale("log")
     axes.set_xlabel("passages of the index")
-    axes.set_ylabel("seconds of the processor")
+    axes.set_ylabel("processor time (s)")
     axes.set_xticks(passages, [f"{count:,.0f}" for count in passages])
     axes.minorticks_off()
     axes.margins(x=0.04)

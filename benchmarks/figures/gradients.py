@@ -25,7 +25,7 @@ GROUPS: tuple[tuple[str, Method, str, str], ...] = (
     ("IPO", "ipo", GREEN, "P"),
     ("λ", "lambda", SKY, "v"),
 )
-"""Label, loss, colour and marker for K responses. DPO and NCA share a line: at Δ = 0 their gradients have the same direction."""
+"""Label, loss, colour and marker for K responses. DPO and NCA share a line, because at Δ = 0 their gradients have the same direction."""
 TAU = 0.1
 
 
@@ -36,7 +36,7 @@ def gradient(method: Method, log_ratios_QK: Tensor, rewards_QK: Tensor, beta: fl
 
 
 def draw() -> Figure:
-    """Left: the push on the chosen response of a pair by margin, with the rejected response at Δ = 0; right: the push on each of 16 responses at the reference, by reward."""
+    """Left: the push on the chosen response of a pair by margin, with the rejected response at Δ = 0; right: on each of 16 responses by reward, at Δ = 0."""
     figure = Figure(figsize=(9.5, 3.8), layout="constrained")
     pairs, groups = figure.subplots(1, 2)
     margins = torch.linspace(-6.0, 8.0, 141, dtype=torch.float64)
@@ -50,16 +50,16 @@ def draw() -> Figure:
     pairs.axhline(0, color=GREY, lw=1)
     pairs.axvline(math.log((1 - EPSILON) / EPSILON), color=ORANGE, lw=1, alpha=0.6)
     pairs.set_ylim(-0.6, 2.4)
-    pairs.set_xlabel("margin m; the line: c = log((1 − ε) / ε)")
-    pairs.set_ylabel("push on the chosen response, 1 at m = 0")
+    pairs.set_xlabel("margin m (vertical line: c = log((1 − ε) / ε))")
+    pairs.set_ylabel("push on the chosen response (1 at m = 0)")
     pairs.set_title("pairs")
     rewards_1K = torch.linspace(0.0, 1.0, 16, dtype=torch.float64)[None]
     for label, method, colour, marker in GROUPS:
         push = -gradient(method, torch.zeros_like(rewards_1K), rewards_1K, 1.0, 0.25)[0]
         groups.plot(rewards_1K[0], push / push.norm(), marker=marker, color=colour, ms=5, lw=1.2, label=label)
     groups.axhline(0, color=GREY, lw=1)
-    groups.set_xlabel("reward of a response, β_r = .25")
-    groups.set_ylabel("push on Δ, of length 1 over the group")
+    groups.set_xlabel("reward of the response (β_r = .25)")
+    groups.set_ylabel("push on Δ (unit norm over the group)")
     groups.set_title("16 responses, at the reference")
     for axes in (pairs, groups):
         axes.legend(frameon=False, labelcolor=GREY, fontsize=9)

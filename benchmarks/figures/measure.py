@@ -123,7 +123,7 @@ def logps(source: str, row: Any) -> list[float]:
 
 
 def questions() -> list[dict[str, Any]]:
-    """The questions of examples/."""
+    """The questions in examples/."""
     return [row for _, row in read_jsonl(EXAMPLES / "questions.jsonl")]
 
 

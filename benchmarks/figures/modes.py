@@ -9,7 +9,7 @@ OURS = "hops"
 
 
 def draw() -> Figure:
-    """One panel per set, one row per mode, lowest first; `hops` with and without reading the question's words."""
+    """One panel per set, one row per mode, lowest first; `hops` with and without matching the question's words."""
     matrix = {row["mode"]: row for row in table("| mode | musique_train100 (100)")}
     with_words = {row["set (questions)"]: number(row[OURS]) for row in table("| set (questions) | `dense` | `lexical`")}
     modes = sorted(matrix, key=lambda mode: sum(recall(matrix[mode][name]) for name in SETS))
@@ -29,7 +29,10 @@ def draw() -> Figure:
         axes.set_yticks(range(len(modes)), modes)
         dress(axes)
     figure.get_layout_engine().set(rect=(0, 0.06, 1, 0.94))
-    legend = "hops without the trained hop: diamond with, ring without the question's words. Other modes: as measured when hops had the ring"
+    legend = (
+        "hops without the trained hop: diamond, with the question's words; ring, without them. "
+        "The other modes were measured together with the ring."
+    )
     figure.text(0.5, 0.02, legend, ha="center", fontsize=9, color=GREY)
     return figure
 

@@ -1,4 +1,4 @@
-"""docs/figures/recall: Recall@5 against milliseconds a question, one point per mode, from benchmarks/figures/data/recall.json. To write that file:
+"""docs/figures/recall: Recall@5 against milliseconds per question, one point per mode, from benchmarks/figures/data/recall.json. To write that file:
 
     modegraph eval retrieval INDEX --questions SET.jsonl --modes dense … --out measured/SET
     PYTHONPATH=. python -P -m benchmarks.figures.recall measured/*

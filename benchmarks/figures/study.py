@@ -33,7 +33,7 @@ def draw_runs() -> Figure:
             label = f"{system[0]} K = {system[1].split()[0]}" if first == 0 else None
             axes.plot(xs, ys, line, color=colour, marker=marker, ms=7, lw=1.5, alpha=0.9, label=label, markevery=[1])
     axes.plot(*start, "*", color=GREY, ms=14, label="SFT, the reference", ls="none")
-    axes.set_xlabel("KL to the reference, nats a response")
+    axes.set_xlabel("KL to the reference (nats per response)")
     axes.set_ylabel("expected reward")
     axes.set_title("19 held-out prompts, 8 samples each; one line per seed")
     figure.legend(frameon=False, labelcolor=GREY, fontsize=9, loc="outside right upper")
@@ -55,7 +55,7 @@ def draw_frontiers() -> Figure:
         kls, rewards = ([number(each) for each in row[f"{name} at quarters"].split()] for name in ("KL", "reward"))
         label = row["arm"] if row["seed"] == "0" else None
         axes.plot(kls, rewards, color=colour, marker=marker, ms=5, lw=1.2, alpha=0.8, label=label)
-    axes.set_xlabel("KL to the start, nats a response")
+    axes.set_xlabel("KL to the starting policy (nats per response)")
     axes.set_ylabel("expected reward")
     axes.set_title("96 held-out prompts, 8 samples each; one line per seed")
     axes.legend(frameon=False, labelcolor=GREY)

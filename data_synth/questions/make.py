@@ -102,7 +102,7 @@ def shortage(required: int, usable: int, dropped: Sequence[Dropped], writer: str
         )
     if writer is not None:
         return f"{found}: {writer} wrote one for every sentence or group of related articles. Index more documents, or give no --writer"
-    return f"{found}: the sentences of this index give no more. Index more documents, choose other --hops, give --writer, or lower --count"
+    return f"{found}: no more can be made from the sentences of this index. Index more documents, choose other --hops, give --writer, or lower --count"
 
 
 def drop_reasons(dropped: Sequence[Dropped]) -> str:

@@ -2,7 +2,7 @@
 
 `_KIND_LINES` describes the tables: what a row is about, and columns with the values and questions that suit them. The questions ask for a cell, for the row
 of a cell, for the row with the largest or smallest number, and for the larger of two. Some documents have a second edition with other values, so that
-only the year tells them apart. Some tables lack a column: its questions cannot be answered, except one that a sentence below the table may answer."""
+only the year distinguishes them. Some tables lack a column: its questions cannot be answered, except one that a sentence below the table may answer."""
 
 from __future__ import annotations
 

@@ -139,13 +139,19 @@ SAME_SYSTEM = ("seed", "output", "reference_cache")
 
 
 def seed_systems(policies: Sequence[Policy]) -> dict[str, dict[int, str]]:
-    """Runs that differ only in their seed, as one system: its name and the policy of each seed. Runs that match no other are left out."""
-    systems: dict[str, dict[int, str]] = {}
+    """Runs that differ only in their seed, as one system: its name and the policy of each seed. Runs that match no other are left out.
+
+    Repetitions of a seed form a second system, and so on.
+    """
+    systems: dict[tuple[str, int], dict[int, str]] = {}
+    repetitions: Counter[tuple[str, int]] = Counter()
     for policy in policies:
         if policy.record is not None:
             settings = {key: value for key, value in policy.record.settings.items() if key not in SAME_SYSTEM}
             key = repr((policy.record.stage, policy.record.base_model, sorted(settings.items())))
-            systems.setdefault(key, {})[int(policy.record.settings.get("seed", 0))] = policy.name
+            seed = int(policy.record.settings.get("seed", 0))
+            systems.setdefault((key, repetitions[key, seed]), {})[seed] = policy.name
+            repetitions[key, seed] += 1
     several = [by_seed for by_seed in systems.values() if len(by_seed) > 1]
     return {f"{min(by_seed.values())} … ({len(by_seed)} seeds)": by_seed for by_seed in several}
 

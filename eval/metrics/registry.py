@@ -137,6 +137,6 @@ def check_answer(question: Question, answer: str) -> None:
         found = f"question {question.id!r}: the prediction is empty"
         raise UserError(
             found,
-            "a text",
+            "some text",
             "find out why the model wrote nothing, or count it as wrong (empty_answers: wrong, or --empty-is-wrong)",
         )

@@ -289,7 +289,9 @@ def parity_text(report: Report) -> str:
     rows = [HEADER, *map(_measurement_row, report.measured)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-    allowed = f"{report.tolerance.conversation:g} nats a conversation, {report.tolerance.token:g} a token on average"
+    allowed = (
+        f"{report.tolerance.conversation:g} nats per conversation, {report.tolerance.token:g} per token on average"
+    )
     lines += ["", f"tolerance: {allowed}"]
     lines += [f"fault: {fault}" for fault in report.faults]
     lines += [f"not checked: {item}" for item in report.unchecked]

@@ -102,7 +102,7 @@ def explaining_state(expected: How, near: Mapping[How, Gaps]) -> How | None:
 def logps_fault(name: str, run: str, expected: How, near: Mapping[How, Gaps], batch: int, tolerance: Tolerance) -> str:
     """The line for a model whose log-probabilities are out of tolerance."""
     gaps = near[expected]
-    apart = f"{gaps.token:.3g} nats a token from training, {gaps.conversation:.3g} in a conversation"
+    apart = f"{gaps.token:.3g} nats per token from training, {gaps.conversation:.3g} per conversation"
     match expected, explaining_state(expected, near):
         case "trained", "bare":
             return (
@@ -127,7 +127,7 @@ def logps_fault(name: str, run: str, expected: How, near: Mapping[How, Gaps], ba
 def no_effect_fault(run: str, effect: float) -> str:
     """The line for an adapter that changes nothing, wherever it is served."""
     return (
-        f"{run}: the adapter has no effect: with and without it, log-probabilities are {effect:.2g} nats a token apart; "
+        f"{run}: the adapter has no effect: with and without it, log-probabilities differ by {effect:.2g} nats per token; "
         "train longer or at a higher learning rate"
     )
 

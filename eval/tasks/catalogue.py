@@ -67,6 +67,8 @@ def find_task(name: str) -> Task:
 
 
 HUB = "hub"
+DATA_ENDINGS = (".json", ".jsonl", ".dev")
+"""The endings of data files in a folder; QuALITY's are JSON lines that end in .dev."""
 MALFORMED = (KeyError, TypeError, IndexError, AttributeError, ValueError)
 
 
@@ -77,9 +79,7 @@ def load_task(task: Task, source: Path) -> LoadedTask:
         raise UserError(f"{task.name}: {source} does not exist", "its data", f"get {task.get}{hub}")
     if (source / "questions.jsonl").is_file():
         return LoadedTask(tuple(read_questions(source / "questions.jsonl")), ())
-    files = (
-        sorted(file for file in source.iterdir() if file.suffix in (".json", ".jsonl")) if source.is_dir() else [source]
-    )
+    files = sorted(file for file in source.iterdir() if file.suffix in DATA_ENDINGS) if source.is_dir() else [source]
     return _join_items(task, (item for file in files for item in _file_items(task, file)), str(source))
 
 

@@ -21,7 +21,7 @@ TaskName = Annotated[str | None, typer.Argument(metavar="[TASK]", help="A task; 
 Task = Annotated[str, typer.Argument(metavar="TASK", help="A task of `modegraph eval tasks`.")]
 Predictions = Annotated[Path, option("FILE", INPUT, 'Lines of {"id", "answer"}, one for every question.')]
 Metrics = Annotated[
-    list[str] | None, option("--metric NAME", OUTPUT, "Metric of answers; by default, the task's. Repeatable.")
+    list[str] | None, option("--metric NAME", OUTPUT, "Answer metric; by default, the task's. Repeatable.")
 ]
 EmptyIsWrong = Annotated[bool, option("--empty-is-wrong", INPUT, "Score an empty prediction 0 instead of refusing it.")]
 Users = Annotated[int, option("N", OUTPUT, "Users to invent.", min=1, max=20)]
@@ -84,7 +84,7 @@ def score(
     wrong = [item.name for item in metrics if item.needs != "answer"]
     if metric and wrong:
         raise UserError(
-            f"--metric {wrong[0]}", "a metric of answers, since predictions contain nothing else", "choose another"
+            f"--metric {wrong[0]}", "an answer metric, since predictions contain only answers", "choose another"
         )
     if not metrics:
         raise UserError(f"eval score {name}: no metrics", "a task with reference answers", "compare with `eval judge`")

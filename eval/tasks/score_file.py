@@ -39,7 +39,7 @@ def read_predictions(file: Path, questions: Sequence[Question], empty_is_wrong: 
         if not isinstance(key, str) or key not in known:
             raise UserError(f"{file} line {line}: 'id' is {key!r}", "the id of a question of the task", "fix the row")
         if not isinstance(answer, str):
-            raise UserError(f"{file} line {line}: 'answer' is {answer!r}", "a text", "fix the row")
+            raise UserError(f"{file} line {line}: 'answer' is {answer!r}", "a string", "fix the row")
         if key in answers:
             raise UserError(f"{file} line {line}: id {key!r} appears twice", "one answer per question", "remove one")
         if not empty_is_wrong:

@@ -1,8 +1,8 @@
-"""A verifier that is a language model: it reads passages and a sentence, and the odds of "yes" against "no" as its next word are its judgement.
+"""A language model as verifier: it reads passages and a sentence, and the odds of "yes" against "no" as its first word are the verdict.
 
-SHIPPED is an adapter that learned from sentences which people labelled (graph/models/support/README.md); any other model is named hf:FOLDER or
-hf:NAME. CALIBRATION in the model's folder turns log-odds into a probability, and has the threshold; without it, a sentence is marked if "no" is more
-probable than "yes".
+SHIPPED is an adapter trained on sentences that people labelled (graph/models/support/README.md); any other model is named as hf:FOLDER or
+hf:NAME. The file CALIBRATION in the model's folder has the threshold, and the scale and offset that turn log-odds into a probability; without it,
+a sentence is marked if "no" is more probable than "yes".
 
 Legend: n claims."""
 
@@ -33,10 +33,10 @@ SHIPPED = SUPPORT.name
 PREFIX = "hf:"
 CALIBRATION = "verifier.json"
 MOST_CHARS = 8_000
-"""Of passages with more characters, those windows are read that share the most with the claim; a claim or title is cut after as many."""
+"""Of passages with more characters in total, only the windows that share the most stems with the claim are read; a longer claim or title is cut."""
 WINDOW_CHARS = 1_000
 BATCH_TOKENS = 2_048
-"""The most tokens of prompts that are read together, with padding."""
+"""The most tokens in a batch of prompts, with padding."""
 
 
 class Calibration(BaseModel):
@@ -69,13 +69,13 @@ class ModelVerifier:
 
 
 def is_model(spec: str) -> bool:
-    """Whether a verifier's spec names a language model; a folder called `support` is a folder."""
+    """Whether a verifier's spec names a language model; if there is a folder called `support`, "support" names that folder."""
     return spec.startswith(PREFIX) or (spec == SHIPPED and not Path(spec).is_dir())
 
 
 @lru_cache(maxsize=1)
 def open_model_verifier(spec: str) -> ModelVerifier:
-    """The verifier of SHIPPED or hf:NAME; UserError for a model that is not there, or whose CALIBRATION is no such file."""
+    """The verifier that SHIPPED or hf:NAME names; UserError for a model that cannot be loaded or has no chat template, or for an invalid CALIBRATION."""
     model, tokenizer, where = load_for_inference(spec.removeprefix(PREFIX))
     if tokenizer.chat_template is None:
         raise UserError(f"verifier {spec!r}: no chat template", "a chat (instruct) model", "name another model")
@@ -83,7 +83,7 @@ def open_model_verifier(spec: str) -> ModelVerifier:
 
 
 def read_calibration(file: Path) -> Calibration:
-    """The calibration in a file, the default one if there is no file; UserError for a file that holds none."""
+    """The calibration in `file`, or the default one if there is no such file; UserError for an invalid file."""
     try:
         return Calibration.model_validate_json(file.read_bytes()) if file.exists() else Calibration()
     except ValueError as problem:
@@ -93,8 +93,8 @@ def read_calibration(file: Path) -> Calibration:
 
 
 def support_prompt(passages: Sequence[tuple[str, str]], claim: str) -> tuple[Message, ...]:
-    """The chat that asks whether passages, pairs of title and text, support a claim. The adapter learned this form: a passage on one line, a title
-    only if there is one, and the claim last, so that prompts over the same passages begin alike."""
+    """The chat that asks whether passages, pairs of title and text, support a claim. The adapter was trained on this form: each passage on one line,
+    a title only if there is one, and the claim last, so that prompts about the same passages begin alike."""
     sentence = f"Sentence: {json.dumps(quote(claim[:MOST_CHARS]), ensure_ascii=False)}"
     parts = (f"{_line('Title', title) if title else ''}{_line('Passage', text)}" for title, text in passages)
     return Message("system", read_prompt("graph/support.txt")), Message("user", "\n".join([*parts, sentence]))
@@ -105,7 +105,7 @@ def _line(name: str, text: str) -> str:
 
 
 def most_alike(passages: Sequence[tuple[str, str]], claim: str) -> Sequence[tuple[str, str]]:
-    """The passages, or, if they have more than MOST_CHARS characters, those windows that share the most stems with the claim, in order."""
+    """The passages, or, if they have more than MOST_CHARS characters, the windows that share the most stems with the claim, in their order."""
     if sum(len(text) for _, text in passages) <= MOST_CHARS:
         return passages
     parts = [(title, part) for title, text in passages for _, part, _ in windows(text, chars=WINDOW_CHARS)]
@@ -115,7 +115,7 @@ def most_alike(passages: Sequence[tuple[str, str]], claim: str) -> Sequence[tupl
 
 
 def log_odds(model: Any, tokenizer: Any, prompts: Sequence[Sequence[Message]]) -> NDArray[np.float64]:
-    """log P(yes) − log P(no) as the first token after each chat: [n]. Padding is on the left, so that every prompt ends at the last position."""
+    """log P(yes) − log P(no) for the first token after each chat: [n]. Padding is on the left, so that every prompt ends at the last position."""
     import torch
 
     yes, no = (tokenizer(word, add_special_tokens=False)["input_ids"][0] for word in ("yes", "no"))
@@ -141,7 +141,7 @@ def log_odds(model: Any, tokenizer: Any, prompts: Sequence[Sequence[Message]]) -
 
 
 def _batches(lengths: Sequence[int]) -> Iterator[list[int]]:
-    """Positions of prompts of similar length, up to BATCH_TOKENS together, at least one."""
+    """Batches of prompts, by position, of similar length: at most BATCH_TOKENS tokens each, unless one prompt has more."""
     batch: list[int] = []
     for at in sorted(range(len(lengths)), key=lengths.__getitem__):
         if batch and (len(batch) + 1) * lengths[at] > BATCH_TOKENS:

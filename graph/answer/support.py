@@ -86,7 +86,7 @@ class Statement:
 
 
 def open_verifier(spec: str) -> Verifier:
-    """The verifier of a `spec`: a language model if it names one (`is_model`), else one that reads words, "" the shipped one; UserError for anything else."""
+    """The verifier of a `spec`: a language model if it names one (`is_model`), else a word-based one ("": the shipped one); UserError for anything else."""
     return open_model_verifier(spec) if is_model(spec) else word_verifier(spec)
 
 

@@ -1,4 +1,4 @@
-"""A verifier: the probability that passages do not support a sentence. The default reads words; a language model can judge, too (model_verifier.py).
+"""A verifier: the probability that passages do not support a sentence. The default compares words; a language model can judge, too (model_verifier.py).
 
 Boosted trees, trained on deliberately falsified sentences, read FEATURES: missing words, names or numbers, surplus or
 missing negations, opposites, a word order that differs from the source's. A logistic regression, trained on sentences
@@ -429,7 +429,7 @@ class Verifier(Protocol):
 
 @dataclass(frozen=True)
 class WordVerifier:
-    """A verifier that reads words: a forest that predicts logits, the second stage or (without one) the temperature that turns them into probabilities,
+    """A word-based verifier: a forest that predicts logits, the second stage or (without one) the temperature that turns them into probabilities,
     and the lowest probability at which a sentence is marked as unsupported.
     """
 

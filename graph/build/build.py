@@ -214,7 +214,7 @@ class _LastGeneration:
 
 
 def _last_generation(folder: Path, store: Store, compact: bool) -> _LastGeneration:
-    """The current generation; UserError if one of its files is missing or truncated, or if an array that will be rewritten has a changed byte."""
+    """The current generation; UserError if one of its files is missing or truncated, or if the contents of an array that will be rewritten have changed."""
     if not (folder / MANIFEST).exists():
         return _LastGeneration()
     manifest = read_manifest(folder)
@@ -329,7 +329,7 @@ def edit_index(
     open_model: OpenModel = no_model,
     give_up: GiveUp | None = None,
 ) -> list[EditResult]:
-    """Apply the edits in order and derive the index once; `take` returns them when this writer's turn has come.
+    """Apply the edits in order and derive the index once, unless they change nothing; `take` returns them when this writer's turn has come.
 
     Raises the errors of `build_index`, for all edits together; IndexBusy once `give_up` returns True (graph/store/lock.py).
     """
@@ -342,11 +342,20 @@ def edit_index(
             outcomes = [_apply_edit(store, edit, input_hashes) for edit in edits]
             tools = open_tools(folder, store, settings, open_encoder, open_model)
         read_done = time.perf_counter()
-        data = finish_build(folder, store, tools, settings)
+        is_current = _is_current(folder, store, settings)
+        data = load_arrays(folder, IndexData) if is_current else finish_build(folder, store, tools, settings)
         facts, seconds = reading_facts(store), (read_done - started, time.perf_counter() - read_done)
     return [
         EditResult(deleted, report_of(data, facts, (*counts, int(deleted)), seconds)) for deleted, counts in outcomes
     ]
+
+
+def _is_current(folder: Path, store: Store, settings: IndexSettings) -> bool:
+    """Whether the current generation, if any, was derived from the stored documents with these settings."""
+    if not (folder / MANIFEST).exists():
+        return False
+    manifest = read_manifest(folder)
+    return manifest.settings == settings.model_dump() and store.changed_since(manifest.generation) == []
 
 
 def _apply_edit(store: Store, edit: Edit, input_hashes: Mapping[str, str]) -> tuple[bool, tuple[int, int]]:

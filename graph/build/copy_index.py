@@ -68,7 +68,7 @@ def copy_to_folder(
 ) -> dict[str, int]:
     """Copy the index in a database into a new folder, and derive its arrays there; row counts by table.
 
-    UserError, leaving no new file, when the folder is not empty, when the database has no index or one of another version, or when the
+    UserError, leaving no new file, when the folder is not empty, when the database has no index or one of a different version, or when the
     connection ends early. If only the arrays cannot be built, the rows stay and `modegraph resume` continues.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):

@@ -204,7 +204,7 @@ def _ann_recall(manifest: Manifest) -> dict[str, float]:
 
 
 def verify_index(folder: Path | str) -> list[Damage]:
-    """Every file that is missing, truncated, altered or unfinished; rows in a database are not checked. OtherFormat if the index has another format."""
+    """Every file that is missing, truncated, altered or unfinished; rows in a database are not checked. OtherFormat if the index has a different format."""
     folder = Path(folder)
     repair = f"modegraph repair {folder}"
     damage = _store_damage(folder)
@@ -220,7 +220,7 @@ def verify_index(folder: Path | str) -> list[Damage]:
         if size != expected:
             damage.append(Damage(str(file.relative_to(folder)), f"{size:,} bytes of {expected:,}", repair))
         elif not (has_sum(file, arrays[file]["checksum"]) if file in arrays else segment_is_sound(file)):
-            damage.append(Damage(str(file.relative_to(folder)), "a changed byte", repair))
+            damage.append(Damage(str(file.relative_to(folder)), "its contents have changed", repair))
     return damage
 
 
@@ -235,7 +235,7 @@ def _store_damage(folder: Path) -> list[Damage]:
         "intact": [],
         "unfinished": [Damage(SQLITE_FILE, UNFINISHED, f"modegraph resume {folder}")],
         "damaged": [Damage(SQLITE_FILE, "its bytes are not those of the last run", INDEX_AGAIN)],
-        "illegible": [Damage(SEAL, "a changed byte", f"modegraph repair {folder}")],
+        "illegible": [Damage(SEAL, "its contents have changed", f"modegraph repair {folder}")],
     }[check_seal(folder)]
     problem = ledger_damage(folder)
     return [*found, Damage(LEDGER, problem, f"modegraph repair {folder}")] if problem else found

@@ -114,7 +114,7 @@ class Reply(ReplyModel):
 
 
 def read_reply(text: str, passage: Passage, cut: bool = False) -> tuple[tuple[Occurrence, ...], int]:
-    """The occurrences of a reply that its passage supports, and the number of dropped parts; BadReply if it has another form, or all were dropped.
+    """The occurrences of a reply that its passage supports, and the number of dropped parts; BadReply if it has the wrong form, or all were dropped.
 
     The last proposition of a reply that was `cut` is left out.
     """

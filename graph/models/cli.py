@@ -54,12 +54,16 @@ def get_command(
 
 
 def list_command(as_json: AsJson = False) -> None:
-    """List the models that can be fetched, and which of them are in the cache."""
+    """List the models that can be fetched, which of them are in the cache, and the adapters that come with modegraph."""
     from graph.models.catalogue import ADAPTERS, CATALOGUE, is_fetched
 
     rows = [{"name": each.name, "fetched": is_fetched(each), **_facts(each)} for each in CATALOGUE.values()]
     if as_json:
-        print_json({"models": rows})
+        adapters = [
+            {"name": each.name, "purpose": each.purpose, "base": each.base.name, "folder": str(each.folder)}
+            for each in ADAPTERS.values()
+        ]
+        print_json({"models": rows, "adapters": adapters})
         return
     for row in rows:
         state = "fetched" if row["fetched"] else f"{row['megabytes']:,} MB: modegraph models get {row['name']}"

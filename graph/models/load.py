@@ -67,7 +67,7 @@ def load_whole(kind: Any, source: str, label: str, new_modules: Sequence[str] = 
     """
     import torch
 
-    # On a GPU, cuDNN's attention builds a plan for each new shape, and here every batch has a different one (on an H100: 3 s a step instead of 0.5 s).
+    # On a GPU, cuDNN's attention builds a plan for each new shape, and here every batch has a different one (on an H100: 3 s per step instead of 0.5 s).
     torch.backends.cuda.enable_cudnn_sdp(False)
     # Without this, transformers searches the hub for an adapter even with local_files_only, with retries if it does not answer.
     options["adapter_kwargs"] = {"local_files_only": options.get("local_files_only", False)}

@@ -60,7 +60,9 @@ def export_encoder(model: SentenceTransformer, tokenizer_file: Path, fingerprint
         write_json(scratch / ABOUT, {"format": FORMAT, "usable": usable, "model_bytes": size})
         if not usable:
             (scratch / MODEL).unlink(missing_ok=True)
-            say("the encoder cannot be exported with equal vectors, so torch encodes the questions")
+            say(
+                "the encoder could not be exported, or the export gives different vectors; questions are encoded with torch"
+            )
         rmtree(target, ignore_errors=True)
         scratch.rename(target)
     except OSError:  # The disk is full, or another process has put its own export there.

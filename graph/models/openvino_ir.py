@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graph.errors import UserError
-from graph.models.catalogue import MODELS, PretrainedModel, fetching, folder_of, gguf_of
+from graph.models.catalogue import QWEN_CODER_05B, QWEN_CODER_15B, PretrainedModel, fetching, folder_of, gguf_of
 from graph.models.checkpoint import ADAPTER_CONFIG, ADAPTER_WEIGHTS, adapter_base, check_base
 from graph.shared.ids import checksum, content_id
 
@@ -124,6 +124,8 @@ GGUF_NAMES = {
     "mlp.down_proj": "ffn_down",
 }
 """The GGUF names of the Qwen2 family, whose matrices GGUF does not reorder."""
+QWEN2 = {model.name: model for model in (QWEN_CODER_05B, QWEN_CODER_15B)}
+"""The models of the catalogue that belong to it."""
 _LORA_KEY = re.compile(r"(?:.*\.)?layers\.(\d+)\.(\w+\.\w+)\.lora_([AB])\.weight")
 _UNSUPPORTED = ("use_dora", "modules_to_save", "rank_pattern", "alpha_pattern", "trainable_token_indices")
 
@@ -179,19 +181,19 @@ def key_of(adapter: Path) -> str:
 
 
 def adapted_folder(adapter: Path, note: Callable[[str], None]) -> Path:
-    """The OpenVINO folder of an adapter merged into its base, which is made if it is missing; UserError for a base outside the catalogue."""
+    """The OpenVINO folder of an adapter merged into its base, which is made if it is missing; UserError for a base outside QWEN2."""
     base = adapter_base(str(adapter))
-    if base not in MODELS:
+    if base not in QWEN2:
         found = f"openvino:{adapter}: an adapter of {base}"
         raise UserError(
-            found, f"one of {', '.join(MODELS)} as its base", "use hf: instead, or export it (modegraph train export)"
+            found, f"one of {', '.join(QWEN2)} as its base", "use hf: instead, or export it (modegraph train export)"
         )
     check_base(str(adapter), base)
-    gguf = gguf_of(MODELS[base])
-    adapted = folder_of(MODELS[base]) / "adapted"
+    gguf = gguf_of(QWEN2[base])
+    adapted = folder_of(QWEN2[base]) / "adapted"
     target = adapted / key_of(adapter)
 
     def make(scratch: Path) -> None:
-        write_openvino(gguf, scratch, lora_changes(adapter, folder_of(MODELS[base])))
+        write_openvino(gguf, scratch, lora_changes(adapter, folder_of(QWEN2[base])))
 
     return _made(target, adapted, f"{adapter.name} on {base}", make, note)

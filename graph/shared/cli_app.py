@@ -153,7 +153,8 @@ def spread(arguments: Sequence[str], options: Collection[str]) -> list[str]:
     option, values = "", 0
     for word in arguments:
         if word.startswith("-"):
-            option, values = word if word in options else "", 0
+            name, equals, _ = word.partition("=")
+            option, values = name if name in options else "", len(equals)
         elif option:
             if values:
                 words.append(option)

@@ -45,7 +45,7 @@ def _in_cache(name: str, what: str, why: str, remedy: str) -> bool:
 
 
 MISSING_KERNEL_LINE = "Failed to load CPU gemm_4bit_forward"
-"""Logged by bitsandbytes, which peft imports for every model, on a processor with bf16: a faster 4-bit kernel is not installed."""
+"""Logged by bitsandbytes, which peft imports for every model, on a CPU with bf16: a faster 4-bit kernel is not installed."""
 
 
 def quiet_bitsandbytes() -> None:

@@ -144,8 +144,12 @@ def eval_figures(report: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
 
 
 def only_numbers(values: Mapping[str, Any]) -> dict[str, float]:
-    """The values that are numbers."""
-    return {name: float(value) for name, value in values.items() if isinstance(value, int | float)}
+    """The values that are numbers; truth values are not."""
+    return {
+        name: float(value)
+        for name, value in values.items()
+        if isinstance(value, int | float) and not isinstance(value, bool)
+    }
 
 
 LOG, STATES = "log.jsonl", "checkpoints/checkpoint-*/trainer_state.json"

@@ -105,7 +105,7 @@ def load_arrays(folder: Path, kind: type[D], manifest: Manifest | None = None, m
     """The arrays of a manifest (None: the current one) as `kind`, memory-mapped. Moved columns are assembled when first read; if `moved`, they
     stay unassembled, as texts and fields of type `Block` always do.
 
-    UserError if a file is missing or has another size. `check_arrays` checks the bytes.
+    UserError if a file is missing or has the wrong size. `check_arrays` checks the bytes.
     """
     manifest = manifest or read_manifest(folder)
     check_files(folder, manifest)
@@ -148,7 +148,7 @@ def load_field(folder: Path, name: str, kind: Any) -> Any:
 
 
 def check_files(folder: Path, manifest: Manifest) -> None:
-    """UserError if a file of a generation is missing or has another size."""
+    """UserError if a file of a generation is missing or has the wrong size."""
     for file, expected in sizes(folder, manifest).items():
         size = file.stat().st_size if file.exists() else 0
         if size != expected:
@@ -156,10 +156,10 @@ def check_files(folder: Path, manifest: Manifest) -> None:
 
 
 def check_arrays(folder: Path, manifest: Manifest, skipped_folder: str = "") -> None:
-    """UserError when a file of the arrays, or of their base, has a changed byte; segments, and files in `skipped_folder`, are not checked."""
+    """UserError if the contents of a file of the arrays, or of their base, have changed; segments, and files in `skipped_folder`, are not checked."""
     for file, facts in files_in(folder, manifest).items():
         if file.parent.name != skipped_folder and not has_sum(file, facts["checksum"]):
-            found = f"{file}: a changed byte"
+            found = f"{file}: its contents have changed"
             raise UserError(found, "the file as it was written", f"run: modegraph repair {folder}")
 
 

@@ -16,7 +16,7 @@ FORMAT = 9
 
 
 class OtherFormat(UserError):
-    """An index of another format."""
+    """An index of a different format."""
 
 
 def check_format(file: Path, version: int) -> None:
@@ -69,7 +69,7 @@ class Manifest:
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """The manifest of an index: a JSON object, followed by the hash of its text. UserError if it is missing or changed, OtherFormat if it has another format."""
+    """The manifest of an index: a JSON object, followed by the hash of its text. UserError if it is missing or changed, OtherFormat if it has a different format."""
     file = folder / MANIFEST
     if folder.is_file():
         raise UserError(f"{folder}: a file", "the folder of an index", "create one: modegraph index SRC --out FOLDER")
@@ -82,7 +82,8 @@ def read_manifest(folder: Path) -> Manifest:
         raise UserError(f"{folder}: no {MANIFEST}", "a finished index", remedy) from None
     body, _, hashed = text.rpartition("\n")
     if content_id(body) != hashed:
-        raise UserError(f"{file}: a changed byte", "the manifest as it was written", f"run: modegraph repair {folder}")
+        found = f"{file}: its contents have changed"
+        raise UserError(found, "the manifest as it was written", f"run: modegraph repair {folder}")
     facts = json.loads(body)
     check_format(file, facts["format"])
     return Manifest(

@@ -52,7 +52,7 @@ class BlockSums:
 
     @classmethod
     def read(cls, text: str) -> "BlockSums | None":
-        """The checksums in the text of a seal; None if it has another form or a changed byte."""
+        """The checksums in the text of a seal; None if it has the wrong form or has changed."""
         body, _, checksum = text.rpartition("\n")
         if not body.startswith(_HEAD) or xxhash.xxh3_128_hexdigest(body.encode()) != checksum:
             return None
@@ -123,7 +123,7 @@ def _sealed_sums(folder: Path) -> BlockSums | None:
 
 def check_seal(folder: Path) -> SealState:
     """Compare index.sqlite with its seal: "intact" if unchanged since the last finished run, else "damaged"; "unfinished" without a seal,
-    "illegible" if the seal itself has a changed byte.
+    "illegible" if the seal itself has changed.
     """
     if not (folder / SEAL).exists():
         return "unfinished"

@@ -115,7 +115,7 @@ def parse_reply(kind: type[R], text: str, dropped: list[object]) -> R:
 
 
 def replies_of(model: LanguageModel, kind: type[R], texts: Sequence[str], max_tokens: int) -> list[R | None]:
-    """The model's reply to each text as `kind`; None for one that is cut, refused or of another form."""
+    """The model's reply to each text as `kind`; None for one that is cut, refused or of the wrong form."""
     schema = strict_schema(kind)
     requests = [CompletionRequest((Message("user", text),), max_tokens, seed=0, schema=schema) for text in texts]
     replies: list[R | None] = []

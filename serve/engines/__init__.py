@@ -65,7 +65,7 @@ def open_model(spec: str | Sequence[str], ledger: Path | None = None, workers: W
     """The model that `spec` names; with `ledger`, every call that ends with "stop" is stored in that file and never repeated.
 
     Several SPECs are servers of one model, which share its calls. An hf: model is opened by each of the `workers`, unless they are this
-    process; a model of another kind is opened by this process.
+    process; any other model is opened by this process.
     Raises UserError for an unknown kind, a model that cannot be opened, or a file that is not a ledger.
     """
     if not isinstance(spec, str):
@@ -82,7 +82,7 @@ def open_model(spec: str | Sequence[str], ledger: Path | None = None, workers: W
 
 
 def open_servers(specs: Sequence[str]) -> Engine:
-    """One engine over servers of one model; UserError for a SPEC of another kind, or of another model."""
+    """One engine over servers of one model; UserError for a SPEC of a different kind or model."""
     for spec in specs:
         if kind_of(spec)[0] != "openai":
             found = f"model {spec!r} with {len(specs) - 1} more"
@@ -119,7 +119,7 @@ def open_engine(spec: str) -> Engine:
 
 
 def kind_of(spec: str) -> tuple[str, str]:
-    """The kind of engine that a SPEC names, and its target; UserError for a SPEC of another form."""
+    """The kind of engine that a SPEC names, and its target; UserError for a SPEC of any other form."""
     if spec in ADAPTERS and ADAPTERS[spec].answers and not Path(spec).is_dir():
         return "openvino" if fastest_kind() == "openvino" else "hf", spec
     if spec in MODELS and not Path(spec).is_dir():

@@ -6,6 +6,7 @@ servers."""
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import time
@@ -35,6 +36,8 @@ TURN_TOKENS = 8
 """Estimated upper limit of the tokens that a chat template adds to a turn."""
 WINDOW_FIELDS = ("max_model_len", "context_window", "context_length", "max_context_length", "n_ctx")
 """Names of a model's window in a server's list of models: vLLM and SGLang, Groq, OpenRouter, others, llama.cpp."""
+NO_ROUTE = frozenset({404, 405, 501})
+"""Statuses of a server that lacks a route."""
 REFUSALS = frozenset({400, 413, 422})
 """Statuses about a single request (too long, not allowed), after which the next may succeed."""
 UNREADABLE_OUTPUT = "output that does not match the expected"
@@ -43,7 +46,7 @@ _TARGET = re.compile(r"(?P<name>.+?)@(?P<url>[a-z][a-z0-9+.-]*:.*)", re.IGNORECA
 
 
 def open_openai(target: str) -> OpenAIModel:
-    """The model of `NAME@URL`; UserError when it has another form or the URL is not http(s). Makes no call."""
+    """The model of `NAME@URL`; UserError when it has the wrong form or the URL is not http(s). Makes no call."""
     return OpenAIModel(*split_target(target))
 
 
@@ -135,7 +138,7 @@ class OpenAIModel:
         )
         self._window_lock = Lock()
         self._window: int | None = None
-        self._next_window_check_s, self._can_tokenize = float("-inf"), True
+        self._next_window_check_s = self._next_count_s = -math.inf
         self._pool = ThreadPoolExecutor(max_workers=in_flight, thread_name_prefix="openai")
 
     def complete(self, requests: Sequence[CompletionRequest]) -> list[Completion]:
@@ -158,18 +161,24 @@ class OpenAIModel:
             return self._window
 
     def prompt_tokens(self, messages: Sequence[Message]) -> int:
-        """The count of the server's /tokenize, if it has one (vLLM does) and the estimate is at least half of the window; otherwise the estimate."""
+        """The count of the server's /tokenize, if it has one (vLLM does) and the estimate is at least half of the window; otherwise the estimate.
+
+        After a failure (a timeout, an overloaded server) estimates are used for UNREACHABLE_RETRY_S.
+        """
         estimate = sum(self.count_tokens(turn.content) + TURN_TOKENS for turn in messages)
         window = self.window()
-        if window is None or 2 * estimate < window or not self._can_tokenize:
+        if window is None or 2 * estimate < window or time.monotonic() < self._next_count_s:
             return estimate
         turns = [vars(turn) for turn in messages]
         try:
             tokenized = self._post("/tokenize", {"model": self.served_as, "messages": turns})
             return int(tokenized["count"])
-        except (openai.APIError, ValueError, KeyError, TypeError):
-            self._can_tokenize = False
-            return estimate
+        except openai.APIError as problem:
+            has_route = getattr(problem, "status_code", None) not in NO_ROUTE
+            self._next_count_s = time.monotonic() + UNREACHABLE_RETRY_S if has_route else math.inf
+        except (ValueError, KeyError, TypeError):
+            self._next_count_s = math.inf
+        return estimate
 
     def _find_window(self) -> tuple[int | None, float]:
         """The window, None if it is unknown, and the seconds until the next try."""

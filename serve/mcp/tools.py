@@ -59,7 +59,7 @@ def document_uri(collection: str, source: str) -> str:
 
 
 def read_uri(uri: str) -> tuple[str, str] | None:
-    """The collection and the source in a URI; None for a URI of another form.
+    """The collection and the source in a URI; None for any other URI.
 
     >>> read_uri("modegraph://handbook/isles/tarn%202.md"), read_uri("file:///etc/passwd")
     (('handbook', 'isles/tarn 2.md'), None)

@@ -46,7 +46,7 @@ async function chooseCollection() {
 async function showStatus() {
   try {
     const ready = await get("ready");
-    setAcceptsFeedback(ready.feedback);
+    setAcceptsFeedback(ready.feedback, ready.collections);
     setAcceptsDocuments(ready.writable);
     byId("runs-link").hidden = !ready.runs;
     const size = `${count(ready.documents, "document")}, ${count(ready.passages, "passage")}`;

@@ -29,7 +29,7 @@ ODD = [
 
 
 def own_pairs() -> list[Pair]:
-    """Reasonings and answers of examples/questions.jsonl paired with each other, some with their words shuffled by seed, and odd texts."""
+    """Reasonings and answers from examples/questions.jsonl paired with each other, some with their words shuffled by seed, and odd texts."""
     rows = [json.loads(line) for line in (ROOT / "examples" / "questions.jsonl").read_text("utf-8").splitlines()]
     rng = random.Random(7)
     found: list[Pair] = [(row["reasoning"], tuple(row["answers"])) for row in rows]

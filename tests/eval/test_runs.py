@@ -45,10 +45,11 @@ def write_finished_run(folder: Path, **changes: object) -> None:
 def test_a_run_is_running_while_it_is_made_then_finished(tmp_path: Path) -> None:
     config = settings(tmp_path / "a" / "ms")
     (tmp_path / "a").mkdir()
+    figures = {"MAP": 0.7, "better": True}
     with fresh_folder(tmp_path / "a" / "ms", about=about_run("ms", config)) as partial:
         note_progress(partial, 10, 40, {"loss": 2.0, "learning_rate": 1e-4})
         (running,) = find_runs(tmp_path)
-        write_json(partial / "selector.json", {"settings": {}, "figures": {"MAP": 0.7}, "train_seconds": 2.0})
+        write_json(partial / "selector.json", {"settings": {}, "figures": figures, "train_seconds": 2.0})
     assert (running.name, running.stage, running.state) == ("a/ms", "ms", "running")
     assert (running.step, running.steps, running.figures["loss"]) == (10, 40, 2.0)
     assert running.settings == config.recorded()

@@ -75,7 +75,7 @@ def test_an_update_without_seconds_is_timed() -> None:
 
 
 def simulated_power(difference: float, seeds: int, level: float, draw: np.random.Generator) -> float:
-    """The share of 1500 whole studies, each with its seeds and 40 prompts a seed, whose sign-flip test finds the difference."""
+    """The share of 1500 whole studies, each with its seeds and 40 prompts per seed, whose sign-flip test finds the difference."""
     found = 0
     for _ in range(1500):
         of_seed_S1, of_prompt_SQ = draw.normal(0, 0.03, (seeds, 1)), draw.normal(0, 0.2, (seeds, 40))

@@ -1,4 +1,4 @@
-"""The notebooks of examples/ as committed; `make notebooks` runs them."""
+"""The notebooks in examples/ as committed; `make notebooks` runs them."""
 
 import json
 

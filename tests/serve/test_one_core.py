@@ -1,4 +1,6 @@
-"""A server in front of an engine in another process computes with one thread, and does not change the environment that the engine inherits."""
+"""A server in front of an engine in another process computes with one thread, and does not change the environment that the engine inherits.
+
+A server that computes a language model itself uses every core."""
 
 import json
 import os
@@ -7,10 +9,15 @@ import sys
 
 import pytest
 
+from serve.cli_serve import computes_here
+
 PROBE = """
-import json, os, threading
-from serve.cli_serve import load_single_threaded
-load_single_threaded()
+import json, os, sys, threading
+from serve.cli_serve import computes_here, load_single_threaded
+load_single_threaded("numpy")
+computes_here("reader", "")
+assert not {"faiss", "torch"} & set(sys.modules)
+load_single_threaded("faiss", "torch")
 import faiss, torch
 counts = []
 other = threading.Thread(target=lambda: counts.append(torch.get_num_threads()))
@@ -25,3 +32,23 @@ def test_one_thread_unless_the_environment_says_otherwise(setting: str | None, e
     environment |= {"OMP_NUM_THREADS": setting} if setting else {}
     done = subprocess.run([sys.executable, "-c", PROBE], env=environment, capture_output=True, text=True, check=True)
     assert json.loads(done.stdout) == expected
+
+
+@pytest.mark.parametrize(
+    ("model", "verifier", "openvino", "here"),
+    [
+        ("reader", "", False, True),
+        ("reader", "", True, False),
+        ("hf:any", "", True, True),
+        ("gguf:any", "", False, False),
+        ("gguf:any", "support", False, True),
+        (None, "", False, False),
+    ],
+)
+def test_only_a_model_that_this_process_computes_gets_every_core(
+    model: str | None, verifier: str, openvino: bool, here: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("serve.engines.on_cpu", lambda: True)
+    monkeypatch.setattr("serve.engines.openvino_ir.is_installed", lambda: openvino)
+    monkeypatch.setattr("serve.engines.llama.is_installed", lambda: False)
+    assert computes_here(model, verifier) == here

@@ -9,6 +9,7 @@ import pytest
 
 from graph.errors import UserError
 from graph.types import CompletionRequest, Message
+from serve.engines import openai_api
 from serve.engines.openai_api import ATTEMPTS, IN_FLIGHT, TIMEOUT_S, OpenAIModel, open_openai
 from serve.engines.openai_backend import OpenAIBackend
 from serve.engines.vllm import PATIENCE_S, VllmModel
@@ -143,3 +144,14 @@ def test_only_http_addresses_are_opened(target: str) -> None:
 def test_tokens_are_estimated_from_above() -> None:
     model = open_openai("m@http://localhost/v1")
     assert [model.count_tokens(text) for text in ("", "abc", "abcd", "€€")] == [0, 1, 2, 2]
+
+
+@pytest.mark.parametrize(("status", "counts"), [(503, [24, 5]), (429, [24, 5]), (404, [24, 24]), (501, [24, 24])])
+def test_tokens_are_counted_again_after_a_failure_unless_the_server_has_no_such_route(
+    monkeypatch: pytest.MonkeyPatch, status: int, counts: list[int]
+) -> None:
+    monkeypatch.setattr(openai_api, "UNREACHABLE_RETRY_S", 0.0)
+    messages = [Message("system", "Be brief."), Message("user", "Who built it?")]
+    with chat_server(lambda body, number: "", window=40, tokenize_statuses=[status]) as server:
+        model = open_openai(f"tiny@{server.url}")
+        assert [model.prompt_tokens(messages) for _ in counts] == counts

@@ -22,7 +22,7 @@ from train.verifier import claims_of, fit_second_stage, licences, read_claims, r
 
 
 def examples() -> list[ClaimPassage]:
-    """The Markdown documents of examples/, each one passage."""
+    """The Markdown documents in examples/, each one passage."""
     files = sorted((ROOT / "examples" / "documents").glob("*.md"))
     texts = [file.read_text(encoding="utf-8") for file in files]
     return [

@@ -1,4 +1,4 @@
-"""tutorials/: the notebooks of examples/ as pages; `make notebooks` runs them."""
+"""tutorials/: the notebooks in examples/ as pages; `make notebooks` runs them."""
 
 import json
 from pathlib import Path

@@ -90,8 +90,13 @@ def export_adapter(run: Path, output: Path, base: str = "") -> str:
 def check_hub_names(*names: str) -> None:
     """UserError for a non-empty name that is not of the form OWNER/NAME, or is a local folder."""
     for name in filter(None, names):
-        if not HUB_NAME.fullmatch(name) or Path(name).exists():
+        if not is_hub_name(name):
             raise UserError(f"{name!r} is not a name on the hub", "OWNER/NAME", "check the spelling")
+
+
+def is_hub_name(name: str) -> bool:
+    """Whether a name has the form OWNER/NAME and is no local path."""
+    return HUB_NAME.fullmatch(name) is not None and not Path(name).exists()
 
 
 def push_to_hub(folder: Path, repo: str) -> None:
@@ -132,21 +137,27 @@ def merged_model(run: Path, precision: Precision) -> Any:
         raise UserError(f"{run}: {problem}", "finite weights", "train again") from None
 
 
+def base_name(run: Path, record: RunRecord) -> str:
+    """The name or folder of an adapter's base model, or of the initial model of a full one."""
+    return adapter_base(str(run)) if is_adapter(str(run)) else record.base_model
+
+
 def hub_base(run: Path, record: RunRecord) -> str:
     """The base model's name on the hub; "" for a local folder (whose fingerprint is in the record)."""
-    base = adapter_base(str(run))
+    base = base_name(run, record)
     return base if record.base_weights == base else ""
 
 
 def public_record(run: Path, record: RunRecord) -> RunRecord:
-    """The record with folders reduced to their names."""
+    """The record with folders reduced to their names; names on the hub are left as they are."""
     hub = hub_base(run, record)
 
-    def public(value: Any) -> Any:
-        return Path(value).name if isinstance(value, str) and value != hub else value
+    def public(key: str, value: Any) -> Any:
+        on_hub = value == hub or (key in ("model", "reference") and is_hub_name(str(value)))
+        return Path(value).name if isinstance(value, str) and not on_hub else value
 
-    settings = {key: public(value) for key, value in record.settings.items()}
-    base = hub or Path(adapter_base(str(run))).name
+    settings = {key: public(key, value) for key, value in record.settings.items()}
+    base = hub or Path(base_name(run, record)).name
     return replace(record, base_model=base, data=Path(record.data).name, settings=settings)
 
 
@@ -161,5 +172,5 @@ def _loss_section(loss: MergeLoss) -> str:
     return (
         "## Merge\n\nThe adapter was added to the base's weights and the sum rounded to bf16. "
         f"Over {loss.tokens:,} completion tokens of {loss.measured_on}: KL(adapter on base ‖ merged) "
-        f"{loss.kl_nats_per_token:.3g} nats a token, largest gap of a token's log-probability {loss.largest_gap_nats:.3g} nats."
+        f"{loss.kl_nats_per_token:.3g} nats per token, largest gap of a token's log-probability {loss.largest_gap_nats:.3g} nats."
     )

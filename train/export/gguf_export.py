@@ -139,6 +139,7 @@ with a GGUF file of the base model; or `modegraph ask INDEX "question" --model g
 NOT_OPENED = (
     f"not opened: the package {PACKAGE}, which brings llama.cpp, is not installed (pip install 'modegraph[cpu]')"
 )
+NO_TOKENS = "not compared: llama.cpp returned no log-probabilities of its replies"
 NONE_FITS = "not compared: no conversation fits, with its reply, into the model's window and llama.cpp's context"
 
 
@@ -193,7 +194,8 @@ def export_gguf(
 def describe_export(export: GgufExport) -> str:
     """The gaps between the file and the run, as Markdown."""
     if not export.gaps:
-        return f"{export.file}: {NONE_FITS if is_installed() else NOT_OPENED}"
+        reason = NO_TOKENS if export.conversations else NONE_FITS
+        return f"{export.file}: {reason if is_installed() else NOT_OPENED}"
     base = " on an F16 file of its base" if export.file.startswith(ADAPTER_PREFIX) else ""
     lines = [
         f"llama.cpp{base} wrote {export.conversations} greedy replies ({export.tokens:,} tokens) to conversations of {export.measured_on}:",
@@ -250,6 +252,8 @@ def _compare_with_llama_cpp(
             say(f"writing {base} as F16, to try the adapter on")
             write_gguf(load_model(base, precision), tokenizer, model_file, "f16", "base")
         replies = llama_replies(model_file, adapters, probes, tokenizer)
+    if not any(reply.logps for reply in replies):
+        return (), 0
     model = load_model(str(run), precision, quantisation=quantisation)
     gaps = [compare(model, precision, probes, replies)]
     if precision != "float32" and quantisation == "none":

@@ -43,7 +43,7 @@ def four_bits() -> BitsAndBytesConfig:
 def train_quantised(model: Any) -> Any:
     """A 4-bit model prepared for training an adapter: frozen, with float32 for weights that are not quantised, and without repacking.
 
-    On processors with AVX512-BF16, bitsandbytes repacks a layer's weights at its first pass without gradients, after which the
+    On CPUs with AVX512-BF16, bitsandbytes repacks a layer's weights at its first pass without gradients, after which the
     layer silently blocks gradients; the layers' flag for these instructions is cleared.
     """
     from bitsandbytes.nn.modules import Linear4bit

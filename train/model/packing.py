@@ -276,10 +276,12 @@ def choose_layout(model: Any, longest_tokens: int, row_tokens: int | None) -> Lo
 
 
 def _packed(model: Any, groups: Sequence[TokenizedGroup], row_tokens: int | None) -> Tensor:
-    """Responses after one copy of their prompt, several prompts to a row of `row_tokens`.
-
-    None: all in one row with the attention of train/model/attention.py, else rows of the longest group's length.
-    """
-    tokens = [group.tokens for group in groups]
+    """Responses after one copy of their prompt, several prompts to a row; all in one row with the attention of train/model/attention.py."""
     in_one = unwrapped(model).config.get_text_config()._attn_implementation == SHARED_PREFIX
-    return packed_logps(model, pack_rows(groups, row_tokens or (sum(tokens) if in_one else max(tokens))))
+    return packed_logps(model, pack_rows(groups, row_budget(groups, row_tokens, in_one)))
+
+
+def row_budget(groups: Sequence[TokenizedGroup], row_tokens: int | None, in_one: bool) -> int:
+    """The most tokens of a row: `row_tokens`; for None, all tokens if the groups go `in_one` row, else those of the longest group."""
+    tokens = [group.tokens for group in groups]
+    return row_tokens or (sum(tokens) if in_one else max(tokens))

@@ -162,7 +162,7 @@ def packed_work(group: TokenizedGroup) -> Work:
     prompt = len(group.prompt)
     lengths = [len(response) for response in group.responses]
     sizes = [chunk.end - chunk.start for chunk in group_span(0, 0, prompt, lengths).chunks]
-    return Work(group.tokens, sum(lengths), prompt**2 + sum(size * (prompt + size) for size in sizes))
+    return Work(group.tokens, group.scored_tokens, prompt**2 + sum(size * (prompt + size) for size in sizes))
 
 
 def text_work(tokens: int, predicted: int) -> Work:
@@ -172,7 +172,10 @@ def text_work(tokens: int, predicted: int) -> Work:
 
 def plain_work(group: TokenizedGroup) -> Work:
     """The work of one sequence per response, each with its own copy of the prompt."""
-    return total(text_work(len(group.prompt) + len(response), len(response)) for response in group.responses)
+    return total(
+        text_work(len(group.prompt) + len(response), len(response) - context)
+        for response, context in zip(group.responses, group.context_tokens, strict=True)
+    )
 
 
 def forward_flops(shape: Shape, work: Work) -> float:

@@ -19,7 +19,7 @@ from transformers import PrinterCallback, TrainerCallback
 
 from graph.shared.console import SECONDS_AN_HOUR, say
 from train.model.load import device
-from train.model.packing import TokenizedGroup, first_fit, plain_logps
+from train.model.packing import TokenizedGroup, first_fit, plain_logps, row_budget
 from train.plan.flops import Shape, Work, forward_flops, shape_of, total, training_flops
 from train.plan.jobs import Job, job_of
 from train.plan.memory import Launch, Memory, memory_of, peak_bytes
@@ -37,12 +37,12 @@ def shuffled_batches(rows: int, batch: int, seed: int) -> list[list[int]]:
     return [order[start : start + batch] for start in range(0, rows, batch)]
 
 
-def positions(groups: Sequence[TokenizedGroup], packed: bool, row_tokens: int | None) -> int:
-    """Tokens of a batch with padding: packed groups in rows of `row_tokens` (None: in one), or one sequence per response, padded to the longest."""
+def positions(groups: Sequence[TokenizedGroup], packed: bool, row_tokens: int | None, in_one: bool) -> int:
+    """Tokens of a batch with padding: packed groups in rows of the `row_budget`, or one sequence per response, padded to the longest."""
     if not packed:
         lengths = [len(group.prompt) + len(response) for group in groups for response in group.responses]
         return len(lengths) * max(lengths)
-    rows = first_fit(groups, row_tokens or sum(group.tokens for group in groups))
+    rows = first_fit(groups, row_budget(groups, row_tokens, in_one))
     return len(rows) * max(sum(groups[number].tokens for number in row) for row in rows)
 
 
@@ -236,7 +236,7 @@ def count(job: Job, settings: TrainSettings, launch: Launch, packed: bool) -> Co
         settings.max_steps,
     )
     padded = sum(
-        positions([job.train[row] for row in batch], packed, job.row_tokens)
+        positions([job.train[row] for row in batch], packed, job.row_tokens, in_one=device() == "cpu")
         for batch in shuffled_batches(len(job.train), settings.batch_size, settings.seed)
     )
     tokens = round(work.tokens * passes)
@@ -259,7 +259,7 @@ def count(job: Job, settings: TrainSettings, launch: Launch, packed: bool) -> Co
 
 
 def flops_of(job: Job, settings: TrainSettings, shape: Shape, counts: Counts) -> Flops:
-    """The operations of the run, without padding."""
+    """The operations of the run, without padding and masked pairs; a reference that is another model counts like the trained one."""
     packed = counts.packed
     batches = [
         _work_of(job, [job.train[row] for row in batch], packed)

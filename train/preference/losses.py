@@ -54,7 +54,7 @@ def ipo_loss(log_ratios_QK: Tensor, rewards_QK: Tensor, tau: float, beta_reward:
     """Mean over pairs of (Δ_i − Δ_j − (2 p_ij − 1) / 2τ)² with p_ij = σ((r_i − r_j) / β_r); IPO (Azar et al. 2024, Eq. 17) at p_ij = 1.
 
     Soft p_ij: the mean of Eq. 17 over labels drawn from p_ij, up to a constant. Δ is summed over tokens, as in the paper's theory; TRL
-    takes means over tokens, so that its τ = 0.1 demands 5 nats a token.
+    takes means over tokens, so that its τ = 0.1 demands 5 nats per token.
 
     >>> ipo_loss(torch.tensor([[3.0, 1.0]]), torch.tensor([[0.0, -torch.inf]]), 0.25, 1.0), ipo_loss(torch.zeros(1, 2), torch.zeros(1, 2), 0.1, 1.0)
     (tensor([0.]), tensor([0.]))

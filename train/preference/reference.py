@@ -87,8 +87,8 @@ def cached_reference(
     for key, expected in origin.items():
         if metadata.get(key) != expected:
             raise UserError(
-                f"{file}: reference log-probabilities of another {key} ({metadata.get(key)})",
-                f"those of {expected}",
+                f"{file}: reference log-probabilities with {key} {metadata.get(key)}",
+                f"{key} {expected}",
                 "remove the file, or set reference_cache to another one",
             )
     return list(torch.split(logps_R, [len(group.tokenized.responses) for group in groups]))

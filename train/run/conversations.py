@@ -47,7 +47,7 @@ def read_conversations(file: Path) -> list[Conversation]:
             raise UserError(found, FORMS, "fix the row, or see docs/guide.md") from None
         check_prompt(row.prompt, where)
         if not row.completion.strip():
-            raise UserError(f"{where}: the completion is {row.completion!r}", "a non-empty text", "remove the row")
+            raise UserError(f"{where}: the completion is {row.completion!r}", "a non-empty string", "remove the row")
         rows[row] = None
     if not rows:
         raise UserError(f"{file}: no rows", f"one JSON object per line: {FORMS}", "write it with `modegraph synth`")

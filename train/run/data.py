@@ -156,7 +156,7 @@ def check_row(row: PreferenceRow, where: str) -> None:
     """UserError if a row has no usable preference: an empty side, two equal sides, a prompt without a question."""
     for side, text in (("chosen", row.chosen), ("rejected", row.rejected)):
         if not isinstance(text, str) or not text.strip():
-            raise UserError(f"{where}: the {side} completion is {text!r}", "a non-empty text", "remove the row")
+            raise UserError(f"{where}: the {side} completion is {text!r}", "a non-empty string", "remove the row")
     if row.chosen == row.rejected:
         raise UserError(f"{where}: chosen and rejected are the same text", "two answers that differ", "remove the row")
     check_prompt(row.prompt, where)
@@ -172,7 +172,7 @@ def check_responses(row: ResponseRow, where: str) -> None:
     """UserError if a row has no usable preference: fewer than two responses, an empty or (unless as drawn) a repeated one, rewards that do not match."""
     for number, text in enumerate(row.responses, start=1):
         if not isinstance(text, str) or not text.strip():
-            raise UserError(f"{where}: response {number} is {text!r}", "a non-empty text", "remove the row")
+            raise UserError(f"{where}: response {number} is {text!r}", "a non-empty string", "remove the row")
     distinct = len(row.responses) if row.sampling.as_drawn else len(set(row.responses))
     if distinct < max(2, len(row.responses)):
         found = f"{where}: {len(row.responses)} responses, {len(set(row.responses))} of them distinct"

@@ -15,7 +15,7 @@ from graph.models.checkpoint import computes_in_bfloat16
 
 
 def machine_precision() -> Literal["float32", "bfloat16"]:
-    """bfloat16 on a GPU and on processors with instructions for it; without these it is 6 to 90 times slower than float32 (docs/log.md)."""
+    """bfloat16 on a GPU and on CPUs with instructions for it; without these it is 6 to 90 times slower than float32 (docs/log.md)."""
     import torch
 
     return "bfloat16" if torch.cuda.is_available() or computes_in_bfloat16() else "float32"
@@ -167,7 +167,7 @@ class RoundsSettings(Settings):
         default=1, gt=0, description="passes over the responses of a round, in place of the run's own `epochs`"
     )
     engine: Literal["hf", "openvino", "vllm"] = Field(
-        "hf", description="engine to draw with; openvino, fast on processors, rounds the weights to 8 bits"
+        "hf", description="engine to draw with; openvino, fast on CPUs, rounds the weights to 8 bits"
     )
     reference: Literal["start", "round"] = Field(
         "start", description="what each round ties the policy to: the model at the start of the run, or of the round"

@@ -24,7 +24,7 @@ class Item:
 
 
 Read = Callable[[Row], Item]
-"""A function from one row as published to an Item; a row of another form raises KeyError, TypeError, IndexError, AttributeError or ValueError."""
+"""A function from one row as published to an Item; a row of the wrong form raises KeyError, TypeError, IndexError, AttributeError or ValueError."""
 
 
 @dataclass(frozen=True)

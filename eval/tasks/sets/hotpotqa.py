@@ -1,4 +1,4 @@
-"""HotpotQA (Yang et al. 2018), distractor setting: two hops, ten paragraphs a question. 2WikiMultihopQA has the same form."""
+"""HotpotQA (Yang et al. 2018), distractor setting: two hops, ten paragraphs per question. 2WikiMultihopQA has the same form."""
 
 from __future__ import annotations
 

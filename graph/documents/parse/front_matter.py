@@ -13,7 +13,7 @@ from graph.documents.parse.plain import decode_text, title_of
 
 _BLOCK = re.compile(r"\A(---|\+\+\+)[ \t]*\r?\n(.{0,65536}?\n)\1[ \t]*(?:\r?\n|\Z)", re.DOTALL)
 RENAMED = {"source": "origin"}
-"""Keys that are stored under another name: `source` is the name of the document itself."""
+"""Keys that are stored under another name: `source` is the name of the document itself. If both keys are there, the values form one list."""
 
 
 def read(data: bytes, file: str) -> ParsedFile:
@@ -30,7 +30,10 @@ def read(data: bytes, file: str) -> ParsedFile:
         return ParsedFile(title_of(text), text)
     body = text[block.end() :]
     title = fields.pop("title", "")
-    values = {RENAMED.get(key, key): value for key, value in fields.items()}
+    values: dict[str, Any] = {}
+    for key, value in fields.items():
+        name = RENAMED.get(key, key)
+        values[name] = [*_as_list(values[name]), *_as_list(value)] if name in values else value
     return ParsedFile(str(title) or title_of(body), body, values)
 
 
@@ -43,6 +46,10 @@ def _fields(fence: str, block: str) -> dict[str, Any]:
     if not isinstance(fields, dict):
         return {}
     return {str(key): _value(value) for key, value in fields.items() if value is not None and value != ""}
+
+
+def _as_list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
 
 
 def _value(value: Any) -> Any:

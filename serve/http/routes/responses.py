@@ -81,11 +81,10 @@ class ResponseWriter:
         reason = INCOMPLETE_REASONS.get(text_end.finish_reason)
         status = "completed" if reason is None else "incomplete"
         late = self._late_reasoning
-        events = [] if self._open_item is not None else self._add_text("message", "")
+        events = [] if self._is_open("message") else self._add_text("message", "")
         for mark, sentence, statement in text_end.attributions:
             events.append(self._annotate(file_citation(mark, sentence, self._base, statement)))
-        if self._is_open("message"):
-            self._output[-1] |= text_end.checks
+        self._output[-1] |= text_end.checks
         events += self._close(status)
         if late:
             events += [*self._add_text("reasoning", late), *self._close(status)]

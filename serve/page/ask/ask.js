@@ -1,5 +1,6 @@
 // The view for questions, their options, and one to three columns of answers, each with its own conversation.
 
+import { collection } from "../shared/api.js";
 import { byId } from "../shared/dom.js";
 import { whenLooksChange } from "../look/drawing.js";
 import { Column } from "./column.js";
@@ -18,7 +19,7 @@ const WORDS = {
 
 /**
  * Wire the form; `choices` has the modes and models to choose from. Without a model the form only searches. Returns {open(id), forget(id)}: show a saved
- * conversation, and start a new one if the conversation shown was deleted.
+ * conversation, in the page of its collection, and start a new one if the conversation shown was deleted.
  */
 export function startAsk(choices) {
   const words = choices.models.length ? WORDS.ask : WORDS.search;
@@ -86,9 +87,9 @@ export function startAsk(choices) {
   const finish = () => {
     showDuel();
     if (!columns.some((column) => column.state.turns.length)) return;
-    talk ??= { id: randomName(), title: columns[0].turns[0].question };
+    talk ??= { id: randomName(), title: columns[0].turns[0].question, collection: collection() };
     save();
-    if (location.hash !== talkAddress(talk.id)) history.replaceState(null, "", talkAddress(talk.id));
+    if (location.hash !== talkAddress(talk)) history.replaceState(null, "", talkAddress(talk));
   };
   let running = 0;
   const showRunning = (hasBegun) => {
@@ -122,12 +123,14 @@ export function startAsk(choices) {
   const open = (id) => {
     const saved = talkOf(id);
     if (!saved || talk?.id === id) return;
+    const address = talkAddress(saved);
+    if (!address.startsWith("#")) return location.replace(address);
     clear();
     while (columns.length > 1) remove(columns.at(-1));
     while (columns.length < Math.min(saved.columns.length, MOST_COLUMNS)) add();
     saved.columns.slice(0, MOST_COLUMNS).forEach((each, index) => columns[index].restore(each));
-    talk = { id: saved.id, title: saved.title };
-    history.replaceState(null, "", talkAddress(id));
+    talk = { id: saved.id, title: saved.title, collection: saved.collection };
+    history.replaceState(null, "", address);
     placeForm(true);
     showDuel();
   };

@@ -51,7 +51,7 @@ export function cardOf(item, { changed, approve, discard }) {
     if (!quotes.length) evidence.append(...(row.gold_ids ?? []).map((source) => link(source, { id: source, quote: "" })));
     chooseButton.textContent = row.gold_ids?.length ? "Choose another sentence…" : "Choose the sentence that answers it…";
     const isQuoted = !row.answers.length || !quotes.length || quotes.some((each) => hasAnswer(each.quote, row.answers));
-    note.textContent = isQuoted ? "" : "The sentence does not have this answer word for word.";
+    note.textContent = isQuoted ? "" : "The sentence does not contain this answer word for word.";
     const name = cut(row.question, 80) || "the new question";
     card.firstChild.setAttribute("aria-label", name);
     approveButton.setAttribute("aria-label", `${approveButton.textContent}: ${name}`);

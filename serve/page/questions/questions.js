@@ -169,7 +169,7 @@ async function propose() {
     const found = await proposals();
     tab = "review";
     shown = Math.max(shown, itemsOf(tab).length);
-    const none = work().offset ? "The documents give no more questions. Add your own." : "No question could be made by rules, which are written for English. Add your own.";
+    const none = work().offset ? "No more questions can be made from these documents. Add your own." : "No question could be made by rules, which are written for English. Add your own.";
     finish(found ? `${count(found, "question")} proposed. Correct them where needed, then approve or discard them.` : none);
   } catch (problem) {
     say(sentence(problem));

@@ -30,8 +30,8 @@ export const post = async (path, body, signal) => (await postResponse(path, body
 export const postResponse = (path, body, signal, values = {}) => call(addressOf(path, values), body, signal);
 
 /** DELETE, as JSON. */
-export const remove = async (path) =>
-  (await call(addressOf(path), undefined, undefined, "DELETE")).json();
+export const remove = async (path, values = {}) =>
+  (await call(addressOf(path, values), undefined, undefined, "DELETE")).json();
 
 /** POST of a form with files, as JSON. */
 export const upload = async (path, form) => (await call(addressOf(path), form)).json();

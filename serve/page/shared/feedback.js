@@ -7,10 +7,12 @@ import { randomName } from "./random.js";
 
 const STORAGE_KEY = "modegraph-reader";
 let accepted = false;
+let collections = [];
 
-/** Set whether the server accepts feedback. */
-export const setAcceptsFeedback = (accepts) => {
+/** Set whether the server accepts feedback, and the collections with which it is stored. */
+export const setAcceptsFeedback = (accepts, names) => {
   accepted = accepts;
+  collections = names;
 };
 
 /** Whether the server accepts feedback. */
@@ -38,14 +40,15 @@ export function choiceButtons(choices, entryOf, showStatus) {
   return buttons;
 }
 
-/** A note on the stored feedback of this reader, and a button to delete it; empty without feedback. */
+/** A note on this reader's feedback in all collections, and a button to delete it; empty without feedback. */
 export function feedbackNote() {
   const reader = readerOf();
   if (!reader || !accepted) return el("div", {});
   const status = el("p", { class: "hint", role: "status" }, "Your feedback is stored on the server.");
+  const inEach = (call) => Promise.all(collections.map((collection) => call(`v1/feedback/${reader.user}`, { collection })));
   const deleteButton = button("Delete my feedback", async () => {
     try {
-      const { deleted } = await remove(`v1/feedback/${reader.user}`);
+      const deleted = sum((await inEach(remove)).map((each) => each.deleted));
       localStorage.removeItem(STORAGE_KEY);
       status.textContent = `${count(deleted, "entry", "entries")} deleted from the server.`;
       deleteButton.hidden = true;
@@ -54,13 +57,16 @@ export function feedbackNote() {
     }
   });
   const use = reader.consent ? "and may become training data" : "and will not become training data";
-  get(`v1/feedback/${reader.user}`).then(({ entries }) => {
-    if (!deleteButton.hidden) status.textContent = `${count(entries.length, "entry of yours is", "entries of yours are")} stored on the server, ${use}.`;
+  inEach(get).then((found) => {
+    const stored = sum(found.map((each) => each.entries.length));
+    if (!deleteButton.hidden) status.textContent = `${count(stored, "entry of yours is", "entries of yours are")} stored on the server, ${use}.`;
   }, (problem) => {
     status.textContent = sentence(problem);
   });
   return el("div", { class: "mine" }, el("h3", {}, "Feedback"), status, deleteButton);
 }
+
+const sum = (numbers) => numbers.reduce((total, each) => total + each, 0);
 
 function readerOf() {
   try {

@@ -1,11 +1,15 @@
 // The panel of earlier conversations: open one, delete one, delete all.
 
+import { collection } from "../shared/api.js";
 import { button, byId, el } from "../shared/dom.js";
 import { feedbackNote } from "../shared/feedback.js";
 import { forgetAll, forgetTalk, talks } from "./talks.js";
 
-/** The address, inside this page, of a conversation. */
-export const talkAddress = (id) => `#ask/${id}`;
+/** The address of a conversation: inside this page, or in the page of its collection if that is another one. */
+export function talkAddress({ id, collection: name }) {
+  const page = name && name !== collection() ? `?${new URLSearchParams({ collection: name })}` : "";
+  return `${page}#ask/${id}`;
+}
 
 /** Wire the panel; `onDelete(id)` is called for a conversation that is deleted. */
 export function startHistory(onDelete) {
@@ -39,7 +43,7 @@ function fill(onDelete) {
 
 function line(talk, onDelete) {
   const when = new Date(talk.at);
-  const time = el("time", { class: "place", datetime: talk.at }, when.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "short" }));
+  const time = el("time", { datetime: talk.at }, when.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "short" }));
   const remove = button("Delete", () => {
     forgetTalk(talk.id);
     onDelete(talk.id);
@@ -52,7 +56,8 @@ function line(talk, onDelete) {
       byId("history-close").focus();
     }
   }, { "aria-label": `Delete ${talk.title}` });
-  const link = el("a", { href: talkAddress(talk.id) }, el("span", { class: "line" }, talk.title), time);
+  const place = el("span", { class: "place" }, talk.collection ? `${talk.collection} · ` : "", time);
+  const link = el("a", { href: talkAddress(talk) }, el("span", { class: "line" }, talk.title), place);
   const item = el("li", {}, link, remove);
   return item;
 }

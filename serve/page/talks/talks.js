@@ -3,7 +3,7 @@
 const STORAGE_KEY = "modegraph-talks";
 const MOST = 100;
 
-/** All saved conversations: [{id, at, title, columns: [{mode, model, settings, turns}]}]. */
+/** All saved conversations: [{id, at, title, collection, columns: [{mode, model, settings, turns}]}]. */
 export function talks() {
   try {
     const saved = JSON.parse(localStorage.getItem(STORAGE_KEY) ?? "[]");

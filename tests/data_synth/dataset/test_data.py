@@ -203,6 +203,23 @@ def test_unknown_sets_and_malformed_rows_are_reported(tmp_path: Path) -> None:
         run("import", "pubmedqa", file, "--out", tmp_path / "o", "--set", "distractors=2")
 
 
+@pytest.mark.parametrize("kind", ["pubmedqa", "medmcqa"])
+def test_a_second_import_of_a_set_replaces_the_first(kind: str, tmp_path: Path) -> None:
+    common = {"question": "Is it?", "split": "dev"}
+    fields = {
+        "pubmedqa": {"context": ["One."], "label": "yes", "reasoning": "So."},
+        "medmcqa": {"options": {"A": "a", "B": "b"}, "answer": "a"},
+    }
+    for numbers in ("12", "3"):
+        rows = [{"id": number, **common, **fields[kind]} for number in numbers]
+        assert run("import", kind, write(tmp_path / "x.jsonl", *rows), "--out", tmp_path / "out").exit_code == 0
+        assert [each.id for each in read_questions(tmp_path / "out" / "questions.jsonl")] == list(numbers)
+    (tmp_path / "foreign").mkdir()
+    write(tmp_path / "foreign" / "questions.jsonl", common)
+    with pytest.raises(UserError, match="holds other files"):
+        run("import", kind, tmp_path / "x.jsonl", "--out", tmp_path / "foreign")
+
+
 def test_the_split_of_a_key_is_always_the_same_and_about_eight_in_ten_are_train() -> None:
     splits = [split_by_hash(str(n)) for n in range(1000)]
     assert splits == [split_by_hash(str(n)) for n in range(1000)]

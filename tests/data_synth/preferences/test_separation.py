@@ -1,4 +1,4 @@
-"""How well length and words alone tell the sides apart, on pairs constructed so that the result is known."""
+"""How well length and words alone distinguish the two sides, on pairs constructed so that the result is known."""
 
 from dataclasses import replace
 from random import Random
@@ -57,10 +57,10 @@ def test_a_word_of_only_one_side_is_found_and_mixed_lengths_score_half() -> None
     bare = [pair(n, words(30, draw), "a") for n in range(100)]
     longer = [pair(100 + n, words(30, draw), words(31, draw)) for n in range(100)]
     assert length_alone(bare + longer) == 0.5
-    assert figures(bare + longer)[1] > 0.95, "a rule on both lengths still tells the sides apart"
+    assert figures(bare + longer)[1] > 0.95, "a rule on both lengths still distinguishes the sides"
 
 
-def test_words_of_the_prompt_tell_sides_apart_and_a_warning_says_so() -> None:
+def test_words_of_the_prompt_distinguish_the_sides_and_a_warning_says_so() -> None:
     draw = Random(3)
     rows = [
         replace(pair(n, words(20, draw), words(20, draw)), prompt=(Message("user", "a b c d e f g h i j"),))

@@ -75,7 +75,7 @@ def test_too_few_questions_are_written_and_the_exit_code_says_so(index: Path, tm
     done = run(index, "--count", 400, "--out", tmp_path / "out", "--json")
     rows = json.loads(done.stdout)["rows"]
     assert done.exit_code == 1 and 0 < rows < 400 and (tmp_path / "out" / "train.jsonl").is_file()
-    assert f"{rows} of 400 questions: the sentences of this index give no more" in done.stderr
+    assert f"{rows} of 400 questions: no more can be made from the sentences of this index" in done.stderr
     assert run(index, "--out", tmp_path / "all").exit_code == 0, "without --count, all questions are written"
 
 

@@ -154,6 +154,11 @@ def test_runs_that_differ_in_their_seed_alone_are_one_system() -> None:
         "ms-s0 … (2 seeds)": {1: "ms-s1", 0: "ms-s0"},
         "dpo-s0 … (2 seeds)": {0: "dpo-s0", 1: "dpo-s1"},
     }
+    again = [replace(policy, name=f"again-{policy.name}") for policy in policies[:2]]
+    assert seed_systems([*policies[:2], *again]) == {
+        "ms-s0 … (2 seeds)": {1: "ms-s1", 0: "ms-s0"},
+        "again-ms-s0 … (2 seeds)": {1: "again-ms-s1", 0: "again-ms-s0"},
+    }, "the same seeds again"
 
 
 def test_systems_of_several_seeds_are_compared_seed_by_seed() -> None:

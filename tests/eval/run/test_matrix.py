@@ -114,7 +114,7 @@ def test_an_empty_answer_fails_its_cells_or_counts_as_wrong(home):
     model = ScriptedModel(lambda request: "" if "Ada born" in request.messages[-1].content else "1911")
     ended, _, _ = run(home, model=model, **MODELS)
     assert ended.failed and len(ended.json["failures"]) == 4
-    assert "question '3': the prediction is empty. Expected a text" in ended.json["failures"][0]["problem"]
+    assert "question '3': the prediction is empty. Expected some text" in ended.json["failures"][0]["problem"]
     ended, _, _ = run(home, model=model, empty_answers="wrong", **MODELS)
     assert not ended.failed and ended.json["results"][0]["empty"] == 1 and "1 empty answers" in ended.text
 

@@ -68,7 +68,7 @@ def test_predictions_are_scored(files):
         ([{"id": "1", "answer": "x"}], r"1 of 2 questions have no prediction; the first is '2'"),
         ([{"id": "1", "answer": "x"}, {"id": "1", "answer": "y"}], r"line 2: id '1' appears twice"),
         ([{"id": "9", "answer": "x"}], r"line 1: 'id' is '9'\. Expected the id of a question of the task"),
-        ([{"id": "1", "prediction": "x"}], r"line 1: 'answer' is None\. Expected a text"),
+        ([{"id": "1", "prediction": "x"}], r"line 1: 'answer' is None\. Expected a string"),
     ],
 )
 def test_bad_predictions(files, rows, message):
@@ -86,7 +86,9 @@ def test_an_empty_prediction_can_be_counted_wrong(files):
 def test_an_unknown_metric_names_the_nearest(files):
     with pytest.raises(UserError, match=r"metric 'rouge-l'\. Did you mean 'rougeL'\? Known metrics: em, f1"):
         raise score(files, "good.jsonl", "--metric", "rouge-l").exception
-    with pytest.raises(UserError, match=r"--metric recall@5\. Expected a metric of answers"):
+    with pytest.raises(
+        UserError, match=r"--metric recall@5\. Expected an answer metric, since predictions contain only answers"
+    ):
         raise score(files, "good.jsonl", "--metric", "recall@5").exception
 
 

@@ -1,4 +1,4 @@
-"""Every task reads its files as published, in the hub's form and in our own layout; rows of another shape are reported."""
+"""Every task reads its files as published, in the hub's form and in our own layout; rows of the wrong form are reported."""
 
 import json
 from dataclasses import replace
@@ -186,6 +186,11 @@ def test_rows_in_the_hubs_form_are_read_like_published_rows():
     assert TASKS["quality"].hub.read(quality).questions[0].answers == ("b",)
     pubmed = {"pubid": 1, "question": "Is it?", "context": {"contexts": ["One.", "Two."]}, "long_answer": "So."}
     assert TASKS["pubmedqa"].hub.read(pubmed | {"final_decision": "maybe"}) == TASKS["pubmedqa"].read(ROWS["pubmedqa"])
+
+
+def test_quality_is_found_in_a_folder_under_its_published_name(tmp_path):
+    write_jsonl(tmp_path / "QuALITY.v1.0.1.htmlstripped.dev", [ROWS["quality"]])
+    assert load_task(TASKS["quality"], tmp_path).questions[0].answers == ANSWERS["quality"]
 
 
 def test_files_keyed_by_id_get_their_key(tmp_path):

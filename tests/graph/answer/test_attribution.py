@@ -1,4 +1,4 @@
-"""Attribution, on documents of examples/: an answer is traced to the passage sentences that say it, or to none."""
+"""Attribution, on documents in examples/: an answer is traced to the passage sentences that say it, or to none."""
 
 import json
 import random

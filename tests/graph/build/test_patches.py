@@ -138,12 +138,15 @@ def test_damage_is_named_and_repaired(index: Path, where: str) -> None:
     file.write_bytes(data)
     assert [found.file for found in verify_index(index)] == [name[where]]
     if where == "patch":
-        with pytest.raises(UserError, match=r"passage_texts\.moved\.npz: a changed byte"):
+        with pytest.raises(UserError, match=r"passage_texts\.moved\.npz: its contents have changed"):
             put(index, [CHANGED])
     else:
         put(index, [CHANGED])
         assert [found.file for found in verify_index(index)] == [name[where]], "an edit does not hide the damage"
-        with edits_as_patches(max_share=0), pytest.raises(UserError, match=r"passage_texts\.data\.npy: a changed byte"):
+        with (
+            edits_as_patches(max_share=0),
+            pytest.raises(UserError, match=r"passage_texts\.data\.npy: its contents have changed"),
+        ):
             put(index, [Document("more", "", "It is so.")])
     repair_index(index, encoder)
     assert verify_index(index) == []

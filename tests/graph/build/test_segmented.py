@@ -151,7 +151,8 @@ def test_an_edit_does_not_build_on_damaged_files(index: Path, name: str) -> None
     (file,) = index.rglob(name)
     flip(file)
     with pytest.raises(
-        UserError, match=rf"{name}: a changed byte\. Expected the file as it was written\. Run: modegraph repair"
+        UserError,
+        match=rf"{name}: its contents have changed\. Expected the file as it was written\. Run: modegraph repair",
     ):
         put(index, [NEW])
     assert file.name in [Path(found.file).name for found in verify_index(index)]

@@ -21,6 +21,7 @@ from graph.documents.read import read_documents
 from graph.errors import UserError
 from graph.store.arrays import load_arrays
 from graph.store.data import IndexData
+from graph.store.manifest import read_manifest
 from modegraph.cli import build_app
 from tests.graph.build.test_lifecycle import SETTINGS
 from tests.graph.hashed import encoder
@@ -117,10 +118,12 @@ def test_skipped_files_are_reported_and_stay_as_they_were(docs: Path, tmp_path: 
     build_index(index, read_documents(docs, print), SETTINGS, encoder)
     rewrite(docs / "a.md", " ")
     (docs / "bad.pdf").write_bytes(b"no pdf")
+    (docs / "map.png").write_bytes(b"no document")
     continues = iter([True, True, False])
     (done,) = follow(index, watched, Limits(), notes.append, lambda: next(continues), encoder)
     assert (done.read, done.deleted, done.report.documents) == ((), (), 2)
-    assert [note.split(",")[0] for note in sorted(notes)] == ["a.md: empty", "bad.pdf: skipped"]
+    assert [note.split(",")[0] for note in sorted(notes)] == ["a.md: empty", "bad.pdf: skipped", "map.png: skipped"]
+    assert read_manifest(index).generation == 1, "an edit that changes nothing makes no new generation"
 
 
 def test_watching_a_file_or_a_folder_that_contains_the_index_is_refused(docs: Path, tmp_path: Path) -> None:

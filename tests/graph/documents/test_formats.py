@@ -121,6 +121,13 @@ SOUND = [
             "author": '{"name": "Ada"}',
         },
     ),
+    Sound(
+        "origins.md",
+        b"---\norigin: Lisbon\nsource: [https://example.org, print]\n---\nHigh.\n",
+        "origins",
+        "High.\n",
+        {"origin": ["Lisbon", "https://example.org", "print"]},
+    ),
     Sound("toml.md", b"+++\nweight = 3\n+++\n# Salt\n", "Salt", "# Salt\n", {"weight": 3}),
     Sound("rule.md", b"---\nNo keys here.\n---\nText.\n", "rule", "---\nNo keys here.\n---\nText.\n", {}),
     Sound("odd.md", b"---\na: b: c\n---\nText.\n", "odd", "---\na: b: c\n---\nText.\n", {}),

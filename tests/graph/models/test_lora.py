@@ -15,7 +15,7 @@ from graph.answer.model_verifier import CALIBRATION, Calibration, read_calibrati
 from graph.errors import UserError
 from graph.models.catalogue import resolve
 from graph.models.checkpoint import adapter_base, answer_form
-from graph.models.openvino_ir import GGUF_NAMES, key_of, lora_changes, read_safetensors
+from graph.models.openvino_ir import GGUF_NAMES, adapted_folder, key_of, lora_changes, read_safetensors
 from serve.engines import open_model
 
 
@@ -105,6 +105,14 @@ def test_adapters_that_cannot_be_merged_are_refused(adapter: Path, tmp_path: Pat
     save_file({"x": torch.zeros(2, dtype=torch.int8)}, tmp_path / "x.safetensors")
     with pytest.raises(UserError, match="x in I8"):
         read_safetensors(tmp_path / "x.safetensors")
+
+
+def test_only_models_of_the_qwen2_family_are_offered_as_a_base(adapter: Path) -> None:
+    config = json.loads((adapter / "adapter_config.json").read_text())
+    (adapter / "adapter_config.json").write_text(json.dumps(config | {"base_model_name_or_path": "smollm2"}))
+    expected = r"an adapter of smollm2\. Expected one of qwen2\.5-coder-0\.5b, qwen2\.5-coder-1\.5b as its base"
+    with pytest.raises(UserError, match=expected):
+        adapted_folder(adapter, print)
 
 
 @pytest.mark.long

@@ -22,7 +22,7 @@ PIECES = ["<s>", "<pad>", "</s>", "<unk>", "▁", "▁query", ":", "▁ferry", "
 
 @pytest.fixture(autouse=True)
 def exact(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A processor on which encoders compute in float32."""
+    """A CPU on which encoders compute in float32."""
     monkeypatch.setattr("graph.models.encoder.computes_in_bfloat16", lambda: False)
 
 

@@ -22,7 +22,7 @@ QUESTIONS = [
 
 @pytest.fixture(scope="module", autouse=True)
 def no_bfloat16() -> Iterator[None]:
-    """A processor on which torch computes in float32, as ONNX Runtime does."""
+    """A CPU on which torch computes in float32, as ONNX Runtime does."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("graph.models.encoder.computes_in_bfloat16", lambda: False)
         yield

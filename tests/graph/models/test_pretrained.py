@@ -1,5 +1,6 @@
 """Models of the catalogue: fetched, converted and checked once; errors name the problem."""
 
+import json
 import os
 import zipfile
 from dataclasses import replace
@@ -20,7 +21,7 @@ from graph.models.catalogue import (
     resolve,
     write_record,
 )
-from graph.models.cli import path_command, remove_command
+from graph.models.cli import list_command, path_command, remove_command
 from graph.models.fetch import fetch
 from graph.shared.ids import checksum
 from graph.types import CompletionRequest, Message
@@ -133,3 +134,13 @@ def test_the_commands_distinguish_an_adapter_from_its_base(capsys: pytest.Captur
     assert Path(capsys.readouterr().out.strip()) == catalogue.ADAPTERS["reader"].folder
     with pytest.raises(UserError, match=r"'reader': an adapter of qwen2\.5-coder-0\.5b, which comes with modegraph"):
         remove_command("reader")
+
+
+def test_the_list_has_the_same_names_in_both_forms(own_cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    list_command()
+    shown = [line.partition(":")[0] for line in capsys.readouterr().out.splitlines()]
+    list_command(as_json=True)
+    listed = json.loads(capsys.readouterr().out)
+    assert [each["name"] for each in (*listed["models"], *listed["adapters"])] == shown
+    assert listed["adapters"][0]["base"] == "qwen2.5-coder-0.5b"
+    assert listed["adapters"][0]["folder"] == str(catalogue.ADAPTERS["reader"].folder)

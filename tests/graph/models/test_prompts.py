@@ -109,15 +109,19 @@ def test_prompts_of_a_family_are_in_the_fingerprint(minilm_with_prompts: Path) -
         ),
         (lambda folder: (folder / "tokenizer.json").unlink(), r"no tokenizer\.json"),
         (lambda folder: replace_file(folder / SETTINGS, "{"), r"config_sentence_transformers\.json: not JSON"),
+        (
+            lambda folder: replace_file(folder / "tokenizer.json", "{"),
+            r"tokenizer\.json: no tokenizer \(EOF while parsing",
+        ),
     ],
-    ids=["no modules", "no pooling settings", "no pooling", "no tokenizer", "broken settings"],
+    ids=["no modules", "no pooling settings", "no pooling", "no tokenizer", "broken settings", "broken tokenizer"],
 )
 def test_files_that_are_missing_or_broken_are_reported_and_not_guessed(
     minilm_with_prompts: Path, broken: object, message: str
 ) -> None:
     broken(minilm_with_prompts)  # type: ignore[operator]
     with pytest.raises(UserError, match=message):
-        open_encoder(str(minilm_with_prompts))
+        open_encoder(str(minilm_with_prompts)).count_tokens("a text")
 
 
 def edit_json(file: Path, change: object) -> None:

@@ -106,6 +106,21 @@ def test_other_settings_are_parsed_as_yaml() -> None:
         ),
         (
             "model: a",
+            ["learning_rate=fast"],
+            "--set: learning_rate = 'fast'. Expected a valid number, unable to parse string as a number. Change the value",
+        ),
+        (
+            "model: a",
+            ["lora={rank: many}", "model=b"],
+            "--set: lora.rank = 'many'. Expected a valid integer, unable to parse string as an integer. Change the value",
+        ),
+        (
+            "model: a\nlora: {rank: many}",
+            ["learning_rate=1"],
+            "c.yaml: lora.rank = 'many'. Expected a valid integer, unable to parse string as an integer. Change the value",
+        ),
+        (
+            "model: a",
             ["lora=5", "lora.rank=3"],
             "--set lora.rank=3: lora is the value 5. Expected a group of settings. Name one before the dot",
         ),

@@ -60,7 +60,7 @@ RESPONSES = {
     "a prompt that is stored elsewhere": {"prompt": {"id": "a"}},
     "storage": {"store": True},
     "work in the background": {"background": True},
-    "messages of another form": {"previous_input_messages": [{"role": "user"}]},
+    "messages of the wrong form": {"previous_input_messages": [{"role": "user"}]},
     "a cache on another machine": {"kv_transfer_params": {"remote_host": "10.0.0.1"}},
     "loading of media": {"media_io_kwargs": {"image": {}}},
     "a schema elsewhere": {"text": {"format": {"type": "json_schema", "schema": {"$ref": URL}}}},

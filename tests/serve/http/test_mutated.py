@@ -1,6 +1,6 @@
 """Almost valid bodies: every JSON route receives mutations of a valid body; none causes a 5xx, and the server drops no connection unannounced.
 
-Half of the mutations change the value (a field removed, of another type, nested, repeated), half change the bytes. A run sends CASES
+Half of the mutations change the value (a field removed, of the wrong type, nested, repeated), half change the bytes. A run sends CASES
 bodies, 5,000 with MODEGRAPH_ALL_CASES set.
 """
 

@@ -169,6 +169,19 @@ def feedback_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runnin
 
 
 @pytest.fixture(scope="module")
+def two_collections(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """A server with the collections `isles` and `moors` that accepts feedback."""
+    folder = tmp_path_factory.mktemp("two")
+    moor = Document("lantern", "Lantern (inn)", "The Lantern is an inn on Corrow Moor. It was built by Peat & Sons.")
+    for name, documents in (("isles", ISLES), ("moors", [moor])):
+        build_index(folder / name, documents, SETTINGS, lambda spec: HashEncoder())
+    with ExitStack() as exits:
+        upstream = exits.enter_context(chat_server(lambda body, number: REPLIES["tiny"]))
+        spec = f"openai:tiny@{upstream.url}"
+        yield exits.enter_context(serving([folder / "isles", folder / "moors"], spec, feedback=True))
+
+
+@pytest.fixture(scope="module")
 def server_without_model(isles_and_hostile: Path) -> Iterator[Running]:
     """A server without a model."""
     with serving(isles_and_hostile, None) as running:
@@ -191,7 +204,7 @@ class Visits:
         self._contexts: list[Any] = []
         self._sessions: list[PageSession] = []
 
-    def __call__(self, running: Running, **options: Any) -> PageSession:
+    def __call__(self, running: Running, address: str = "/", **options: Any) -> PageSession:
         context = self._browser.new_context(**options)
         page = context.new_page()
         page.set_default_timeout(20_000)
@@ -204,7 +217,7 @@ class Visits:
         page.on("dialog", lambda dialog: (session.problems.append(f"dialog: {dialog.message}"), dialog.dismiss()))
         self._contexts.append(context)
         self._sessions.append(session)
-        session.open()
+        session.open(address)
         return session
 
     def check(self) -> None:

@@ -133,6 +133,26 @@ def test_votes_corrections_and_right_passages_are_stored_and_deleted(feedback_se
     assert contents_of(feedback_server) == []
 
 
+def test_feedback_is_deleted_in_all_collections(two_collections: Running, visit: Visits) -> None:
+    session = visit(two_collections, "/?collection=isles")
+    page = session.page
+    folders = [live.folder for live in two_collections.services.collections.live.values()]
+    session.ask(QUESTION)
+    page.click(".actions >> text=Not good")
+    consent(page, "Yes")
+    page.wait_for_selector(".actions [aria-pressed=true]")
+    session.open("/?collection=moors")
+    session.ask(QUESTION)
+    page.click(".actions >> text=Not good")
+    page.wait_for_selector(".actions [aria-pressed=true]")
+    assert [len(list(read_feedback(folder))) for folder in folders] == [1, 1]
+    page.click("#history-button")
+    page.wait_for_selector("#history >> text=2 entries of yours are stored on the server")
+    page.click("text=Delete my feedback")
+    page.wait_for_selector("#history >> text=2 entries deleted from the server.")
+    assert [list(read_feedback(folder)) for folder in folders] == [[], []]
+
+
 def test_without_feedback_no_opinion_is_requested(server: Running, visit: Visits) -> None:
     session = visit(server, viewport={"width": 1280, "height": 800})
     session.page.click("#compare")

@@ -172,7 +172,7 @@ def test_nothing_is_lost_on_reload_and_nothing_is_sent(view: PageSession, guilds
     propose(page, 10)
     page.fill(f"{TEXTAREAS} >> nth=0", "Who founded the yard?")
     page.fill(f"{TEXTAREAS} >> nth=1", "Quill Marlow")
-    assert page.is_visible("text=The sentence does not have this answer word for word.")
+    assert page.is_visible("text=The sentence does not contain this answer word for word.")
     page.click(".approve >> nth=1")
     page.wait_for_selector("text=Approved (1)")
     before = texts(page)
@@ -207,7 +207,7 @@ def test_a_discarded_proposal_comes_back_only_by_undo(view: PageSession, guilds:
         propose(page, min(first + PROPOSED_AT_ONCE, len(everything)) - 20)
     assert texts(page) == everything[20:]
     page.click("text=Propose 10")
-    page.wait_for_selector("text=The documents give no more questions.")
+    page.wait_for_selector("text=No more questions can be made from these documents.")
 
 
 def test_after_a_change_of_the_index_only_new_questions_are_proposed(tmp_path: Path, visit: Visits) -> None:

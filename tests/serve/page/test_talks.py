@@ -110,6 +110,28 @@ def test_conversations_are_listed_opened_and_deleted_by_keyboard(feedback_server
     assert page.evaluate("document.activeElement.id") == "history-close"
 
 
+def test_a_conversation_is_shown_only_in_its_collection(two_collections: Running, visit: Visits) -> None:
+    session = visit(two_collections, "/?collection=isles")
+    page = session.page
+    session.ask(FIRST)
+    page.wait_for_function("() => location.hash.startsWith('#ask/')")
+    address = page.evaluate("location.search + location.hash")
+    session.open("/?collection=moors")
+    page.wait_for_selector("#columns select")
+    page.evaluate("hash => { location.hash = hash; }", address.partition("#")[2])
+    page.wait_for_url(f"**/{address}")
+    page.wait_for_selector(".cost")
+    assert turns(page) == [FIRST] and page.input_value("#collection") == "isles"
+    session.open("/?collection=moors")
+    page.wait_for_selector("#columns select")
+    page.click("#history-button")
+    assert page.inner_text(".talks .place").startswith("isles · ")
+    page.click(".talks a")
+    page.wait_for_url(f"**/{address}")
+    page.wait_for_selector(".cost")
+    assert turns(page) == [FIRST]
+
+
 def test_the_oldest_conversations_are_deleted_when_storage_is_full(feedback_server: Running, visit: Visits) -> None:
     page = visit(feedback_server).page
     page.wait_for_selector("#columns select")

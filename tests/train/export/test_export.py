@@ -19,7 +19,7 @@ from graph.types import Message
 from modegraph.cli import build_app
 from tests.train.world import scored
 from train.export.divergence import fixed_turns, merge_loss, probe_rows, token_kl, token_logps
-from train.export.export import export_adapter, export_merged
+from train.export.export import export_adapter, export_merged, public_record
 from train.model.load import load_model, load_policy, load_tokenizer
 from train.model.logps import completion_logps, pad_rows, tokenize_row
 from train.preference.preference import train_once
@@ -189,7 +189,7 @@ def test_an_export_reports_its_figures_and_no_local_path(run: Path, base: Path, 
         assert "| K (responses per prompt) | 2 |" in card and "| ε (label smoothing) | 0.1 |" in card
         assert "settings.yaml" not in card
     merged_card = (tmp_path / "merged" / "README.md").read_text(encoding="utf-8")
-    assert f"{loss.kl_nats_per_token:.3g} nats a token" in merged_card and "library_name: transformers" in merged_card
+    assert f"{loss.kl_nats_per_token:.3g} nats per token" in merged_card and "library_name: transformers" in merged_card
     adapter_card = (tmp_path / "adapter" / "README.md").read_text(encoding="utf-8")
     assert "base_model: owner/small-model" in adapter_card and "library_name: peft" in adapter_card
     config = json.loads((tmp_path / "adapter" / "adapter_config.json").read_text())
@@ -230,6 +230,16 @@ def test_a_base_from_the_hub_needs_no_hub_base_option(own_run: tuple[Path, Path]
         (run / file).write_text(json.dumps(json.loads((run / file).read_text()) | change))
     assert export_adapter(run, tmp_path / "out") == "owner/base"
     assert "base_model: owner/base" in (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
+
+
+def test_names_on_the_hub_are_not_cut(run: Path, full_run: Path, base: Path, data: Path) -> None:
+    record = read_run(run)
+    settings = {**record.settings, "reference": "owner/reference"}
+    public = public_record(run, replace(record, settings=settings))
+    assert (public.settings["reference"], public.settings["model"]) == ("owner/reference", base.name)
+    full = replace(read_run(full_run), base_model="owner/base", base_weights="owner/base")
+    full = public_record(full_run, replace(full, settings={**full.settings, "model": "owner/base"}))
+    assert (full.base_model, full.settings["model"], full.settings["data"]) == ("owner/base", "owner/base", data.name)
 
 
 def test_a_full_model_has_nothing_to_merge(full_run: Path, tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from train.export.divergence import ProbeConversation, read_probe_conversations
 from train.export.export import merged_model
 from train.export.gguf import GgufType, TensorNames, lora_weights, write_adapter, write_gguf
 from train.export.gguf_export import FileGaps, GgufExport, compare, export_gguf, fitting_probes, llama_replies
+from train.export.server import Reply
 from train.model.load import load_model, load_policy, load_tokenizer
 from train.model.logps import tokenize_row
 from train.run.record import read_run
@@ -207,6 +208,17 @@ def test_without_llama_cpp_the_file_is_written_and_not_opened(
     assert "not opened: the package xllamacpp" in result.stdout and "pip install 'modegraph[cpu]'" in result.stdout
     assert (tmp_path / "out" / "model-f16.gguf").is_file()
     assert "pip install 'modegraph[cpu]'" in (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
+
+
+def test_without_log_probabilities_the_export_says_that_it_was_not_compared(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gguf_export, "is_installed", lambda: True)
+    monkeypatch.setattr(gguf_export, "llama_replies", lambda *_: [Reply(None, (), 9)] * 4)
+    export = export_gguf(run, tmp_path / "out", "f16")
+    assert (export.conversations, export.tokens, export.gaps) == (4, 0, ())
+    card = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
+    assert "model-f16.gguf: not compared: llama.cpp returned no log-probabilities" in card
 
 
 def test_only_conversations_that_fit_into_the_window_are_sent(run: Path) -> None:

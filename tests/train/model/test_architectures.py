@@ -146,8 +146,8 @@ MIXED = (SHORT, LONG)
 
 
 @pytest.mark.parametrize("shared", [False, True])
-def test_longrope_is_right_on_either_side_of_its_border_and_refused_across(shared: bool) -> None:
-    """Rows of up to 16 tokens use the short angles, longer rows the long ones; in every layout each row gives the same values as alone."""
+def test_longrope_is_right_on_either_side_of_its_boundary_and_refused_across(shared: bool) -> None:
+    """Rows of up to 16 tokens use the short angles, longer rows the long ones; in every layout each row has the same values as alone."""
     model = tiny_model("phi3", rope_parameters=LONGROPE, original_max_position_embeddings=16)
     without_dropout(model)
     twin = twin_of(model, "phi3")
@@ -177,7 +177,7 @@ def test_longrope_is_right_on_either_side_of_its_border_and_refused_across(share
                 logps(crossing)
 
 
-def test_rows_across_a_border_differ_from_those_alone() -> None:
+def test_rows_across_a_boundary_differ_from_those_alone() -> None:
     """Such rows are refused because transformers computes a short row differently in a batch with a long one, by over half a nat."""
     model = tiny_model("phi3", rope_parameters=LONGROPE, original_max_position_embeddings=16).eval()
     ids = torch.tensor([[*SHORT.prompt, *SHORT.responses[0], *[0] * 11]])
@@ -206,7 +206,7 @@ def test_dynamic_positions_are_refused_beyond_their_original_context() -> None:
         ({"rope_type": "default", "rope_theta": 1e4}, [3, 60], False),
     ],
 )
-def test_where_a_border_is_crossed(rope: dict[str, Any], lengths: list[int], refused: bool) -> None:
+def test_where_a_boundary_is_crossed(rope: dict[str, Any], lengths: list[int], refused: bool) -> None:
     config = tiny_model("phi3", rope_parameters=rope, original_max_position_embeddings=16).config
     if not refused:
         check_rotation(config, lengths)
@@ -215,7 +215,7 @@ def test_where_a_border_is_crossed(rope: dict[str, Any], lengths: list[int], ref
         check_rotation(config, lengths)
 
 
-def test_rows_across_a_border_are_refused_before_the_first_step(base: Path, data: Path, tmp_path: Path) -> None:
+def test_rows_across_a_boundary_are_refused_before_the_first_step(base: Path, data: Path, tmp_path: Path) -> None:
     """SFT, our trainer and TRL's all refuse them: the rows of `data` have 105 to 240 tokens."""
     rope = LONGROPE | {"original_max_position_embeddings": 150}
     sizes = {"vocab_size": 600, "max_position_embeddings": 256, "original_max_position_embeddings": 150}

@@ -1,6 +1,7 @@
 """The cost formulas against the operations that torch counts, and against the sizes of real tensors."""
 
 import gc
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +86,17 @@ def test_training_flops_equal_those_that_torch_counts(
     predicted = training_flops(shape_of(settings), [work], checkpointing, logps.HEAD_CHUNK_TOKENS)
     predicted -= checkpointing * 2 * 2 * (96 * 32) * work.tokens
     assert torch_flops(model, group, packed) == pytest.approx(predicted, rel=ROTATION)
+
+
+@pytest.mark.parametrize("packed", [True, False])
+def test_context_within_a_response_has_no_logits(base: Path, group: TokenizedGroup, packed: bool) -> None:
+    equal = even(group)
+    with_context = replace(equal, context_tokens=tuple(len(each) - 2 for each in equal.responses))
+    work = packed_work(with_context) if packed else plain_work(with_context)
+    assert work.predicted == 2 * len(equal.responses)
+    with torch.no_grad():
+        found = torch_flops(model_of(settings_of(base)), with_context, packed, gradients=False)
+    assert found == pytest.approx(forward_flops(shape_of(settings_of(base)), work), rel=ROTATION)
 
 
 def test_forward_flops_equal_those_that_torch_counts(base: Path, group: TokenizedGroup) -> None:

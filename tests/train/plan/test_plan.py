@@ -20,9 +20,11 @@ import train.preference.preference as preference_training
 from graph.errors import UserError
 from modegraph.cli import build_app
 from tests.places import ROOT
+from train.model.load import load_policy
+from train.model.packing import choose_layout
 from train.plan.jobs import job_of
 from train.plan.memory import Launch
-from train.plan.plan import Calibration, TrainingPlan, chosen_rows, hours_of, plan_training, updates
+from train.plan.plan import Calibration, TrainingPlan, chosen_rows, hours_of, plan_training, positions, updates
 from train.preference.preference import train_once
 from train.reward import train_reward
 from train.run.loop import completion_logits_only
@@ -100,6 +102,21 @@ def test_the_counts_equal_those_of_the_run(
         case in ("ms", "ms scored", "ms scored, groups of 2", "dpo adapter", "sft", "sft, refusals anchored")
     )
     assert plan.hours is plan.calibration is plan.memory.total is None
+
+
+@pytest.mark.parametrize("in_one", [True, False])
+def test_padding_is_that_of_the_rows_in_training(base: Path, data: Path, tmp_path: Path, in_one: bool) -> None:
+    """On a CPU all groups are in one row; with a mask, as on a GPU, in rows of the longest group."""
+    settings = MsSettings(model=str(base), data=str(data), output=str(tmp_path / "run"))
+    groups, sizes = job_of(settings).train[:3], []
+    model = load_policy(str(base))[0]
+    logps_of = choose_layout(model, 200, None)
+    if not in_one:
+        model.set_attn_implementation("sdpa")
+    model.get_input_embeddings().register_forward_pre_hook(lambda _, inputs: sizes.append(inputs[0].numel()))
+    logps_of(model, groups)
+    assert sizes == [positions(groups, True, None, in_one)]
+    assert (sizes[0] > sum(group.tokens for group in groups)) == (not in_one)
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -12,7 +12,7 @@ COSINE, TITLE = FEATURES.index("nearness"), FEATURES.index("title_in_seeds")
 
 
 def make_rows(split: str, questions: int, seed: int, name: str = "a") -> list[RelevanceRow]:
-    """Ten propositions a question; the two with the highest cosine + title_in_seeds, up to noise, are relevant."""
+    """Ten propositions per question; the two with the highest cosine + title_in_seeds, up to noise, are relevant."""
     random = np.random.default_rng([seed, SPLITS.index(split), len(name)])
     rows = []
     for question in range(questions):

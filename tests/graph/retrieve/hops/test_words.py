@@ -25,7 +25,7 @@ def test_words_are_found_in_passages_and_texts_in_any_form(isles: Index) -> None
     ]
     assert words.named_W.tolist() == [False, False, False, True, False, False]
     assert words.unnamed_W[3] == 0 < words.weight_W[3]
-    assert words.weight_W.argmax() == 4, "a word that no passage has weighs most"
+    assert words.weight_W.argmax() == 4, "a word that occurs in no passage has the greatest weight"
 
 
 def test_shares_of_words(isles: Index) -> None:

@@ -160,9 +160,17 @@ def test_an_answer_that_is_cut_off_is_incomplete(stack: Stack) -> None:
     assert kinds[-1] == "response.incomplete"
 
 
-def cut_stream(body: dict[str, Any]) -> str:
+def test_a_reply_in_the_clients_format_with_only_reasoning_has_a_message_with_the_checks(stack: Stack) -> None:
+    running, _ = stack(lambda body, number: (200, cut_stream(body, "reasoning_content")))
+    _, reasoning, message = ask(running, text={"format": {"type": "json_object"}}).output
+    assert reasoning.content[0].text == "It was" and reasoning.status == "completed"
+    assert (message.type, message.status, message.content[0].text) == ("message", "incomplete", "")
+    assert (message.answered, message.removed, message.unsupported) == (False, [], [])
+
+
+def cut_stream(body: dict[str, Any], field: str = "content") -> str:
     head = {"id": "1", "object": "chat.completion.chunk", "created": 0, "model": body["model"]}
-    start = {"index": 0, "delta": {"content": "It was"}, "finish_reason": None}
+    start = {"index": 0, "delta": {field: "It was"}, "finish_reason": None}
     ends = {"index": 0, "delta": {}, "finish_reason": "length"}
     chunks = [{**head, "choices": [choice]} for choice in (start, ends)]
     return "".join(f"data: {json.dumps(each)}\n\n" for each in chunks) + "data: [DONE]\n\n"

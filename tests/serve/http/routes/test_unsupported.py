@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from graph.answer.prompt import NOT_FOUND
 from tests.serve.conftest import Stack
 from tests.serve.http.running import Running
 
@@ -124,6 +125,16 @@ def test_each_request_decides_what_happens_to_unsupported_sentences(stack: Stack
 
     ignored = answer_of(running, api, stream, unsupported="ignore")
     assert ignored == {**marked, "unsupported": []}
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("api", list(PATHS))
+def test_an_answer_of_which_nothing_remains_is_a_refusal(stack: Stack, api: str, stream: bool) -> None:
+    running, _ = stack(f"###Reason: {SUPPORTED[0]} ###Answer: {WRONG}")
+    answer = answer_of(running, api, stream, unsupported="drop")
+    assert answer["content"] == NOT_FOUND and answer["marks"] == []
+    assert [each["text"] for each in answer["unsupported"]] == [WRONG]
+    assert answer_of(running, api, stream)["content"] == WRONG
 
 
 @pytest.mark.parametrize("api", list(PATHS))

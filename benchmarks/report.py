@@ -38,6 +38,17 @@ def new_parser(doc: str | None) -> argparse.ArgumentParser:
     return parser
 
 
+def at_least(lowest: int) -> Callable[[str], int]:
+    """The type of an option whose value is an integer of at least `lowest`."""
+
+    def integer(text: str) -> int:
+        if int(text) < lowest:
+            raise argparse.ArgumentTypeError(f"{text}: expected at least {lowest}")
+        return int(text)
+
+    return integer
+
+
 def print_report(name: str, figures: Mapping[str, float | str], checks: Sequence[Check], as_json: bool) -> int:
     """Print the result; the exit status is 1 if a check failed."""
     rows = [{**asdict(check), "ok": check.ok} for check in checks]

@@ -27,7 +27,7 @@ from torch import Tensor
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM, set_seed
 from trl import DPOConfig, DPOTrainer
 
-from benchmarks.report import Check, new_parser, print_report
+from benchmarks.report import Check, at_least, new_parser, print_report
 from benchmarks.turns import Measurement, Stopwatch, largest_gap, measure_contests, peak_mib_on
 from train.model.attention import SHARED_PREFIX, use_shared_prefix_attention
 from train.model.packing import TokenizedGroup, pack_rows, packed_logps, packing_problem, plain_logps
@@ -176,7 +176,7 @@ def main() -> int:
     parser.add_argument(
         "--attention", choices=ATTENTIONS, default=SHARED_PREFIX, help="attention implementation of the packed sides"
     )
-    parser.add_argument("--steps", type=int, default=5)
+    parser.add_argument("--steps", type=at_least(WARM_STEPS + 1), default=5)
     parser.add_argument("--measure", choices=[side for sides in CONTESTS for side in sides], help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.measure:

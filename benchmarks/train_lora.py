@@ -20,7 +20,7 @@ import torch
 from datasets import Dataset
 from trl import DPOConfig, DPOTrainer
 
-from benchmarks.report import Check, new_parser, print_report
+from benchmarks.report import Check, at_least, new_parser, print_report
 from benchmarks.turns import Measurement, Stopwatch, largest_gap, measure_contests, peak_mib_on
 from data_synth.rows import PreferenceRow, ResponseRow, Sampling, preference_to_json, response_to_json
 from graph.answer.prompt import answer_messages, format_answer
@@ -156,7 +156,7 @@ def figures_of(side: str, measurement: Measurement) -> dict[str, float]:
 def main() -> int:
     parser = new_parser(__doc__)
     parser.add_argument("--model", default="smollm2")
-    parser.add_argument("--steps", type=int, default=4)
+    parser.add_argument("--steps", type=at_least(2), default=4)
     parser.add_argument("--measure", choices=[side for sides in CONTESTS for side in sides], help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.measure:

@@ -398,10 +398,6 @@ def test_a_bad_row_is_named(change: dict[str, object], problem: str) -> None:
         ({"id": "a", "question": "Who?", "evidence": [{"text": "It was Ida."}]}, "evidence [{'text'"),
         ({"id": "a", "question": "Who?", "supporting_sentences": ["moon"]}, "supporting sentences ['moon']"),
         ({"id": "a", "question": "Who?", "evidence": [5]}, "evidence [5]"),
-        (
-            {"id": "a", "question": "Who?", "supporting_sentences": [["moon", 0]]},
-            "supporting sentence 0 of 'moon', which has 0 sentences in corpus.jsonl",
-        ),
     ],
 )
 def test_a_bad_set_is_named_with_its_line(row: dict[str, object], message: str, tmp_path: Path) -> None:

@@ -33,6 +33,7 @@ from graph.shared.cli_options import (
     SomeModel,
     SomeOut,
     SomeSplit,
+    SomeVerifier,
     Split,
     TopK,
     Unit,
@@ -168,6 +169,7 @@ def add_reading(commands: typer.Typer, open_model: OpenModel) -> None:
         top_k: TopK = 5,
         no_passages: NoPassages = False,
         form: FormOption = "cited",
+        verifier: SomeVerifier = None,
         limit: Limit = None,
         seed: Seed = 0,
         out: SomeOut = None,
@@ -175,7 +177,8 @@ def add_reading(commands: typer.Typer, open_model: OpenModel) -> None:
     ) -> None:
         """Measure how well models read: greedy answers by exact match, F1, refusals and citations.
 
-        Questions are drawn by the hash of their ids; a constant answer is listed with the models. --out saves every answer.
+        Questions are drawn by the hash of their ids; a constant answer is listed with the models. With --verifier, so is each model with its
+        unsupported answers as refusals ("MODEL, checked"). --out saves every answer.
         """
         from data_synth.reading.sets import read_set
         from eval.reading import (
@@ -184,6 +187,7 @@ def add_reading(commands: typer.Typer, open_model: OpenModel) -> None:
             answer_all,
             answers_json,
             constant_answers,
+            drop_unsupported,
             over_gold,
             over_index,
             pick_questions,
@@ -192,8 +196,10 @@ def add_reading(commands: typer.Typer, open_model: OpenModel) -> None:
         )
         from eval.reading import reading_json as figures_json
         from eval.tables import as_text
+        from graph.answer.support import open_verifier
         from graph.shared.jsonl import write_jsonl
 
+        checker = None if verifier is None else open_verifier(verifier)
         source = read_set(folder)
         questions = pick_questions(source, split, limit, seed)
         if no_passages:
@@ -212,6 +218,8 @@ def add_reading(commands: typer.Typer, open_model: OpenModel) -> None:
             say(f"{spec}: {len(tasks):,} questions of {source.name}")
             model = open_model(spec, None)
             answers[spec] = answer_all(model, tasks, form)
+            if checker is not None:
+                answers[f"{spec}, checked"] = drop_unsupported(answers[spec], checker, form)
         figures = {name: reading_figures(each, seed) for name, each in answers.items()}
         if out is not None:
             out.mkdir(parents=True, exist_ok=True)

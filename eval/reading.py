@@ -17,10 +17,13 @@ from data_synth.reading.score import ReadingScore, score_reading
 from data_synth.reading.sets import ReadingQuestion, ReadingSet
 from eval.statistics import Interval, bootstrap_mean
 from eval.tables import Table, optional
-from graph.answer.citations import own_citations, short_answer
+from graph.answer.citations import check_citations, own_citations, short_answer
 from graph.answer.match import f1_beyond_question
-from graph.answer.prompt import ANSWER_TOKENS, NOT_FOUND, answer_messages, with_title
+from graph.answer.prompt import ANSWER_TOKENS, NOT_FOUND, answer_messages, parse_answer, with_title
+from graph.answer.support import SupportChecker, without_unsupported
+from graph.answer.verifier import Verifier
 from graph.errors import UserError
+from graph.shared.console import track
 from graph.shared.ids import content_id
 from graph.types import AnswerForm, CompletionRequest, Excerpt, LanguageModel
 
@@ -178,6 +181,21 @@ def answer_all(model: LanguageModel, tasks: Sequence[ReadingTask], form: AnswerF
     ]
     texts = [completion.text for completion in model.complete(requests)]
     return [score_text(task, text) for task, text in zip(tasks, texts, strict=True)]
+
+
+def drop_unsupported(answers: Sequence[ReadingAnswer], verifier: Verifier, form: AnswerForm) -> list[ReadingAnswer]:
+    """The answers as `--unsupported drop` shows them: one whose sentences the verifier all finds unsupported is a refusal, the others stay."""
+    return [
+        score_text(answer.task, NOT_FOUND) if _is_unsupported(answer, verifier, form) else answer
+        for answer in track(answers, "checking the answers", len(answers))
+    ]
+
+
+def _is_unsupported(answer: ReadingAnswer, verifier: Verifier, form: AnswerForm) -> bool:
+    excerpts = answer.task.excerpts
+    text = check_citations(parse_answer(answer.text, form).answer, len(excerpts)).text
+    unsupported = SupportChecker(excerpts, verifier, answer.task.question.text).unsupported("answer", text)
+    return bool(unsupported) and not without_unsupported(text, unsupported)[0]
 
 
 def constant_answers(tasks: Sequence[ReadingTask]) -> list[ReadingAnswer]:

@@ -153,8 +153,7 @@ def spread(arguments: Sequence[str], options: Collection[str]) -> list[str]:
     option, values = "", 0
     for word in arguments:
         if word.startswith("-"):
-            name, equals, _ = word.partition("=")
-            option, values = name if name in options else "", len(equals)
+            option, values = word if word in options else "", 0
         elif option:
             if values:
                 words.append(option)

@@ -15,6 +15,7 @@ from eval.reading import (
     ReadingTask,
     answer_all,
     constant_answers,
+    drop_unsupported,
     over_distractors,
     over_gold,
     pick_questions,
@@ -22,6 +23,7 @@ from eval.reading import (
     score_text,
 )
 from graph.answer.prompt import NOT_FOUND
+from graph.answer.verifier import word_verifier
 from graph.errors import UserError
 from graph.types import CompletionRequest
 from tests.data_synth.reading.test_rows import write_set
@@ -82,6 +84,19 @@ def test_a_reader_that_knows_the_answers_gets_full_marks() -> None:
     assert (whole.cites, whole.cites_gold) == (1.0, 1.0)
     assert set(figures) == {"all", "single", "multi", "yes or no", "unanswerable"}
     assert figures["yes or no"].questions == 3 and figures["unanswerable"].questions == 1
+
+
+def test_an_answer_that_the_verifier_finds_unsupported_is_a_refusal() -> None:
+    tasks = [task for task in tasks_over() if task.question.answers != ("nobody knows",)]
+    verifier = word_verifier("")
+    knowing = answer_all(ScriptedModel(reply_from_gold), tasks, "cited")
+    assert drop_unsupported(knowing, verifier, "cited") == knowing
+    wrong = "Casimir Thole never built ships in 1742"
+    for text in (f"{wrong} [1].", f"{wrong} [1]. {wrong} [2]."):
+        answers = answer_all(ScriptedModel(lambda request, text=text: text), tasks, "cited")  # type: ignore[misc]
+        assert {answer.text for answer in drop_unsupported(answers, verifier, "cited")} == {NOT_FOUND}
+    answers = [score_text(task, f"{wrong}. {task.excerpts[0].text}") for task in tasks]
+    assert drop_unsupported(answers, verifier, "cited") == answers, "a sentence remains"
 
 
 def test_figures_by_hand() -> None:
@@ -162,3 +177,5 @@ def test_the_command(tmp_path: Path) -> None:
     assert len(rows) == 3 * 12 and {"text", "passages", "exact"} <= set(rows[0])
     table = CliRunner().invoke(app, [*map(str, words)]).stdout
     assert "hf:yes, yes or no" in table and "constant answer, all" in table
+    checked = CliRunner().invoke(app, [*map(str, words), "--verifier", "", "--json"])
+    assert list(json.loads(checked.stdout))[1:3] == ["hf:knowing", "hf:knowing, checked"], checked.output

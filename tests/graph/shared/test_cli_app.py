@@ -22,7 +22,7 @@ def test_doctest():
         ("X --data D --runs A B", "X --data D --runs A --runs B"),
         ("--data D E", "--data D E"),
         ("--runs --data D", "--runs --data D"),
-        ("--runs=A B C --data=D E", "--runs=A --runs B --runs C --data=D E"),
+        ("--runs=A B", "--runs=A B"),
         ("", ""),
     ],
 )

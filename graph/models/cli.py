@@ -54,7 +54,7 @@ def get_command(
 
 
 def list_command(as_json: AsJson = False) -> None:
-    """List the models that can be fetched, which of them are in the cache, and the adapters that come with modegraph."""
+    """List the models that can be fetched, which of them are in the cache, and the shipped adapters."""
     from graph.models.catalogue import ADAPTERS, CATALOGUE, is_fetched
 
     rows = [{"name": each.name, "fetched": is_fetched(each), **_facts(each)} for each in CATALOGUE.values()]

@@ -98,9 +98,7 @@ function notes({ answer, reason, length, removed, unsupported, not_checked: unch
   if (retrieval?.left_out) {
     lines.push(`Left out: ${count(retrieval.left_out, "passage")} that did not fit the model’s window.`);
   }
-  if (!answer && !reason) {
-    lines.push(unsupported.length ? "Nothing is left of what the model wrote." : "The model wrote nothing.");
-  }
+  if (!answer && !reason) lines.push("The model wrote nothing.");
   if (length) lines.push("Cut off: the answer reached the maximum length.");
   if (removed.length) {
     const what = removed.length === 1 ? "A citation was" : `${removed.length} citations were`;

@@ -109,7 +109,7 @@ def test_an_encoder_whose_vectors_would_differ_is_left_to_torch(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     encoder = SentenceEncoder(own)
     encoder.prepare_for_questions()
-    assert "torch encodes the questions" in capsys.readouterr().err
+    assert "questions are encoded with torch" in capsys.readouterr().err
     about = read_about(encoder.fingerprint)
     assert about is not None and not about["usable"]
     assert encoder._exported is None and not (folder_of(encoder.fingerprint) / MODEL).exists()
@@ -151,7 +151,7 @@ def test_an_export_that_onnx_runtime_refuses_is_not_used(
     encoder = SentenceEncoder(encoder_folder(MINILM))
     export(encoder, monkeypatch, model)
     about = read_about(encoder.fingerprint)
-    assert about is not None and not about["usable"] and "torch encodes the questions" in capsys.readouterr().err
+    assert about is not None and not about["usable"] and "questions are encoded with torch" in capsys.readouterr().err
     assert encoder.encode(["Who?"]).shape == (1, 384)
 
 

@@ -33,7 +33,6 @@ from graph.shared.cli_options import (
     SomeModel,
     SomeOut,
     SomeSplit,
-    SomeVerifier,
     Split,
     TopK,
     Unit,
@@ -153,6 +152,14 @@ FormOption = Annotated[
     Literal["cited", "quoted", "reasoned"],
     option("--form NAME", INPUT, "Form of the answers: cited, quoted or reasoned."),
 ]
+AnswerVerifier = Annotated[
+    str | None,
+    option(
+        "--verifier NAME",
+        MODEL,
+        "Also list each model with the answers that this verifier finds unsupported as refusals: support, hf:NAME, or a trained verifier's folder.",
+    ),
+]
 
 
 def add_reading(commands: typer.Typer, open_model: OpenModel) -> None:
@@ -169,7 +176,7 @@ def add_reading(commands: typer.Typer, open_model: OpenModel) -> None:
         top_k: TopK = 5,
         no_passages: NoPassages = False,
         form: FormOption = "cited",
-        verifier: SomeVerifier = None,
+        verifier: AnswerVerifier = None,
         limit: Limit = None,
         seed: Seed = 0,
         out: SomeOut = None,
@@ -181,51 +188,40 @@ def add_reading(commands: typer.Typer, open_model: OpenModel) -> None:
         unsupported answers as refusals ("MODEL, checked"). --out saves every answer.
         """
         from data_synth.reading.sets import read_set
-        from eval.reading import (
-            CONSTANT,
-            ReadingTask,
-            answer_all,
-            answers_json,
-            constant_answers,
-            drop_unsupported,
-            over_gold,
-            over_index,
-            pick_questions,
-            reading_figures,
-            reading_table,
-        )
-        from eval.reading import reading_json as figures_json
+        from eval import reading as measured
         from eval.tables import as_text
         from graph.answer.support import open_verifier
         from graph.shared.jsonl import write_jsonl
 
         checker = None if verifier is None else open_verifier(verifier)
         source = read_set(folder)
-        questions = pick_questions(source, split, limit, seed)
+        questions = measured.pick_questions(source, split, limit, seed)
         if no_passages:
-            tasks = [ReadingTask(question, ()) for question in questions]
+            tasks = [measured.ReadingTask(question, ()) for question in questions]
         elif index is not None:
             from graph.config import parse_settings
             from graph.index.index import open_index
             from graph.retrieve.parts.query import RetrieveSettings
 
             settings = parse_settings(RetrieveSettings, {"mode": mode, "top_k": top_k}, "eval reading")
-            tasks = over_index(open_index(index), questions, settings)
+            tasks = measured.over_index(open_index(index), questions, settings)
         else:
-            tasks = over_gold(source, questions, distractors, seed)
-        answers = {CONSTANT: constant_answers(tasks)}
+            tasks = measured.over_gold(source, questions, distractors, seed)
+        answers = {measured.CONSTANT: measured.constant_answers(tasks)}
         for spec in models:
             say(f"{spec}: {len(tasks):,} questions of {source.name}")
             model = open_model(spec, None)
-            answers[spec] = answer_all(model, tasks, form)
+            answers[spec] = measured.answer_all(model, tasks, form)
             if checker is not None:
-                answers[f"{spec}, checked"] = drop_unsupported(answers[spec], checker, form)
-        figures = {name: reading_figures(each, seed) for name, each in answers.items()}
+                answers[f"{spec}, checked"] = measured.drop_unsupported(answers[spec], checker, form)
+        figures = {name: measured.reading_figures(each, seed) for name, each in answers.items()}
         if out is not None:
             out.mkdir(parents=True, exist_ok=True)
-            rows = [row for name, each in answers.items() for row in answers_json(name, each)]
+            rows = [row for name, each in answers.items() for row in measured.answers_json(name, each)]
             write_jsonl(out / "answers.jsonl", rows)
-        print_json(figures_json(figures)) if as_json else print(as_text(reading_table(source.name, figures)))
+        print_json(measured.reading_json(figures)) if as_json else print(
+            as_text(measured.reading_table(source.name, figures))
+        )
 
 
 File = Annotated[

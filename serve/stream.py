@@ -249,7 +249,7 @@ class _Field:
 
     @property
     def is_emptied(self) -> bool:
-        """Whether sentences were dropped and nothing remains, once the text has ended."""
+        """Whether sentences were dropped and nothing remains of the complete text."""
         return self._support is not None and bool(self._support.dropped) and not self.shown
 
     def unsupported(self) -> list[Unsupported]:

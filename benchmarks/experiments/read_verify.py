@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from transformers import LogitsProcessorList
 
 from data_synth.reading.sets import read_set
@@ -34,6 +35,9 @@ from serve.engines.hf import LogitBiasProcessor
 
 EXCLUDED = -1e4
 TOKENS = 40
+DROPPED_AT = -1.5
+"""Log-odds at which `--unsupported drop` would drop an answer, about."""
+Floats64 = NDArray[np.float64]
 
 
 def tasks_of(data: Path, spec: str) -> tuple[str, list[ReadingTask]]:
@@ -101,34 +105,59 @@ def figures(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
             f"{at} + margin": odds + signals["margin"],
             f"{at} + margin / 2": odds + signals["margin"] / 2,
         }
-    found: dict[str, Any] = {"questions": len(rows), "answerable": int(answerable.sum())}
     refused = signals["margin"] < 0
-    for name, signal in signals.items():
-        cell = {"auc_right": auc(signal, right)}
-        if not answerable.all() and answerable.any():
-            cell["auc_answerable"] = auc(signal, answerable)
-        at = np.sort(signal)[int(refused.sum())]
-        for label, keep in (("as many refused", signal >= at), ("at 0", signal >= 0)):
-            cell[label] = {
-                "em_answerable": float((right & keep)[answerable].mean()) if answerable.any() else None,
-                "refused_answerable": float((~keep)[answerable].mean()) if answerable.any() else None,
-                "refused_unanswerable": float((~keep)[~answerable].mean()) if not answerable.all() else None,
+    keeps = {
+        f"{name}, as many refused": is_among_best(signal, int(np.sum(~refused))) for name, signal in signals.items()
+    }
+    for at in range(len(rows[0]["odds"])):
+        polar = np.array([row["polar"] for row in rows])
+        keeps[f"{at}, dropped by the verifier"] = ~refused & (polar | (signals[f"{at}"] > DROPPED_AT))
+    return {
+        "questions": len(rows),
+        "answerable": int(answerable.sum()),
+        "auc_answerable": {name: auc_of(signal, answerable) for name, signal in signals.items()},
+        "auc_right": {name: auc_of(signal, right) for name, signal in signals.items()},
+        **{
+            name: {
+                "exact": share(right & keep, answerable),
+                "refused_answerable": share(~keep, answerable),
+                "refused_unanswerable": share(~keep, ~answerable),
             }
-        found[name] = cell
-    return found
+            for name, keep in keeps.items()
+        },
+    }
+
+
+def is_among_best(signal_n: Floats64, count: int) -> NDArray[np.bool_]:
+    """Whether each value is among the `count` highest; ties go to the earlier ones."""
+    best_n = np.zeros(len(signal_n), bool)
+    best_n[np.argsort(-signal_n, kind="stable")[:count]] = True
+    return best_n
+
+
+def auc_of(signal_n: Floats64, positive_n: NDArray[np.bool_]) -> float | None:
+    """The AUC; None if all or none are positive."""
+    return auc(signal_n, positive_n) if 0 < positive_n.sum() < len(positive_n) else None
+
+
+def share(what_n: NDArray[np.bool_], among_n: NDArray[np.bool_]) -> float | None:
+    """The share of those `among_n` that are `what_n`; None if there are none."""
+    return float(what_n[among_n].mean()) if among_n.any() else None
 
 
 def main() -> None:
     """Parse, read, write, print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("read", "figures"))
-    parser.add_argument("data", type=Path)
-    parser.add_argument("out", type=Path, nargs="?")
-    parser.add_argument("--sets", nargs="+", default=[])
-    parser.add_argument("--reader", default="reader")
-    parser.add_argument("--verifiers", nargs="+", default=["support"])
+    commands = parser.add_subparsers(dest="command", required=True)
+    reading, printing = commands.add_parser("read"), commands.add_parser("figures")
+    reading.add_argument("data", type=Path)
+    for command in (reading, printing):
+        command.add_argument("out", type=Path)
+    reading.add_argument("--sets", nargs="+", required=True)
+    reading.add_argument("--reader", default="reader")
+    reading.add_argument("--verifiers", nargs="+", default=["support"])
     options = parser.parse_args()
-    if options.what == "read":
+    if options.command == "read":
         options.out.mkdir(exist_ok=True)
         pairs = [load_for_inference(each)[:2] for each in (options.reader, *options.verifiers)]
         models = [(model.merge_and_unload().eval(), tokenizer) for model, tokenizer in pairs]
@@ -137,7 +166,7 @@ def main() -> None:
             file = options.out / f"{name}.jsonl"
             if not file.exists():
                 write_jsonl(file, list(rows_of(tasks, name, models)))
-    for file in sorted((options.out or options.data).glob("*.jsonl")):
+    for file in sorted(options.out.glob("*.jsonl")):
         print(file.stem, json.dumps(figures([row for _, row in read_jsonl(file)]), indent=1))
 
 

@@ -33,6 +33,7 @@ from graph.shared.cli_options import (
     SomeModel,
     SomeOut,
     SomeSplit,
+    SomeVerifier,
     Split,
     TopK,
     Unit,
@@ -152,14 +153,6 @@ FormOption = Annotated[
     Literal["cited", "quoted", "reasoned"],
     option("--form NAME", INPUT, "Form of the answers: cited, quoted or reasoned."),
 ]
-AnswerVerifier = Annotated[
-    str | None,
-    option(
-        "--verifier NAME",
-        MODEL,
-        "Also list each model with the answers that this verifier finds unsupported as refusals: support, hf:NAME, or a trained verifier's folder.",
-    ),
-]
 
 
 def add_reading(commands: typer.Typer, open_model: OpenModel) -> None:
@@ -176,7 +169,7 @@ def add_reading(commands: typer.Typer, open_model: OpenModel) -> None:
         top_k: TopK = 5,
         no_passages: NoPassages = False,
         form: FormOption = "cited",
-        verifier: AnswerVerifier = None,
+        verifier: SomeVerifier = None,
         limit: Limit = None,
         seed: Seed = 0,
         out: SomeOut = None,

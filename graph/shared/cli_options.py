@@ -153,7 +153,7 @@ SomeReranker = Annotated[str | None, _RERANKER]
 _VERIFIER = option(
     "NAME",
     MODEL,
-    "What checks the sentences: a trained verifier, as a folder or hub name, or a language model (support, or hf:NAME), which is slower and better. By default, the shipped word-based verifier.",
+    "What checks the sentences: a trained verifier, as a folder or hub name, or a language model (support, or hf:NAME), which is slower and better. By default, the shipped word-based verifier (`eval reading`: none).",
 )
 Verifier = Annotated[str, _VERIFIER]
 SomeVerifier = Annotated[str | None, _VERIFIER]

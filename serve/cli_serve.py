@@ -39,7 +39,7 @@ Adapters = Annotated[
 VllmPython = Annotated[str, option("FILE", MODEL, "Python of vLLM's environment, if that is not this one.")]
 VllmArguments = Annotated[
     list[str] | None,
-    option("--vllm-arg ARG", MODEL, "Pass this on to vLLM: --vllm-arg=--max-model-len=4096. Repeatable."),
+    option("--vllm-arg ARG", MODEL, "Argument to pass to vLLM: --vllm-arg=--max-model-len=4096. Repeatable."),
 ]
 Host = Annotated[
     str | None, option("ADDRESS", SERVER, "Address to listen on; one that other machines can reach needs a key.")
@@ -114,10 +114,10 @@ def serve_command(
 ) -> None:
     """Serve one index, or several, over HTTP: a web page and an OpenAI-compatible API.
 
-    --model also takes vllm:PATH, which starts vLLM; without --model there is search but no answer. With --writable, a
-    folder that does not exist becomes an empty index, to be filled on the page. Most options are settings too: those of
-    retrieval are the defaults of a request, except that --selector and --reranker name the models for requests with
-    `selector: trained` and `reranker: true`. docs/serving.md describes the routes.
+    --model also takes vllm:PATH, which starts vLLM; without --model the server searches but does not answer. With
+    --writable, a folder that does not exist becomes an empty index, to be filled on the page. Most options are settings
+    too: those of retrieval are the defaults for requests, except that --selector and --reranker name the models for
+    requests with `selector: trained` and `reranker: true`. docs/serving.md describes the routes.
     """
     load_single_threaded("numpy")
     from graph.config import parse_settings, read_yaml, set_value
@@ -171,7 +171,7 @@ def serve_command(
 
 
 def check_index(index: Path, writable: bool) -> None:
-    """UserError unless there is an index; where there is nothing yet and clients may add documents, an empty index is made."""
+    """UserError if there is no index; but if nothing is there yet and clients may add documents, an empty index is created."""
     from graph.build.build import build_index
     from graph.config import parse_settings
     from graph.models.encoder import open_encoder
@@ -185,11 +185,12 @@ def check_index(index: Path, writable: bool) -> None:
 
 
 def computes_here(model: str | None, verifier: str) -> bool:
-    """Whether torch computes a language model in this process: the engine hf, by name or as the fastest one installed, or a verifier. Imports no torch."""
-    from graph.answer.model_verifier import is_model
-    from serve.engines import kind_of
+    """Whether torch computes a language model or a verifier in this process, by name or as the fastest library installed. Imports no torch."""
+    from graph.answer import model_verifier
+    from serve import engines
 
-    return is_model(verifier) or (model is not None and kind_of(model)[0] == "hf")
+    is_torch_verifier = model_verifier.is_model(verifier) and model_verifier.kind_of(verifier)[0] == "hf"
+    return is_torch_verifier or (model is not None and engines.kind_of(model)[0] == "hf")
 
 
 def load_single_threaded(*libraries: str) -> None:

@@ -24,7 +24,7 @@ from data_synth.reading.sets import read_set
 from eval.reading import ReadingTask, over_distractors, over_gold, pick_questions, score_text
 from eval.support import auc
 from graph.answer.citations import own_citations, short_answer
-from graph.answer.model_verifier import log_odds, support_prompt
+from graph.answer.model_verifier import support_prompt, torch_log_odds
 from graph.answer.prompt import NOT_FOUND, answer_messages
 from graph.answer.support import POLAR
 from graph.answer.template import prompt_ids
@@ -36,7 +36,7 @@ from serve.engines.hf import LogitBiasProcessor
 EXCLUDED = -1e4
 TOKENS = 40
 DROPPED_AT = -1.5
-"""Log-odds at which `--unsupported drop` would drop an answer, about."""
+"""Approximate log-odds below which `--unsupported drop` would drop an answer."""
 Floats64 = NDArray[np.float64]
 
 
@@ -88,13 +88,13 @@ def rows_of(tasks: Sequence[ReadingTask], name: str, models: Sequence[tuple[Any,
             "text": text,
             "polar": answer.casefold().strip(" .") in POLAR,
             "margin": margin,
-            "odds": [float(log_odds(*judge, [prompt])[0]) for judge in judges],
+            "odds": [float(torch_log_odds(*judge, [prompt])[0]) for judge in judges],
             **asdict(score),
         }
 
 
 def figures(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """How well each signal separates answerable from unanswerable questions, and right answers from all others, with what would be refused by it."""
+    """How well each signal separates answerable from unanswerable questions, and right answers from all others, and which questions would be refused by it."""
     answerable = np.array([bool(row["answers"]) for row in rows])
     right = np.array([row["exact"] > 0 for row in rows]) & answerable
     signals = {"margin": -np.array([row["margin"] for row in rows])}
@@ -146,7 +146,7 @@ def share(what_n: NDArray[np.bool_], among_n: NDArray[np.bool_]) -> float | None
 
 
 def main() -> None:
-    """Parse, read, write, print."""
+    """Run the command; both print the figures of all files in OUT."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
     reading, printing = commands.add_parser("read"), commands.add_parser("figures")

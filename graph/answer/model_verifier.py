@@ -1,7 +1,7 @@
-"""A language model as verifier: it reads passages and a sentence, and the odds of "yes" against "no" as its first word are the verdict.
+"""A language model as verifier: given passages and a sentence, its odds of "yes" against "no" as the first word are the verdict.
 
-SHIPPED is an adapter trained on sentences that people labelled (graph/models/support/README.md); any other model is named as hf:FOLDER or
-hf:NAME. The file CALIBRATION in the model's folder has the threshold, and the scale and offset that turn log-odds into a probability; without it,
+SHIPPED is an adapter trained on sentences that people labelled (graph/models/support/README.md), which OpenVINO runs on a CPU, where it is installed,
+and transformers elsewhere; any other model is named as hf:FOLDER, hf:NAME or openvino:FOLDER. The file CALIBRATION in the model's folder has the threshold, and the scale and offset that turn log-odds into a probability; without it,
 a sentence is marked if "no" is more probable than "yes".
 
 Legend: n claims."""
@@ -9,10 +9,12 @@ Legend: n claims."""
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
+from itertools import count
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -23,20 +25,26 @@ from graph.answer.overlap import Wording, overlaps
 from graph.answer.template import prompt_ids
 from graph.answer.verifier import Ground, windows
 from graph.errors import UserError
-from graph.models.catalogue import SUPPORT
+from graph.models import openvino_ir
+from graph.models.catalogue import SUPPORT, resolve
+from graph.models.checkpoint import on_cpu
 from graph.models.load import load_for_inference
 from graph.text.prompting import quote, read_prompt
 from graph.trees import probabilities
 from graph.types import Message
 
 SHIPPED = SUPPORT.name
-PREFIX = "hf:"
+KINDS = ("hf", "openvino")
 CALIBRATION = "verifier.json"
-MOST_CHARS = 8_000
+MAX_CHARS = 8_000
 """Of passages with more characters in total, only the windows that share the most stems with the claim are read; a longer claim or title is cut."""
 WINDOW_CHARS = 1_000
 BATCH_TOKENS = 2_048
 """The most tokens in a batch of prompts, with padding."""
+
+
+LogOdds = Callable[[Sequence[Sequence[Message]]], NDArray[np.float64]]
+"""log P(yes) − log P(no) for the first token after each chat: [n]."""
 
 
 class Calibration(BaseModel):
@@ -50,10 +58,9 @@ class Calibration(BaseModel):
 
 @dataclass(frozen=True)
 class ModelVerifier:
-    """A language model with its tokenizer as a verifier."""
+    """A language model as a verifier."""
 
-    model: Any
-    tokenizer: Any
+    log_odds: LogOdds
     calibration: Calibration
 
     @property
@@ -63,23 +70,41 @@ class ModelVerifier:
 
     def judge(self, claims: Sequence[str], ground: Ground) -> NDArray[np.float64]:
         """The probability that the passages of `ground` do not support each claim: [n]."""
-        prompts = [support_prompt(most_alike(ground.passages, claim), claim) for claim in claims]
-        logits_n = self.calibration.offset - self.calibration.scale * log_odds(self.model, self.tokenizer, prompts)
-        return probabilities(logits_n, 1.0)
+        prompts = [support_prompt(closest_windows(ground.passages, claim), claim) for claim in claims]
+        return probabilities(self.calibration.offset - self.calibration.scale * self.log_odds(prompts), 1.0)
 
 
 def is_model(spec: str) -> bool:
     """Whether a verifier's spec names a language model; if there is a folder called `support`, "support" names that folder."""
-    return spec.startswith(PREFIX) or (spec == SHIPPED and not Path(spec).is_dir())
+    return spec.startswith(tuple(f"{kind}:" for kind in KINDS)) or (spec == SHIPPED and not Path(spec).is_dir())
+
+
+def kind_of(spec: str) -> tuple[str, str]:
+    """The library that runs a model that is a verifier, of KINDS, and the model's folder or name."""
+    if spec == SHIPPED:
+        return "openvino" if on_cpu() and openvino_ir.is_installed() else "hf", spec
+    kind, _, target = spec.partition(":")
+    return kind, target
 
 
 @lru_cache(maxsize=1)
 def open_model_verifier(spec: str) -> ModelVerifier:
-    """The verifier that SHIPPED or hf:NAME names; UserError for a model that cannot be loaded or has no chat template, or for an invalid CALIBRATION."""
-    model, tokenizer, where = load_for_inference(spec.removeprefix(PREFIX))
+    """The verifier that SHIPPED, hf:NAME or openvino:FOLDER names; UserError for a model that cannot be loaded or has no chat template, or for an
+    invalid CALIBRATION."""
+    kind, target = kind_of(spec)
+    calibration = read_calibration(Path(resolve(target)).expanduser() / CALIBRATION)
+    if kind == "openvino":
+        from graph.models.light_tokenizer import read_light_tokenizer
+
+        source, folder = openvino_ir.locate(target)
+        tokenizer = read_light_tokenizer(source, spec)
+        odds: LogOdds = partial(openvino_log_odds, openvino_ir.open_pipeline(folder, target), tokenizer)
+    else:
+        model, tokenizer, _ = load_for_inference(target)
+        odds = partial(torch_log_odds, model.eval(), tokenizer)
     if tokenizer.chat_template is None:
         raise UserError(f"verifier {spec!r}: no chat template", "a chat (instruct) model", "name another model")
-    return ModelVerifier(model.eval(), tokenizer, read_calibration(Path(where) / CALIBRATION))
+    return ModelVerifier(odds, calibration)
 
 
 def read_calibration(file: Path) -> Calibration:
@@ -94,28 +119,28 @@ def read_calibration(file: Path) -> Calibration:
 
 def support_prompt(passages: Sequence[tuple[str, str]], claim: str) -> tuple[Message, ...]:
     """The chat that asks whether passages, pairs of title and text, support a claim. The adapter was trained on this form: each passage on one line,
-    a title only if there is one, and the claim last, so that prompts about the same passages begin alike."""
-    sentence = f"Sentence: {json.dumps(quote(claim[:MOST_CHARS]), ensure_ascii=False)}"
+    a title only if there is one, and the claim last, so that prompts about the same passages have the same beginning."""
+    sentence = f"Sentence: {json.dumps(quote(claim[:MAX_CHARS]), ensure_ascii=False)}"
     parts = (f"{_line('Title', title) if title else ''}{_line('Passage', text)}" for title, text in passages)
     return Message("system", read_prompt("graph/support.txt")), Message("user", "\n".join([*parts, sentence]))
 
 
 def _line(name: str, text: str) -> str:
-    return f"{name}: {json.dumps(quote(text[:MOST_CHARS]), ensure_ascii=False)}\n"
+    return f"{name}: {json.dumps(quote(text[:MAX_CHARS]), ensure_ascii=False)}\n"
 
 
-def most_alike(passages: Sequence[tuple[str, str]], claim: str) -> Sequence[tuple[str, str]]:
-    """The passages, or, if they have more than MOST_CHARS characters, the windows that share the most stems with the claim, in their order."""
-    if sum(len(text) for _, text in passages) <= MOST_CHARS:
+def closest_windows(passages: Sequence[tuple[str, str]], claim: str) -> Sequence[tuple[str, str]]:
+    """The passages; if they have more than MAX_CHARS characters, the windows that share the most stems with the claim, in text order."""
+    if sum(len(text) for _, text in passages) <= MAX_CHARS:
         return passages
     parts = [(title, part) for title, text in passages for _, part, _ in windows(text, chars=WINDOW_CHARS)]
     shared = [overlaps(claim, [Wording.of(title, part)])[0] for title, part in parts]
-    best = sorted(range(len(parts)), key=lambda at: (-shared[at], at))[: MOST_CHARS // WINDOW_CHARS]
+    best = sorted(range(len(parts)), key=lambda at: (-shared[at], at))[: MAX_CHARS // WINDOW_CHARS]
     return [parts[at] for at in sorted(best)]
 
 
-def log_odds(model: Any, tokenizer: Any, prompts: Sequence[Sequence[Message]]) -> NDArray[np.float64]:
-    """log P(yes) − log P(no) for the first token after each chat: [n]. Padding is on the left, so that every prompt ends at the last position."""
+def torch_log_odds(model: Any, tokenizer: Any, prompts: Sequence[Sequence[Message]]) -> NDArray[np.float64]:
+    """LogOdds by a transformers model: [n]. Padding is on the left, so that every prompt ends at the last position."""
     import torch
 
     yes, no = (tokenizer(word, add_special_tokens=False)["input_ids"][0] for word in ("yes", "no"))
@@ -138,6 +163,31 @@ def log_odds(model: Any, tokenizer: Any, prompts: Sequence[Sequence[Message]]) -
             )
         odds_n[batch] = (logits[:, yes] - logits[:, no]).cpu().numpy()
     return odds_n
+
+
+_PIPELINE_LOCK, _REQUEST_IDS = Lock(), count()
+
+
+def openvino_log_odds(pipeline: Any, tokenizer: Any, prompts: Sequence[Sequence[Message]]) -> NDArray[np.float64]:
+    """LogOdds by OpenVINO's pipeline: [n].
+
+    One request forces "yes" and one "no", since the pipeline reports only the log-probability of the token that it generates. Requests run one after the
+    other, so that each finds what it shares with an earlier one, such as the passages, in the pipeline's cache.
+    """
+    from openvino import Tensor
+    from openvino_genai import GenerationConfig, StructuredOutputConfig
+
+    def logp(ids: NDArray[np.int64], word: str) -> float:
+        config = GenerationConfig(max_new_tokens=1, do_sample=False, logprobs=1)
+        config.structured_output_config = StructuredOutputConfig(regex=word)
+        handle = pipeline.add_request(next(_REQUEST_IDS), Tensor(ids), config)
+        while pipeline.has_non_finished_requests():
+            pipeline.step()
+        return float(handle.read_all()[0].generated_log_probs[0])
+
+    with _PIPELINE_LOCK:
+        all_ids = [np.array([prompt_ids(tokenizer, prompt)], np.int64) for prompt in prompts]
+        return np.array([logp(ids, "yes") - logp(ids, "no") for ids in all_ids])
 
 
 def _batches(lengths: Sequence[int]) -> Iterator[list[int]]:

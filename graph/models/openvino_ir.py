@@ -1,4 +1,5 @@
-"""Converts a language model of the catalogue, or an adapter merged into one, for OpenVINO: 8-bit weights, made once and stored in the base's folder.
+"""Converts a language model of the catalogue, or an adapter merged into one, for OpenVINO (8-bit weights, made once and stored in the base's folder), and
+opens it.
 
 OpenVINO GenAI reads GGUF, but not every quantisation: the file is requantised to Q8_0, with almost no loss for 4-bit and 5-bit weights."""
 
@@ -19,14 +20,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graph.errors import UserError
-from graph.models.catalogue import QWEN_CODER_05B, QWEN_CODER_15B, PretrainedModel, fetching, folder_of, gguf_of
-from graph.models.checkpoint import ADAPTER_CONFIG, ADAPTER_WEIGHTS, adapter_base, check_base
+from graph.models.catalogue import (
+    MODELS,
+    QWEN_CODER_05B,
+    QWEN_CODER_15B,
+    PretrainedModel,
+    fetching,
+    folder_of,
+    gguf_of,
+    resolve,
+)
+from graph.models.checkpoint import ADAPTER_CONFIG, ADAPTER_WEIGHTS, adapter_base, check_base, is_adapter
+from graph.shared.console import say
 from graph.shared.ids import checksum, content_id
 
 OPENVINO_PACKAGE = "openvino_genai"
 MatrixChanges = Mapping[str, NDArray[np.float32]]
 """Changes to add to matrices, by their GGUF names."""
 OPENVINO_FOLDER, OPENVINO_MODEL = "openvino", "openvino_model.xml"
+BATCH_TOKENS = 512
+"""Prompt tokens of one prefill step: more would take more memory and save no time."""
 
 
 def is_installed() -> bool:
@@ -47,7 +60,7 @@ def _made(target: Path, cache: Path, name: str, make: Callable[[Path], None], no
         return target
     with fetching(cache, note):
         if not (target / OPENVINO_MODEL).is_file():
-            note(f"preparing {name} for OpenVINO (once, about a minute for each GB)")
+            note(f"preparing {name} for OpenVINO (once, about a minute per GB)")
             with tempfile.TemporaryDirectory(dir=cache, prefix=f"{target.parent.name}.") as scratch:
                 make(Path(scratch))
                 shutil.rmtree(target, ignore_errors=True)
@@ -125,7 +138,7 @@ GGUF_NAMES = {
 }
 """The GGUF names of the Qwen2 family, whose matrices GGUF does not reorder."""
 QWEN2 = {model.name: model for model in (QWEN_CODER_05B, QWEN_CODER_15B)}
-"""The models of the catalogue that belong to it."""
+"""The models of the catalogue in the Qwen2 family."""
 _LORA_KEY = re.compile(r"(?:.*\.)?layers\.(\d+)\.(\w+\.\w+)\.lora_([AB])\.weight")
 _UNSUPPORTED = ("use_dora", "modules_to_save", "rank_pattern", "alpha_pattern", "trainable_token_indices")
 
@@ -151,7 +164,7 @@ def lora_changes(adapter: Path, base: Path) -> dict[str, NDArray[np.float32]]:
         match = _LORA_KEY.fullmatch(key)
         if match is None or match[2] not in GGUF_NAMES:
             raise UserError(
-                f"{adapter}: an adapter of {key}", f"adapters of {', '.join(GGUF_NAMES)} only", "use hf: instead"
+                f"{adapter}: weights {key}", f"only weights of {', '.join(GGUF_NAMES)}", "use hf: instead of openvino:"
             )
         halves.setdefault(f"blk.{match[1]}.{GGUF_NAMES[match[2]]}.weight", {})[match[3]] = values
     return {name: np.float32(scale) * (half["B"] @ half["A"]) for name, half in halves.items()}
@@ -197,3 +210,40 @@ def adapted_folder(adapter: Path, note: Callable[[str], None]) -> Path:
         write_openvino(gguf, scratch, lora_changes(adapter, folder_of(QWEN2[base])))
 
     return _made(target, adapted, f"{adapter.name} on {base}", make, note)
+
+
+def locate(target: str) -> tuple[Path, Path]:
+    """The folder with the config and tokenizer of an openvino: SPEC's target, and the folder with its OpenVINO files; converted first if necessary.
+
+    UserError when the model or OpenVINO is missing.
+    """
+    if not is_installed():
+        remedy = "pip install 'modegraph[cpu]', or use hf: instead"
+        raise UserError(f"openvino:{target}: the package openvino-genai is not installed", "this package", remedy)
+    path = Path(resolve(target)).expanduser() if target not in MODELS else Path(target)
+    if target in MODELS and not path.is_dir():
+        source, folder = Path(resolve(target)), openvino_folder(MODELS[target], say)
+    elif is_adapter(str(path)):
+        source, folder = Path(resolve(adapter_base(str(path)))), adapted_folder(path, say)
+    else:
+        source = folder = path
+    if not (folder / OPENVINO_MODEL).is_file():
+        expected = f"a folder with {OPENVINO_MODEL}, or one of {', '.join(MODELS)}"
+        remedy = "check the path, or use hf: for a transformers model"
+        raise UserError(f"openvino:{target}: no {OPENVINO_MODEL}", expected, remedy)
+    return source, folder
+
+
+def open_pipeline(folder: Path, target: str) -> Any:
+    """OpenVINO's pipeline for the files in `folder`; a beginning that prompts share is prefilled once. UserError for damaged files."""
+    from openvino_genai import ContinuousBatchingPipeline, SchedulerConfig, Tokenizer
+
+    scheduler = SchedulerConfig()
+    scheduler.enable_prefix_caching, scheduler.dynamic_split_fuse = True, True
+    scheduler.max_num_batched_tokens, scheduler.cache_size = BATCH_TOKENS, 0
+    try:
+        return ContinuousBatchingPipeline(str(folder), Tokenizer(str(folder)), scheduler, "CPU")
+    except RuntimeError as problem:
+        reason = " ".join(str(problem).split())[-300:]
+        remedy = f"delete {folder} and try again"
+        raise UserError(f"openvino:{target} cannot be opened ({reason})", "an intact model", remedy) from None

@@ -15,15 +15,11 @@ from typing import Any
 import numpy as np
 
 from graph.errors import UserError
-from graph.models.catalogue import MODELS, resolve
-from graph.models.checkpoint import adapter_base, answer_form, is_adapter, model_name
-from graph.models.openvino_ir import OPENVINO_MODEL, adapted_folder, is_installed, openvino_folder
-from graph.shared.console import say
+from graph.models.checkpoint import answer_form, model_name
+from graph.models.openvino_ir import OPENVINO_MODEL, locate, open_pipeline
 from graph.types import Completion, CompletionRequest
 from serve.engines.local import PLAIN, LocalModel, PreparedPrompt, Sampling, Watcher
 
-BATCH_TOKENS = 512
-"""Prompt tokens of one prefill step: more would take more memory and save no time."""
 UNLIMITED_K = 1 << 20
 
 
@@ -92,44 +88,21 @@ class OpenVinoModel(LocalModel):
 
 def open_openvino(target: str) -> OpenVinoModel:
     """Open a model of the catalogue or a folder; UserError when the model or OpenVINO is missing."""
-    if not is_installed():
-        remedy = "pip install 'modegraph[cpu]', or use hf: instead"
-        raise UserError(f"openvino:{target}: the package openvino-genai is not installed", "this package", remedy)
-    from openvino_genai import ContinuousBatchingPipeline, SchedulerConfig, Tokenizer
-
     from graph.models.light_tokenizer import read_light_tokenizer
 
     spec = f"openvino:{target}"
-    path = Path(resolve(target)).expanduser() if target not in MODELS else Path(target)
-    if target in MODELS and not path.is_dir():
-        source, folder = Path(resolve(target)), openvino_folder(MODELS[target], say)
-    elif is_adapter(str(path)):
-        source, folder = Path(resolve(adapter_base(str(path)))), adapted_folder(path, say)
-    else:
-        source = folder = path
-    if not (folder / OPENVINO_MODEL).is_file():
-        expected = f"a folder with {OPENVINO_MODEL}, or one of {', '.join(MODELS)}"
-        raise UserError(f"{spec}: no {OPENVINO_MODEL}", expected, "check the path, or use hf: for a transformers model")
-    scheduler = SchedulerConfig()
-    scheduler.enable_prefix_caching, scheduler.dynamic_split_fuse = True, True
-    scheduler.max_num_batched_tokens, scheduler.cache_size = BATCH_TOKENS, 0
+    source, folder = locate(target)
     with ThreadPoolExecutor(1) as executor:
         # Tokenizer and pipeline take two seconds each; OpenVINO releases Python's lock while it loads.
         tokenizer_future = executor.submit(read_light_tokenizer, source, spec)
-        try:
-            pipeline = ContinuousBatchingPipeline(str(folder), Tokenizer(str(folder)), scheduler, "CPU")
-        except RuntimeError as problem:
-            reason = " ".join(str(problem).split())[-300:]
-            raise UserError(
-                f"{spec} cannot be opened ({reason})", "an intact model", f"delete {folder} and try again"
-            ) from None
+        pipeline = open_pipeline(folder, target)
         tokenizer = tokenizer_future.result()
     config = _config_of(source, spec)
     end_ids = set() if tokenizer.eos_token_id is None else {tokenizer.eos_token_id}
     stop_ids = frozenset(pipeline.get_config().stop_token_ids) | end_ids | _stop_ids(source)
     name = f"{source.resolve().name}.{model_name(str(folder / OPENVINO_MODEL.replace('.xml', '.bin')))}"
     model = OpenVinoModel(name, pipeline, tokenizer, config, stop_ids)
-    model.form = answer_form(path)
+    model.form = answer_form(Path(target).expanduser())
     return model
 
 

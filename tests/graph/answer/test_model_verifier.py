@@ -11,20 +11,24 @@ import torch
 
 from graph.answer.model_verifier import (
     CALIBRATION,
-    MOST_CHARS,
+    MAX_CHARS,
     Calibration,
     ModelVerifier,
+    closest_windows,
     is_model,
-    log_odds,
-    most_alike,
+    kind_of,
     open_model_verifier,
     support_prompt,
+    torch_log_odds,
 )
 from graph.answer.support import SupportChecker, open_verifier
 from graph.answer.template import prompt_ids
 from graph.answer.verifier import Ground
 from graph.errors import UserError
+from graph.models.load import load_for_inference
+from graph.models.openvino_ir import is_installed
 from graph.types import Excerpt
+from tests.serve.test_llama import with_smollm2
 from tests.tiny_models import CONTROL, write_tiny_llama
 
 FERRY = "The ferry Lantern was built in Tarn in 1911."
@@ -50,17 +54,41 @@ def test_the_odds_of_a_batch_are_those_of_each_prompt_alone(tiny: Path, monkeypa
     monkeypatch.setattr("graph.models.load.computes_in_bfloat16", lambda: False)
     open_model_verifier.cache_clear()
     verifier = opened(tiny)
+    model, tokenizer, _ = load_for_inference(str(tiny))
     prompts = [support_prompt([("Lantern", FERRY)], claim) for claim in CLAIMS]
-    yes, no = (verifier.tokenizer(word)["input_ids"][0] for word in ("yes", "no"))
+    yes, no = (tokenizer(word)["input_ids"][0] for word in ("yes", "no"))
     alone = []
     for prompt in prompts:
-        logits = verifier.model(input_ids=torch.tensor([prompt_ids(verifier.tokenizer, prompt)])).logits[0, -1]
-        logp = logits.log_softmax(-1)
+        logp = model(input_ids=torch.tensor([prompt_ids(tokenizer, prompt)])).logits[0, -1].log_softmax(-1)
         alone.append((logp[yes] - logp[no]).item())
-    assert log_odds(verifier.model, verifier.tokenizer, prompts) == pytest.approx(alone, abs=1e-5)
+    assert torch_log_odds(model, tokenizer, prompts) == pytest.approx(alone, abs=1e-5)
+    assert verifier.log_odds(prompts) == pytest.approx(alone, abs=1e-5)
     assert len(set(alone)) == 3
     [probability] = verifier.judge([CLAIMS[1]], Ground.of([("Lantern", FERRY)]))
     assert probability == pytest.approx(1 / (1 + math.exp(alone[1])), abs=1e-6)
+
+
+@pytest.mark.slow
+@with_smollm2
+@pytest.mark.skipif(not is_installed(), reason="openvino-genai is not installed: pip install 'modegraph[cpu]'")
+def test_openvino_gives_the_odds_of_transformers() -> None:
+    """A second sentence about the same passage, whose first tokens are in the cache, has the same odds as alone; 8-bit weights change odds by less than .6."""
+    prompts = [support_prompt([("Lantern", FERRY * 3)], claim) for claim in CLAIMS]
+    by_openvino = open_model_verifier("openvino:smollm2").log_odds
+    together = by_openvino(prompts)
+    assert together == pytest.approx([by_openvino([prompt])[0] for prompt in prompts], abs=1e-4)
+    assert together == pytest.approx(open_model_verifier("hf:smollm2").log_odds(prompts), abs=0.6)
+    assert len(by_openvino([])) == 0
+
+
+def test_the_shipped_model_runs_on_openvino_where_that_is_installed_and_there_is_no_gpu(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for cpu, installed, kind in ((True, True, "openvino"), (True, False, "hf"), (False, True, "hf")):
+        monkeypatch.setattr("graph.answer.model_verifier.on_cpu", lambda cpu=cpu: cpu)
+        monkeypatch.setattr("graph.models.openvino_ir.is_installed", lambda installed=installed: installed)
+        assert kind_of("support") == (kind, "support")
+        assert kind_of("hf:support") == ("hf", "support") and kind_of("openvino:runs/x") == ("openvino", "runs/x")
 
 
 def test_a_claim_comes_after_its_passages_and_neither_can_open_a_turn() -> None:
@@ -77,17 +105,17 @@ def test_a_claim_comes_after_its_passages_and_neither_can_open_a_turn() -> None:
 
 def test_of_long_passages_the_windows_are_read_that_share_most_with_the_claim() -> None:
     short = [("Lantern", FERRY)]
-    assert most_alike(short, "It sank.") == short
+    assert closest_windows(short, "It sank.") == short
     long = [("One", f"{'word ' * 20_000}{FERRY}"), ("Two", f"Tarn is a town. {'other ' * 20_000}")]
-    chosen = most_alike(long, "The Lantern was built in Tarn.")
+    chosen = closest_windows(long, "The Lantern was built in Tarn.")
     assert [title for title, _ in chosen] == sorted(title for title, _ in chosen)
     assert any(FERRY in text for _, text in chosen) and any("Tarn is a town" in text for _, text in chosen)
-    assert sum(len(text) for _, text in chosen) <= MOST_CHARS
+    assert sum(len(text) for _, text in chosen) <= MAX_CHARS
 
 
 def test_a_text_without_blanks_has_a_bound() -> None:
-    prompt = support_prompt(most_alike([("", "a" * 200_000)], "b" * 200_000), "b" * 200_000)
-    assert len(prompt[1].content) < 2 * MOST_CHARS + 1_000
+    prompt = support_prompt(closest_windows([("", "a" * 200_000)], "b" * 200_000), "b" * 200_000)
+    assert len(prompt[1].content) < 2 * MAX_CHARS + 1_000
 
 
 def test_a_calibration_scales_the_odds_and_sets_the_threshold(tiny: Path, tmp_path: Path) -> None:
@@ -114,12 +142,18 @@ def test_an_answer_is_checked_by_the_model(tiny: Path) -> None:
     verifier = opened(tiny)
     excerpts = [Excerpt("1", "Lantern", FERRY)]
     for threshold, marked in ((0.0, 1), (1.1, 0)):
-        judge = ModelVerifier(verifier.model, verifier.tokenizer, Calibration(threshold=threshold))
+        judge = ModelVerifier(verifier.log_odds, Calibration(threshold=threshold))
         assert len(SupportChecker(excerpts, judge).unsupported("answer", "The Lantern sank in 1912 [1].")) == marked
 
 
 def test_a_folder_named_support_is_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert is_model("support") and is_model("hf:any") and not is_model("") and not is_model("runs/verifier")
+    assert (
+        is_model("support")
+        and is_model("hf:any")
+        and is_model("openvino:any")
+        and not is_model("")
+        and not is_model("runs/verifier")
+    )
     (tmp_path / "support").mkdir()
     monkeypatch.chdir(tmp_path)
     assert not is_model("support")

@@ -7,29 +7,31 @@ With --reading, claims are also made from rows of `data import reading`: the row
 the answer to the original of a changed question.
 
     python -P benchmarks/experiments/support_rows.py rows DATA OUT --sets summedits bump q2_wow --reading ROWS=800
-    python -P benchmarks/experiments/support_rows.py calibrate DATA ADAPTER --sets summedits bump q2_wow
+    python -P benchmarks/experiments/support_rows.py judge DATA hf:ADAPTER OUT --sets summedits:val=100 qa_feedback=300
+    python -P benchmarks/experiments/support_rows.py calibrate OUT
 """
 
 import argparse
-import math
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 
 from data_synth.reading.reading_rows import contains_answer, words_of
 from data_synth.reading.sets import ReadingQuestion, ReadingSet, read_set
 from data_synth.rows import message_to_json
+from eval.support import auc, read_support
 from graph.answer.labelled import SupportRow, support_row
-from graph.answer.model_verifier import CALIBRATION, Calibration, open_model_verifier, support_prompt
+from graph.answer.model_verifier import LogOdds, closest_windows, open_model_verifier, support_prompt
+from graph.answer.overlap import overlaps
 from graph.answer.support import POLAR, can_be_checked
-from graph.answer.verifier import Ground
+from graph.answer.verifier import Ground, missing_words
 from graph.shared.console import track
 from graph.shared.ids import content_id
 from graph.shared.jsonl import read_jsonl, write_jsonl
@@ -39,9 +41,9 @@ READING_SETS = ("squad_ctx", "squad2_train10", "nq_open_oracle", "covidqa", "hot
 MOST_WORDS = 600
 """Contexts with more words are left out of training."""
 MOST_CLAIMS = 8
-"""The most claims about one context of a reading set."""
+"""Largest number of claims about one context of a reading set."""
 MOST_OF_A_CONTEXT = 16
-"""The most claims about one context of a set of sentences."""
+"""Largest number of claims about one context of a set of sentences."""
 
 
 def row_of(context: str, passages: Sequence[tuple[str, str]], claim: str, supported: bool) -> dict[str, Any]:
@@ -181,60 +183,116 @@ def write_rows(data: Path, out: Path, sets: Sequence[str], shares: dict[str, int
         write_jsonl(out / f"{split}.jsonl", [row for group in groups for row in group])
 
 
-def calibrate(data: Path, folder: Path, sets: Sequence[str], most_marked: float, limit: int) -> Calibration:
-    """A logistic regression on the log-odds (Platt 1999), fitted to up to `limit` dev rows of each of `sets`, all with the same total weight, and the lowest
-    threshold that marks at most the share `most_marked` of the supported rows of each set."""
-    verifier = replace(open_model_verifier(f"hf:{folder}"), calibration=Calibration())
-    odds, labels, weights, owners = [], [], [], []
-    for name in sets:
-        rows = [row for row in read_rows(data / "support" / name) if row.split == "val" and can_be_checked(row.claim)]
-        rows = Random(name).sample(rows, min(limit, len(rows)))
-        grounds = [Ground.of([("", text) for text in row.passages]) for row in rows]
-        found = [
-            float(verifier.judge([row.claim], ground)[0])
-            for row, ground in track(zip(rows, grounds, strict=True), name, len(rows))
-        ]
-        odds += [-math.log(p / (1 - p)) for p in np.clip(found, 1e-6, 1 - 1e-6)]
-        labels += [not row.supported for row in rows]
-        weights += [1 / len(rows)] * len(rows)
-        owners += [name] * len(rows)
-    fitted = LogisticRegression(C=1e6).fit(np.array(odds)[:, None], labels, sample_weight=np.array(weights) * len(rows))
-    scale, offset = -float(fitted.coef_[0, 0]), float(fitted.intercept_[0])
-    probability_n = probabilities(offset - scale * np.array(odds), 1.0)
-    supported_n, owner_n = ~np.array(labels), np.array(owners)
-    bounds = [np.quantile(probability_n[supported_n & (owner_n == name)], 1 - most_marked) for name in sets]
-    print(dict(zip(sets, map(float, bounds), strict=True)))
-    return Calibration(
-        scale=round(scale, 4), offset=round(offset, 4), threshold=round(min(1.0, max(map(float, bounds)) + 1e-3), 3)
+FEATURES = ("odds", "stems", "pairs", "near", "missing")
+
+
+def judge(data: Path, spec: str, out: Path, sets: Sequence[str]) -> None:
+    """Write the FEATURES of random rows of each of `sets` (NAME[:SPLIT]=LIMIT) to `out`: a verifier's log-odds, the shares of OVERLAP, and the number of names
+    and numbers that the passages lack. Sets that are already in `out` are skipped."""
+    out.mkdir(parents=True, exist_ok=True)
+    log_odds = open_model_verifier(spec).log_odds
+    for each in sets:
+        name, _, limit = each.partition("=")
+        folder, _, split = name.partition(":")
+        if (file := out / f"{folder}.jsonl").exists():
+            continue
+        rows = read_support(data / "support" / folder / "rows.jsonl", split or None, int(limit))
+        write_jsonl(
+            file, [features_of(row, log_odds) for row in track(rows, name, len(rows)) if can_be_checked(row.claim)]
+        )
+
+
+def features_of(row: SupportRow, log_odds: LogOdds) -> dict[str, Any]:
+    """A row's label and FEATURES."""
+    ground = Ground.of([("", text) for text in row.passages])
+    [odds] = log_odds([support_prompt(closest_windows(ground.passages, row.claim), row.claim)])
+    values = (float(odds), *overlaps(row.claim, ground.wordings), len(missing_words(row.claim, ground)))
+    return {"supported": row.supported, **dict(zip(FEATURES, values, strict=True))}
+
+
+def calibrate(judged: Path, most_marked: float) -> None:
+    """Print, for each set that `judge` wrote, what the other sets would have chosen for it: the AUC of the log-odds alone and of a logistic regression on all
+    FEATURES, and the shares marked at the threshold that marks at most `most_marked` of the supported sentences of the other sets."""
+    tables = {file.stem: [row for _, row in read_jsonl(file)] for file in sorted(judged.glob("*.jsonl"))}
+    columns = {"odds": FEATURES[:1], "all": FEATURES}
+    for name, rows in tables.items():
+        others = [table for other, table in tables.items() if other != name]
+        supported_n = np.array([row["supported"] for row in rows])
+        for label, features in columns.items():
+            model = fitted(others, features)
+            logit_n = unsupported_logits(model, rows, features)
+            bounds = [
+                np.quantile(
+                    unsupported_logits(model, [row for row in other if row["supported"]], features), 1 - most_marked
+                )
+                for other in others
+            ]
+            shares = {
+                way: [round(float((logit_n >= bound)[group_n].mean()), 3) for group_n in (supported_n, ~supported_n)]
+                for way, bound in (("max", max(bounds)), ("median", np.median(bounds)))
+            }
+            print(name, label, len(rows), f"AUC {auc(-logit_n, supported_n):.3f}", "marked", shares)
+    model = fitted(list(tables.values()), FEATURES[:1])
+    bounds = {
+        name: float(
+            np.quantile(
+                unsupported_logits(model, [row for row in rows if row["supported"]], FEATURES[:1]), 1 - most_marked
+            )
+        )
+        for name, rows in tables.items()
+    }
+    print(
+        "scale",
+        -model.coef_[0, 0],
+        "offset",
+        model.intercept_[0],
+        {n: round(float(probabilities(b, 1.0)), 3) for n, b in bounds.items()},
     )
+
+
+def fitted(tables: Sequence[Sequence[dict[str, Any]]], features: Sequence[str]) -> LogisticRegression:
+    """A logistic regression of being unsupported (Platt 1999) on the rows of `tables`, which all have the same total weight."""
+    weights = np.concatenate([np.full(len(table), 1 / len(table)) for table in tables])
+    x = np.array([[row[feature] for feature in features] for table in tables for row in table])
+    y = [not row["supported"] for table in tables for row in table]
+    return LogisticRegression(C=1e6, max_iter=1000).fit(x, y, sample_weight=weights * len(y) / len(tables))
+
+
+def unsupported_logits(
+    model: LogisticRegression, rows: Sequence[dict[str, Any]], features: Sequence[str]
+) -> NDArray[np.float64]:
+    """The logit of being unsupported of each row: [n]."""
+    found: NDArray[np.float64] = model.decision_function(
+        np.array([[row[feature] for feature in features] for row in rows])
+    )
+    return found
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
-    rows = commands.add_parser("rows")
-    rows.add_argument("data", type=Path)
-    rows.add_argument("out", type=Path)
-    rows.add_argument("--sets", nargs="+", required=True)
+    rows, judging, fit = (commands.add_parser(name) for name in ("rows", "judge", "calibrate"))
+    for command in (rows, judging):
+        command.add_argument("data", type=Path)
+    judging.add_argument("verifier")
+    for command in (rows, judging, fit):
+        command.add_argument("out", type=Path)
+    for command in (rows, judging):
+        command.add_argument("--sets", nargs="+", required=True)
     rows.add_argument("--share", nargs="*", default=[], metavar="SET=CONTEXTS")
     rows.add_argument("--reading", nargs="*", default=[], metavar="FOLDER=CONTEXTS")
-    fit = commands.add_parser("calibrate")
-    fit.add_argument("data", type=Path)
-    fit.add_argument("folder", type=Path)
-    fit.add_argument("--sets", nargs="+", required=True)
     fit.add_argument("--most-marked", type=float, default=0.05)
-    fit.add_argument("--limit", type=int, default=200)
     options = parser.parse_args()
-    if options.command == "rows":
+    if options.command == "judge":
+        judge(options.data, options.verifier, options.out, options.sets)
+    elif options.command == "calibrate":
+        calibrate(options.out, options.most_marked)
+    else:
         shares, reading = (
             {name: int(count) for name, _, count in (each.partition("=") for each in given)}
             for given in (options.share, options.reading)
         )
         write_rows(options.data, options.out, options.sets, shares, reading)
-        return
-    calibration = calibrate(options.data, options.folder, options.sets, options.most_marked, options.limit)
-    (options.folder / CALIBRATION).write_text(calibration.model_dump_json() + "\n")
-    print(calibration)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 # make demo · make quick · make test · make lint · make docs · make notebooks · make bench: each sets up .venv first, if it is missing or pyproject.toml or constraints.txt has changed.
 # make examples: the full chain on examples/ with a tiny model, and its report.
 # make study SETS=FOLDER: compares MS with DPO on a real small model (hours; resumes where it was stopped).
-# make test-machines: the tests that imitate several machines (Ray's workers, replicas behind nginx, writers beside readers, indexes in PostgreSQL).
+# make test-machines: the tests that imitate several machines (Ray's workers, replicas behind nginx, concurrent writers and readers, indexes in PostgreSQL).
 # make test-clients: the tests with clients that need an older version of openai, in a separate environment (.venv-clients, 0.3 GB).
 # make test-vllm: the tests against a real vLLM server on a CPU, in a separate environment (.venv-vllm, 2.5 GB).
 PYTHON ?= python3

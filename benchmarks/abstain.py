@@ -195,11 +195,11 @@ def examples(index: Index) -> Iterator[tuple[Floats, int]]:
 
 
 def fit(index: Index) -> dict[str, float | str]:
-    """Coefficients of a logistic function of the signs, fitted with equal weight for both classes and hardly any penalty."""
+    """Coefficients of a logistic function of the signs, fitted with equal weight for both classes and almost no penalty."""
     signs_nF, label_n = map(np.array, zip(*examples(index), strict=True))
     model = LogisticRegression(C=1000, class_weight="balanced").fit(signs_nF, label_n)
     return {
-        "there": int((label_n == 0).sum()),
+        "present": int((label_n == 0).sum()),
         "missing": int(label_n.sum()),
         "BASE": float(model.intercept_[0]),
         **{f"COEFFICIENTS_F[{at}]": float(value) for at, value in enumerate(model.coef_[0])},

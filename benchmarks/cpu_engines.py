@@ -1,7 +1,7 @@
 """CPU engines for a language model: time to the first answer, speed of reading prompts and of generation (one request and eight at once), memory, agreement.
 
 Run: python -P benchmarks/cpu_engines.py [--model qwen2.5-coder-0.5b] [--answers 100] [--specs hf gguf …] [--json]. A prompt
-has some 350 words of the documents in examples/, those with the evidence first, and requests the answer form `reasoned`. Speeds are measured with
+has about 350 words of the documents in examples/, those with the evidence first, and requests the answer form `reasoned`. Speeds are measured with
 prompts to summarise the passages, agreement with the questions in examples/. Each engine runs in a separate process; vLLM is included if
 MODEGRAPH_VLLM_PYTHON names its Python. `gguf` is the file of the catalogue; gguf-q8_0 and gguf-bf16 are written from the converted weights first.
 `agreement` is the share of greedy answers (24 tokens at most) equal to those of hf.

@@ -1,8 +1,8 @@
 """The cost of editing an index: one document added and one deleted, in processor seconds without the encoder, by step.
 
-Run: python -P benchmarks/edits.py [--passages 500 2000] [--profile FILE] [--json]. Invented documents of one passage and
-four propositions; the stub encoder's time is subtracted. A step's seconds exclude those of the steps inside it. "later" marks edits
-that carry communities over (layers_on_edit).
+Run: python -P benchmarks/edits.py [--passages 500 2000] [--profile FILE] [--json]. The documents are invented and have
+one passage and four propositions each; the stub encoder's time is subtracted. A step's seconds exclude those of the steps inside it. "later"
+marks edits that carry communities over (layers_on_edit).
 """
 
 import cProfile
@@ -91,7 +91,7 @@ class Stopwatch:
 
 
 class StubEncoder:
-    """An encoder that gives texts with common words similar vectors; a word's vector is drawn from its hash. Its time is the step "encoder"."""
+    """An encoder that gives similar vectors to texts that share words; a word's vector is drawn from its hash. Its time is the step "encoder"."""
 
     fingerprint, prompts = "stub", Prompts()
 
@@ -111,7 +111,7 @@ class StubEncoder:
 
 
 def open_stub(spec: str) -> StubEncoder:
-    """A stub encoder in place of the encoder `spec`; its time is not counted."""
+    """A stub encoder instead of the encoder `spec`; its time is not counted."""
     return StubEncoder(Stopwatch())
 
 

@@ -81,7 +81,7 @@ def build(engine: str, work: Work, out: Path) -> None:
 
 
 def measure(engine: str, work: Work, out: Path) -> tuple[float, float]:
-    """Processor seconds and clock seconds of a build in a separate process, including all processes that it starts."""
+    """Processor seconds and wall-clock seconds of a build in a separate process, including all processes that it starts."""
     call = [sys.executable, "-P", __file__, "--build", engine, "--out", str(out), *work.options]
     mark = token_hex(8)
     started, seconds = perf_counter(), dict[int, float]()

@@ -35,7 +35,7 @@ from serve.conversation.rewrite import carry
 
 EXAMPLES = ROOT / "examples"
 STEP = 101
-"""Distance between a question and the unrelated question asked before it: the file is ordered by kind."""
+"""Distance in the file between a question and the unrelated question asked before it; large, because the file is ordered by kind."""
 ALLOWED_LOSS = 0.01
 Answers = Literal["alone", "form"]
 

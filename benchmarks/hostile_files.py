@@ -1,6 +1,6 @@
 """Hostile HTML and PDF files, made from a seed: deep, broken, endless and bloated ones, and some that are valid.
 
-`python -P benchmarks/hostile_files.py --json` lists the kinds; benchmarks/uploads.py measures what reading these files costs.
+`python -P benchmarks/hostile_files.py --json` lists the kinds; benchmarks/uploads.py measures the cost of reading these files.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""A language model's results on five tasks for which modegraph can call one, beside those without a model: usable replies, tokens, seconds.
+"""The results of a language model on five tasks for which modegraph can call one, next to those without a model: usable replies, tokens, seconds.
 
 Run: python -P benchmarks/llm_tasks.py INDEX --model SPEC [--items 10] [--shown 3] [--json]. The tasks are extraction from passages, summaries
 of communities, plans for questions, questions over two articles (writer and judge are the same model), and `local`'s selection and
@@ -65,14 +65,14 @@ class MeteredModel:
 
 
 def measure(tasks: Sequence[Task], model: MeteredModel, shown: int) -> Iterator[tuple[str, float | str]]:
-    """The figures of each task, and its first results beside those without a model."""
+    """The figures of each task, and its first results next to those without a model."""
     for name, items, by_model, by_rules in tasks:
         before = model.cost
         results = [by_model(item) for item in items]
         cost, count = model.cost, max(1, len(items))
         yield f"{name}: items", len(items)
         yield f"{name}: usable", sum(result is not None for result in results) / count
-        yield f"{name}: calls an item", (cost.calls - before.calls) / count
+        yield f"{name}: calls per item", (cost.calls - before.calls) / count
         yield f"{name}: tokens in", (cost.prompt_tokens - before.prompt_tokens) / count
         yield f"{name}: tokens out", (cost.completion_tokens - before.completion_tokens) / count
         yield f"{name}: seconds", (cost.seconds - before.seconds) / count

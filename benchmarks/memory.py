@@ -1,4 +1,4 @@
-"""Memory of building an index: the peak without its vectors, for a number of documents and for ten times as many.
+"""The peak memory of building an index, without its vectors, for a number of documents and for ten times as many.
 
 Run: python -P benchmarks/memory.py [--documents 1000] [--json]. Each build runs in a separate process, with the embedded encoder;
 the bytes of the vectors in the index are subtracted from its peak resident memory.
@@ -48,7 +48,7 @@ def main() -> int:
         "vectors_mib_of_ten_times": many["vectors"],
     }
     growth = (many["peak"] - many["vectors"]) / (few["peak"] - few["vectors"])
-    checks = [Check("peak outside vectors, ten times the documents against once", growth, 1.3, at_least=False)]
+    checks = [Check("peak without vectors, ten times the documents (×)", growth, 1.3, at_least=False)]
     return print_report("memory", figures, checks, arguments.json)
 
 

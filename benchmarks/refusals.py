@@ -1,8 +1,8 @@
-"""Does the time of a refusal reveal that a thing exists? Foreign things, which exist but are not for the key, against absent ones.
+"""Does the time of a refusal reveal that a thing exists? Foreign things, which exist but which the key may not read, against absent ones.
 
 Run: python -P benchmarks/refusals.py [--rounds 1000] [--seed 0] [--json]. A round requests a foreign thing and two absent ones in random order
-over one connection. For each request: microseconds of the server's processor time and of clock time, medians of the differences within
-rounds with 95 % intervals; "rest" is the difference between the two absent names: the error of the measurement.
+over one connection. For each request: microseconds of the server's processor time and of wall-clock time, and medians of the differences
+within rounds with 95 % intervals; "rest", the difference between the two absent names, is the error of the measurement.
 """
 
 import json
@@ -39,7 +39,7 @@ interval that is nearest to 0 (0 if the interval contains it)."""
 OTHER_KEY, OTHER_READER = "others", "reader-0001"
 MCP = {"Accept": "application/json, text/event-stream", "MCP-Protocol-Version": "2025-11-25"}
 NAMES = {"foreign": "secret", "absent": "zzzzzz", "other": "yyyyyy"}
-"""Collections: one that exists but is not for the key, two that do not exist."""
+"""Collections: one that exists but that the key may not read, two that do not exist."""
 SOURCES = {"foreign": "ferry-lantern.md", "absent": "ferry-lanterx.md", "other": "ferry-lantery.md"}
 """Documents of the key's own collection: one that its condition hides, two that do not exist."""
 READERS = {"foreign": OTHER_READER, "absent": "reader-0002", "other": "reader-0003"}
@@ -49,7 +49,7 @@ OWNERS = {kind: f"{OTHER_KEY}/{name}" for kind, name in READERS.items()}
 
 @dataclass(frozen=True)
 class Request:
-    """A request with {} in place of the name, the key that sends it, and the status of its refusal."""
+    """A request with {} where the name goes, the key that sends it, and the status of its refusal."""
 
     key: str
     method: str
@@ -130,7 +130,7 @@ def measure(scratch: Path, rounds: int, chance: Random) -> tuple[dict[str, float
             times = times_us(client, request, keys[request.key], rounds, chance, lambda: processor_s(process.pid))
             for clock, (absent, foreign, other) in times.items():
                 figures[f"{name}, {clock}: absent, µs"] = median(absent)
-                figures[f"{name}, {clock}: foreign less absent, µs"] = with_interval(gaps(foreign, absent))
+                figures[f"{name}, {clock}: foreign minus absent, µs"] = with_interval(gaps(foreign, absent))
                 figures[f"{name}, {clock}: rest, µs"] = with_interval(gaps(other, absent))
             absent, foreign, _ = times["processor"]
             low, high = interval(gaps(foreign, absent))
@@ -142,7 +142,7 @@ def measure(scratch: Path, rounds: int, chance: Random) -> tuple[dict[str, float
 def times_us(
     client: httpx2.Client, request: Request, key: str, rounds: int, chance: Random, processor: Callable[[], float]
 ) -> dict[str, tuple[list[float], list[float], list[float]]]:
-    """Microseconds of the server's processor time and of clock time, each as lists over rounds for the absent, the foreign and the other absent name."""
+    """Microseconds of the server's processor time and of wall-clock time, as lists over rounds for the absent, the foreign and the other absent name."""
     headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json", **MCP}
     kinds = ("absent", "foreign", "other")
     times: dict[tuple[str, str], list[float]] = {

@@ -141,12 +141,12 @@ def empty_block(rows: int, columns: int) -> sp.csr_array:
 
 
 def column(prefix: str, count: int) -> Strings:
-    """`count` texts of one length, numbered."""
+    """`count` numbered strings of equal length."""
     return Strings.of([f"{prefix}{row:07d}" for row in range(count)])
 
 
 def random_rows(draw: np.random.Generator, count: int) -> Floats:
-    """Unit rows, made in chunks."""
+    """Random unit vectors as rows, drawn in chunks."""
     rows = np.empty((count, DIMENSIONS), np.float32)
     for start in range(0, count, 100_000):
         part = rows[start : start + 100_000]

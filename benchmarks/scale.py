@@ -2,7 +2,7 @@
 
 Run: python -P benchmarks/scale.py [--sizes 10000 100000] [--set vectors=float16]… [--json]. Documents and encoder are those of edits.py:
 one passage and four propositions each. Each size runs in a separate process. Builds and edits are in processor seconds without the encoder, queries
-in processor and clock time; the time until a server answers from an edit is clock time.
+in processor and wall-clock time; the time until a server answers from an edit is wall-clock time.
 """
 
 import argparse
@@ -104,7 +104,7 @@ def compacted_ms(folder: Path, passages: int, encoder: StubEncoder) -> dict[Mode
 
 
 def time_queries(index: Index, passages: int, mode: Mode) -> tuple[float, float]:
-    """Median clock and processor milliseconds per query about one of the documents, after a warm-up query that does not count."""
+    """Median wall-clock and processor milliseconds per query about one of the documents, after a warm-up query that does not count."""
     draw, ask = random.Random(0), partial(STRATEGIES[mode], index, settings=RetrieveSettings(mode=mode, top_k=10))
     clock, processor = [], []
     for _ in range(QUERIES + 1):
@@ -118,7 +118,7 @@ def time_queries(index: Index, passages: int, mode: Mode) -> tuple[float, float]
 
 
 def scale_checks(figures: Mapping[str, float | str], sizes: Sequence[int]) -> list[Check]:
-    """Checks of builds against those of fewer passages, of memory, edits and queries."""
+    """Checks of build time per passage against the next smaller size, and of memory, edits and queries."""
     seconds_per_passage = {size: float(figures[f"{size}: build"]) / size for size in sizes}
     growth = [
         Check(

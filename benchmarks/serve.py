@@ -2,7 +2,7 @@
 
 Run: python -P benchmarks/serve.py [--index FOLDER --questions FILE.jsonl] [--model FOLDER] [--soak-s 600] [--json].
 Without --index a small index of examples/ is built. The engine is vLLM on the Python that MODEGRAPH_VLLM_PYTHON names, with a tiny model
-trained here unless one is given; without vLLM, a stub that sends a token every STUB_TOKEN_S. With --soak-s another
+trained for the purpose unless one is given; without vLLM, a stub that sends a token every STUB_TOKEN_S. With --soak-s another
 server is also put under load for that long, while documents are added to its copy of the index.
 """
 
@@ -100,8 +100,8 @@ async def measure(index: Path, options: Any, scratch: Path) -> tuple[dict[str, f
         rates = [
             (await run_all(bare, bare_bodies), await run_all(ours, varied(our_bodies, turn))) for turn in range(ROUNDS)
         ]
-        figures["answers a second, bare"] = median(rate[0] for rate in rates)
-        figures["answers a second, with retrieval"] = median(rate[1] for rate in rates)
+        figures["answers per second, bare"] = median(rate[0] for rate in rates)
+        figures["answers per second, with retrieval"] = median(rate[1] for rate in rates)
         share = median(our_rate / bare_rate for bare_rate, our_rate in rates)
         checks = [
             Check("first token: added by retrieval, ms", added_ms, LONGEST_ADDED_MS, at_least=False),
@@ -156,7 +156,7 @@ async def soak(
 
 
 def prompts_of(index: Path, questions: Sequence[str]) -> list[list[dict[str, str]]]:
-    """The messages that the server sends to the model for each question as if `auto` chose `hops`; for a broad question the server uses `hierarchy` instead."""
+    """The messages that the server sends to the model for each question if `auto` chooses `hops`; for a broad question it chooses `hierarchy` instead."""
     opened, settings = open_index(index), RetrieveSettings.model_validate({"mode": "hops", "top_k": K})
     contexts = [build_context(retrieve(opened, question, settings), K) for question in questions]
     return [
@@ -166,7 +166,7 @@ def prompts_of(index: Path, questions: Sequence[str]) -> list[list[dict[str, str
 
 
 def varied(bodies: Sequence[dict[str, Any]], turn: int) -> list[dict[str, Any]]:
-    """The same questions, spelt so that the server has cached none from an earlier turn."""
+    """The same questions, each with an ending that the server has not cached in an earlier turn."""
     return [
         {"messages": [{"role": "user", "content": b["messages"][0]["content"] + " ?" * (turn + 1)}]} for b in bodies
     ]
@@ -298,7 +298,7 @@ def wait_until_ready(url: str, process: "subprocess.Popen[bytes]") -> None:
     with httpx2.Client(timeout=5, trust_env=False) as client:
         for _ in range(10 * START_S):
             if process.poll() is not None:
-                raise RuntimeError(f"the process behind {url} exited with status {process.returncode}")
+                raise RuntimeError(f"the process that should serve {url} exited with status {process.returncode}")
             with suppress(httpx2.HTTPError):
                 if client.get(url).status_code == 200:
                     return
@@ -315,7 +315,7 @@ def example_index(folder: Path) -> Path:
 def add_document(index: Path, number: int, scratch: Path) -> None:
     """Add one document in a separate process."""
     file = scratch / f"added-{number}.md"
-    file.write_text(f"# Added {number}\n\nDocument {number} came while the server was at work.", encoding="utf-8")
+    file.write_text(f"# Added {number}\n\nDocument {number} was added while the server was running.", encoding="utf-8")
     run_modegraph("index", file, "--out", index)
 
 
@@ -326,7 +326,7 @@ def run_modegraph(*words: object) -> None:
 
 
 def tiny_model(folder: Path) -> Path:
-    """A tiny Llama; its text does not matter here."""
+    """A tiny Llama; what it writes does not matter here."""
     from train.run.settings import TinySettings
     from train.tiny import train_tiny
 

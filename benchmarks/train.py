@@ -44,7 +44,7 @@ PAD, END = "<pad>", "<end>"
 
 
 def new_model(size: str, attention: str = "sdpa") -> LlamaForCausalLM | Qwen2ForCausalLM:
-    """Random weights, the same for every side: a Llama of 34 M parameters, a quarter of them the head's, or Qwen2.5-0.5B's configuration."""
+    """Random weights, the same for every side: a Llama of 34 M parameters, a quarter of them in the head, or Qwen2.5-0.5B's configuration."""
     set_seed(0)
     if size == "34m":
         shape = {"vocab_size": 16_000, "hidden_size": 512, "intermediate_size": 1408, "num_hidden_layers": 8}

@@ -1,10 +1,10 @@
-"""Training a real small model as the commands do: pairs a second and peak memory, against TRL's DPOTrainer on the same rows.
+"""Training a real small model as the commands do: pairs per second and peak memory, against TRL's DPOTrainer on the same rows.
 
 Run: python -P benchmarks/train_lora.py [--json] [--model smollm2] [--steps 4]. LoRA of rank 16, bfloat16, prompts of about 450 tokens and
 responses of 60 to 80 from the example documents. "packed-2" and "plain-2" are `train dpo` in either layout, "trl" is DPOTrainer
 on the same pairs, with logits only at the completions; all have log π_ref precomputed. "packed-8" and "plain-8" are `train ms` over 8
 responses. The sides of a contest run in separate processes and take their steps in turn; the first step does not count. Rates are per
-processor second, which other work on the machine does not change; clock seconds are also reported.
+processor second, which other work on the machine does not affect; wall-clock rates are also reported.
 """
 
 import argparse
@@ -52,7 +52,7 @@ def write_rows(folder: Path, responses: int, count: int) -> None:
     for number in range(count):
         start = number * PROMPT_WORDS
         excerpts = [Excerpt(f"p{part}", "", " ".join(text_words[start + 80 * part :][:80])) for part in range(3)]
-        prompt = answer_messages("What is told of the islands, and where?", excerpts)
+        prompt = answer_messages("What is said about the islands, and where?", excerpts)
         texts = [
             format_answer(
                 " ".join(text_words[start + 7 * index :][: RESPONSE_WORDS + index % 5]) + " [1]",

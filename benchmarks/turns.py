@@ -1,4 +1,4 @@
-"""Sides of a contest in separate processes that take their steps in turn, so that a slowdown of the machine affects all alike.
+"""Runs the sides of a contest in separate processes that take their steps in turn, so that a slowdown of the machine affects all alike.
 
 A side waits for a line on standard input before each step and prints one after it; its last line is its result as JSON."""
 
@@ -20,7 +20,7 @@ Measurement = dict[str, float | list[float]]
 
 
 class Stopwatch(TrainerCallback):
-    """Clock and processor seconds of each of a trainer's steps. It waits for a line before each step and prints one after it."""
+    """Wall-clock and processor seconds of each step of a trainer. It waits for a line before each step and prints one after it."""
 
     def __init__(self) -> None:
         self.seconds: list[float] = []
@@ -76,7 +76,7 @@ def _result(side: str, process: "subprocess.Popen[str]") -> Measurement:
     printed = process.communicate()[0].splitlines()
     if process.returncode or not printed:
         raise SystemExit(
-            f"side {side}: exit status {process.returncode} (below 0: killed by that signal), or no result"
+            f"side {side}: exit status {process.returncode} (negative: killed by that signal), or no result printed"
         )
     measurement: Measurement = json.loads(printed[-1])
     return measurement

@@ -34,7 +34,7 @@ MOST_S, MOST_MB = 5.0, 512
 
 @dataclass(frozen=True)
 class ReadResult:
-    """The result for one file: the reason for its refusal ("" if it was read), clock seconds and, if indexed, processor seconds and peak MiB."""
+    """The result for one file: the reason for its refusal ("" if it was read), wall-clock seconds and, if indexed, processor seconds and peak MiB."""
 
     name: str
     refused: str
@@ -64,12 +64,12 @@ def main() -> int:
         "indexed: read": sum(not read.refused for read in indexed),
         "uploaded: read": sum(not read.refused for read in uploaded),
         "HTML files refused": sum(bool(read.refused) and read.name.endswith(".html") for read in indexed),
-        "slowest": f"{slowest.name}, {slowest.cpu_s:.2f} s of work, {slowest.wall_s:.2f} s on the clock",
+        "slowest": f"{slowest.name}, {slowest.cpu_s:.2f} s of processor time, {slowest.wall_s:.2f} s elapsed",
         "largest": f"{largest.name}, {largest.peak_mb:.0f} MiB",
-        "indexed: longest on the clock, s": max(read.wall_s for read in indexed),
-        "uploaded: longest on the clock, with waiting, s": max(read.wall_s for read in uploaded),
-        "read differently by the two": "; ".join(differing) or "none",
-        "chats meanwhile": len(chats),
+        "indexed: longest elapsed time, s": max(read.wall_s for read in indexed),
+        "uploaded: longest elapsed time, with waiting, s": max(read.wall_s for read in uploaded),
+        "read only when indexed or only when uploaded": "; ".join(differing) or "none",
+        "chats during the uploads": len(chats),
         "slowest chat, s": slowest_chat_s,
     }
     figures |= {
@@ -77,7 +77,7 @@ def main() -> int:
         for reason, count in Counter(kind_of(read) for read in indexed if read.refused).items()
     }
     checks = [
-        Check("most seconds of work", slowest.cpu_s, MOST_S, at_least=False),
+        Check("longest processor time, s", slowest.cpu_s, MOST_S, at_least=False),
         Check("most memory, MiB", largest.peak_mb, MOST_MB, at_least=False),
         Check("slowest chat, s", slowest_chat_s, MOST_S, at_least=False),
     ]

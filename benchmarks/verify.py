@@ -1,7 +1,7 @@
-"""How well a verifier separates supported from falsified ("broken") sentences, on sets that it was not trained on, against the rule of cosines and numbers.
+"""How well a verifier separates supported from falsified ("broken") sentences, on sets that it was not trained on, compared with a rule.
 
 Claims are made from the passages as `modegraph synth claims` makes them, or by fusing two sentences; for PubMedQA also from the conclusions, which paraphrase
-the abstract, or say more than it does. The rule: a sentence of the passage has a cosine of .45 or more, and the passage contains every
+the abstract or say more than it does. The rule: a sentence of the passage has a cosine of .45 or more, and the passage contains every
 number of the claim (eval/metrics/grounding.py). Milliseconds are processor time.
 Run: python -P benchmarks/verify.py FOLDER_OF_SETS [--verifier FOLDER] [--claims 2000] [--json]
 """

@@ -1,4 +1,4 @@
-"""Random walks: modegraph against igraph's personalised PageRank on one large graph, a query's walk, and batches.
+"""Random walks: modegraph against igraph's personalised PageRank on one large graph, the walk of one query, and batches.
 
 Run: python -P benchmarks/walk.py [--json]
 """

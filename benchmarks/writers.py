@@ -1,9 +1,9 @@
 """Two writers and three readers of one index at once, in separate processes: is anything lost, duplicated, or mixed from two generations?
 
 Run: python -P benchmarks/writers.py [--seconds 120] [--store sqlite postgresql://…] [--json]. A database must be empty. In each turn a writer
-adds or changes one of its own pairs of documents, with a document that both write, or deletes a pair; every sentence of a pair states its version. In
-the end the index is compared with one that a single writer builds from the pairs that the two report as left in it. Readers repeatedly open the newest
-generation, query it, and check that it contains exactly the documents of the versions that it states. Documents are invented; the encoder is the stub of edits.py.
+adds or changes one of its own pairs of documents, with a document that both write, or deletes a pair; every sentence of a pair states its version. At
+the end the index is compared with one that a single writer builds from the pairs that should remain according to the two. Readers repeatedly open the newest
+generation, query it, and check that it contains exactly the documents of the versions that it states. The encoder is the stub of edits.py.
 """
 
 import random
@@ -47,7 +47,7 @@ PAUSE_S = 0.05
 SETTINGS = IndexSettings(
     max_passage_tokens=40, max_chunk_tokens=80, max_summary_tokens=20, communities="igraph", merge_factor=3
 )
-SHARED = Document("shared", "Shared", "The Lantern was sold to Ada Marlow in 1911. Both writers tell so.")
+SHARED = Document("shared", "Shared", "The Lantern was sold to Ada Marlow in 1911. Both writers say so.")
 RETRIEVAL = RetrieveSettings(mode="hops", top_k=5)
 VERSION = re.compile(r"version (\d+) of pair (\d+) of writer (\d+)")
 
@@ -137,7 +137,7 @@ def versions_in(index: Index) -> dict[Pair, int]:
         document.source: document for pair, version in versions.items() for document in documents_of(*pair, version)
     }
     expected[SHARED.source] = SHARED
-    assert sorted(index.sources()) == sorted(expected), "not the documents of these versions"
+    assert sorted(index.sources()) == sorted(expected), "documents other than those of these versions"
     passages = list(map(index.passage, range(len(data.passage_ids))))
     for source, document in expected.items():
         texts_of_source = [passage.text for passage in passages if passage.source == source]

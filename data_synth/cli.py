@@ -82,7 +82,10 @@ def import_set(
         Path,
         typer.Argument(
             metavar="FILE",
-            help="Rows of the set, one JSON object per line; for feedback, the index folder; for reading, a folder with corpus.jsonl and questions.jsonl, or of such folders, named in `sets`; for support, a folder of sets, each with rows.jsonl.",
+            help=(
+                "Rows of the set, one JSON object per line; for feedback, the index folder; for reading, a folder with corpus.jsonl and "
+                "questions.jsonl, or a folder of such folders, named in the setting `sets`; for support, a folder of sets, each with rows.jsonl."
+            ),
         ),
     ],
     out: Out,
@@ -93,7 +96,7 @@ def import_set(
     """Convert a published set, or readers' feedback, to documents and questions or to training rows.
 
     `feedback` imports the entries that `modegraph serve --feedback` stored: those with consent become the datasets preferences
-    and relevance in --out. `reading` makes rows of questions over passages, by the settings of --config and --set. `support`
+    and relevance in --out. `reading` makes rows of questions over passages, with the settings of --config and --set. `support`
     makes claims from sentences that people labelled, for `train verifier --set real=FOLDER`; the card names the licences.
     """
     from data_synth.dataset.public_sets import multiple_choice, pubmedqa, qa_feedback, read_items
@@ -105,7 +108,7 @@ def import_set(
         raise UserError(f"set {kind!r}", f"one of {', '.join(SETS)}", "choose one of these")
     if kind != READING and (config or settings):
         found = f"data import {kind} with {'--config' if config else '--set'}"
-        raise UserError(found, f"settings for {READING} alone", "leave it out")
+        raise UserError(found, f"settings only for {READING}", "leave it out")
     if kind == FEEDBACK:
         show_feedback(file, out, as_json)
         return

@@ -47,7 +47,7 @@ Count = Annotated[
     option(
         "N",
         OUTPUT,
-        "Questions to make; with fewer, the command exits with 1. By default up to 500, and at least as many as there are documents.",
+        "Questions to make; with fewer, the command exits with 1. By default at most 500, and at least the smaller of 500 and the number of documents.",
         min=1,
     ),
 ]
@@ -56,7 +56,7 @@ Unanswerable = Annotated[
     option(
         "SHARE",
         OUTPUT,
-        "Share of questions that the documents do not answer, each similar to one that they do.",
+        "Share of questions that the documents do not answer, each similar to one that they answer.",
         min=0.0,
         max=0.5,
     ),
@@ -102,7 +102,7 @@ def register_questions(synth: typer.Typer, open_model: "OpenModel") -> None:
             )
         if unanswerable and writer:
             raise UserError(
-                f"--unanswerable {unanswerable:g} with --writer", "questions made by rules", "drop one of the two"
+                f"--unanswerable {unanswerable:g} with --writer", "questions made by rules", "leave one out"
             )
         settings = parse_settings(RetrieveSettings, {"mode": mode, "top_k": 10}, "synth questions")
         opened_index = open_index(index)
@@ -114,7 +114,7 @@ def register_questions(synth: typer.Typer, open_model: "OpenModel") -> None:
             "Index": index.name,
             "Written by": models[0].name if models[0] else BY_TEMPLATES,
             "Judged by": models[1].name if models[1] else "nobody",
-            "Questions checked by": f"10 excerpts of mode {settings.mode}"
+            "Questions checked by": f"retrieval of 10 excerpts by mode {settings.mode}"
             if writer
             else "the rules, from the index's sentences",
             "Hops": ", ".join(map(str, spec.hops)),
@@ -155,8 +155,8 @@ def separation_warnings(summary: "Summary") -> list[str]:
     from data_synth.preferences.preference_form import separating_measures
 
     measures = separating_measures(summary.measures)
-    remedy = "a model would learn that instead of the answers; see what differs with --preview 20"
-    return [f"the sides differ by more than their answers ({'; '.join(measures)}): {remedy}"] if measures else []
+    remedy = "a model would learn that instead of the answers; use --preview 20 to see what differs"
+    return [f"the sides differ in more than their answers ({'; '.join(measures)}): {remedy}"] if measures else []
 
 
 def register_preferences(synth: typer.Typer, open_model: "OpenModel") -> None:
@@ -186,7 +186,7 @@ def register_preferences(synth: typer.Typer, open_model: "OpenModel") -> None:
 
         Each question gets a pair over every context of 1 to --top-k passages, or of --context-size. Reasoning is composed from
         gold sentences unless --writer names a model; --judge then drops reasoning that the passages do not support. Where
-        they lack gold documents and answer, "not in the documents" is chosen. --limit samples questions by the seed.
+        passages lack gold documents and the answer, "not in the documents" is chosen. --limit samples questions by the seed.
         """
         from data_synth.contexts import QuestionSelection
         from data_synth.dataset.write import ledger_of, write_or_preview
@@ -265,7 +265,7 @@ def register_responses(synth: typer.Typer, open_model: "OpenModel") -> None:
         support_verifier = open_verifier(verifier)
         selection = QuestionSelection(questions, split or [], limit, seed, context_size or [])
         opened_index = open_index(index)
-        distinct, twins = selection.read(opened_index, preview)
+        distinct, duplicates = selection.read(opened_index, preview)
         ledger = ledger_of(out, preview)
         model = open_model(policy[0] if len(policy) == 1 else policy, ledger)
         judge_model = open_model(judge, ledger) if judge else None
@@ -277,7 +277,7 @@ def register_responses(synth: typer.Typer, open_model: "OpenModel") -> None:
             "Policy": model.name,
             "Sampling": f"{samples} draws per prompt at temperature {temperature:g}, up to {max_answer_tokens:,} tokens, seed {seed}",
             "Judge": judge_model.name if judge_model else "none",
-            "Verifier": verifier or "modegraph's own",
+            "Verifier": verifier or "the default",
         }
         marks_of = partial(judge_responses, model=judge_model) if judge_model else None
         rows = response_rows(
@@ -285,6 +285,6 @@ def register_responses(synth: typer.Typer, open_model: "OpenModel") -> None:
         )
         if preview is None:
             # Count rows, not questions: questions are read in batches, before the model is called.
-            rows = track(rows, "prompts", len(distinct) * selection.contexts_a_question(top_k))
-        if not write_or_preview(chain(twins, rows), RESPONSES, origin, out, preview, as_json):
+            rows = track(rows, "prompts", len(distinct) * selection.contexts_per_question(top_k))
+        if not write_or_preview(chain(duplicates, rows), RESPONSES, origin, out, preview, as_json):
             raise typer.Exit(1)

@@ -75,7 +75,7 @@ SplitBy = Annotated[
     option(
         "WHAT",
         INPUT,
-        "What no two splits share: passages and questions, or with `questions` only questions, if all need the same facts.",
+        "What no two splits share: passages and questions, or only `questions`, for questions that all need the same facts.",
     ),
 ]
 Negatives = Annotated[int, option("N", RETRIEVAL, "Hard negatives to find for each question.", min=0)]
@@ -103,8 +103,8 @@ def register_relevance(synth: typer.Typer, open_model: "OpenModel") -> None:
     ) -> None:
         """Label the relevant and irrelevant propositions of each question: data for `train selector`.
 
-        Labels come from the questions' gold passages and sentences, or with --distil-from from a model. Questions are in the
-        split that their file states; the seed splits the others.
+        Labels come from the questions' gold passages and sentences, or, with --distil-from, from a model. Questions are in the
+        split that their file states; the seed determines the split of the others.
         """
         from data_synth.dataset.write import ledger_of, write_or_preview
         from data_synth.relevance.gold import CORPUS, check_sources, read_gold_questions, with_sentences
@@ -157,7 +157,7 @@ def register_claims(synth: typer.Typer) -> None:
     ) -> None:
         """Make sentences that passages support, and falsified ones: data for `train verifier`.
 
-        Rules restate a sentence, then change a name, a number, a negation or who did what, or put a word's opposite in its place.
+        Rules restate a sentence, then change a name, a number, a negation or who did what, or replace a word by its opposite.
         """
         from data_synth.claims.claims import CLAIMS, claim_rows, passages_of
         from data_synth.dataset.write import ledger_of, write_or_preview

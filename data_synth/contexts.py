@@ -1,6 +1,6 @@
 """The inputs of preference and response rows: selected questions, and growing contexts C_0 ⊂ C_1 ⊂ … for each.
 
-C_k are the k best excerpts that retrieval finds for the question, shuffled so that their order does not give the answer away. A gold
+C_k consists of the k best excerpts that retrieval finds for the question, shuffled so that their order does not give the answer away. A gold
 passage that retrieval missed is never added: training uses the same contexts as serving.
 """
 
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 NO_PASSAGES = "retrieval finds no passage, or fewer than --context-size"
 NO_ANSWER = "the question has no gold answer"
-TWIN = "the question is a near duplicate of another one with the same answer"
-TWIN_THRESHOLD = 0.1
+NEAR_DUPLICATE = "the question is a near duplicate of another one with the same answer"
+DUPLICATE_THRESHOLD = 0.1
 """τ of graph/retrieve/parts/diversity.py for questions: about one word in twenty may differ, but no number, name or negation."""
 QUESTIONS_AT_ONCE = 32
 
@@ -114,17 +114,17 @@ class QuestionSelection:
         UserError for gold documents that are not in the index.
         """
         picked = pick_questions(read_questions(self.file), self.splits)
-        distinct, twins = without_twins(draw_questions(picked, self.limit, self.seed)[:first])
+        distinct, duplicates = without_near_duplicates(draw_questions(picked, self.limit, self.seed)[:first])
         check_gold(distinct, frozenset(index.sources()))
-        return distinct, twins
+        return distinct, duplicates
 
     @property
     def name(self) -> str:
         """The file's name and how many questions are drawn, for cards."""
         return self.file.name + (f", {self.limit:,} of them drawn" if self.limit else "")
 
-    def contexts_a_question(self, largest: int) -> int:
-        """The number of contexts of each question, at most."""
+    def contexts_per_question(self, largest: int) -> int:
+        """The largest number of contexts of a question."""
         return len(self.sizes) or largest
 
     def sizes_up_to(self, largest: int) -> str:
@@ -132,7 +132,7 @@ class QuestionSelection:
         return ", ".join(map(str, self.sizes)) or f"1 to {largest}"
 
 
-def without_twins(questions: Sequence[Question]) -> tuple[list[Question], list[Dropped]]:
+def without_near_duplicates(questions: Sequence[Question]) -> tuple[list[Question], list[Dropped]]:
     """The questions without near duplicates (the first of each group stays), and one Dropped for each removed question.
 
     Near duplicates have the same gold answers, nearly the same words, and the same distinctive ones (numbers, names, negations) in the same order.
@@ -142,9 +142,11 @@ def without_twins(questions: Sequence[Question]) -> tuple[list[Question], list[D
         groups[distinctive_words(question.text), question.answers].append(number)
     distinct: list[int] = []
     for numbers in groups.values():
-        rows = diverse_rows([questions[number].text for number in numbers], TWIN_THRESHOLD)
+        rows = diverse_rows([questions[number].text for number in numbers], DUPLICATE_THRESHOLD)
         distinct += [numbers[row] for row in rows]
-    return [questions[number] for number in sorted(distinct)], [Dropped(TWIN)] * (len(questions) - len(distinct))
+    return [questions[number] for number in sorted(distinct)], [Dropped(NEAR_DUPLICATE)] * (
+        len(questions) - len(distinct)
+    )
 
 
 def pick_questions(questions: Sequence[Question], splits: Sequence[str]) -> list[Question]:

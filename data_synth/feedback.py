@@ -289,10 +289,10 @@ SEED = 0
 
 
 def import_feedback(index: Index, out: Path) -> dict[str, Summary]:
-    """Write the datasets `preferences` and `relevance` below `out` from the feedback of `index`. UserError if there is no feedback, and no such dataset to replace.
+    """Write the datasets `preferences` and `relevance` below `out` from the feedback of `index`.
 
-    The same feedback gives the same rows. A dataset without rows is written too: it replaces one made from
-    entries that have since been deleted.
+    UserError if there is no feedback and no such dataset to replace. The same feedback gives the same rows. A dataset without rows is
+    written too: it replaces one made from entries that have since been deleted.
     """
     entries = read_feedback(index.folder)
     folders = {name: out / name for name in ("preferences", "relevance")}

@@ -131,7 +131,9 @@ class ReadingRow:
 
 @dataclass(frozen=True)
 class Sampling:
-    """How the responses of a row were sampled from the policy: `samples` is the number of draws, `max_tokens` the limit of each, `seed` the base of their seeds.
+    """How the responses of a row were sampled from the policy.
+
+    `samples` is the number of draws, `max_tokens` the limit of each, `seed` the base of their seeds.
 
     `as_drawn`: repeated and cut responses are included, as in the rounds of training.
     """

@@ -60,7 +60,7 @@ Selectors = Annotated[
 def check_selectors(selectors: Sequence[str], modes: Sequence[str], model: str | None) -> None:
     """UserError for several selectors in a mode that selects nothing or in several modes, one named twice, and llm without a model."""
     if len(set(selectors)) < len(selectors):
-        raise UserError(f"--selectors {' '.join(selectors)}", "each selector once", "drop the repetition")
+        raise UserError(f"--selectors {' '.join(selectors)}", "each selector once", "remove the repetition")
     if len(selectors) > 1 and (len(modes) > 1 or modes[0] not in ("local", "global")):
         found = f"--modes {' '.join(modes)} with {len(selectors)} selectors"
         raise UserError(found, "local or global, which select propositions", "compare selectors in one of them")
@@ -91,7 +91,7 @@ def add_retrieval(commands: typer.Typer, open_model: OpenModel) -> None:
         """Compare retrieval modes, or selectors in one mode, on questions with gold documents.
 
         Prints Recall, all-gold, MRR, nDCG and the cost of a query, and differences in Recall@5 with their intervals; --out saves the
-        figures, a plot and the rankings. Of several selectors only llm calls --model.
+        figures, a plot and the rankings. Among several selectors, only llm calls --model.
         """
         chosen = selectors or ["threshold"]
         check_selectors(chosen, modes, model)
@@ -177,8 +177,8 @@ def add_reading(commands: typer.Typer, open_model: OpenModel) -> None:
     ) -> None:
         """Measure how well models read: greedy answers by exact match, F1, refusals and citations.
 
-        Questions are drawn by the hash of their ids; a constant answer is listed with the models. With --verifier, so is each model with its
-        unsupported answers as refusals ("MODEL, checked"). --out saves every answer.
+        Questions are drawn by the hash of their ids; a constant answer is listed with the models. With --verifier, each model is listed again
+        with its unsupported answers counted as refusals ("MODEL, checked"). --out saves every answer.
         """
         from data_synth.reading.sets import read_set
         from eval import reading as measured
@@ -240,7 +240,8 @@ def add_support(commands: typer.Typer) -> None:
     ) -> None:
         """Measure how well a verifier separates supported sentences from unsupported ones.
 
-        Prints AUC with its interval, the shares of both that the verifier marks, and milliseconds, next to plain overlap of words and of stems.
+        Prints AUC with its interval, the shares of supported and of unsupported sentences that the verifier marks, and the milliseconds per
+        sentence, compared with the plain overlap of words and of stems.
         """
         from eval.support import measure_support, read_support, support_json, support_table
         from eval.tables import as_text

@@ -22,7 +22,7 @@ def read_rows(folder: Path, split: str) -> list[PreferenceRow]:
     """All rows of `folder`/`split`.jsonl; UserError when the file is missing, empty or malformed."""
     file = folder / f"{split}.jsonl"
     if not file.is_file() and not folder.is_file():
-        found = ", ".join(sorted(path.name for path in folder.glob("*.jsonl"))) or "no .jsonl file there"
+        found = ", ".join(sorted(path.name for path in folder.glob("*.jsonl"))) or "no .jsonl file"
         remedy = "make it with `modegraph synth preferences`, or choose another --split"
         raise UserError(f"{file}: no such file (found: {found})", "preference data", remedy)
     return read_preferences(file)

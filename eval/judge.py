@@ -85,7 +85,7 @@ class SystemAnswer:
 
 
 def read_answers(file: Path) -> dict[str, SystemAnswer]:
-    """All answers by question id, in order; UserError naming line and field for a missing or empty text, and for a repeated id."""
+    """All answers by question id, in order; UserError naming line and field for a missing or empty string, and for a repeated id."""
     answers: dict[str, SystemAnswer] = {}
     for line, row in read_jsonl(file):
         for field in ANSWER_FIELDS:
@@ -180,7 +180,7 @@ def length_controlled(wins_V: Sequence[float], extra_V: Sequence[float]) -> floa
 def fit_logistic(wins_V: NDArray[np.float64], length_V: NDArray[np.float64]) -> tuple[float, float]:
     """(θ, φ) that minimise ½ · 0.01 (θ² + φ²) plus the mean cross-entropy of σ(θ + φ length) with `wins_V`, by damped Newton steps.
 
-    The small ridge keeps both finite where length decides every verdict.
+    The small ridge keeps both finite if length decides every verdict.
     """
     design_V2 = np.column_stack([np.ones_like(length_V), length_V])
     weights = np.zeros(2)
@@ -284,7 +284,7 @@ def judge_table(results: Mapping[str, CriterionResult], a: str, b: str) -> Table
     note = (
         f"{a} against {b}, every pair judged in both orders, ties counting half; intervals: bootstrap over questions. Position bias: "
         "both orders name the same position (first: the first one). Length-controlled: win rate at equal lengths (AlpacaEval 2 LC); "
-        f"'{UNDECIDED}' where one side is nearly always the longer. Pairs with an invalid verdict are counted and left out of the rates."
+        f"'{UNDECIDED}' if one side is nearly always longer. Pairs with an invalid verdict are counted and left out of the rates."
     )
     return Table("Judge", header, tuple(rows), note)
 

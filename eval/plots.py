@@ -13,6 +13,7 @@ from matplotlib.patheffects import withStroke
 
 from eval.comparison import Measure, PairScore
 from eval.statistics import bootstrap_mean
+from graph.shared.jsonl import replacing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -58,10 +59,9 @@ def draw_retrieval(seconds: Measure, quality: Measure, file: Path) -> None:
 
 
 def save_figure(figure: Figure, file: Path) -> None:
-    """Write the PNG to a temporary file beside `file`, then rename it into place."""
-    partial = file.with_name(file.name + ".partial")
-    partial.write_bytes(figure_png(figure))
-    partial.replace(file)
+    """Write the PNG to a temporary file next to `file`, then rename it into place."""
+    with replacing(file) as partial:
+        partial.write_bytes(figure_png(figure))
 
 
 def figure_png(figure: Figure) -> bytes:

@@ -184,7 +184,7 @@ def answer_all(model: LanguageModel, tasks: Sequence[ReadingTask], form: AnswerF
 
 
 def drop_unsupported(answers: Sequence[ReadingAnswer], verifier: Verifier, form: AnswerForm) -> list[ReadingAnswer]:
-    """The answers as `--unsupported drop` shows them: one whose sentences the verifier all finds unsupported is a refusal, the others stay."""
+    """The answers as `--unsupported drop` shows them: an answer becomes a refusal if the verifier finds all its sentences unsupported; the others stay."""
     return [
         score_text(answer.task, NOT_FOUND) if _is_unsupported(answer, verifier, form) else answer
         for answer in track(answers, "checking the answers", len(answers))
@@ -199,7 +199,7 @@ def _is_unsupported(answer: ReadingAnswer, verifier: Verifier, form: AnswerForm)
 
 
 def constant_answers(tasks: Sequence[ReadingTask]) -> list[ReadingAnswer]:
-    """Every task answered by the same text, the one that is right most often: an answer, or a refusal."""
+    """Every task answered with the same string: the answer, or refusal, that is right most often."""
     counts = Counter(
         answer.casefold() for task in tasks for answer in dict.fromkeys(task.question.answers or (NOT_FOUND,))
     )

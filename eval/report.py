@@ -23,7 +23,7 @@ SAMPLES = 6
 
 @dataclass(frozen=True)
 class Sample:
-    """A question and its answers as (who, text), the gold answer among them; `folded` texts (title, text) open at a click."""
+    """A question and its answers as (who, text), the gold answer among them; `folded` texts (title, text) open on a click."""
 
     question: str
     folded: tuple[tuple[str, str], ...]

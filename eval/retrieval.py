@@ -1,7 +1,7 @@
-"""`modegraph eval retrieval`: how well each mode, or each selector in one mode, ranks the documents that hold an answer, and at what cost.
+"""`modegraph eval retrieval`: how well each mode, or each selector in one mode, ranks the documents that contain an answer, and at what cost.
 
-The ranking of a question is the unique document sources in the order of `Evidence.passages`. A selector's choice is also measured alone,
-where gold sentences are known: on one list of candidates for all selectors."""
+The ranking of a question is the unique document sources in the order of `Evidence.passages`. If gold sentences are known, a selector's
+choice is also measured separately, on one list of candidates for all selectors."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ LEDGER = "ledger.sqlite"
 SECONDS = "s/query without encoder"
 SELECTION = "AP of the selection"
 CANDIDATES = 20
-"""Number of candidates for the precision of a selector: as many as `local` first shows a model."""
+"""Number of candidates for the precision of a selector: the number that the mode `local` shows a model first."""
 MEASURES: tuple[tuple[str, OfRanking], ...] = (
     ("Recall@2", lambda ranked, gold: recall_at(ranked, gold, 2)),
     (MAIN_MEASURE, lambda ranked, gold: recall_at(ranked, gold, 5)),
@@ -179,7 +179,7 @@ def ranked_sources(evidence: Evidence) -> tuple[str, ...]:
 
 
 def measures_of(questions: Sequence[Question], rankings: Mapping[str, Sequence[Ranking]]) -> tuple[Measure, ...]:
-    """The ranking measures, seconds, model calls and tokens (prompt and completion) a query, one value for each question and system."""
+    """The ranking measures, seconds, model calls and tokens (prompt and completion) per query, one value for each question and system."""
     ids = tuple(question.id for question in questions)
     quality = [
         Measure(
@@ -217,7 +217,7 @@ def read_with_sentences(file: Path) -> list[Question]:
 def measure_selection(
     index: Index, questions: Sequence[Question], selectors: Sequence[str], model: LanguageModel | None
 ) -> Measure | None:
-    """The average precision of each selector's choice among the same candidates; None if no question has gold among them."""
+    """The average precision of each selector's choice among the same candidates; None if no question has a gold proposition among them."""
     with_gold: list[str] = []
     values: dict[str, list[float]] = {name: [] for name in selectors}
     with_quotes = [question for question in questions if question.evidence and question.gold_sources]
@@ -239,7 +239,7 @@ def measure_selection(
 def candidates_of(index: Index, query: Query) -> Ints:
     """The candidates, best first, by the mean of a proposition's similarity to the question and its best passage's score.
 
-    As in `local`, if the question names no document.
+    These are the candidates of the mode `local` for a question that names no document.
     """
     near_P = score_passages(index, query.vector_D)
     near_N = score_propositions(index, near_P, query.vector_D)
@@ -257,7 +257,7 @@ def retrieval_table(report: RetrievalReport) -> Table:
     note = (
         f"{len(report.questions)} questions with gold documents ({report.skipped} without were left out); documents in "
         f"the order of the {report.top_k} passages retrieved. Brackets: 95 % interval of a paired bootstrap over "
-        "questions, widened by Holm's steps where several are compared; * marks one that leaves out 0."
+        "questions, widened by Holm's steps if several are compared; * marks one that leaves out 0."
     )
     selection = "" if report.selection is None else selection_note(report.selection)
     replayed = sum(ranking.replayed for rankings in report.rankings.values() for ranking in rankings)

@@ -1,6 +1,6 @@
 """Is a difference more than chance? Intervals, exact tests, the correction for multiple comparisons, and the check that both sides answered the same questions.
 
-All tests are paired: the same questions under two systems, and the same training seeds where there are several, which are then the unit of
+All tests are paired: the same questions under two systems, and if there are several training seeds, the same seeds, which are then the unit of
 the test. Legend: Q questions, C clusters, S training seeds, F flips of signs, B resamples."""
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Name = TypeVar("Name", bound=Hashable)
 
 @dataclass(frozen=True)
 class Interval:
-    """A mean, or a mean difference, and the interval of its bootstrap: 95 %, or wider where it is one of several (`holm_intervals`)."""
+    """A mean, or a mean difference, and the interval of its bootstrap: 95 %, or wider if it is one of several (`holm_intervals`)."""
 
     mean: float
     low: float

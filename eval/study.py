@@ -18,7 +18,7 @@ from eval.held_out import check_unseen
 from eval.statistics import LEVEL, equality_test, sign_flips
 from graph.config import Settings, read_yaml
 from graph.errors import UserError
-from graph.shared.console import SECONDS_AN_HOUR
+from graph.shared.console import SECONDS_PER_HOUR
 from train.run.data import read_responses
 
 POWER, DRAWS, BISECTIONS = 0.8, 2000, 24
@@ -31,7 +31,7 @@ class ArmSettings(Settings):
     config: str = Field("", description="YAML file of settings of its runs, relative to the working directory")
     settings: dict[str, Any] = Field({}, description="settings of its runs, which override those of `config`")
     seconds_per_update: float | None = Field(
-        None, gt=0, description="seconds of an update; null: measured over a few steps, as by `plan train`"
+        None, gt=0, description="seconds per update; null: measured over a few steps, as by `plan train`"
     )
 
 
@@ -48,7 +48,7 @@ class LookSettings(Settings):
         least = 2.0 ** (1 - self.seeds)
         if self.level < least:
             raise ValueError(
-                f"{self.seeds} seeds give a p of {least:.3g} at least, so level = {self.level:g} shows nothing"
+                f"{self.seeds} seeds give a p of at least {least:.3g}, so level = {self.level:g} shows nothing"
             )
         return self
 
@@ -87,7 +87,7 @@ class StudySettings(Settings):
     def _check_parts(self) -> StudySettings:
         for name in self.contrast:
             if name not in self.arms:
-                raise ValueError(f"contrast names {name!r}, which is none of the arms {', '.join(self.arms)}")
+                raise ValueError(f"contrast names {name!r}, which is not one of the arms {', '.join(self.arms)}")
         seeds = [look.seeds for look in self.looks]
         if seeds != sorted(set(seeds)):
             raise ValueError(f"looks have {', '.join(map(str, seeds))} seeds; each must have more than the one before")
@@ -154,16 +154,16 @@ def plan_study(study: StudySettings, time_update: Callable[[ArmSettings], float]
                 look.seeds,
                 look.level,
                 runs,
-                seconds / SECONDS_AN_HOUR,
+                seconds / SECONDS_PER_HOUR,
                 deviation * smallest_difference(look.seeds, look.level),
                 equality_power(look.seeds, study.equal_within / deviation, look.level),
             )
         )
     return StudyPlan(
         update_seconds,
-        sampling / SECONDS_AN_HOUR,
+        sampling / SECONDS_PER_HOUR,
         len(update_seconds) * study.trial_rates,
-        trial / SECONDS_AN_HOUR,
+        trial / SECONDS_PER_HOUR,
         deviation,
         tuple(looks),
     )
@@ -179,7 +179,7 @@ def difference_sd(seed_sd: float, prompt_sd: float, prompts: int) -> float:
 
 
 def smallest_difference(seeds: int, level: float) -> float:
-    """The least true difference that the exact sign-flip test finds with a power of 80 %, in standard deviations of a seed's difference.
+    """The smallest true difference that the exact sign-flip test finds with a power of 80 %, in standard deviations of a seed's difference.
 
     By simulation with normal differences, the same draws for every difference tried (bisection): 1.79 for six seeds at .05, where all six must agree.
     """

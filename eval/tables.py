@@ -32,7 +32,7 @@ def run_table(comparison: Comparison) -> Table:
     """The models compared: each policy's stage, its reference, and the K, ε and β of its training."""
     header = ("model", "stage", "folder or name", "reference π_ref", "K", "ε", "β", "trained on", "training, s")
     note = (
-        "K responses a prompt (2 = pairs), ε label smoothing, β weight of the log-ratios to the reference. A margin is "
+        "K responses per prompt (2 = pairs), ε label smoothing, β weight of the log-ratios to the reference. A margin is "
         "measured against π_ref; a model without β or π_ref has no implicit reward."
     )
     return Table("Models", header, tuple(_run_row(result) for result in comparison.results), note)
@@ -71,7 +71,7 @@ def _mean(measure: Measure, policy: str) -> str:
 
 
 def figure(value: float, share: bool) -> str:
-    """A mean as text: a share as a percentage, any other mean with three decimals, or one from 10 on."""
+    """A mean as text: a share as a percentage, any other mean with three decimals, or with one if it is 10 or more."""
     return f"{100 * value:.1f} %" if share else f"{value:.3f}" if abs(value) < 10 else f"{value:.1f}"
 
 
@@ -104,7 +104,7 @@ def seed_table(comparison: Comparison) -> Table:
         rows.append((measure, *(verdict_cell(verdicts[name], scale) if name in verdicts else NONE for name in others)))
     count = len(comparison.systems[first])
     note = (
-        "Runs that differ in their seed alone are one system. Mean difference, the 95 % interval of its bootstrap over paired seeds and over questions, "
+        "Runs that differ only in their seed are one system. Mean difference, the 95 % interval of its bootstrap over paired seeds and over questions, "
         f"and p of the exact sign-flip test over the {count} seeds, Holm-corrected over the systems of a row; {count} seeds give a p of at least "
         f"{2.0 ** (1 - count):.2g}. * marks a difference that test and interval both show."
     )
@@ -133,7 +133,7 @@ def choice_table(comparison: Comparison) -> Table:
     ]
     note = (
         f"{sum(comparison.gold_choices.values())} prompts whose gold answer is yes, no or maybe; the first word of the "
-        "answer counts. The constant answer is the commonest label of the train split, not of these questions."
+        "answer counts. The constant answer is the most common label of the train split, not of these questions."
     )
     return Table("Yes / no / maybe", header, tuple(rows), note)
 

@@ -1,4 +1,4 @@
-"""The commands on an index: create it, add to it, inspect it, repair it."""
+"""The commands that create, extend, inspect and repair an index."""
 
 import json
 import time
@@ -47,10 +47,11 @@ if TYPE_CHECKING:
     from graph.types import OpenModel
 
 ImportFile = Annotated[
-    Path | None, option("--import FILE", INPUT, 'Take propositions from a .jsonl of {"id", "entities", "triples"}.')
+    Path | None,
+    option("--import FILE", INPUT, 'Read propositions from a .jsonl file of {"id", "entities", "triples"}.'),
 ]
-PriceIn = Annotated[float, option("--price-in PRICE", MODEL, "Price of a million prompt tokens.", min=0)]
-PriceOut = Annotated[float, option("--price-out PRICE", MODEL, "Price of a million reply tokens.", min=0)]
+PriceIn = Annotated[float, option("--price-in PRICE", MODEL, "Price per million prompt tokens.", min=0)]
+PriceOut = Annotated[float, option("--price-out PRICE", MODEL, "Price per million reply tokens.", min=0)]
 Failed = Annotated[bool, option("--failed", INPUT, "Retry the passages in quarantine.")]
 Watch = Annotated[
     bool,
@@ -61,10 +62,10 @@ Watch = Annotated[
     ),
 ]
 DeleteMissing = Annotated[
-    bool, option("--delete-missing", INPUT, "Delete the documents of the index that DOCUMENTS no longer has.")
+    bool, option("--delete-missing", INPUT, "Delete documents from the index that are no longer in DOCUMENTS.")
 ]
 POLL_S = 2.0
-"""Time between two checks of a watched folder."""
+"""Seconds between two checks of a watched folder."""
 StoreDsn = Annotated[
     str | None,
     option("--store DSN", OUTPUT, "Keep the rows of a new index in PostgreSQL: postgresql://USER@HOST/DATABASE."),
@@ -116,7 +117,7 @@ def _add_index(app: typer.Typer, open_model: "OpenModel") -> None:
         --out is the folder of the index; with --store its rows are in a database whose address is in that folder. Rules extract the
         propositions, unless --extractor-model names a language model or --import a file; the index stores that choice. Files
         that cannot be read are skipped and listed with the reason; a .modegraphignore file in the folder names files to leave
-        out. Exits with 1 when more passages failed than max_failed_share allows. With --engine ray the index is the same
+        out. Exits with 1 when more passages failed than max_failed_share allows. --engine ray creates the same index
         (docs/scale.md).
         """
         from graph.build.build import build_index
@@ -272,8 +273,8 @@ def status_command(index: IndexFolder, as_json: AsJson = False) -> None:
     if status.changed_passages:
         changed = "1 passage has" if status.changed_passages == 1 else f"{status.changed_passages:,} passages have"
         print(
-            f"{changed} been added or removed since the communities were detected; "
-            f"they are detected again once this exceeds a tenth of the passages, or by: modegraph compact {index}"
+            f"{changed} been added or removed since the communities were detected; the communities are detected "
+            f"again once this exceeds a tenth of the passages, or when you run: modegraph compact {index}"
         )
     if status.unfinished:
         print(f"{status.unfinished} ({status.documents_to_extract:,} documents to extract)")
@@ -324,7 +325,7 @@ def _add_resume_and_retry(app: typer.Typer, open_model: "OpenModel") -> None:
         from graph.models.encoder import open_encoder
 
         if not failed:
-            raise UserError("retry: nothing chosen", "--failed", f"modegraph retry {index} --failed")
+            raise UserError("retry: no passages chosen", "--failed", f"modegraph retry {index} --failed")
         retried = retry_failed(
             index, open_encoder, open_model, _own_settings(index, extractor_model, summary_model, settings)
         )
@@ -361,7 +362,7 @@ def _add_delete_and_repair(app: typer.Typer, open_model: "OpenModel") -> None:
     def repair(index: IndexFolder, as_json: AsJson = False) -> None:
         """Rebuild the damaged files of an index.
 
-        Arrays are rebuilt from the rows in index.sqlite or the database. Sound vectors are reused; those of damaged files are
+        Arrays are rebuilt from the rows in index.sqlite or the database. Intact vectors are reused; those of damaged files are
         encoded again.
         """
         from graph.build.lifecycle import repair_index
@@ -407,7 +408,7 @@ def verify_command(index: IndexFolder, as_json: AsJson = False) -> None:
         for found in damage:
             print(f"{index}/{found.file}: {found.problem}; fix it with: {found.repair}")
     else:
-        print(f"{index}: its files are as they were written")
+        print(f"{index}: all files match their checksums")
     if damage:
         raise typer.Exit(1)
 

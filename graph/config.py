@@ -36,7 +36,7 @@ S = TypeVar("S", bound=Settings)
 
 @dataclass(frozen=True)
 class Override:
-    """A value of `--set`: its text and its YAML value. If that is a number, a date, a truth value or null, the type of the setting decides which is used."""
+    """A value of `--set`: its text and its YAML value. If YAML reads a number, a date, a boolean or null, the setting's type decides which is used."""
 
     text: str
     value: Any
@@ -96,7 +96,7 @@ def set_value(values: dict[str, Any], override: str) -> None:
                 if is_secret(key)
                 else f"--set {override}: {key} is the value {inner!r}"
             )
-            raise UserError(shown, "a group of settings", "name one before the dot")
+            raise UserError(shown, "a group of settings", "put the name of a group before the dot")
         target = inner
     target[last] = Override(text.strip(), read_scalar(text))
 

@@ -66,7 +66,7 @@ class ModelUnavailable(Unavailable):
 
 
 def unreadable(file: Path, problem: OSError, expected: str) -> UserError:
-    """The error for a file that cannot be read: it is missing, is a folder, lies below another file, or may not be read."""
+    """The error for a file that cannot be read: it is missing, is a folder, has a file as a parent, or is not readable."""
     above = next((parent for parent in file.parents if parent.is_file()), None)
     if above is not None:
         remedy = (
@@ -96,7 +96,7 @@ def _likeness(text: str, name: str) -> float:
 
 
 MARK = "***"
-SHORTEST = 6
+MIN_SECRET_LENGTH = 6
 """Minimum length of an environment value to redact: shorter ones occur in ordinary words."""
 _ASSIGNED = re.compile(
     r"(?i)(?<![\w-])((?:--)?(?:[\w.-]*[-_.])?(?:(?:api|access|secret|private)[-_]?key|(?<!per_)token|secret|passw(?:or)?d)\s*=\s*)((?:bearer\s+)?[^\s;,]+)"
@@ -121,7 +121,7 @@ def redact(text: str) -> str:
 
 
 def redacted(value: Any) -> Any:
-    """A JSON value for a record: each text redacted, and a text under a secret's name replaced entirely."""
+    """A JSON value for a record: every string is redacted, and a string under a secret's name is replaced entirely."""
     if isinstance(value, Mapping):
         return {
             name: MARK if is_secret(str(name)) and isinstance(item, str) and item else redacted(item)
@@ -143,7 +143,7 @@ def is_secret(name: str) -> bool:
 
 def secrets_in_environment() -> list[str]:
     """Values of variables such as HF_TOKEN and OPENAI_API_KEY, longest first."""
-    secrets = {value for name, value in os.environ.items() if is_secret(name) and len(value) >= SHORTEST}
+    secrets = {value for name, value in os.environ.items() if is_secret(name) and len(value) >= MIN_SECRET_LENGTH}
     return sorted(secrets, key=len, reverse=True)
 
 

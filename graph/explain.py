@@ -1,6 +1,6 @@
 """Why a question retrieves a passage, or does not: its rank in each mode, the words and names it shares, and the links to it in `hops`.
 
-Each mode runs as for any question, only deeper; a mode whose ranking depends on the depth is run no deeper than its own limit. Links of
+Each mode runs as usual but ranks more passages; a mode whose ranking depends on this depth is not run beyond its own limit. Links of
 `hops` are computed from the MAX_LINKING_PASSAGES best passages that could have one, not only from the few whose links `hops` follows.
 Legend: P passages, N propositions, E entities, S passages with possible links, X links."""
 
@@ -89,7 +89,7 @@ class Lead:
 class Explanation:
     """Why a question retrieves a passage, or does not.
 
-    `standings` are those of `ranks_in_modes`, that of `mode` first; `before` are the retrieved passages that `mode` ranks before the explained one.
+    `standings` are the ranks from `ranks_in_modes`, that in `mode` first; `before` are the retrieved passages that `mode` ranks before the explained one.
     `words` (without function words) and `names` are those of the question, the rarest first; `propositions` are the passage's propositions
     nearest to the question. `own_rank` and `own_score` are its rank and score in `hops` without links; `lift` is the part of that score that comes from the
     question's words, and `lifted_by` are the words that contribute most to it (largest first; without function words and the words of a
@@ -192,7 +192,7 @@ def nearest_propositions(index: Index, query: Query, row: int) -> tuple[StatedPr
 
 
 SEARCH_DEPTHS = (100, 10_000)
-"""Depths to search one after the other: the first reaches most explained passages, the second is the limit of a search."""
+"""Depths to search in turn: the first reaches most explained passages, the second is the limit of a search."""
 DEPTHS_OF_MODES: dict[Mode, int] = {"paths": EXPLORE_PASSAGES, "statements": INITIAL, "topics": INITIAL}
 
 

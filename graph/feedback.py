@@ -201,7 +201,9 @@ def _opened(file: Path, mode: str) -> Iterator[sqlite3.Connection]:
         if isinstance(problem, sqlite3.Error) and getattr(problem, "sqlite_errorcode", 0) & 0xFF not in _UNREADABLE:
             raise
         found = f"{file}: not readable ({problem})"
-        raise UserError(found, "a file of feedback", "restore it from a copy, or move it away to start anew") from None
+        raise UserError(
+            found, "a file of feedback", "restore it from a backup, or move it away to start an empty one"
+        ) from None
 
 
 def _open_file(file: Path, mode: str) -> sqlite3.Connection:
@@ -213,7 +215,7 @@ def _open_file(file: Path, mode: str) -> sqlite3.Connection:
         if mode == "rwc" and version == 0:
             database.executescript(_SCHEMA)
         elif version != FEEDBACK_FORMAT:
-            raise sqlite3.DatabaseError(f"format {version}, this version reads {FEEDBACK_FORMAT}")
+            raise sqlite3.DatabaseError(f"format {version}, but this version reads format {FEEDBACK_FORMAT}")
     except BaseException:
         database.close()
         raise

@@ -20,7 +20,7 @@ TOLERANCE = 5e-6
 MOST_DAMPING = 0.99
 """The maximum for settings: at most 1,745 steps, and a rounding error of 3e-5."""
 ROUNDING = 1e-6
-"""Missing probability below this is rounding."""
+"""Missing mass below this counts as a rounding error."""
 STEPS_BETWEEN_CHECKS = 5
 COLUMNS_AT_ONCE = 32
 
@@ -61,7 +61,7 @@ def attraction(cosines_N: Floats, temperature: float, threshold: float) -> Float
 
 
 def semantic_transition(structural_NN: sp.csr_array, attraction_N: Floats) -> sp.csr_array:
-    """T_n (Eq. 7): the same neighbours as T_s, each weighted by its attraction; a row without an attractive neighbour is zeros."""
+    """T_n (Eq. 7): the same neighbours as T_s, each weighted by its attraction; a row without an attractive neighbour is all zeros."""
     weights = attraction_N[structural_NN.indices]
     return row_normalised(sp.csr_array((weights, structural_NN.indices, structural_NN.indptr), structural_NN.shape))
 
@@ -128,7 +128,7 @@ def personalised_pagerank(
 ) -> Floats:
     """The stationary distribution of each column's walk: float32[V, Q], columns sum to 1.
 
-    `walk` is a chain or its transition matrix; `damping` is the probability of walking on; with probability 1 − damping, the walk restarts
+    `walk` is a chain or its transition matrix; `damping` is the probability of continuing; with probability 1 − damping, the walk restarts
     from its column of `restart_VQ` (≥ 0, not all 0; scaled to sum 1 here). Power iteration until every column is within
     `tolerance` (L1) of its stationary distribution, up to float32 rounding (TOLERANCE). Columns are processed in blocks, in
     parallel threads. ValueError for a damping outside [0, 1) and for an invalid restart.

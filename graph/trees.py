@@ -74,7 +74,9 @@ def trained_file(spec: str, what: str, name: str) -> Path:
     """The file `name` of a model folder or hub model made by `modegraph train WHAT`; UserError if there is none."""
     file = find_model(spec, what) / name
     if not file.is_file():
-        raise UserError(f"{what} {spec!r}: no {name}", f"the folder that `modegraph train {what}` made", "name another")
+        raise UserError(
+            f"{what} {spec!r}: no {name}", f"the folder that `modegraph train {what}` made", "name another folder"
+        )
     return file
 
 
@@ -146,5 +148,5 @@ def check_encoder(what: str, encoder: str, index: Index, data: str) -> None:
         raise UserError(
             f"the {what} was trained with encoder {encoder[:12]}, but {index.folder} has {fingerprint[:12]}",
             f"a {what} for the encoder of the index",
-            f"train one on {data} of an index with this encoder, or leave out --{what}",
+            f"train one on {data} for an index with this encoder, or leave out --{what}",
         )

@@ -22,7 +22,7 @@ Encode = Callable[[Sequence[str]], Floats]
 
 @dataclass(frozen=True)
 class Prompts:
-    """The encoder's prefixes for a question and for a text of the index."""
+    """The encoder's prefixes for questions and for texts of the index."""
 
     query: str = ""
     passage: str = ""
@@ -51,7 +51,7 @@ OpenEncoder = Callable[[str], Encoder]
 class Document:
     """One source text. `source` is the user's name for it: a path below the indexed folder, or the row's id.
 
-    `metadata` contains the values that filters test: text, numbers, truth values or lists of these, by key.
+    `metadata` contains the values that filters test: strings, numbers, booleans or lists of these, by key.
     """
 
     source: str
@@ -246,7 +246,7 @@ Appendix L)."""
 
 
 class LanguageModel(Protocol):
-    """A chat model behind any engine.
+    """A chat model that runs in any engine.
 
     `complete` returns completions in the order of the requests, refused ones included, and raises UserError when it cannot continue.
     `window` is the token limit of a prompt and its answer together, None if the engine does not report it. `prompt_tokens` counts the

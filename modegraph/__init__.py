@@ -65,7 +65,7 @@ _HOMES = {name: module for module, names in _MODULES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
-    """A public name, imported at its first use; ImportError when another file hides one of modegraph's folders."""
+    """A public name, imported on first use; ImportError when another file hides one of modegraph's folders."""
     if name not in __all__:
         raise AttributeError(f"module 'modegraph' has no attribute {name!r}")
     from modegraph.start import hidden_folder, quiet_libraries

@@ -1,7 +1,7 @@
-"""Arguments of calls: documents in any form (a path, documents, rows, a table), a model (a SPEC, a run, or an open model), and whether to show
-progress.
+"""The arguments of the public functions: documents in any form (a path, documents, rows, a table), a model (a SPEC, a run, or an open model),
+and whether to show progress.
 
-Progress is only shown on request; otherwise lines go to the logger "modegraph"."""
+Progress is only shown on request; otherwise its lines go to the logger "modegraph"."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def skip_log() -> SkipLog:
 
 
 def _table_rows(documents: Any) -> Iterable[Any]:
-    """The rows of a pandas or pyarrow table, the items of anything else."""
+    """The rows of a pandas or pyarrow table, or the items of any other iterable."""
     if hasattr(documents, "to_pylist"):
         return list(documents.to_pylist())
     if hasattr(documents, "itertuples"):
@@ -51,7 +51,7 @@ def _table_rows(documents: Any) -> Iterable[Any]:
 
 
 def _document_row(item: Any, number: int) -> Mapping[str, Any]:
-    """An item as a row, without missing values of a table."""
+    """An item as a row, without the columns whose value is missing."""
     if isinstance(item, Document):
         return {"id": item.source, "title": item.title, "text": item.text, "metadata": dict(item.metadata)}
     for name in ("_asdict", "to_dict"):
@@ -92,7 +92,7 @@ def spec_of(model: str | Run) -> str:
 
 
 class _LastModel:
-    """The model opened last, so that a loop of questions loads it once; only one is in memory at a time."""
+    """Holds the model opened last, so that a loop of questions loads it only once; only one model is in memory at a time."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -118,6 +118,6 @@ def model_of(model: Model) -> LanguageModel:
 
 
 def _changed_ns(spec: str) -> int:
-    """When a model's folder last changed; 0 if it is not a folder."""
+    """When the model's folder was last modified, in nanoseconds; 0 if the SPEC names no folder."""
     folder = Path(spec.partition(":")[2]).expanduser()
     return folder.stat().st_mtime_ns if folder.is_dir() else 0

@@ -64,7 +64,7 @@ def register(app: typer.Typer, root_command: Callable[[], Any]) -> None:
 
 
 def commands_with_settings(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, str]]:
-    """Each command below `command` that takes --config or --set: its full name and the `module:Class` of its settings."""
+    """Each command under `command` that takes --config or --set: its full name and the `module:Class` of its settings."""
     for name, inner in getattr(command, "commands", {}).items():
         if getattr(inner, "settings", ""):
             yield " ".join((*path, name)), inner.settings
@@ -72,7 +72,10 @@ def commands_with_settings(command: Any, path: tuple[str, ...] = ()) -> Iterator
 
 
 def find_command(words: str, known: dict[str, str]) -> tuple[str, str]:
-    """A command by its full name, or by its last word, with its settings; UserError for a group, which lists its commands, and for any other name."""
+    """The full name and the settings of a command, given by its full name or its last word.
+
+    UserError for a group, listing its commands, and for an unknown name.
+    """
     within = [name for name in known if name.startswith(f"{words} ")]
     if within and words not in known:
         raise UserError(f"{words}: a group of commands", f"one of {', '.join(within)}", "name the command")

@@ -76,7 +76,7 @@ def register(app: typer.Typer, known: Callable[[], dict[str, str]]) -> None:
 
     @app.command("plan study", cls=command(settings="eval.study:StudySettings"), rich_help_panel=TRAINING)
     def plan_study(file: File, settings: Set = None, trial_steps: Steps = 3, as_json: AsJson = False) -> None:
-        """Plan a study of training: runs, hours, and the smallest difference that it finds with a power of 80 %.
+        """Plan a study of training: runs, hours, and the smallest difference that it detects with a power of 80 %.
 
         Refuses a study with a fault: a test prompt in the training data, an arm that sets a seed, arms with different rewards, a
         reward component that cannot be measured. Arms without `seconds_per_update` are timed for --trial-steps steps. To plan the indexing of a
@@ -99,7 +99,7 @@ def seconds_per_update(arm: ArmSettings, trial_steps: int) -> float:
     from eval.study import train_settings
     from graph.config import parse_settings
     from graph.errors import UserError
-    from graph.shared.console import SECONDS_AN_HOUR
+    from graph.shared.console import SECONDS_PER_HOUR
     from train.plan.jobs import SETTINGS
     from train.plan.memory import Launch
     from train.plan.plan import plan_training
@@ -107,10 +107,14 @@ def seconds_per_update(arm: ArmSettings, trial_steps: int) -> float:
     where = arm.config or f"an arm of stage {arm.stage}"
     if not trial_steps:
         expected = "seconds per update, either given or measured"
-        raise UserError(f"{where}: no seconds_per_update, and --trial-steps 0", expected, "give one of the two")
+        raise UserError(
+            f"{where}: no seconds_per_update, and --trial-steps 0",
+            expected,
+            "set seconds_per_update, or raise --trial-steps",
+        )
     plan = plan_training(parse_settings(SETTINGS[arm.stage], train_settings(arm), where), Launch(), trial_steps)
     assert plan.hours is not None
-    return plan.hours * SECONDS_AN_HOUR / plan.counts.steps
+    return plan.hours * SECONDS_PER_HOUR / plan.counts.steps
 
 
 def print_study(file: Path, study: StudySettings, plan: StudyPlan) -> None:
@@ -128,11 +132,11 @@ def print_study(file: Path, study: StudySettings, plan: StudyPlan) -> None:
     )
     for look in plan.looks:
         print(
-            f"{look.seeds} seeds: {look.runs} runs, {look.hours:.3g} hours in all; finds a difference of {look.smallest_difference:.3g} "
+            f"{look.seeds} seeds: {look.runs} runs, {look.hours:.3g} hours in all; detects a difference of {look.smallest_difference:.3g} "
             f"(80 % power, p ≤ {look.level:g}); if there is none, shows equality within ±{study.equal_within:g} with a power of {look.equality_power:.0%}"
         )
     print(
-        f"assumed standard deviations: {plan.difference_sd:.3g} of a seed's difference, {study.seed_sd:g} over seeds, {study.prompt_sd:g} over prompts"
+        f"assumed standard deviations: {plan.difference_sd:.3g} for the difference at one seed, {study.seed_sd:g} over seeds, {study.prompt_sd:g} over prompts"
     )
 
 
@@ -165,13 +169,15 @@ def stage_of(file: Path, stage: str | None, known: dict[str, str]) -> Any:
 def print_plan(file: Path, stage: str, plan: TrainingPlan) -> None:
     """The plan in a few lines."""
     counts, flops, memory, launch, measured = plan.counts, plan.flops, plan.memory, plan.launch, plan.calibration
-    once = "each prompt once for all its responses" if counts.packed else "one sequence per response"
+    packing = "each prompt once for all its responses" if counts.packed else "one sequence per response"
     print(f"{file}: {stage}, {counts.rows:,} rows with {counts.responses:,} responses in all")
     print(f"steps: {counts.steps:,} ({counts.passes:.3g} passes)")
     print(
-        f"tokens: {counts.pass_tokens:,} a pass ({once}), {counts.tokens:,} in all; padding {counts.padding_share:.0%}"
+        f"tokens: {counts.pass_tokens:,} per pass ({packing}), {counts.tokens:,} in all; padding {counts.padding_share:.0%}"
     )
-    print(f"tokens without gradients: {counts.reference_tokens:,} of the reference, {counts.dev_tokens:,} of dev rows")
+    print(
+        f"tokens without gradients: {counts.reference_tokens:,} for the reference, {counts.dev_tokens:,} for dev rows"
+    )
     print(
         f"FLOPs: {flops.total:.3g} (training {flops.training:.3g}, reference {flops.reference:.3g}, dev {flops.dev:.3g})"
     )
@@ -187,7 +193,7 @@ def print_plan(file: Path, stage: str, plan: TrainingPlan) -> None:
     if measured is None or plan.hours is None:
         print("time: not measured (--trial-steps 0)")
         return
-    pace = f"{1e3 * measured.seconds_a_token:.3g} ms per token, {flops.training / counts.tokens / measured.seconds_a_token:.3g} FLOP/s"
+    pace = f"{1e3 * measured.seconds_per_token:.3g} ms per token, {flops.training / counts.tokens / measured.seconds_per_token:.3g} FLOP/s"
     print(f"time: {plan.hours:,.3g} hours ({pace}, {measured.steps} steps on {measured.device})")
 
 

@@ -47,5 +47,5 @@ def check_settings(where: str, values: Mapping[str, Any], known: Mapping[str, st
 
 
 def problems_to_fix(problems: list[Problem]) -> list[str]:
-    """The problems that must be fixed in the file, without missing keys, which can still be given elsewhere."""
+    """The problems that must be fixed in the file: all but missing keys, which can still be given elsewhere."""
     return [problem.text for problem in problems if not problem.missing]

@@ -119,7 +119,7 @@ class Index:
         )
 
     def ask_stream(self, question: str, *, model: Model, **settings: Any) -> AnswerStream:
-        """As `ask`, streamed: iterate over the pieces, then read `answer`. Needs the extra `serve`."""
+        """Like `ask`, but streamed: iterate over the pieces, then read `answer`. Needs the extra `serve`."""
         from modegraph.streams import AnswerStream
 
         return AnswerStream(self.astream(question, model=model, **settings))
@@ -136,7 +136,7 @@ class Index:
         verifier: str | None = "",
         **settings: Any,
     ) -> AsyncAnswerStream:
-        """As `ask_stream`, for an event loop: `async for piece in index.astream(…)`."""
+        """Like `ask_stream`, for use in an event loop: `async for piece in index.astream(…)`."""
         from modegraph.streams import AsyncAnswerStream
 
         chosen = _retrieve_settings("astream", mode, top_k, where, {"abstain": ABSTAIN_AT, **settings})
@@ -170,12 +170,12 @@ class Index:
         return results[0].report
 
     def delete(self, *sources: str, progress: bool = False) -> None:
-        """Remove documents by source, with everything that comes from them alone; UserError if one is unknown, and then nothing is removed."""
+        """Remove documents by source, with everything derived from them alone; UserError, and nothing is removed, if a source is unknown."""
         with show_progress(progress):
             delete_documents(self.folder, sources, self._fresh.open_encoder, open_engine)
 
     def current(self) -> graph.index.index.Index:
-        """The current generation in the form that graph/ uses: for work beyond the public API, without its stability."""
+        """The current generation as the internal class of graph/, for work beyond the public API; unlike that API, it may change."""
         return self._fresh.get()
 
     @property
@@ -221,7 +221,11 @@ class Index:
     def _evidence(self, question: str, chosen: RetrieveSettings, model: LanguageModel) -> Evidence:
         evidence = public_evidence(retrieve(self.current(), question, chosen, model))
         if stopped := evidence.trace.stopped:
-            raise UserError(f"the retrieval stopped before it was done: {stopped}", "", "ask again, or retrieve only")
+            raise UserError(
+                f"the retrieval stopped before it was done: {stopped}",
+                "",
+                "ask again, or call retrieve for what was found",
+            )
         return evidence
 
 

@@ -94,10 +94,10 @@ def node_paths(evidence: Evidence) -> list[list[Node]]:
 
 
 def clipped(words: str) -> str:
-    """A text on one line, cut to fit a box.
+    """The words on one line, cut to fit a box.
 
-    >>> clipped("short"), clipped("a text that is longer than any box can be")
-    ('short', 'a text that is longer than an…')
+    >>> clipped("short"), clipped("a line that is longer than any box can be")
+    ('short', 'a line that is longer than an…')
     """
     line = " ".join(words.split())
     return line if len(line) <= MOST_CHARACTERS else line[: MOST_CHARACTERS - 1] + "…"
@@ -219,7 +219,7 @@ SHOWN_SETTINGS = (
 
 
 def run_html(folder: str, stage: str, settings: Mapping[str, Any], metrics: Mapping[str, float], seconds: float) -> str:
-    """The folder, the time, those of SHOWN_SETTINGS that have a value, the figures."""
+    """The folder, the training time, the settings of SHOWN_SETTINGS that have a value, and the figures."""
     chosen = [(text(name), text(settings[name])) for name in SHOWN_SETTINGS if settings.get(name) is not None]
     figures = [(text(name), text(f"{value:.4g}")) for name, value in metrics.items()]
     return notebook_view(

@@ -1,7 +1,7 @@
-"""Assembles the server: middlewares from the outside in (overflow, access log, framing, page, auth, admission), then the routes.
+"""Assembles the server: the middleware, outermost first (overflow, access log, framing, page, auth, admission), then the routes.
 
-`make_services` opens the indexes, `build_app` makes the ASGI application, `server_of` the uvicorn server that runs it: on SIGTERM and
-SIGINT running requests may finish (http/connections.py). OpenTelemetry's SDK and exporter are imported only when a collector is named."""
+`make_services` opens the indexes, `build_app` makes the ASGI application, `server_of` the uvicorn server that runs it: on SIGTERM or
+SIGINT, running requests may still finish (http/connections.py). OpenTelemetry's SDK and exporter are imported only when a collector is named."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def open_tracing(endpoint: str | None) -> Tracing:
     return OtlpTracing(endpoint)
 
 
-DESCRIPTION = "Answers from an index of documents, through an OpenAI-compatible API; a program checks the citations."
+DESCRIPTION = "Answers from an index of documents, through an OpenAI-compatible API; every citation is checked by code."
 ROUTERS = (
     chat_router,
     responses_router,
@@ -89,7 +89,7 @@ def make_services(
     open_by_spec: OpenEncoder = open_encoder,
     warm: bool = True,
 ) -> Services:
-    """The services over the indexes in these folders, opened and, if `warm`, warmed up; UserError for a folder without an index and for duplicate names."""
+    """The services over the indexes in these folders, opened and, if `warm`, warmed up; UserError for a folder without an index or for duplicate names."""
     metrics, tracing = Metrics(), open_tracing(settings.otlp_endpoint)
     check_names(indexes)
     opener = cache(open_by_spec)
@@ -157,7 +157,7 @@ def build_app(services: Services, only_mcp: bool = False) -> OverflowMiddleware:
 
 
 RESERVED_FILES = 256
-"""Files that may be open besides client connections: the index, the store, connections to the model's server."""
+"""Open files reserved for everything other than client connections: the index, the store, connections to the model's server."""
 
 
 def server_of(app: OverflowMiddleware, services: Services) -> uvicorn.Server:
@@ -183,7 +183,7 @@ def server_of(app: OverflowMiddleware, services: Services) -> uvicorn.Server:
 
 
 def connections_that_fit(requested: int) -> int:
-    """`requested`, or fewer where the limit on open files is lower."""
+    """`requested`, or fewer if the limit on open files is lower."""
     allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return requested if allowed == resource.RLIM_INFINITY else max(1, min(requested, allowed - RESERVED_FILES))
 

@@ -104,7 +104,7 @@ def register_ask(app: typer.Typer, open_model: OpenModel) -> None:
             result, text = asdict(evidence), show_evidence(evidence)
         else:
             limits = (top_k, max_context_tokens, language_model, max_answer_tokens)
-            answer = answer_from(evidence, *limits, support_verifier, drops=unsupported == "drop")
+            answer = answer_from(evidence, *limits, support_verifier, drop_unsupported=unsupported == "drop")
             result, text = asdict(answer), show_answer(answer)
         print_json(result) if as_json else print(text)
         if explain and not as_json:
@@ -118,14 +118,14 @@ def end_ask(opening: BackgroundModel | None, stopped: str) -> None:
     if opening is not None:
         opening.wait()
     if stopped:
-        say(f"modegraph: the retrieval stopped before it was done: {stopped}; above is the evidence that it found")
+        say(f"modegraph: the retrieval stopped before it was done: {stopped}; the evidence found so far is above")
         raise typer.Exit(1)
 
 
 class BackgroundModel:
-    """A model that is being opened in a thread; its first use waits until it is open, or raises the error of opening it.
+    """A model that is being opened in a thread; its first use waits until it is open, or raises the error that opening it caused.
 
-    Until then its name is the SPEC, so that an answer without a call does not wait.
+    Until it is open, its name is the SPEC, so that an answer without a call does not wait.
     """
 
     def __init__(self, spec: str, opening: Future[LanguageModel]) -> None:
@@ -137,7 +137,7 @@ class BackgroundModel:
         return self._opening.result().name if self._opening.done() else self._spec
 
     def wait(self) -> None:
-        """Wait until the model is open; raises the error of opening it."""
+        """Wait until the model is open; raises the error that opening it caused."""
         self._opening.result()
 
     def count_tokens(self, text: str) -> int:
@@ -149,7 +149,7 @@ class BackgroundModel:
 
 
 def open_in_background(open_model: OpenModel, spec: str) -> BackgroundModel:
-    """The model of a SPEC, opened while the index is opened and searched."""
+    """The model that `spec` names, opened while the index is opened and searched."""
     from concurrent.futures import ThreadPoolExecutor
 
     say(f"opening {spec}")
@@ -188,7 +188,7 @@ def register_explain(app: typer.Typer) -> None:
         where: Where = None,
         as_json: AsJson = False,
     ) -> None:
-        """Explain why a question finds a passage, or does not.
+        """Explain why a question does or does not find a passage.
 
         No language model is called. Shows the passage's rank and score in every mode (`plan` is then the same as `hops`),
         what it shares with the question, the links that lead to it, and the passages ranked above it in --mode.

@@ -11,7 +11,7 @@ from graph.shared.cli_options import AsJson, Where
 from graph.shared.console import print_json, say
 
 KeyFile = Annotated[
-    Path, typer.Argument(metavar="KEYS", help="File of keys, which `modegraph serve` reads with its option --keys.")
+    Path, typer.Argument(metavar="KEYS", help="File of keys, for the option --keys of `modegraph serve`.")
 ]
 KeyName = Annotated[str, option("--name NAME", INPUT, "Name of the key's holder, for metrics and logs.")]
 Scopes = Annotated[

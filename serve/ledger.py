@@ -1,8 +1,9 @@
 """The call ledger: a language model that stores every call that finished with "stop", and never repeats it.
 
-Rows are in one SQLite file, or in the index's database. A row is committed when the call returns, so a crash loses only calls in progress. A row
-has the hash of its content: a changed row is dropped and its call repeated. A damaged ledger of an index is renamed, and its sound rows are
-copied to a new one (graph/store/ledger_file.py). A row also has the seconds of the call, so that a replay counts the time of the original call."""
+Rows are in one SQLite file, or in the index's database. A row is committed when the call returns, so a crash loses only calls in progress. A
+row holds a hash of its content: a row that was altered is dropped, and its call is made again. If the ledger of an index is damaged, it is
+renamed, and its intact rows are copied to a new one (graph/store/ledger_file.py). A row also holds the duration of its call, so that a replay
+counts the time of the original call."""
 
 from __future__ import annotations
 
@@ -46,7 +47,7 @@ LOCK_TIMEOUT_S = 60.0
 
 
 class Calls(Protocol):
-    """Rows of calls by key. Failures raise UserError."""
+    """Stored calls, one row per key. Failures raise UserError."""
 
     def get(self, key: str) -> CallRow | None:
         """The row of a call, or None; its hash is not checked."""
@@ -105,7 +106,7 @@ class SqliteCalls:
             return row
 
     def _renew(self) -> None:
-        """Begin a new file in place of a damaged ledger of an index, unless another process has just done so; UserError for a file that is not a ledger."""
+        """Replace an index's damaged ledger by a new file, unless another process has just done so; UserError for a file that is not a ledger."""
         if self._file.name == LEDGER and ledger_damage(self._file.parent):
             say(renew_ledger(self._file))
         try:
@@ -142,7 +143,7 @@ def _write_ahead(database: sqlite3.Connection) -> None:
 
 @contextmanager
 def _as_user_error(file: Path) -> Iterator[None]:
-    """Turn errors of SQLite and the disk into UserError, DiskFull where there is no space; damage is raised unchanged."""
+    """Turn errors of SQLite and the disk into UserError, or DiskFull if there is no space; an error that shows damage is raised unchanged."""
     try:
         with report_full_disk(file):
             yield
@@ -216,11 +217,11 @@ class Ledger:
         }
 
     def _lookup(self, key: str) -> _CachedCall | None:
-        """The stored call, or None; a row that has changed is removed, and a message is printed."""
+        """The stored call, or None; a row that was altered is removed, and a message is printed."""
         with self._lock:
             row = self._calls.get(key)
             if row is not None and not is_intact(row):
-                say(f"{self._file}: a row has changed; it is dropped, and its call made again")
+                say(f"{self._file}: a row was altered; it is dropped, and its call is made again")
                 self._calls.drop(key)
                 return None
         if row is None:
@@ -229,7 +230,7 @@ class Ledger:
         return _CachedCall(Completion(text, "stop", prompt_tokens, completion_tokens), microseconds / 1e6)
 
     def _store(self, key: str, completion: Completion, seconds: float) -> _CachedCall:
-        """Commit a call that finished with "stop", unless an equal call is stored; returns the stored call, if there is one, with the time of this one."""
+        """Commit a call that finished with "stop", unless an equal call is stored; returns the stored completion, if there is one, with this call's time."""
         if completion.finish_reason != "stop":
             return _CachedCall(completion, seconds)
         fields = (key, self.name, completion.text, completion.prompt_tokens, completion.completion_tokens)

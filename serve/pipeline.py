@@ -29,10 +29,10 @@ class Answer:
     """One answer and its evidence. `citations` maps each number that the text cites to its excerpt; where it cites none, they are
     `attributed`: found by modegraph for the sentences of the answer.
 
-    `removed` are cited numbers without an excerpt; their brackets are removed from the text. `unsupported` are sentences of the reason and
-    the answer that the excerpts do not seem to support, `not_checked` those that cannot be judged; none without a verifier. `left_out`
-    counts excerpts that did not fit the model's window. `finish_reason` is "length" when the text was cut at the token limit. `retrieval` is the cost
-    of finding the evidence, `writing` that of generating the answer.
+    `removed` are cited numbers without an excerpt; their brackets are removed from the text. `unsupported` are sentences of the reason or
+    the answer that the excerpts do not seem to support, `not_checked` those that cannot be judged; both are empty without a verifier. `left_out`
+    counts excerpts that did not fit the model's context window. `finish_reason` is "length" when the text was cut at the token limit.
+    `retrieval` is the cost of finding the evidence, `writing` that of generating the answer.
     """
 
     question: str
@@ -58,12 +58,12 @@ def answer_from(
     model: LanguageModel,
     max_answer_tokens: int,
     verifier: Verifier | None = None,
-    drops: bool = False,
+    drop_unsupported: bool = False,
 ) -> Answer:
-    """Answer the query of `evidence` from its best `top_k` excerpts, together at most `max_context_tokens` tokens of the model.
+    """Answer the query of `evidence` from its best `top_k` excerpts, which may have at most `max_context_tokens` of the model's tokens in total.
 
-    With `drops`, sentences that `verifier` finds unsupported are left out of the answer, as in `cite`; `unsupported` gives the places where
-    they would have been.
+    With `drop_unsupported`, sentences that `verifier` finds unsupported are left out of the answer, as in `cite`; `unsupported` gives the
+    positions where they would have been.
     """
     started = time.perf_counter()
     ranked = rank_excerpts(evidence, top_k, token_budget(max_context_tokens, model.count_tokens))
@@ -71,13 +71,14 @@ def answer_from(
     if ranked:
         prompt, answer_tokens = fit_prompt(prompt, model, max_answer_tokens)
         prompt, completion = ask_model(model, prompt, answer_tokens)
-    return cite(prompt, completion, model.name, time.perf_counter() - started, verifier, drops)
+    return cite(prompt, completion, model.name, time.perf_counter() - started, verifier, drop_unsupported)
 
 
 def ask_model(model: LanguageModel, prompt: Prompt, max_answer_tokens: int) -> tuple[Prompt, Completion]:
     """The model's completion over the numbered excerpts.
 
-    Where its server finds the prompt too long, the call is repeated with half of the excerpts, and so on. UserError when it still refuses, or refuses for another reason.
+    If its server finds the prompt too long, the call is repeated with half of the excerpts, then a quarter, and so on. UserError if the
+    server refuses even the shortest prompt, or refuses for another reason.
     """
     for part in halvings(prompt):
         completion = model.complete([CompletionRequest(tuple(part.messages()), max_answer_tokens)])[0]
@@ -95,20 +96,20 @@ def cite(
     model: str,
     seconds: float,
     verifier: Verifier | None = None,
-    drops: bool = False,
+    drop_unsupported: bool = False,
 ) -> Answer:
-    """Parse the completion of a prompt, generated in `seconds`, into an Answer. Citations without an excerpt are removed from reason and
-    answer; with `drops`, so are unsupported sentences: an answer of which none remains becomes a refusal.
+    """Parse the completion of a prompt, generated in `seconds`, into an Answer. Citations without an excerpt are removed from the reason and
+    the answer. With `drop_unsupported`, so are unsupported sentences; if no sentence of the answer remains, it becomes a refusal.
     """
     evidence, excerpts = prompt.evidence, prompt.excerpts
     parsed = parse_answer(completion.text, prompt.form)
     checked = {part: check_citations(getattr(parsed, part), len(excerpts)) for part in ("reason", "answer")}
     checker = SupportChecker(excerpts, verifier, evidence.query)
     shown = {part: (each.text, tuple(checker.unsupported(part, each.text))) for part, each in checked.items()}
-    if drops:
+    if drop_unsupported:
         shown = {part: without_unsupported(text, unsupported) for part, (text, unsupported) in shown.items()}
     texts = {part: text for part, (text, _) in shown.items()}
-    if drops and shown["answer"][1] and not texts["answer"]:
+    if drop_unsupported and shown["answer"][1] and not texts["answer"]:
         texts["answer"] = NOT_FOUND
     unsupported = tuple(sentence for _, sentences in shown.values() for sentence in sentences)
     trace, usage = evidence.trace, usage_of([completion] if excerpts else [], seconds)

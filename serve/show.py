@@ -19,7 +19,7 @@ INDENT = "    "
 
 
 def show_evidence(evidence: Evidence) -> str:
-    """Every passage with rank, score, title, source, offsets and text; the summaries, ranked separately; the findings of a model."""
+    """Every passage with rank, score, title, source, offsets and text; the summaries, ranked separately; a model's intermediate findings."""
     lines: list[str] = []
     for rank, found in enumerate(evidence.passages, start=1):
         lines += [_heading(rank, found, found.item.title, location_of(found.item)), passage_text(found.item), ""]
@@ -73,11 +73,11 @@ def unsupported_line(sentence: Unsupported) -> str:
     """A sentence that its passages do not seem to support, with the probability, and the names and numbers that they lack.
 
     >>> unsupported_line(Unsupported("answer", "It sank in 1921.", 0, 16, 0.861, (2,), ("1921",)))
-    'Not supported by [2] (probability 0.86; not there: 1921): “It sank in 1921.”'
+    'Not supported by [2] (probability 0.86; missing: 1921): “It sank in 1921.”'
     """
     left_out = "Left out: not" if sentence.start == sentence.end else "Not"
     sources = " ".join(f"[{number}]" for number in sentence.cited) or "the passages"
-    missing = f"; not there: {', '.join(sentence.missing)}" if sentence.missing else ""
+    missing = f"; missing: {', '.join(sentence.missing)}" if sentence.missing else ""
     return f"{left_out} supported by {sources} (probability {sentence.probability:.2f}{missing}): “{sentence.text}”"
 
 

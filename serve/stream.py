@@ -29,10 +29,10 @@ from serve.pipeline import Answer, cite
 
 REASONING = "reasoning_content"
 REASONING_FIELDS = (REASONING, "reasoning")
-"""Names of the field in which engines return thinking that they have already separated from the text."""
+"""Fields in which engines return reasoning that they have already separated from the text."""
 NO_ANSWER = "The model wrote no answer."
 QUOTED_CHARS = 600
-"""Characters of a passage that are quoted in place of an answer."""
+"""The largest number of characters of a passage that is quoted instead of an answer."""
 _SECTION_GAP = "\n\n"
 _BY_ENGINE = -1
 
@@ -45,14 +45,14 @@ class MessageDelta(NamedTuple):
     marks: tuple[Mark, ...] = ()
 
     def then(self, following: MessageDelta) -> MessageDelta:
-        """Both deltas as one."""
+        """This delta and the following one, joined."""
         return MessageDelta(
             self.reasoning + following.reasoning, self.content + following.content, self.marks + following.marks
         )
 
 
 class Attribution(NamedTuple):
-    """A sentence of passage `mark.number` that modegraph found for the `statement`, a sentence of the content; the mark is empty,
+    """A sentence of passage `mark.number` that modegraph found for `statement`, a sentence of the content; the mark is empty and lies
     at the end of the statement.
     """
 
@@ -64,10 +64,10 @@ class Attribution(NamedTuple):
 class MessageParts:
     """Takes the text of one choice piece by piece. Without `form`, all of it is content in the client's own format.
 
-    `handling` decides what happens to sentences that the passages do not support: to drop them, the verifier checks each paragraph as it
-    ends, and an answer of which none remains becomes a refusal; to mark them, the whole text at the end. With `fallback`, a text without an
-    answer ends with a note that says so, and the best passage, unless the client set the format or the model called a tool. `question` is
-    the question that the text answers.
+    `handling` decides what happens to sentences that the passages do not support. To drop them, the verifier checks each paragraph as it
+    ends, and if no sentence of the answer remains, it becomes a refusal; to mark them, the whole text is checked at the end. With
+    `fallback`, a note and the best passage are appended to a text without an answer, unless the client set the format or the model called
+    a tool. `question` is the question that the text answers.
     """
 
     def __init__(
@@ -99,9 +99,9 @@ class MessageParts:
         return tuple(dict.fromkeys((*self._reasoning.gate.removed, *self._content.gate.removed)))
 
     def checks(self) -> dict[str, Any]:
-        """The findings about the text, once it has ended: removed numbers, sentences that the passages do not seem to support, those that
-        cannot be judged (`part` is the field of the message), how many were judged (None if the check is off), and whether the model wrote
-        an answer.
+        """The findings about the text, once it is complete: removed numbers, sentences that the passages do not seem to support, sentences
+        that cannot be judged (`part` is the field of the message), how many were judged (None if the check is off), and whether the model
+        wrote an answer.
         """
         fields = (self._reasoning, self._content)
         counts = [count for field in fields if (count := field.checked()) is not None]
@@ -179,14 +179,14 @@ class MessageParts:
 
 
 def fallback_answer(excerpts: Sequence[Excerpt]) -> str:
-    """The text in place of an empty answer: the beginning of the best passage, which is the first."""
+    """The text that replaces an empty answer: the beginning of the best passage, which is the first."""
     if not excerpts:
         return NO_ANSWER
     passage_text = quote(check_citations(with_title(excerpts[0]), 0).text)
     quotation = (
         passage_text if len(passage_text) <= QUOTED_CHARS else f"{passage_text[:QUOTED_CHARS].rpartition(' ')[0]} …"
     )
-    return f"{NO_ANSWER} The passage that is nearest to the question: {quotation} [1]"
+    return f"{NO_ANSWER} The passage nearest to the question: {quotation} [1]"
 
 
 class PlainParts:
@@ -212,13 +212,13 @@ class PlainParts:
 
 
 def reasoning_and_text(piece: Mapping[str, Any]) -> tuple[str, str]:
-    """The thinking that the engine itself separated, and the text, of a message or a delta."""
+    """The reasoning that the engine itself separated, and the text, of a message or a delta."""
     thinking = next((piece[name] for name in REASONING_FIELDS if piece.get(name)), "")
     return thinking, piece.get("content") or ""
 
 
 def uses_our_form(body: Mapping[str, Any]) -> bool:
-    """Whether the answer to a request has modegraph's form: the request sets no other format."""
+    """Whether the answer to a request has modegraph's form: true unless the request sets another format."""
     response_format = body.get("response_format") or {}
     return response_format.get("type", "text") == "text" and not body.get("structured_outputs")
 
@@ -226,10 +226,10 @@ def uses_our_form(body: Mapping[str, Any]) -> bool:
 class _Field:
     """One field of a message: its sections, joined by empty lines and passed through the gates."""
 
-    def __init__(self, name: str, passages: int, checker: SupportChecker, drops: bool) -> None:
+    def __init__(self, name: str, passages: int, checker: SupportChecker, drop_unsupported: bool) -> None:
         self.gate = CitationGate(passages)
         self._name, self._passages, self._checker = name, passages, checker
-        self._support = SupportGate(name, checker) if drops else None
+        self._support = SupportGate(name, checker) if drop_unsupported else None
         self._cited = 0
         self._section: int | None = None
         self.has_words = False
@@ -259,7 +259,7 @@ class _Field:
         return self._checker.unsupported(self._name, self.gate.shown)
 
     def not_checked(self) -> list[NotChecked]:
-        """The sentences that cannot be judged; none where a passage replaces the answer."""
+        """The sentences that cannot be judged; none if a passage replaces the answer."""
         return [] if self._fallback_marks else self._checker.not_checked(self._name, self.shown)
 
     def checked(self) -> int | None:
@@ -279,14 +279,14 @@ class _Field:
         return self.append(rest if self._support is None else rest + self._support.finish())
 
     def append_fallback(self, text: str) -> str:
-        """Append a text that is not the model's and is not checked for support."""
+        """Append text that the model did not write; it is not checked for support."""
         gate = CitationGate(self._passages)
         checked = gate.feed(text) + gate.finish()
         self._fallback_marks = tuple(mark.shifted(len(self.shown)) for mark in gate.marks)
         return self.append(checked)
 
     def append(self, text: str) -> str:
-        """Append a text as it is."""
+        """Append text unchanged."""
         self._shown.append(text)
         return text
 

@@ -28,7 +28,7 @@ settings.register_profile("explore", **UNTIMED)
 settings.register_profile("quick", derandomize=True, max_examples=10, **UNTIMED)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
 
-# Processes that tests start import this checkout: its packages, and `tests`.
+# Processes started by tests import the packages of this checkout, and `tests`.
 os.environ["PYTHONPATH"] = str(ROOT)
 
 MISSING_ITEMS = {
@@ -41,7 +41,7 @@ MISSING_ITEMS = {
     r"(\S+) is not installed: (.+)": r"\1 (#: \2)",
     r"([\w-]+)(?: \([^)]*\))?,? (?:which )?is not installed": r"\1 (#)",
     r"could not import '(\w+)": r"\1 (#)",
-    r"(?:is|are) not here": "public sets (#)",
+    r"public sets not found": "public sets (#)",
 }
 """Patterns of skip reasons, and the missing item that the last line of a run names for each; # is the number of tests."""
 
@@ -59,13 +59,13 @@ NEEDS = {
     },
     "model": {"minilm", "tiny", "tiny_llama", "tiny_adapter", "learner", "base", "world", "fetched"},
 }
-"""Markers of tests, by the fixtures that they use, directly or not. Tests in tests/serve/http are marked `server`, tests whose file imports
+"""The fixtures that give a test a marker, if it uses them directly or indirectly. Tests in tests/serve/http are marked `server`, tests whose file imports
 subprocess or multiprocessing `process`."""
 HTTP_TESTS = Path(__file__).parent / "serve" / "http"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark tests by NEEDS. Files with a slow test run first, so that no process still runs one when the others are done."""
+    """Mark tests by NEEDS. Files with a slow test run first, so that no worker is still running one when the others have finished."""
     for item in items:
         fixtures = set(getattr(item, "fixturenames", ()))
         for marker, needed in NEEDS.items():
@@ -80,13 +80,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Modules and tests live as long as the run, so garbage collections, which some code requests at each step, need not scan them."""
+    """Some code requests garbage collection at each step; modules and tests live until the end of the run, so it need not scan them."""
     gc.collect()
     gc.freeze()
 
 
 def missing_item(reason: str) -> str | None:
-    """The missing item of a skip reason, as the last line names it; None if no installation would make the test run."""
+    """The missing item that a skip reason names, in the words of the last line; None if installing something would not make the test run."""
     matches = ((re.search(pattern, reason), words) for pattern, words in MISSING_ITEMS.items())
     return next((match.expand(words) for match, words in matches if match), None)
 

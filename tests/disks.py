@@ -1,4 +1,4 @@
-"""A small disk that fills up like a real one: memory, mounted as a file system. Only root may mount it."""
+"""A small disk that fills up like a real one: a file system in memory. Only root may mount it."""
 
 import os
 import subprocess
@@ -19,7 +19,7 @@ class SmallDisk:
     folder: Path
 
     def leave(self, free_bytes: float) -> None:
-        """Leave room for this many more bytes, rounded up to a page."""
+        """Leave this many bytes free, rounded up to a page."""
         found = os.statvfs(self.folder)
         used = (found.f_blocks - found.f_bfree) * found.f_frsize
         pages = max(1, -(-int(used + free_bytes) // found.f_frsize))
@@ -28,7 +28,7 @@ class SmallDisk:
 
 @contextmanager
 def mounted_disk(folder: Path) -> Iterator[SmallDisk]:
-    """A disk with ample room until the block ends; skips the test where none can be mounted."""
+    """A disk with ample free space until the block ends; skips the test if none can be mounted."""
     folder.mkdir()
     try:
         _run("mount", "-t", "tmpfs", "-o", f"size={AMPLE}", "tmpfs", str(folder))

@@ -1,4 +1,4 @@
-"""Stand-ins for models: for the texts that they write and the vectors that they compute. Everything else in the tests is real."""
+"""Stand-ins for models: scripted replies and vectors from hashes. Everything else in the tests is real."""
 
 import json
 import re
@@ -20,7 +20,7 @@ from graph.types import AnswerForm, Completion, CompletionRequest, Floats, Messa
 
 
 class HashEncoder:
-    """An encoder whose vectors come from hashes of words: texts that share words are near. `encoded` lists all texts that were encoded."""
+    """An encoder whose vectors come from hashes of words: texts that share words have similar vectors. `encoded` lists all encoded texts."""
 
     dimensions = 16
     prompts = Prompts()
@@ -88,7 +88,7 @@ class ChatServer:
     running: int = 0
     most_running: int = 0
     cut_off: int = 0
-    """Streams whose reader disconnected before the end."""
+    """The number of streams whose client disconnected before the end."""
 
 
 Reply = Callable[[dict[str, Any], int], "str | tuple[int, str]"]
@@ -97,12 +97,12 @@ Reply = Callable[[dict[str, Any], int], "str | tuple[int, str]"]
 
 @contextmanager
 def chat_server(
-    reply: Reply, seconds_a_word: float = 0.0, window: int | None = None, tokenize_statuses: Sequence[int] = ()
+    reply: Reply, seconds_per_word: float = 0.0, window: int | None = None, tokenize_statuses: Sequence[int] = ()
 ) -> Iterator[ChatServer]:
-    """Serve `reply` at an OpenAI-compatible address until the block ends; a stream comes word by word.
+    """Serve `reply` at an OpenAI-compatible address until the block ends; a stream is sent word by word.
 
-    With `window` it lists one model with that window, as vLLM does; /tokenize counts words as tokens, and answers its first
-    calls with `tokenize_statuses`.
+    With `window`, the server lists one model with that window, as vLLM does; /tokenize counts words as tokens, and its first calls are
+    answered with the HTTP statuses `tokenize_statuses`.
     """
     statuses = iter(tokenize_statuses)
     lock = threading.Lock()
@@ -144,7 +144,7 @@ def chat_server(
                 for chunk in _chat_chunks(body, text):
                     self.wfile.write(f"data: {chunk}\n\n".encode())
                     self.wfile.flush()
-                    time.sleep(seconds_a_word)
+                    time.sleep(seconds_per_word)
             except OSError:
                 with lock:
                     state.cut_off += 1
@@ -191,7 +191,7 @@ def _chat_completion(body: dict[str, Any], text: str) -> str:
 
 
 def _chat_chunks(body: dict[str, Any], text: str) -> Iterator[str]:
-    """The completion as a stream: one word per chunk for each choice, the end of each choice, the usage and the end mark."""
+    """The completion as a stream: one word per chunk for each choice, the end of each choice, the usage and the end marker."""
     head = {"id": "1", "object": "chat.completion.chunk", "created": 0, "model": body["model"]}
     choices = range(body.get("n", 1))
     for piece in re.findall(r"\s*\S+|\s+$", text):
@@ -212,12 +212,12 @@ def requested_passage(body: dict[str, Any]) -> tuple[str, str]:
 
 
 def is_extraction(body: dict[str, Any]) -> bool:
-    """Whether a request asks for the extraction of a passage, rather than for the domain of the collection."""
+    """Whether a request is for the extraction of a passage, rather than for the domain of the collection."""
     return "propositions" in body["response_format"]["json_schema"]["schema"]["properties"]
 
 
 def extraction_reply(body: dict[str, Any]) -> str:
-    """A good model's reply: each sentence of the passage with its names, or the domain of the collection."""
+    """The reply of a good model: each sentence of the passage with its names, or the domain of the collection."""
     if not is_extraction(body):
         return json.dumps({"entity_types": ["ship", "village"], "topics": ["island life"]})
     title, text = requested_passage(body)

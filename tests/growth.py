@@ -5,17 +5,17 @@ import time
 from collections.abc import Callable
 
 ROUNDS = 3
-LEAST_S = 0.01
-"""A call is repeated until it takes this long, so that the clock's own error does not hide growth."""
+MIN_SECONDS = 0.01
+"""A call is repeated until it takes this long, so that the inaccuracy of the clock does not hide growth."""
 
 
 def assert_linear(prepare: Callable[[int], Callable[[], object]], size: int) -> None:
     """Check that eight times `size` takes less than twenty times the processor time.
 
-    `prepare` makes an input of the given size and returns the call to be timed. The fastest of three rounds counts, without the garbage collector.
+    `prepare` makes an input of the given size and returns the call to be timed. The fastest of three rounds counts; the garbage collector is off.
     """
     call = prepare(size)
-    repeats = 1 + int(LEAST_S / max(_seconds(call, 1), 1e-6))
+    repeats = 1 + int(MIN_SECONDS / max(_seconds(call, 1), 1e-6))
     small = min(_seconds(call, repeats) for _ in range(ROUNDS))
     large_call, rounds = prepare(8 * size), []
     while len(rounds) < ROUNDS:

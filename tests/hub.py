@@ -1,4 +1,4 @@
-"""A hub of models on this machine that gives every request the same answer, and a cache to fill."""
+"""A fake model hub on this machine that gives every request the same answer, and a cache to fill."""
 
 import shutil
 from collections.abc import Iterator
@@ -42,20 +42,20 @@ def hub(status: int) -> Iterator[tuple[str, list[str]]]:
 
 
 def go_online(monkeypatch: pytest.MonkeyPatch, address: str, cache: Path) -> None:
-    """Make the hub's library use the hub at `address` and the cache in `cache`."""
+    """Make huggingface_hub use the hub at `address` and the cache in `cache`."""
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
     monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", address)
     files = f"{address}/{{repo_id}}/resolve/{{revision}}/{{filename}}"
     monkeypatch.setattr(huggingface_hub.constants, "HUGGINGFACE_CO_URL_TEMPLATE", files)
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(cache))
-    # The library also requests this list, once a day, and would put the fake hub's answer into the user's own cache.
+    # huggingface_hub also requests this list, once a day, and would put the answer of the fake hub into the user's cache.
     harnesses = cache / "harnesses.json"
     harnesses.write_text('{"harnesses": {}}')
     monkeypatch.setattr(huggingface_hub.constants, "AGENT_HARNESSES_PATH", str(harnesses))
 
 
 def put_into_cache(cache: Path, name: str, model: Path) -> None:
-    """Put a model into the cache, in the layout of the hub's library."""
+    """Put a model into the cache, in the layout of huggingface_hub."""
     folder = cache / f"models--{name.replace('/', '--')}"
     shutil.copytree(model, folder / "snapshots" / "abc")
     (folder / "refs").mkdir()

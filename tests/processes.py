@@ -1,4 +1,4 @@
-"""The processes of this machine that tests look for."""
+"""Processes on this machine that tests look for."""
 
 import subprocess
 from collections.abc import Collection
@@ -14,7 +14,7 @@ def parsers_below(parent: int) -> set[int]:
 
 
 def programs_below(parent: int, names: Collection[str]) -> set[int]:
-    """The children of a process that run programs of these names."""
+    """The children of a process that run programs with these names."""
     found = subprocess.run(
         ["ps", "-o", "pid=,comm=", "--ppid", str(parent)], capture_output=True, text=True, check=False
     )

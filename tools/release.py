@@ -48,7 +48,7 @@ def tracked_files() -> list[str]:
 
 
 def build(work: Path) -> tuple[Path, Path]:
-    """(sdist, wheel) below `work`, from tracked files only; the wheel is built from the sdist, which must therefore be complete."""
+    """(sdist, wheel) in a folder of `work`, from tracked files only; the wheel is built from the sdist, which must therefore be complete."""
     source, out = work / "source", work / "dist"
     for name in tracked_files():
         (source / name).parent.mkdir(parents=True, exist_ok=True)

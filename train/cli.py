@@ -256,7 +256,7 @@ def selector(
     out: SomeOut = None,
     as_json: AsJson = False,
 ) -> None:
-    """Train a selector: it picks the relevant propositions, in place of a language model.
+    """Train a selector, which picks the relevant propositions instead of a language model.
 
     It learns from the data of `synth relevance`; use it with --selector FOLDER. With --size hop it ranks the second hop of the mode
     `hops`, and learns from indexes and their questions.
@@ -300,7 +300,7 @@ def verifier(
     out: SomeOut = None,
     as_json: AsJson = False,
 ) -> None:
-    """Train a verifier: it marks sentences that their cited passages do not support.
+    """Train a verifier, which marks sentences that their cited passages do not support.
 
     It learns from the data of `synth claims`, and with --set real=FOLDER also from sentences that people labelled, as written by
     `data import support`; use it with --verifier FOLDER.

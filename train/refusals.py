@@ -24,7 +24,7 @@ from graph.errors import UserError
 from train.model.logps import unwrapped
 from train.model.packing import LogpsOf, TokenizedGroup
 
-CERTAIN = -1e-6
+MAX_LOG_PROBABILITY = -1e-6
 """The largest log-probability of a refusal: at 0, to which float32 may round it, log(1 − p) would be −∞."""
 
 
@@ -58,7 +58,7 @@ def log_complement(logps_R: Tensor) -> Tensor:
     >>> log_complement(torch.tensor([0.25]).log()).exp()
     tensor([0.7500])
     """
-    return torch.log(-torch.expm1(logps_R.clamp(max=CERTAIN)))
+    return torch.log(-torch.expm1(logps_R.clamp(max=MAX_LOG_PROBABILITY)))
 
 
 def log_odds(logps_R: Tensor) -> Tensor:

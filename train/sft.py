@@ -41,7 +41,7 @@ from train.run.record import RunRecord
 from train.run.settings import SftSettings
 
 MEASURED_TOKENS = 4096
-"""The most tokens of a batch of dev prompts, including padding, for greedy answers; a longer prompt is a batch by itself."""
+"""The maximum number of tokens in a batch of dev prompts for greedy answers, padding included; a longer prompt has a batch of its own."""
 
 
 @dataclass(frozen=True)

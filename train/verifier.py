@@ -213,7 +213,7 @@ def by_kind(claims: Claims, marked_n: Sequence[bool]) -> Mapping[str, tuple[int,
 SECOND = """The trees are the first stage of two. A logistic regression reads their logit, their features and the overlap of wording, each standardised. \
 It was fitted to the train rows of the sets below, sentences that people labelled, all sets with equal weight. The threshold is the lowest \
 from 0.5 on that marks at most {share:g} of the supported dev rows of every set and of the data above; AUC is measured on dev rows, \
-to which nothing was fitted. The probability assumes that as large a share of all sentences is unsupported as of these train rows. Licences are \
+to which nothing was fitted. The probability assumes that the share of unsupported sentences is that of these train rows. Licences are \
 those that the sets state."""
 ABOUT = """Gradient-boosted trees that estimate the probability that passages do not support a sentence, from the words that both share: \
 names, numbers, negations, opposites, their order and their neighbours. Made by `modegraph train verifier` from sentences that rules \

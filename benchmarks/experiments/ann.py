@@ -38,7 +38,7 @@ FLOAT16_LOSS, ANN_LOSS, LEAST_RECALL = 0.003, 0.005, 0.98
 
 
 def stored_as(folder: Path, data: IndexData, dtype: str, ann_rows: int) -> IndexData:
-    """The data with its vectors rewritten to `folder` as `dtype`, with ANN indexes from `ann_rows` rows on."""
+    """The data with its vectors rewritten to `folder` as `dtype`, and with ANN indexes of tables with at least `ann_rows` rows."""
     changed = {}
     for _, field in VECTOR_FIELDS.values():
         vectors: Vectors = getattr(data, field)

@@ -131,7 +131,9 @@ def read_continuously(folder: Path, notes: Path, writer: int) -> None:
         states = [json.loads(line) for line in (notes / STATES).read_text().splitlines()]
         for index, state in opened:
             if state not in states or _state_of(index) != state:
-                raise AssertionError(f"generation {index.manifest.generation}: no edit made it, or it has changed")
+                raise AssertionError(
+                    f"generation {index.manifest.generation}: not the result of an edit, or changed since it was opened"
+                )
             source = random.choice(sorted(state))
             top = retrieve(index, f"Who wrote of {source}?", RetrieveSettings(mode="hops", top_k=3)).passages
             if any(f"{passage.item.source} " not in passage.item.text for passage in top):

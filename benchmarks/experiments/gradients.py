@@ -4,8 +4,8 @@
     python -P benchmarks/experiments/gradients.py responses/train.jsonl --model runs/ms --prompts 16 --json
 
 `--model` is a language model, which gets a new LoRA adapter, or a run of `train ms` or `train dpo` that trained an adapter; the reference is the base
-below the adapter. Gradients are of all of the adapter's weights. At a cosine of 1 both losses take a first step in the same direction; the yardstick is
-the cosine of one loss's gradients over the two halves of the prompts, which differ in nothing but the draw of prompts.
+model of the adapter. Gradients are with respect to all weights of the adapter. At a cosine of 1 both losses take a first step in the same direction; for
+comparison, the cosine of the gradients of one loss over the two halves of the prompts is also given.
 
 Legend: R responses of a prompt, W weights of the adapter.
 """
@@ -55,7 +55,7 @@ class Arm:
     size: int
     beta_reward: float
 
-    def push(self, log_ratios_R: Tensor, rewards_R: Tensor, seed: str) -> Tensor:
+    def response_gradient(self, log_ratios_R: Tensor, rewards_R: Tensor, seed: str) -> Tensor:
         """∂loss/∂Δ of each response of a prompt, the mean over its groups: float[R]."""
         free_R = log_ratios_R.clone().requires_grad_()
         groups = split_into_groups(len(free_R), self.size, random.Random(seed))
@@ -128,8 +128,8 @@ def measure(model_name: str, rows: Sequence[ResponseRow], seed: int) -> list[dic
         rewards_R = torch.tensor(combine_rewards(row, REWARDS)[: max(SIZES)])
         found = {}
         for arm in ARMS:
-            push_R = arm.push(ratios_R.cpu(), rewards_R, f"{seed}/{row.id}").to(logps_R.device)
-            parts = torch.autograd.grad(logps_R, weights, push_R, retain_graph=True)
+            gradient_R = arm.response_gradient(ratios_R.cpu(), rewards_R, f"{seed}/{row.id}").to(logps_R.device)
+            parts = torch.autograd.grad(logps_R, weights, gradient_R, retain_graph=True)
             found[arm] = torch.cat([part.flatten() for part in parts]).cpu()
         gradients.add(number, found)
     return list(gradients.rows())
@@ -138,7 +138,7 @@ def measure(model_name: str, rows: Sequence[ResponseRow], seed: int) -> list[dic
 def main() -> int:
     parser = new_parser(__doc__)
     parser.add_argument("responses", type=Path, help="file of `synth responses`, with 16 or more per prompt")
-    parser.add_argument("--model", default="smollm2", help="a model, or a run on one")
+    parser.add_argument("--model", default="smollm2", help="a model, or a run that trained an adapter")
     parser.add_argument("--prompts", type=int, default=16)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()

@@ -7,8 +7,8 @@
 
 STUDY is a file like configs/study/k-responses.yaml, PROMPTS are files of reading rows that MODEL, a full model, was not trained on. `draw`
 takes one prompt per passage and question: the first prompts become dev and test rows, later ones training rows if their responses differ in reward.
-With --rates the runs are trials, measured on dev; without it, each arm uses the rate that did best in its trials, or that of its settings if it had none.
---part I/N does every N-th run from the I-th on, counted from 0, so that several processes share a machine.
+With --rates the runs are trials, measured on dev; without it, each arm uses the rate that did best in its trials, or else the rate in its settings.
+--part I/N does every N-th run, starting with run I (counted from 0), so that several processes can share a machine.
 
 Legend: B rows of a batch, T tokens, R responses.
 """
@@ -142,7 +142,7 @@ def rows_of(model: Any, tokenizer: Any, prompts: Sequence[Prompt], samples: int,
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A measured checkpoint: its update, and by prompt the mean reward, share right, KL to the reference and entropy (nats), share of distinct answers, words."""
+    """A measured checkpoint: its update, and by prompt the mean reward, share right, KL to the reference, entropy (nats), share of distinct answers, words."""
 
     update: int
     reward: list[float] = field(default_factory=list)

@@ -24,15 +24,15 @@ from benchmarks.report import Check, new_parser, print_report
 from graph.shared.home import HOME
 from graph.shared.ids import checksum
 
-ASK = "--questions {questions} --mode dense --top-k 2 --split train"
+SYNTH_OPTIONS = "--questions {questions} --mode dense --top-k 2 --split train"
 SHORT = "--max-answer-tokens 96"
 STEPS = {
     "index/manifest.json": "index {documents} --out {to}/index",
-    "pairs/summary.json": f"synth preferences {{to}}/index {ASK} --out {{to}}/pairs",
+    "pairs/summary.json": f"synth preferences {{to}}/index {SYNTH_OPTIONS} --out {{to}}/pairs",
     "tiny/run.json": "train tiny --config {configs}/tiny.yaml --set texts={documents} --set steps=250 --set output={to}/tiny",
     "sft/run.json": "train sft --config {configs}/sft.yaml --set model={to}/tiny --set data={to}/pairs --set max_steps=150 "
     "--set save_steps=25 --set output={to}/sft",
-    "responses/summary.json": f"synth responses {{to}}/index {ASK} --policy hf:{{to}}/sft --samples 6 {SHORT} --limit 6 "
+    "responses/summary.json": f"synth responses {{to}}/index {SYNTH_OPTIONS} --policy hf:{{to}}/sft --samples 6 {SHORT} --limit 6 "
     "--out {to}/responses",
     "ms/run.json": "train ms --config {configs}/ms.yaml --set model={to}/sft --set data={to}/responses "
     "--set 'rewards={{length: 1.0}}' --set batch_size=1 --set max_steps=6 --set save_steps=2 --set output={to}/ms",
@@ -73,7 +73,7 @@ def main() -> int:
 
 
 def write_study(folder: Path) -> Path:
-    """Write the study's configuration and Makefile, with all results below `folder`, and return the path of the Makefile."""
+    """Write the study's configuration and Makefile, with all results in `folder`, and return the path of the Makefile."""
     folder.mkdir(parents=True)
     paths = {
         "to": folder.resolve(),
@@ -123,7 +123,7 @@ def run_to_its_end(study: Path) -> None:
 
 
 def run_with_kills(study: Path, waits: Iterator[float]) -> list[str]:
-    """Start the study once for each of `waits` and kill it after so many seconds, then run it to its end; returns the steps that the kills interrupted."""
+    """Start the study once for each of `waits` and kill it after that many seconds, then run it to its end; returns the steps that the kills interrupted."""
     interrupted = []
     for wait in waits:
         running = start(study)

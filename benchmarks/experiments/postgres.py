@@ -1,7 +1,8 @@
 """The dense query of an export in PostgreSQL against exact search in the index: how many of the ten nearest passages and propositions it finds.
 
-Run: python -P benchmarks/experiments/postgres.py my-index --postgres DSN --questions FILE [--schema NAME] [--json]. The database contains an export of the
-same index (modegraph export). On a small table PostgreSQL would scan all rows, which is exact: sequential scans are turned off here, to measure its HNSW index.
+Run: python -P benchmarks/experiments/postgres.py my-index --postgres DSN --questions FILE [--schema NAME] [--json]. The database contains an export of
+the same index (modegraph export). On a small table PostgreSQL would scan all rows, which is exact; sequential scans are turned off, so that its HNSW
+index is measured.
 """
 
 import json

@@ -31,9 +31,9 @@ def main() -> int:
         rates = asyncio.run(measure(example_index(Path(scratch) / "index"), Path(scratch), options.rounds))
     times = median(both / one for one, both in rates)
     figures = {
-        "an answer of the engine, s": TOKENS * STUB_TOKEN_S,
-        "answers a second, one replica": median(one for one, _ in rates),
-        "answers a second, two": median(both for _, both in rates),
+        "time of the engine per answer, s": TOKENS * STUB_TOKEN_S,
+        "answers per second, one replica": median(one for one, _ in rates),
+        "answers per second, two replicas": median(both for _, both in rates),
         "rounds": len(rates),
     }
     return print_report(
@@ -57,7 +57,7 @@ async def combined_rate(replicas: list[Engine], turn: int) -> float:
 
 
 def bodies(ending: str) -> list[dict[str, Any]]:
-    """Questions in examples/, spelt so that no server has them in its cache."""
+    """Questions in examples/, each with an ending that no server has in its cache."""
     questions = read_questions(ROOT / "examples" / "questions.jsonl")[:QUESTIONS_PER_REPLICA]
     return [
         {"messages": [{"role": "user", "content": question.text + ending}], "max_tokens": TOKENS}

@@ -309,7 +309,7 @@ def draw_modes(experiment: Experiment, conditions: str, file: Path) -> None:
         axes.grid(alpha=0.3)
         axes.spines[["top", "right"]].set_visible(False)
         axes.set_ylim(bottom=0)
-    caption = "Of several starts the lowest loss counts, unless stated otherwise; whiskers: lowest and highest seed"
+    caption = "Result of the start with the lowest loss, unless stated otherwise; whiskers: lowest and highest seed"
     figure.suptitle(f"A policy with one mode, a target with two. {conditions}\n{caption}", fontsize=10)
     save_figure(figure, file)
 
@@ -358,7 +358,7 @@ def _draw_by_size(axes: Axes, experiment: Experiment) -> None:
     _draw_optima(axes, experiment)
     axes.set_xscale("log", base=2)
     axes.set_xticks(sizes, [str(size) for size in sizes])
-    axes.set_xlabel("K responses a prompt (log scale)")
+    axes.set_xlabel("K, responses per prompt (log scale)")
     axes.set_ylabel(REVERSE_KL)
     axes.set_title("Soft labels, softmax(r / β_r)", fontsize=10)
     axes.legend(fontsize=8, frameon=False, loc="center right")
@@ -391,7 +391,7 @@ def _draw_line(
 
 
 def _label_means(axes: Axes, positions: Sequence[float], fits: Sequence[Fit]) -> None:
-    """Annotate each point with μ: the mode that the policy sits on, if any."""
+    """Annotate each point with μ, which shows at which mode the policy is, if at any."""
     for position, fit in zip(positions, fits, strict=True):
         height, mean = (fmean(values) for values in zip(*((p.reverse_kl, p.mean) for p in fit.policies), strict=True))
         text = axes.annotate(
@@ -433,7 +433,7 @@ def modes_headline(experiment: Experiment) -> str:
     return (
         f"Soft labels, β_r = {experiment.line.beta_reward:g}, β_π = {BETA_POLICY:g}, best of {len(STARTS)} starts: "
         f"KL(π‖π*) within {NEAR_NATS} of the reverse-KL optimum, {exact.reverse_kl:.3f}, for every seed: {reached}. "
-        f"Started at π_ref alone, the exact reverse KL ends at {exact.reverse_kl_from_reference:.3f}."
+        f"From the start at π_ref, the exact reverse KL ends at {exact.reverse_kl_from_reference:.3f}."
     )
 
 
@@ -460,9 +460,9 @@ def modes_table(experiment: Experiment) -> Table:
     header = ("objective", "labels", "K", "ε", "β_r", "β_π", *(title for _, title, _ in FIT_MEASURES))
     rows = tuple(_fit_row(fit, experiment.line.beta_reward) for fit in experiment.fits)
     note = (
-        f"{conditions_text(experiment)}. KLs in nats; mean ± standard deviation over seeds. Of {len(STARTS)} starts the one "
-        "with the lowest loss counts; 'from π_ref' is where the start at the reference policy ended. Hard labels: "
-        "pairs, higher reward first, with ε in place of β_r."
+        f"{conditions_text(experiment)}. KLs in nats; mean ± standard deviation over seeds. Of {len(STARTS)} starts the result "
+        "of the one with the lowest loss is given; 'from π_ref' is that of the start at the reference policy. Hard labels: "
+        "pairs, higher reward first, with ε instead of β_r."
     )
     return Table("A policy with one mode, a target with two: where each objective leads", header, rows, note)
 
@@ -523,7 +523,7 @@ def write_modes(experiment: Experiment, out: Path) -> None:
 def main() -> int:
     parser = new_parser(__doc__)
     parser.add_argument("--beta-reward", type=float, default=DEFAULT_BETA_REWARD, help="β_r")
-    parser.add_argument("--seeds", type=int, default=5, help="seeds to run, from 0; each draws its own responses")
+    parser.add_argument("--seeds", type=int, default=5, help="number of seeds, from 0; each draws different responses")
     parser.add_argument("--steps", type=int, default=300, help="gradient steps from each start; exact KL: 1200")
     parser.add_argument("--out", type=Path, default=Path("two-modes"))
     options = parser.parse_args()

@@ -1,7 +1,8 @@
-"""Rows that teach a model to write a question about a sentence: people's questions of public sets, in the form of `modegraph synth questions --writer`.
+"""Rows that teach a model to write a question about a sentence: questions written by people, from public sets, as `synth questions --writer` asks for them.
 
-A question is used if it can be understood without its passage: it has a name or a number and refers to nothing that it does not name, and BM25 finds its passage first among all
-of the set. Questions about one passage are adjacent, so that training reads the passage once. A model that learned from them did not ship (docs/log.md, “A writer of questions”).
+A question is used if it can be understood without its passage (it has a name or a number, and refers to nothing that it does not name) and BM25 ranks its
+passage first among all passages of the set. Questions about one passage are adjacent, so that training reads the passage once. A model trained on these
+rows was not shipped (docs/log.md, “A writer of questions”).
 
     python -P benchmarks/experiments/writer_rows.py DATA OUT
 """
@@ -26,7 +27,7 @@ from graph.types import Excerpt, Message
 SETS = ("squad_ctx", "squad2_train10", "nq_open_oracle", "covidqa")
 MOST_ANSWER_WORDS = 10
 LEAST_QUESTIONS = {"squad_ctx": 2, "squad2_train10": 2}
-"""Questions that a passage of a set must have to be read, 1 by default: a second one about the same passage costs little."""
+"""Fewest usable questions for which a passage of a set is included, 1 by default: a second question about the same passage adds little cost."""
 MOST_WORDS = 300
 _NAME_OR_NUMBER = re.compile(r"\s[\"“‘']?[A-Z]|\d")
 _CAPITALISED = re.compile(r"\b[A-Z]\w*(?:[-'’.]\w+)*")
@@ -42,7 +43,7 @@ def stands_alone(question: str) -> bool:
 
 
 def spelled(question: str, passage: Excerpt) -> str:
-    """A question typed in lower case and without a mark, as written: names have the capitals that they have in the passage.
+    """The question with a question mark and, if it was typed in lower case, with a capital and with names as in the passage.
 
     >>> spelled("who owns reading football club", Excerpt("1", "Reading F.C.", "Dai owns Reading Football Club."))
     'Who owns Reading Football Club?'
@@ -74,7 +75,7 @@ def rows_of(source: ReadingSet) -> Iterator[dict[str, object]]:
 
 
 def _row(question: ReadingQuestion, passage: Excerpt) -> dict[str, object] | None:
-    """The row of one question; None if it does not stand alone, if no sentence holds its answer, or if this is long or in the question."""
+    """The row of one question; None if it does not stand alone, if no sentence contains its answer, or if the answer is long or occurs in the question."""
     text = quote(spelled(question.text, passage))
     answer = next((each for each in question.answers if len(each.split()) <= MOST_ANSWER_WORDS), None)
     held = [each for each in sentences_of(passage) if answer and contains_answer(answer, words_of(each.line))]

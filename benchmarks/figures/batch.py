@@ -72,4 +72,4 @@ def legend(left: Axes) -> tuple[list[Any], list[str]]:
     handles, labels = left.get_legend_handles_labels()
     rewards = Patch(color=GREEN, alpha=0.3)
     even = Line2D([], [], color=GREY, ls=":", lw=1)
-    return [*handles, rewards, even], [*labels, "p_r, the rewards' share", "1 / K, where p_f begins"]
+    return [*handles, rewards, even], [*labels, "p_r, the rewards' share", "1 / K, p_f before training"]

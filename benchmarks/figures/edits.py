@@ -1,12 +1,12 @@
-"""docs/figures/edits: processor seconds of an edit by the size of the index, beside a build and opening it, from a table of docs/results.md."""
+"""docs/figures/edits: processor seconds of an edit, a build and an opening by the size of the index, from a table of docs/results.md."""
 
 from matplotlib.figure import Figure
 
 from benchmarks.figures.style import BLUE, GREEN, GREY, ORANGE, dress, number, table
 
 SERIES = (
-    ("build", "build from nothing", GREY, "s"),
-    ("add", "one added, communities anew", BLUE, "o"),
+    ("build", "build from scratch", GREY, "s"),
+    ("add", "one added, new communities", BLUE, "o"),
     ("add, later", "one document added", ORANGE, "D"),
     ("open", "opening the index", GREEN, "^"),
 )
@@ -25,7 +25,7 @@ def draw() -> Figure:
         axes.annotate(label, (passages[-1], seconds[-1]), (8, -3), textcoords="offset points", color=colour, fontsize=9)
     axes.set_xscale("log")
     axes.set_yscale("log")
-    axes.set_xlabel("passages of the index")
+    axes.set_xlabel("passages in the index")
     axes.set_ylabel("processor time (s)")
     axes.set_xticks(passages, [f"{count:,.0f}" for count in passages])
     axes.minorticks_off()

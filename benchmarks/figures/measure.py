@@ -1,8 +1,8 @@
 """Measure the data of the figures in docs/: one question's walk through the graph, and one prompt's responses under MS and DPO.
 
 Run: PYTHONPATH=. python -P -m benchmarks.figures.measure [walk | batch] [--index FOLDER] [--json]. Writes
-walk.json and batch.json in benchmarks/figures/data, which `make figures` draws. `batch` needs smollm2 (modegraph models get smollm2) and takes minutes; both index
-examples/ unless --index names an index of them.
+walk.json and batch.json in benchmarks/figures/data, which `make figures` draws. `batch` needs smollm2 (modegraph models get smollm2) and takes
+minutes; both index examples/ unless --index names such an index.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ TRAINING: dict[str, Any] = {
     "rewards": {"correct": 1.0, "grounded": 0.5},
     "logging_steps": 1,
 }
-"""A new adapter, and no reward for the form, which no response of the untuned model has."""
+"""Trains a new adapter, without a reward for the answer form, which no response of the untuned model has."""
 
 
 def main() -> None:

@@ -35,7 +35,7 @@ def draw() -> Figure:
             draw_link(axes, index, passage, sources)
         else:
             line(axes, QUESTION_X + QUESTION_WIDTH, -middle, PASSAGE_X, -index, BLUE, "-")
-    axes.text(PASSAGE_X, 0.62, "★ a passage that the answer rests on", color=GREY, fontsize=9, va="bottom")
+    axes.text(PASSAGE_X, 0.62, "★ gold passage", color=GREY, fontsize=9, va="bottom")
     axes.set_xlim(-0.1, LINK_X + LINK_WIDTH + 0.1)
     axes.set_ylim(-len(passages) + 0.45, 0.95)
     axes.set_axis_off()
@@ -59,7 +59,7 @@ def is_linked(passage: dict[str, Any]) -> bool:
 
 
 def box(axes: Axes, x: float, y: float, width: float, height: float, text: str, colour: str, style: str = "-") -> None:
-    """A frame around a text, with its left side at x and its middle at y."""
+    """A frame around text, with its left side at x and its middle at y."""
     frame = [
         (x, y - height / 2),
         (x, y + height / 2),
@@ -78,5 +78,5 @@ def line(axes: Axes, x: float, y: float, to_x: float, to_y: float, colour: str, 
 
 
 def wrap(text: str, width: int) -> str:
-    """A text on several lines."""
+    """The text, wrapped to several lines."""
     return "\n".join(textwrap.wrap(text, width))

@@ -23,7 +23,7 @@ report: $(S)/whole/rates/dpo-3.0e-4/config.json $(S)/whole/ms-k64-s0/config.json
 report: $(foreach set,$(TUNED) $(TEST_ONLY),$(S)/$(set)/index/manifest.json $(S)/$(set)/questions.jsonl)
 	$(MODEGRAPH) eval run configs/eval/study-smollm2.yaml
 
-# Questions: train, dev and test by the hash of their ids; two sets are only for testing.
+# Questions are split into train, dev and test by the hash of their ids; two sets are for testing only.
 $(S)/pubmedqa_l/set/corpus.jsonl:
 	$(MODEGRAPH) data import pubmedqa $(SETS)/pubmedqa_l/items.jsonl --out $(@D)
 $(S)/pubmedqa_l/questions.jsonl: | $(S)/pubmedqa_l/set/corpus.jsonl
@@ -47,7 +47,7 @@ $(S)/pairs/summary.json: | $(TUNED:%=$(S)/%/pairs/summary.json)
 $(S)/sft/run.json: | $(S)/pairs/summary.json
 	$(TRAIN) sft --config configs/train/sft-smollm2.yaml --set data=$(S)/pairs --set output=$(@D)
 
-# K = 64 responses of the SFT policy to each of 32 prompts, a few to each evaluation prompt. With the adapter merged, vLLM on a CPU samples three times as fast.
+# K = 64 responses of the SFT policy to each of 32 prompts, and a few to each evaluation prompt. With the adapter merged, vLLM on a CPU samples three times as fast.
 SAMPLE = $(MODEGRAPH) synth responses $(S)/$*/index --questions $(S)/$*/questions.jsonl $(FIND) --context-size 3 --policy vllm:$(S)/sft-whole --max-answer-tokens 160 --out $(@D)
 $(S)/sft-whole/config.json: | $(S)/sft/run.json
 	$(TRAIN) export $(S)/sft --merge --out $(@D)
@@ -88,7 +88,7 @@ $(S)/dpo-paper-s%/run.json: | $(S)/sft/run.json
 $(S)/ipo-paper-s0/run.json: | $(S)/sft/run.json
 	$(TRAIN) dpo --config configs/train/dpo-k64-smollm2.yaml $(PAPER) --set trainer=trl --set loss=ipo --set output=$(@D)
 
-# Each run measured on test; then the systems with three seeds in one report, and all runs of seed 0 in another.
+# Each run is measured on test; then the systems with three seeds in one report, and all runs of seed 0 in another.
 $(S)/test/%/alignment.json: | $(S)/%/run.json $(S)/heldout/summary.json
 	$(MEASURE) --samples 8 --split test --runs $(S)/$* --out $(@D)
 $(S)/test/all/alignment.json: | $(SEEDED:%=$(S)/test/%/alignment.json)

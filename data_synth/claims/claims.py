@@ -45,9 +45,9 @@ def claim_from_json(row: Mapping[str, Any]) -> ClaimRow:
     texts["dataset"] = row.get("dataset", "")
     further = row.get("further", [])
     if not all(isinstance(value, str) for value in texts.values()) or not isinstance(row["supported"], bool):
-        raise TypeError("expected texts, and `supported` true or false")
+        raise TypeError("expected strings, and `supported` true or false")
     if not isinstance(further, list | tuple) or not all(isinstance(text, str) for text in further):
-        raise TypeError("expected `further` to be a list of texts")
+        raise TypeError("expected `further` to be a list of strings")
     return ClaimRow(**texts, supported=row["supported"], further=tuple(further))
 
 
@@ -83,7 +83,7 @@ LABELLED_CLAIMS: Form[ClaimRow] = replace(
     title="Sentences checked against passages, labelled by people",
     about=(
         "Sentences that people or models wrote, each with the passages that it is checked against and whether they support it (`supported`). A "
-        "short answer has its question in front. `dataset` is the name of a row's set, `kind` its kind in that set; the splits are those of the "
+        "short answer follows its question. `dataset` is the name of a row's set, `kind` its kind in that set; the splits are those of the "
         "sets, with `val` as dev. Train the second stage of a verifier on them: `modegraph train verifier --set real=FOLDER`. The licences are those "
         "that the sets state; you may not be allowed to redistribute a model trained on a set that states none."
     ),
@@ -95,7 +95,7 @@ SHORTEST, LONGEST = 30, 400
 """Length in characters of the shortest and of the longest sentence used for a claim."""
 NAMES_BORROWED = 5
 """Number of names of each passage that claims of other passages may borrow."""
-NO_SENTENCE, UNBREAKABLE = (
+NO_SENTENCE, UNCHANGEABLE = (
     "a passage without a sentence of 30 to 400 characters",
     "nothing in the claim could be changed",
 )
@@ -142,7 +142,7 @@ def claim_rows(passages: Iterable[ClaimPassage], per_passage: int, seed: int) ->
             claim, restatement = restate(sentence, draw)
             broken = falsify(claim, surroundings, draw)
             if broken is None:
-                yield Dropped(UNBREAKABLE)
+                yield Dropped(UNCHANGEABLE)
             elif claim not in claims:
                 claims.add(claim)
                 yield _row(passage, claim, True, restatement, seed)

@@ -15,9 +15,9 @@ _NUMBER = re.compile(r"\d[\d,.]*\d|\d")
 _NEGATION = re.compile(r"\b(?:not|never|no) ")
 _AUXILIARY = re.compile(r"\b(?:is|was|were|are|has|have|had|can|could|will|would|may|did|does|do|should)\b(?! not)")
 _FROM_PASSAGE = 0.5
-"""Probability that a name or number is replaced by one from the same passage, where there is a choice: such a change is harder to detect."""
+"""Probability that a name or number is replaced by one from the same passage, if there is a choice: such a change is harder to detect."""
 _FOREIGN = 40
-"""Number of names of other passages among which one of the same shape is sought."""
+"""Number of names from other passages that are searched for one of the same shape."""
 
 
 @dataclass(frozen=True)
@@ -93,8 +93,8 @@ def opposite_word(sentence: str, around: Surroundings, draw: random.Random) -> s
     return re.sub(rf"\b{word}\b", draw.choice(sorted(OPPOSITES[word])), sentence, count=1)
 
 
-Break = Callable[[str, Surroundings, random.Random], str | None]
-BREAKS: Mapping[str, Break] = {
+Change = Callable[[str, Surroundings, random.Random], str | None]
+CHANGES: Mapping[str, Change] = {
     "name": other_name,
     "number": other_number,
     "negation": toggled_negation,
@@ -104,13 +104,13 @@ BREAKS: Mapping[str, Break] = {
 
 
 def falsify(sentence: str, around: Surroundings, draw: random.Random) -> tuple[str, str] | None:
-    """The falsified sentence and the kind of change; None if no change yields another sentence that the passage does not contain.
+    """The falsified sentence and the kind of change; None if no change yields a different sentence that is not in the passage.
 
     >>> falsify("It burned in 1911.", Surroundings("It burned in 1911.", (), ()), random.Random(0))
     ('It burned in 1919.', 'number')
     """
-    for kind in draw.sample(sorted(BREAKS), len(BREAKS)):
-        broken = BREAKS[kind](sentence, around, draw)
+    for kind in draw.sample(sorted(CHANGES), len(CHANGES)):
+        broken = CHANGES[kind](sentence, around, draw)
         if broken is not None and broken != sentence and broken not in around.passage:
             return broken, kind
     return None

@@ -19,7 +19,7 @@ _POSSESSIVE = re.compile(
 
 
 def fuse(first: str, second: str, title: str, draw: random.Random) -> str | None:
-    """The second sentence, its pronoun replaced by the title with the first one's clause, or by that clause's noun phrase; None if either is missing.
+    """The second sentence with its pronoun replaced by the title and a clause of the first, or by a noun phrase in that clause; None without pronoun or clause.
 
     >>> fuse("Lantern is a ferry built in Tarn.", "Its crew was small.", "Lantern", random.Random(0))
     'The crew of the ferry built in Tarn was small.'
@@ -109,7 +109,7 @@ def shortened(sentence: PassageSentence, draw: random.Random) -> str:
 
 
 def turned(sentence: PassageSentence, draw: random.Random) -> str:
-    """The sentence with the title in place of its opening pronoun, or with its opening phrase moved to the end; else introduced by one of FRAMES."""
+    """The sentence with its opening pronoun replaced by the title, or its opening phrase moved to the end; else introduced by one of FRAMES."""
     title = _BRACKETS.sub("", sentence.title)
     if title and (pronoun := _PRONOUN.match(sentence.text)) is not None:
         return title + sentence.text[pronoun.end() :]
@@ -131,7 +131,7 @@ def reordered(sentence: PassageSentence, draw: random.Random) -> str:
 
 
 def renamed(sentence: PassageSentence, draw: random.Random) -> str:
-    """The sentence with the title in place of a pronoun inside it, and with some people called by their last names."""
+    """The sentence with a pronoun inside it replaced by the title, and with some people called by their last names."""
     title = _BRACKETS.sub("", sentence.title)
     text = _OBJECT.sub(f" {title}", sentence.text, count=1) if title else sentence.text
     return _PERSON.sub(lambda match: match[1] if draw.random() < 0.5 else match[0], text)

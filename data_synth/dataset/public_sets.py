@@ -92,7 +92,7 @@ NO_PASSAGE = "a row without a passage or a sentence"
 
 
 def support_sets(folder: Path) -> dict[str, Path]:
-    """The files of labelled sentences below a folder, or in it, by the name of their set; UserError if there are none."""
+    """The files of labelled sentences in the folders of a folder, or in the folder itself, by the name of their set; UserError if there are none."""
     files = sorted(folder.glob(f"*/{SUPPORT_ROWS}")) or [file for file in [folder / SUPPORT_ROWS] if file.is_file()]
     if not files:
         expected = f"a folder of sets, each with {SUPPORT_ROWS}, or one such set"

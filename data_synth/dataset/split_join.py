@@ -55,13 +55,16 @@ def may_assign(stated: str | None, split: str) -> bool:
 
 
 def join_rows(folders: Sequence[Path]) -> tuple[Form[Any], Iterator[Any]]:
-    """The form of the rows, and the rows, read lazily; UserError for a folder without data files, no rows, two kinds of rows, a malformed row or a repeated id."""
+    """The form of the rows, and the rows, read lazily.
+
+    UserError for a folder without data files, no rows, two kinds of rows, a malformed row or a repeated id.
+    """
     files = [file for folder in folders for file in files_of(folder)]
     first_rows = ((file, values) for file in files for _, values in islice(read_jsonl(file), 1))
     first = next(first_rows, None)
     if first is None:
         named = ", ".join(map(str, files))
-        raise UserError(f"{named}: no rows", "training data", "name folders that `modegraph synth` made")
+        raise UserError(f"{named}: no rows", "training data", "give folders that `modegraph synth` made")
     form = form_of(first[1], str(first[0]))
     return form, _distinct(chain.from_iterable(_rows(form, file) for file in files))
 

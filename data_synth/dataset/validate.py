@@ -102,12 +102,12 @@ def validate_file(file: Path) -> Validation:
         problems = problems_of(values, checks[1])
         row_id = str(values.get("id", ""))
         if row_id and row_id in ids:
-            problems.append(f"id {row_id!r} appears above too")
+            problems.append(f"id {row_id!r} also appears above")
         ids.add(row_id)
         if problems:
             bad.append(BadRow(line, row_id, tuple(problems)))
     if checks is None:
-        raise UserError(f"{file}: no rows that can be read", "one JSON object per line", "write it again")
+        raise UserError(f"{file}: no rows that can be read", "one JSON object per line", "make the file again")
     return Validation(checks[0], rows, tuple(bad))
 
 
@@ -122,7 +122,7 @@ def problems_of(values: Mapping[str, Any], problems: Problems) -> list[str]:
 
 
 def read_rows(file: Path) -> Iterator[tuple[int, dict[str, Any] | str]]:
-    """(line, row) of a .jsonl file, or (row number, row) of a .parquet file; for a line that is not a JSON object, the reason in place of the row."""
+    """(line, row) of a .jsonl file, or (row number, row) of a .parquet file; for a line that is not a JSON object, the reason instead of the row."""
     if file.suffix == ".parquet":
         yield from _read_parquet(file)
         return

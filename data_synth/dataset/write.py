@@ -246,7 +246,7 @@ def write_or_preview(
 ) -> bool:
     """Show the first `preview` rows, or write all into `out`; False when more than half of the rows were dropped.
 
-    Warnings that `warnings_of` finds in the summary are shown; with `strict`, they too make it False.
+    Warnings that `warnings_of` finds in the summary are shown; with `strict`, they also make the result False.
     """
     if preview is not None or out is None:
         first = list(islice(rows, preview))

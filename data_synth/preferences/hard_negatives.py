@@ -33,10 +33,10 @@ WORSE = "found worse by readers"
 REFUSAL = format_answer("None of the passages says so.", NOT_FOUND)
 """A refusal, right or wrong."""
 REFUSED_SHARE = 0.13
-"""Share of hard negatives that refuse although another kind may be possible. In about as many rows the chosen side refuses,
+"""Share of hard negatives that refuse although another kind may be possible. The chosen side refuses in about the same share of rows,
 so a refusal does not give the side away."""
 LONGER_SHARE = 0.35
-"""Share of the other hard negatives that are meant to be longer than the chosen side; whole sentences make others longer, too."""
+"""Share of the other hard negatives that are meant to be longer than the chosen side; others become longer because only whole sentences are used."""
 POOL = 512
 INVENTED_WORDS = 30
 MAYBE = "maybe"
@@ -78,8 +78,8 @@ class Pool:
 
 
 def make_hard_negative(draft: Draft, reason: str, pool: Pool) -> HardNegative | None:
-    """The hard negative for a pair whose chosen side has the reasoning `reason`: a random share are refusals, as are those for which pool
-    and context offer nothing else; without a context, None instead.
+    """The hard negative for a pair whose chosen side has the reasoning `reason`: a refusal for a random share of pairs, and if pool and
+    context offer nothing else (None then, without a context).
 
     Its kind and whether it is longer are random, seeded by the question and the size of the context.
     """
@@ -154,7 +154,7 @@ def answer_shape(answer: str) -> tuple[bool, bool, int]:
 def misread_context(draft: Draft, reason: str, answer: str, target: int, longer: bool) -> str:
     """Sentences of the context that the true reasoning does not use, those most similar to the question and to this side's `answer` first.
 
-    Sentences that contain the gold answer are left out, unless it is a choice such as "yes". The rest are cut to length by `fit_length`; "" when there are none.
+    Sentences that contain the gold answer are left out, unless it is a choice such as "yes". `fit_length` cuts the rest to length; "" if there are none.
     """
     used = words_of(check_citations(reason, 0).text)
     gold = set() if choices_of(draft.answer) else words_of(draft.answer)
@@ -171,7 +171,7 @@ def misread_context(draft: Draft, reason: str, answer: str, target: int, longer:
 
 
 def borrow_reason(draft: Draft, pool: Pool, target: int, longer: bool) -> tuple[str, ...]:
-    """The sentences of another question's reasoning, the one whose length is closest to `target` words; longer or shorter, as requested, if possible."""
+    """The sentences of another question's reasoning: the closest in length to `target` words, if possible longer (with `longer`) or not (without)."""
     others = [other for other in pool.reasons if other.question_id != draft.question.id and other.words]
     if not others:
         return ()

@@ -152,7 +152,7 @@ def preference_problems(row: PreferenceRow) -> list[str]:
         if "<|" in text:
             problems.append(f"{side} contains a special token")
     if len(row.context_ids) != row.context_size:
-        problems.append(f"context_size is {row.context_size}, with {len(row.context_ids)} context_ids")
+        problems.append(f"context_size is {row.context_size}, but there are {len(row.context_ids)} context_ids")
     if row.hard_negative not in ("", UNSUPPORTED, WRONG, REFUSED, WORSE, INVENTED):
         problems.append(f"unknown hard negative {row.hard_negative!r}")
     return problems

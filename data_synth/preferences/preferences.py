@@ -151,7 +151,10 @@ def make_rows(
 
 
 def is_missed(draft: Draft) -> bool:
-    """Whether a draft has a context and gold documents, but the context contains none of these and lacks the answer. An answer that is not a span counts as lacking."""
+    """Whether a draft has a context and gold documents, but the context contains neither a gold document nor the answer.
+
+    An answer that is not a span counts as missing.
+    """
     question, excerpts = draft.question, draft.excerpts
     if not excerpts or not question.gold_sources or gold_share(question.gold_sources, excerpts):
         return False
@@ -272,7 +275,7 @@ def preference_run(
     if models.checker and not models.reasoners:
         found = f"judge {models.checker} without a writer: reasoning by rules is not judged"
         raise UserError(found, "a model that writes the reasoning", "give --writer, or leave --judge out")
-    distinct, twins = selection.read(index, first)
+    distinct, duplicates = selection.read(index, first)
     reasoners = [open_model(spec, models.ledger) for spec in models.reasoners]
     judge = open_model(models.checker, models.ledger) if models.checker else None
     tokens = settings.max_context_tokens
@@ -289,6 +292,6 @@ def preference_run(
     rows = preference_rows(index, distinct, settings, reasoners, judge, hard_negatives, selection.sizes)
     if first is None:
         # Count rows, not questions: questions are read in batches, before a model is called.
-        expected = len(distinct) * selection.contexts_a_question(settings.top_k) * max(1, len(reasoners))
+        expected = len(distinct) * selection.contexts_per_question(settings.top_k) * max(1, len(reasoners))
         rows = track(rows, "rows", expected)
-    return chain(twins, rows), origin
+    return chain(duplicates, rows), origin

@@ -60,7 +60,7 @@ def compose_reason(draft: Draft, passages_of: Callable[[str], Sequence[Passage]]
     statements = statements_of(draft, passages_of)
     if not statements:
         return plain(draft.question.reasoning) or Dropped(UNSUPPORTED)
-    if draft.excerpts and not all(holders_of(statement, draft.excerpts) for statement in statements):
+    if draft.excerpts and not all(containing_excerpts(statement, draft.excerpts) for statement in statements):
         return Dropped(NOT_SHOWN)
     sentences = list(dict.fromkeys(cite_statement(statement, draft.excerpts) for statement in statements))
     if is_span(draft.answer) and not any(holds_answer(sentence, draft.answer) for sentence in sentences):
@@ -119,14 +119,14 @@ def cite_statement(statement: Statement, excerpts: Sequence[Excerpt]) -> str:
     An excerpt of the statement's own document is preferred to others that contain it.
     """
     sentence = plain(statement.text)
-    holders = holders_of(statement, excerpts)
-    from_source = [n for n in holders if excerpts[n - 1].source == statement.source]
+    containing = containing_excerpts(statement, excerpts)
+    from_source = [n for n in containing if excerpts[n - 1].source == statement.source]
     ending = "" if sentence.endswith(("!", "?")) else "."
-    cited = f" [{(from_source or holders)[0]}]" if holders else ""
+    cited = f" [{(from_source or containing)[0]}]" if containing else ""
     return f"{sentence.rstrip('.')}{cited}{ending}" if sentence else ""
 
 
-def holders_of(statement: Statement, excerpts: Sequence[Excerpt]) -> list[int]:
+def containing_excerpts(statement: Statement, excerpts: Sequence[Excerpt]) -> list[int]:
     """The numbers of the excerpts that contain a statement."""
     return [n for n, excerpt in enumerate(excerpts, start=1) if _one_line(statement.quote) in _one_line(excerpt.text)]
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 MIN_SIMILARITY, MIN_NAMED = 0.45, 0.3
 """From PubMedQA's conclusions: against their own abstracts, 5 % have a similarity below .48, and 5 % a share of names below .24; against others' abstracts,
-1 % have a similarity above .38. Measured in MiniLM's cosines, from which its normalised similarity hardly differs."""
+1 % have a similarity above .38. Measured with MiniLM's cosines, which hardly differ from its normalised similarity."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ def sentences_of(reason: str) -> list[str]:
 
 
 def mean_similarity(index: Index, sentences_SD: Sequence[Floats], context_ND: Floats) -> float:
-    """Mean over sentences of the normalised similarity to the best proposition (unit vectors); 0 where either is missing."""
+    """Mean over sentences of the normalised similarity to the best proposition (unit vectors); 0 if either is missing."""
     if not len(sentences_SD) or not len(context_ND):
         return 0.0
     return float(normalised_similarity(index, (np.stack(sentences_SD) @ context_ND.T).max(axis=1)).mean())

@@ -2,9 +2,9 @@
 
 The writer is shown either one passage of each of 3 to 5 related articles, and names those that the answer needs, or a sentence of a single
 passage. A question about a sentence is used only if its answer is in the sentence and retrieval finds the sentence's document first; a question over
-several articles if at least 80 % of its answer's words occur in the excerpts that retrieval finds. A judge, if there is one, must
-give the same answer over the needed passages, and not over one of several alone (round-trip consistency, Alberti et al. 2019). Every reply is structured and
-requested at most twice; dropped questions are counted by reason.
+several articles, only if at least 80 % of its answer's words occur in the excerpts that retrieval finds. A judge, if there is one, must give the same
+answer over the needed passages, and must not give it over one of several alone (round-trip consistency, Alberti et al. 2019). Every reply is
+structured and requested at most twice; dropped questions are counted by reason.
 
 Legend: K topics, N propositions, P passages.
 """
@@ -58,7 +58,7 @@ USED_UP = "an article with enough questions"
 QUESTION_OF_SENTENCE = "data_synth/ask_one.txt"
 QUESTIONS_AT_ONCE = 16
 MAX_FAILURES_IN_A_ROW = 64
-"""Writing stops at the end of a batch if the last replies, this many or more in a row, gave no usable question."""
+"""Writing stops at the end of a batch if at least this many replies in a row gave no usable question."""
 LEAST_WORDS = 5
 MIN_ARTICLES, MAX_ARTICLES = 3, 5
 MAX_SHARING = 20
@@ -69,7 +69,7 @@ MAX_QUESTION_TOKENS = 400
 MIN_REBUILT = 0.8
 """Share of the answer's words that must occur in the excerpts."""
 SAME_ANSWER = 0.6
-"""Least F1 at which the judge's answer counts as the writer's."""
+"""Lowest F1 at which the judge's answer counts as the same as the writer's."""
 _REFERENCE = re.compile(
     r"(?i:\b(?:(?:the|this) (?:passage|sentence|paragraph|excerpt)|mentioned|it|its|he|him|his|she|hers?|they|them|their|this|these|we|our|my)\b)|\bus\b"
 )
@@ -162,7 +162,7 @@ def write_questions(
 def find_again(rows: Sequence[QuestionRow | Dropped], find: Find) -> list[QuestionRow | Dropped]:
     """The questions for which retrieval finds what they need; Dropped for the others.
 
-    For a question over one document it finds this document first, for one over several most words of the answer.
+    For a question over one document, it must find this document first; for one over several, most words of the answer.
     """
     questions = [row for row in rows if isinstance(row, QuestionRow)]
     found = iter(find([row.text for row in questions]) if questions else ())
@@ -175,7 +175,7 @@ def find_again(rows: Sequence[QuestionRow | Dropped], find: Find) -> list[Questi
 def answer_again(
     rows: Sequence[QuestionRow | Dropped], materials: Sequence[Material], judge: LanguageModel
 ) -> list[QuestionRow | Dropped]:
-    """The questions that the judge answers as the writer did, over their passages, and not over one of several alone; Dropped for the others."""
+    """The questions that the judge answers as the writer did, with all needed passages and with no single one of several; Dropped for the others."""
     contexts = [
         _contexts(row, each) if isinstance(row, QuestionRow) else [] for row, each in zip(rows, materials, strict=True)
     ]
@@ -201,13 +201,13 @@ def _not_found(row: QuestionRow, excerpts: Sequence[Excerpt]) -> str:
 
 
 def _contexts(row: QuestionRow, material: Material) -> list[list[Excerpt]]:
-    """The needed passages together, then, of several, each alone."""
+    """The needed passages together, then, if there are several, each alone."""
     needed = [of_passage(passage) for passage in material.passages if passage.id in row.passage_ids]
     return [needed, *([each] for each in needed if len(needed) > 1)]
 
 
 def _disagreement(row: QuestionRow, answers: Sequence[str]) -> str:
-    """Why the judge's answers, in the order of `_contexts`, speak against a question; "" if they do not."""
+    """Why the judge's answers, in the order of `_contexts`, argue against a question; "" if they do not."""
     together, *alone = (token_f1(answer, row.answers) >= SAME_ANSWER for answer in answers)
     if is_no_answer(answers[0]):
         return UNANSWERED

@@ -191,7 +191,7 @@ def template_questions(
 def all_template_questions(
     index: Index, hops: Sequence[int], seed: int, splits: Mapping[str, str] | None = None
 ) -> Iterator[QuestionRow]:
-    """All that `template_questions` chooses from: also the same question, with the same id, about another document."""
+    """All rows that `template_questions` chooses from, including some with the same question and id that are about different documents."""
     splits = splits if splits is not None else spread_documents(index.sources(), seed)
     statements = read_index(index, splits)
     builder = _QuestionBuilder(statements, splits, DuplicateFilter(), Counter())
@@ -259,7 +259,7 @@ class _QuestionBuilder:
             yield row
 
     def alternate(self, turns: Sequence[Sequence[tuple[str, Iterator[QuestionRow]]]]) -> Iterator[QuestionRow]:
-        """One row of each number of hops in turn, alternating kinds, until none is left but comparisons in excess of MAX_COMPARISONS."""
+        """One row of each number of hops in turn, alternating kinds, until no rows are left except comparisons beyond MAX_COMPARISONS."""
         waiting = [list(kinds) for kinds in turns]
         while rows := [row for row in map(self._next, waiting) if row is not None]:
             yield from rows

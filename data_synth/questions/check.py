@@ -16,7 +16,7 @@ NEAR_DUPLICATE = 0.8
 
 
 def path_holds(row: QuestionRow, mentions: Mentions, without: str = "") -> bool:
-    """Whether the needed passages are sufficient, `without` one of them if given: they connect every chain's start to its end.
+    """Whether the needed passages, except `without` if given, connect the start of every chain to its end.
 
     Passages are connected by the entities that they mention, including those that the row does not use.
     """
@@ -69,7 +69,7 @@ def id_of(question: str) -> str:
 
 
 def unique(rows: Iterable[QuestionRow]) -> Iterator[QuestionRow]:
-    """The rows but those whose text, and so whose id, an earlier row has."""
+    """The rows without those that have the same text, and so the same id, as an earlier row."""
     ids: set[str] = set()
     for row in rows:
         if row.id not in ids:

@@ -73,7 +73,10 @@ class Sentences:
         return self.capitalised_counts[word] > self.lower_case_counts[word.casefold()]
 
     def has_heading(self, text: str) -> bool:
-        """Whether a heading seems to run into a sentence: a content word or capitals before a capitalised word that is not a name ("after excision Proctoscopies are")."""
+        """Whether a heading seems to run into a sentence ("after excision Proctoscopies are").
+
+        The sign is a content word or an acronym before a capitalised word that is not a name.
+        """
         for match in re.finditer(r"(?P<before>[^\W_][\w'’-]*) (?P<word>[A-Z][a-z'’-]+)(?= [a-z])", text):
             before = match["before"]
             follows_noun = before not in FUNCTION_WORDS and (before.islower() or (before.isupper() and len(before) > 1))

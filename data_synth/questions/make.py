@@ -25,7 +25,7 @@ from graph.shared.console import track
 from graph.types import Excerpt, LanguageModel
 
 SHOWN_CHARACTERS = 300
-"""Characters shown of an unusable reply of the writer."""
+"""Number of characters shown of an unusable reply."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ def _nothing_made(
         )
     if writer is not None:
         return UserError(
-            f"{index.folder}: {writer.name} has nothing to write about",
+            f"{index.folder}: {writer.name} can write no questions",
             f"sentences of {LEAST_WORDS} words or more, or for several hops {MIN_ARTICLES} documents that share a topic or an entity",
             "index more documents, or give --hops 1",
         )
@@ -101,7 +101,7 @@ def shortage(required: int, usable: int, dropped: Sequence[Dropped], writer: str
             "Give a larger model as --writer, or none: then rules make the questions"
         )
     if writer is not None:
-        return f"{found}: {writer} wrote one for every sentence or group of related articles. Index more documents, or give no --writer"
+        return f"{found}: {writer} wrote one for every sentence or group of related articles. Index more documents, or leave --writer out"
     return f"{found}: no more can be made from the sentences of this index. Index more documents, choose other --hops, give --writer, or lower --count"
 
 

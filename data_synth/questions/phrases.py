@@ -168,7 +168,10 @@ def _both_directions(active: str, passive: str, subject: Kind, other: Kind) -> R
 
 
 def _apposition(before: str) -> tuple[str, Kind] | None:
-    """A clause such as "was married to the actress" without its last noun, which describes the following name, and the type that it gives; None for any other clause."""
+    """A clause such as "was married to the actress" without its last noun, which describes the following name, and the type that this noun states.
+
+    None for any other clause.
+    """
     match = _APPOSED.fullmatch(before)
     if match is None:
         return None
@@ -304,7 +307,7 @@ def _size(number: str, unit: str, what: str, question: str, smaller: str, larger
 
 
 def amount_of(number: str) -> float | None:
-    """The value of a written number; None where full stops may separate thousands, and where it is no number.
+    """The value of a written number; None if full stops may separate thousands, or if it is not a number.
 
     >>> amount_of("1,404.5"), amount_of("0.125"), amount_of("1.234"), amount_of("1.234.567"), amount_of("1,40.4")
     (1404.5, 0.125, None, None, None)

@@ -1,6 +1,6 @@
 """Questions from one sentence, split into subject, verb and rest: a date, a number, a name or a place is removed and becomes the answer.
 
-All functions work on text alone, without a parser: the verbs are those of data_synth/questions/words.py; sentences with other verbs give hardly any questions.
+All functions work on text alone, without a parser: the verbs are those of data_synth/questions/words.py; sentences with other verbs yield few questions.
 """
 
 import re
@@ -404,7 +404,7 @@ def _facts(clause: Clause) -> Iterator[Fact]:
 def _rest_without(clause: Clause, match: re.Match[str], further: str = "", is_object: bool = False) -> str | None:
     """The rest of a clause without a match in it; None if that leaves no well-formed question.
 
-    `further` is a pattern that must not follow after "and" or a comma: half of a list is no answer.
+    `further` is a pattern that must not follow after "and" or a comma: half of a list is not an answer.
     """
     before, after = clause.rest[: match.start()].strip(), clause.rest[match.end() :]
     following = after + clause.then
@@ -467,7 +467,7 @@ def _noun_phrase(text: str) -> str | None:
 
 
 def _subject_amounts(text: str) -> Iterator[Fact]:
-    """Questions that ask how much or how many, where the subject is an amount: "Up to five days may be carried over"."""
+    """Questions that ask how much or how many, if the subject is an amount: "Up to five days may be carried over"."""
     share, some = _SHARE_OF.fullmatch(text), _SOME.fullmatch(text)
     match = share or some
     if match is None or match["rest"].split()[0] in ("not", "a", "an", "the"):
@@ -703,7 +703,7 @@ def _people(clause: Clause) -> Iterator[Fact]:
 
 
 def _ends_name(after: str) -> bool:
-    """Whether the text after a name cannot belong to it: "known as PTEN syndrome" names no PTEN."""
+    """Whether the text after a name cannot belong to it: "known as PTEN syndrome" does not name PTEN."""
     return after == "" or after[0] in ",;:" or after.split()[0] in PHRASE_STOPS
 
 

@@ -39,9 +39,9 @@ class _Table:
 def table_questions(statements: IndexStatements, hops: int, rng: Random) -> Iterator[Candidate]:
     """Questions that one row of a table answers, or the whole table, alternating documents; none unless `hops` is 1."""
     by_document: defaultdict[int, list[Candidate]] = defaultdict(list)
-    asker = _Asker(statements)
+    maker = _QuestionMaker(statements)
     for table in _tables(statements) if hops == 1 else ():
-        by_document[table.document] += asker.questions(table, rng)
+        by_document[table.document] += maker.questions(table, rng)
     turns = [shuffled(by_document[document], rng) for document in shuffled(sorted(by_document), rng)]
     for candidates in zip_longest(*turns):
         yield from (candidate for candidate in candidates if candidate is not None)
@@ -67,7 +67,7 @@ def _tables(statements: IndexStatements) -> Iterator[_Table]:
                 yield _Table(document, passage, title, headers, cells)
 
 
-class _Asker:
+class _QuestionMaker:
     """Makes questions over tables. A header counts as a noun if its last word occurs in lower case in the index and does not match _NO_NOUN."""
 
     def __init__(self, statements: IndexStatements) -> None:
@@ -79,7 +79,8 @@ class _Asker:
         return frozenset(word for text in texts for word in re.findall(r"(?<!\w)[a-z]+", text))
 
     def questions(self, table: _Table, rng: Random) -> Iterator[Candidate]:
-        """For each row a question for one of its cells; for each later column with a noun as header, one for the row that has a value, and for the rows with the largest and the smallest. None if first cells repeat or are long."""
+        """For each row, a question for one of its cells; for each column after the first whose header is a noun, questions for the row
+        with a value and for the rows with the largest and the smallest number. None if cells of the first column repeat or are long."""
         keys = [cells[0] for _, cells in table.rows]
         if len(set(keys)) < len(keys) or any(len(key.split()) > MAX_VALUE_WORDS for key in keys):
             return

@@ -18,7 +18,7 @@ from data_synth.questions.question_form import Step, named_in
 from graph.extract.entities import entity_key
 
 MAX_SHARING = 6
-"""An entity in more documents than this is no specific link between two of them."""
+"""An entity in more documents than this is not a specific link between two of them."""
 T = TypeVar("T")
 
 

@@ -1,4 +1,4 @@
-"""Made-up documents with a table, and questions over them: public reading sets have hardly any tables, users' documents have many.
+"""Made-up documents with a table, and questions over them: public reading sets have hardly any tables, but users' documents have many.
 
 `_KIND_LINES` describes the tables: what a row is about, and columns with the values and questions that suit them. The questions ask for a cell, for the row
 of a cell, for the row with the largest or smallest number, and for the larger of two. Some documents have a second edition with other values, so that
@@ -419,15 +419,15 @@ def _editions(name: str, rng: Random) -> list[_Table]:
     columns = [column for each in kind.columns for column in _expand(each, rng)]
     columns = rng.sample(columns, rng.randint(min(2, len(columns)), len(columns)))
     hidden = columns.pop() if len(columns) > 2 and columns[-1].is_noun and rng.random() < 0.5 else None
-    twins = rng.random() < 0.35 and not kind.keys.startswith("year")
-    years = rng.sample(range(1990, 2026), 2 if twins else 1)
-    dated = twins or rng.random() < 0.3
+    two_editions = rng.random() < 0.35 and not kind.keys.startswith("year")
+    years = rng.sample(range(1990, 2026), 2 if two_editions else 1)
+    dated = two_editions or rng.random() < 0.3
     tables = []
     for year in years:
         rng.shuffle(keys)
         cells = {key: [_value(column.values, rng) for column in columns] for key in keys}
         stated = (rng.choice(keys), _value(hidden.values, rng)) if hidden and rng.random() < 0.5 else None
-        edition = rng.choice(_EDITIONS).format(year=year) if twins else ""
+        edition = rng.choice(_EDITIONS).format(year=year) if two_editions else ""
         titled = f"{title}, {year}" if dated else title
         tables.append(_Table(f"{name}-{year}", titled, kind, tuple(columns), cells, hidden, stated, edition))
     return tables
@@ -484,7 +484,10 @@ def _cell_question(table: _Table, column: _Column, key: str, rng: Random) -> str
 
 
 def _question(table: _Table, text: str, answer: str, key: str, kind: str, rng: Random) -> ReadingQuestion:
-    """A question about a table; unanswerable if `answer` is empty. It names the document if other documents may answer it too, or its year if there are two editions."""
+    """A question about a table; unanswerable if `answer` is empty.
+
+    It names the document if other documents may answer it too, or the year of the document if there are two editions.
+    """
     if kind == "largest" or table.kind.keys not in _INVENTED:
         text = rng.choice(_NAMING).format(question=text[:-1], mark=text[-1], title=table.title)
     elif table.edition:

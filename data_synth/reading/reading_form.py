@@ -30,17 +30,17 @@ def reading_problems(row: ReadingRow) -> list[str]:
     problems += split_problems(row)
     numbers = {passage_id: number for number, passage_id in enumerate(row.context_ids, start=1)}
     if absent := [passage_id for passage_id in row.gold_ids if passage_id not in numbers]:
-        problems.append(f"gold_ids name {absent[0]!r}, which is no passage of the context")
+        problems.append(f"gold_ids name {absent[0]!r}, which is not a passage of the context")
     gold = {numbers[passage_id] for passage_id in row.gold_ids if passage_id in numbers}
     score = score_reading(row.completion, row.answers, gold, len(numbers))
     if not score.exact:
         problems.append(f"completion answers {row.completion!r:.60}, expected {list(row.answers) or NOT_FOUND!r}")
     elif row.answers and not score.cites_gold:
-        problems.append("completion does not cite its gold passages alone")
+        problems.append("completion must cite gold passages and no others")
     if missing := check_citations(row.completion, len(numbers)).removed:
         problems.append(f"completion cites [{missing[0]}] of {len(numbers)} passages")
     if any("<|" in text for text in (row.completion, *(turn.content for turn in row.prompt))):
-        problems.append("a text contains a special token")
+        problems.append("the prompt or the completion contains a special token")
     return problems
 
 

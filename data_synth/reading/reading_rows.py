@@ -56,10 +56,10 @@ STATED = 0.8
 
 
 class Share(Settings):
-    """How much of one set is used: every question `passes` times, over different contexts; at most `most_questions` per split."""
+    """The part of one set that is used: every question `passes` times, over different contexts; at most `most_questions` per split."""
 
     passes: int = Field(
-        default=1, ge=1, description="times that every question is used, each time over another context"
+        default=1, ge=1, description="times that every question is used, each time over a different context"
     )
     most_questions: int | None = Field(
         default=None, ge=1, description="largest number of questions per split; null for all"
@@ -83,7 +83,10 @@ class ReadingSettings(Settings):
         default=0.5,
         ge=0,
         le=1,
-        description="share of the refused questions, not counting those whose gold passages were left out, that are answerable ones with a name, number or word changed",
+        description=(
+            "share of the refused questions, not counting those whose gold passages were left out, "
+            "that are answerable ones with a name, number or word changed"
+        ),
     )
     context_words: int = Field(default=600, ge=50, description="largest number of words in the passages of a context")
     questions: int = Field(
@@ -98,7 +101,7 @@ class ReadingSettings(Settings):
     tables: int = Field(
         default=0,
         ge=0,
-        description="number of made-up documents with a table; their questions are a further set, all of it train",
+        description="number of made-up documents with a table; their questions are a further set, all in the train split",
     )
     seed: int = Field(0, description="seed of every random choice")
 
@@ -163,7 +166,7 @@ def wording_of(passage: Excerpt) -> Wording:
 
 
 def states(answer: str, wording: Wording) -> bool:
-    """Whether a passage has most stems of an answer, in any order.
+    """Whether a passage contains most stems of an answer, in any order.
 
     >>> states("They have had boats, four of them.", Wording.of("", "Four of the boats are theirs."))
     True
@@ -192,7 +195,7 @@ class Distractors:
             self._gold_of_text[normalise_question(question.text)].update(question.gold_ids)
 
     def recurs(self, question: ReadingQuestion) -> bool:
-        """Whether the set also has the question with further gold passages, as when one form is filled in for every document.
+        """Whether the set also has the question with further gold passages, as for the questions of a form that is filled in for every document.
 
         Further passages may then answer it, too.
         """
@@ -211,7 +214,7 @@ class Distractors:
         )
 
     def may_answer(self, passages: Iterable[str], text: str) -> bool:
-        """Whether one of the passages has most stems of a question, or is gold for it. The question need not be in the set."""
+        """Whether one of the passages contains most stems of a question, or is gold for it. The question need not be in the set."""
         gold = self._gold_of_text.get(normalise_question(text), ())
         return any(passage in gold or states(text, self._wording(passage)) for passage in passages)
 
@@ -224,7 +227,10 @@ class Distractors:
         return self._wordings[passage]
 
     def candidates(self, question: ReadingQuestion) -> tuple[list[str], list[str]]:
-        """(distractors among `context_ids`, among BM25's top hits): none is gold for the question or for a question of another split, and none contains the answer."""
+        """(distractors among `context_ids`, among BM25's top hits).
+
+        None of them is gold for the question or for a question of another split, and none contains the answer.
+        """
         near = [passage_id for passage_id in question.context_ids if self._fits(passage_id, question)]
         ranked = self.ranked(question.text, 4 * LEXICAL)
         lexical = [passage_id for passage_id in ranked if self._fits(passage_id, question)]
@@ -280,7 +286,10 @@ class _QuestionsByPassage:
     def unanswered(
         self, ids: Sequence[str], count: int, other_than: ReadingQuestion, rng: random.Random
     ) -> list[ReadingQuestion]:
-        """Up to `count` questions that the passages do not answer: those marked as unanswerable in the set, then those for which one of the passages is gold or a possible distractor."""
+        """Up to `count` questions that the passages do not answer.
+
+        First those marked as unanswerable in the set, then those for which one of the passages is gold or a possible distractor.
+        """
         if count <= 0:
             return []
         marked = {q.id: q for passage in ids for q in self._unanswerable.get(passage, ())}
@@ -365,7 +374,10 @@ def _rows_of_context(
     settings: ReadingSettings,
     without_gold: bool,
 ) -> list[ReadingRow]:
-    """The rows over one context, made for the first question in `waiting`, `without_gold` if possible; removes it and all answered questions from `waiting`."""
+    """The rows over one context, made for the first question in `waiting`, and if possible `without_gold`.
+
+    Removes the first question and all answered ones from `waiting`.
+    """
     first = waiting.pop(next(iter(waiting)))
     others = [*first.near, *first.lexical]
     fits = settings.distractors > 0 and any(
@@ -401,7 +413,7 @@ def _rows_of_context(
 def _changed(
     answered: Sequence[ReadingQuestion], excerpts: Sequence[Excerpt], finder: Distractors, rng: random.Random
 ) -> list[ReadingQuestion]:
-    """The answered questions with a name, number or word changed, where the passages do not seem to answer the changed question."""
+    """The answered questions with a name, number or word changed, if the passages do not seem to answer the changed question."""
     changed: list[ReadingQuestion] = []
     texts = [excerpt.text for excerpt in excerpts]
     for question in rng.sample(answered, len(answered)):
@@ -489,7 +501,10 @@ def _row(
 
 
 def _sentence(question: ReadingQuestion, excerpt: Excerpt, answer: str) -> str:
-    """An evidence sentence of a gold passage in the form used in prompts, preferably one with the answer; without evidence the passage's first 200 characters."""
+    """An evidence sentence of a gold passage in the form used in prompts, preferably one with the answer.
+
+    Without evidence, the first 200 characters of the passage.
+    """
     found = [sentence for sentence in question.evidence if sentence and sentence in excerpt.text]
     sentences = [quote(spell_out_row(sentence, excerpt.text, excerpt.header)) for sentence in found]
     with_answer = (sentence for sentence in sentences if contains_answer(answer, words_of(sentence)))
@@ -497,7 +512,7 @@ def _sentence(question: ReadingQuestion, excerpt: Excerpt, answer: str) -> str:
 
 
 def set_of_index(index: Index, questions: Sequence[Question]) -> ReadingSet:
-    """The passages of an index and `questions` over them; UserError where a gold document is not in the index."""
+    """The passages of an index and `questions` over them; UserError if a gold document is not in the index."""
     check_gold(questions, frozenset(index.sources()))
     by_source = {source: [of_passage(passage) for passage in index.passages_of(source)] for source in index.sources()}
     return set_of_passages(index.folder.name, by_source, questions)
@@ -510,7 +525,10 @@ def set_of_passages(name: str, by_source: Mapping[str, Sequence[Excerpt]], quest
 
 
 def _reading_question(question: Question, by_source: Mapping[str, Sequence[Excerpt]]) -> ReadingQuestion:
-    """A question with the passages that contain its evidence (or without evidence its answer; none if one is missing), and all passages of their documents."""
+    """A question with its gold passages, and all passages of their documents.
+
+    The gold passages are those that contain its evidence (or, without evidence, its answer); there are none if one of them is missing.
+    """
     sources = dict.fromkeys((*question.gold_sources, *(quoted.source for quoted in question.evidence)))
     near = [excerpt for source in sources for excerpt in by_source[source]]
     gold = [_passage_with_quote(by_source[quoted.source], quoted.text) for quoted in question.evidence]
@@ -537,7 +555,7 @@ def _passage_with_quote(excerpts: Iterable[Excerpt], quoted: str) -> Excerpt | N
 def passage_with_answer(excerpts: Sequence[Excerpt], question: Question) -> Excerpt | None:
     """The first excerpt that contains one of the answers word for word, else the first that states one in other words.
 
-    For yes and no it is the first with most stems of the question.
+    For yes and no, the first with the most stems of the question.
     """
     if not YES_NO.isdisjoint(map(str.casefold, question.answers)):
         return max(excerpts, key=lambda excerpt: overlaps(question.text, [wording_of(excerpt)])[0], default=None)

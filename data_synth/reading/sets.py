@@ -73,7 +73,7 @@ def read_set(folder: Path) -> ReadingSet:
         for line, row in read_jsonl(folder / QUESTIONS)
     )
     if not questions:
-        raise UserError(f"{folder / QUESTIONS}: no questions", "one JSON object per line", "name another folder")
+        raise UserError(f"{folder / QUESTIONS}: no questions", "one JSON object per line", "give another folder")
     return ReadingSet(folder.name, passages, questions)
 
 
@@ -99,7 +99,9 @@ def _question(
     context = tuple(row.get("context_ids", ()))
     for passage_id in (*gold, *context):
         if passage_id not in passages:
-            raise UserError(f"{where}: no passage {passage_id!r} in {CORPUS}", "ids of its passages", "fix the row")
+            raise UserError(
+                f"{where}: no passage {passage_id!r} in {CORPUS}", "ids of passages in this file", "fix the row"
+            )
     split = row.get("split") or split_by_hash(normalise_question(row["question"]))
     split = "dev" if split == "val" else split
     if split not in SPLITS:
@@ -112,7 +114,7 @@ def _question(
         evidence = [sentence.strip() for sentence in evidence]
     except (AttributeError, KeyError, TypeError, ValueError):
         found = f"{where}: evidence {row.get('evidence')!r:.80}, supporting sentences {row.get('supporting_sentences')!r:.80}"
-        raise UserError(found, 'texts or {"quote"}, and pairs of a passage and a number', "fix the row") from None
+        raise UserError(found, 'strings or {"quote"}, and pairs of a passage and a number', "fix the row") from None
     answers = tuple(answer.strip() for answer in row.get("answers", ()) if answer.strip())
     kind = row.get("kind") or row.get("type") or ""
     return ReadingQuestion(

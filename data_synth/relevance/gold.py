@@ -88,7 +88,7 @@ def _quotes(
     for source, number in pairs:
         texts = sentences.get(source)
         if texts is None or not 0 <= number < len(texts):
-            problem = "is not in the corpus file" if texts is None else f"has {len(texts)} sentences there"
+            problem = "is not in the corpus file" if texts is None else f"has {len(texts)} sentences in the corpus file"
             found = f"question {question_id!r}: gold sentence {number} of {source!r}, which {problem}"
             raise UserError(
                 found, "the corpus that the sentence numbers refer to", "give it as --corpus, or fix the row"

@@ -49,7 +49,7 @@ class GoldQuestion:
 
 @dataclass(frozen=True)
 class RelevanceRow:
-    """One question and one proposition: `label` is 1 where the proposition is relevant. `features` are in the order of FEATURES."""
+    """One question and one proposition: `label` is 1 if the proposition is relevant. `features` are in the order of FEATURES."""
 
     id: str
     question_id: str
@@ -105,7 +105,7 @@ RELEVANCE: Form[RelevanceRow] = Form(
     name="relevance",
     title="Relevance of propositions to questions",
     about=(
-        "Pairs of a question and a proposition, labelled 1 where the proposition helps to answer the question. The relevant ones are "
+        "Pairs of a question and a proposition, labelled 1 if the proposition helps to answer the question. The relevant ones are "
         "propositions of the gold sentences (`labelled_by` sentence), of the gold passages where no sentences are known (passage), "
         "or those that a language model chose (model). The others are in the question's documents (`found_by` gold, own) or "
         "are hard negatives, found by a walk from the best propositions (walk) or by cosine (cosine). "

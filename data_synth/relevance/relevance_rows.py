@@ -76,7 +76,7 @@ UNUSABLE = "the model's choice could not be used"
 MIN_OVERLAP = 0.5
 """Share of the shorter of occurrence and sentence that must overlap with the other."""
 SHOWN_AT_ONCE = 20
-"""Candidates that a model chooses among at a time: as many as the mode `local` shows it at first."""
+"""Candidates that a model chooses among at a time: the number that the mode `local` shows it at first."""
 
 
 def document_row(index: Index, source: str) -> int:
@@ -137,7 +137,7 @@ def find_quote(passages: Sequence[Passage], text: str) -> list[tuple[int, int]]:
 def chosen_rows(index: Index, query: Query, rows_n: Ints) -> list[bool | Dropped]:
     """For each candidate, whether the query's model selects it; the model chooses among SHOWN_AT_ONCE at a time, by descending cosine.
 
-    Dropped where a reply is unusable: the rule that retrieval falls back on must not be distilled. ModelUnavailable when the model does
+    Dropped if a reply is unusable: the rule that retrieval falls back on must not be distilled. ModelUnavailable when the model does
     not answer.
     """
     cosines_n = index.data.proposition_vectors_ND[rows_n] @ query.vector_D

@@ -133,7 +133,7 @@ def split_propositions(index: Index, split_U: Ints) -> Ints:
 
 
 def _majority_split(counts: Counter[str] | None) -> str | None:
-    """The split with most questions; for equal counts the rarer one, test before dev before train."""
+    """The split with the most questions; for equal counts the rarer one, test before dev before train."""
     if not counts:
         return None
     return max(counts, key=lambda split: (counts[split], SPLITS.index(split)))
@@ -190,12 +190,15 @@ def read_earlier_splits(folders: Iterable[Path]) -> tuple[dict[str, str], dict[s
 
 
 def keep_earlier_splits(questions: Sequence[GoldQuestion], earlier: Mapping[str, str]) -> list[GoldQuestion]:
-    """The questions; those whose words are in `earlier` get the split stated there."""
+    """The questions; a question whose words are in `earlier` gets the split stated there."""
     return [replace(one, stated_split=earlier.get(one.question.text.casefold(), one.stated_split)) for one in questions]
 
 
 def exclude_overlap(split: Split, index: Index, earlier: Mapping[str, str]) -> Split:
-    """The split without overlap with `earlier`: a proposition in another split there becomes NOWHERE, one that was ANYWHERE gets that split."""
+    """The split without overlap with `earlier`.
+
+    A proposition that has another split in `earlier` becomes NOWHERE; one that was ANYWHERE gets its split in `earlier`.
+    """
     propositions_N = split.propositions_N.copy()
     for row, proposition in enumerate(index.data.proposition_ids):
         if proposition in earlier:

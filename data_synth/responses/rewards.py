@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 LENGTH_WORDS = 120
-"""Responses of up to this many words get the full length reward; those of twice as many get none."""
+"""Responses of up to this many words get the full length reward; those of twice this length get none."""
 
 
 def answer_reward(response: str, golds: Sequence[str]) -> float:
@@ -91,7 +91,7 @@ def supported_reward(response: str, checker: SupportChecker) -> float:
 
 
 def length_reward(response: str) -> float:
-    """1 up to LENGTH_WORDS words, falling to 0 at twice as many."""
+    """1 up to LENGTH_WORDS words, falling to 0 at twice that number."""
     return min(1.0, max(0.0, 2 - len(response.split()) / LENGTH_WORDS))
 
 
@@ -145,7 +145,11 @@ def response_problems(row: ResponseRow) -> list[str]:
     problems += [f"response {n} contains a special token" for n, text in numbered if "<|" in text]
     if len(set(row.responses)) < len(row.responses) and not row.sampling.as_drawn:
         problems.append("a response appears twice")
-    problems += [f"cut names response {n + 1}" for n in row.cut if not 0 <= n < len(row.responses)]
+    problems += [
+        f"cut contains {n}, but there are {len(row.responses)} responses, numbered from 0"
+        for n in row.cut
+        if not 0 <= n < len(row.responses)
+    ]
     if not row.rewards:
         problems.append("no rewards")
     for component, values in row.rewards.items():

@@ -35,12 +35,12 @@ class Pipe:
     async def pipe(
         self, body: dict[str, Any], __event_emitter__: Emit | None = None, __task__: str | None = None
     ) -> AsyncIterator[str]:
-        """The answer as it is generated, with its sources at the end. Open WebUI's own tasks are done without a search."""
+        """The answer as it is generated, with its sources at the end. Tasks of Open WebUI itself, such as titles of chats, run without a search."""
         async with self._session() as session:
             request = {"model": body["model"].split(".", 1)[-1], "stream": True}
             if __task__:
-                alone = {**request, "messages": body["messages"], "retrieval": {"enabled": False}}
-                async for event in self._events(session, "chat/completions", alone):
+                without_search = {**request, "messages": body["messages"], "retrieval": {"enabled": False}}
+                async for event in self._events(session, "chat/completions", without_search):
                     for choice in event.get("choices", ()):
                         yield choice["delta"].get("content") or ""
                 return
@@ -80,7 +80,7 @@ class Pipe:
 
 
 class Renumbered:
-    """A text whose citations are numbered in the order of their first use, as Open WebUI numbers its sources.
+    """Text whose citations are numbered in the order of their first use, as Open WebUI numbers its sources.
 
     The newest piece is withheld until later events show which of its brackets are citations.
     """
@@ -105,7 +105,7 @@ class Renumbered:
         return shown
 
     def sources(self) -> list[dict[str, Any]]:
-        """The cited passages as Open WebUI shows sources, in the order of their numbers."""
+        """The cited passages in the form of Open WebUI's sources, in the order of their numbers."""
         return [
             {
                 "source": {"name": each["title"], "url": each["url"]},

@@ -62,7 +62,7 @@ def equal_kl(
 
 
 def kl_grid(runs: Sequence[MeasuredRun]) -> list[float]:
-    """SHARES of the largest KL that every system and seed reaches; empty if one of them never leaves the reference."""
+    """SHARES of the largest KL that every system and seed reaches; empty if one of them has no positive KL."""
     farthest: defaultdict[tuple[str, int], float] = defaultdict(float)
     for run in runs:
         key = (run.system, run.seed)
@@ -222,7 +222,7 @@ def equal_table(alignment: Alignment) -> Table:
 def verdict(alignment: Alignment) -> str:
     """One sentence: at the largest common KL, which systems the first one is above, below, equal to or not distinguishable from."""
     if not alignment.equal:
-        return "Not every system and seed left the reference: there is nothing to compare."
+        return "At least one system and seed has no positive KL to the reference: there is nothing to compare."
     last = alignment.equal[-1].kl
     words = []
     for at in (at for at in alignment.equal if at.kl == last and at.system != alignment.equal[0].system):

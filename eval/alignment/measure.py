@@ -1,6 +1,6 @@
 """Measure runs on held-out prompts: draw samples, reward them, score them under the policy and its reference, and cache the figures.
 
-Figures are cached by all that determines them (`cache_key`), so that a killed command can resume and commands can share figures."""
+Figures are cached by everything that determines them (`cache_key`), so that a killed command can resume and commands can share figures."""
 
 from __future__ import annotations
 
@@ -312,5 +312,5 @@ def common_reference(folders: Sequence[Path], records: Sequence[RunRecord]) -> s
             raise UserError(f"{folder}: a run of stage {record.stage}", "preference runs (ms or dpo)", "leave it out")
         if reference != references[0]:
             found = f"{folder}: started from {reference}, {folders[0]} from {references[0]}"
-            raise UserError(found, "runs with one reference", "compare runs from the same start")
+            raise UserError(found, "runs with one reference", "compare runs that started from the same model")
     return references[0]

@@ -51,7 +51,7 @@ def policies_of(runs: Sequence[Path], base: str | None) -> list[Policy]:
     sources = [*(Path(policy.source).resolve() for policy in policies), Path(untuned).resolve()]
     for source in sources:
         if sources.count(source) > 1:
-            raise UserError(f"{source}: given twice", "runs and base that differ", "name each model once")
+            raise UserError(f"{source}: given twice", "runs and base that differ", "give each model once")
     return [*policies, Policy("untuned", untuned, record=None, reference="")]
 
 

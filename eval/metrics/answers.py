@@ -84,7 +84,7 @@ def gold_letter(answers: Sequence[str], options: Mapping[str, str]) -> str:
 
 
 def majority_class(train_labels: Sequence[str]) -> str:
-    """The commonest label of the TRAIN split, to be applied to the test split; ties go to the alphabetically first.
+    """The most common label of the TRAIN split, to be applied to the test split; ties go to the alphabetically first.
 
     Taking the majority of the test split itself would let the baseline see the answers. "" when there are no labels.
     """
@@ -128,7 +128,7 @@ def meteor(answer: str, references: Sequence[str]) -> float:
 
 
 class NoSynonyms:
-    """In place of nltk's WordNet reader: no word has a synonym, so that METEOR's third stage finds nothing."""
+    """Replaces nltk's WordNet reader: no word has a synonym, so that METEOR's third stage finds nothing."""
 
     def synsets(self, word: str) -> tuple[()]:
         """No meanings of `word`."""

@@ -28,7 +28,7 @@ _NUMBER = re.compile(r"\d+(?:[.,:]\d+)*")
 
 @dataclass(frozen=True)
 class Grounding:
-    """The five figures of one answer; None where the answer, the gold answer or the context has no sentence to judge."""
+    """The five figures of one answer; None if the answer, the gold answer or the context has no sentence to judge."""
 
     faithfulness: float | None
     answer_relevance: float | None
@@ -59,7 +59,7 @@ def context_precision(relevant_P: Sequence[bool]) -> float | None:
 
 
 def claims_of(text: str) -> list[str]:
-    """The sentences of a text without citations, which stand in for claims where no model extracts them."""
+    """The sentences of a text without citations, which serve as claims if no model extracts them."""
     return [unit.text for unit in split_units(check_citations(text, 0).text)]
 
 
@@ -86,7 +86,7 @@ def relevant_by_encoder(question_D: Floats, sentences_ND: Floats) -> Bools:
 def grounding_by_encoder(
     question: str, answer: str, golds: Sequence[str], passages: Sequence[str], encode: Encode
 ) -> Grounding:
-    """All five figures without a language model: sentences stand in for claims, cosines for entailment and for generated questions.
+    """All five figures without a language model: sentences replace claims; cosines replace entailment and generated questions.
 
     `answer` is the full text with its reasoning; only the first gold answer counts. Short gold answers make poor claims, so they
     are appended to their question.

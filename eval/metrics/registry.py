@@ -84,7 +84,7 @@ def _grounding(name: str) -> Metric:
 
 BY_ENCODER = "_by_encoder"
 SUPPORTED = "supported"
-"""The share of the judged sentences of an answer that its passages support, by the verifier that comes with modegraph."""
+"""The share of the judged sentences of an answer that its passages support, according to the verifier that comes with modegraph."""
 METRICS: dict[str, Metric] = {
     metric.name: metric
     for metric in (

@@ -74,7 +74,7 @@ def _task_data(name: str, task_settings: TaskSettings, settings: MatrixSettings,
         )
     if task_settings.index and settings.indexes != {"": {}}:
         found = f"tasks.{name}.index together with `indexes`"
-        raise UserError(found, "an existing index, or settings to make one", "drop one of them")
+        raise UserError(found, "an existing index, or settings to make one", "leave one out")
     documents = base / settings.data / task_settings.documents if task_settings.documents else source / "corpus.jsonl"
     if loaded.documents and not task_settings.documents:
         write_task(loaded, out / CORPORA / name)

@@ -22,7 +22,7 @@ class TaskSettings(Settings):
 
     task: str = Field(description="a task listed by `modegraph eval tasks`")
     source: str = Field(description="file or folder of the questions, below `data`")
-    documents: str = Field("", description="what `modegraph index` would read, below `data`")
+    documents: str = Field("", description="file or folder to index, below `data`")
     index: str = Field("", description="a finished index of the documents, below `data`; empty: one is built")
     split: Literal["train", "dev", "test"] | None = Field(None, description="only questions of this split")
     limit: int | None = Field(None, ge=1, description="largest number of questions; the first are used")

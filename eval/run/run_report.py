@@ -264,7 +264,7 @@ def _macro_table(report: RunReport, lead: str) -> Table:
                 fmean(each.seconds for each in system_scores),
             )
             rows.append((system, figure(mean, False), f"{seconds:.3f}"))
-    return Table("mean of tasks", ("system", lead, COST_COLUMNS[0]), tuple(rows), "Each task counts the same.")
+    return Table("mean of tasks", ("system", lead, COST_COLUMNS[0]), tuple(rows), "All tasks have equal weight.")
 
 
 def report_json(report: RunReport) -> dict[str, Any]:

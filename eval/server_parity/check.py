@@ -102,7 +102,7 @@ def read_target(spec: str) -> tuple[str, str]:
         raise UserError(
             f"{spec!r}",
             "openai:NAME@URL, the URL of a server, or gguf:FILE",
-            "start the server and give its URL (…/v1), or name an exported GGUF file",
+            "start the server and give its URL (…/v1), or give an exported GGUF file",
         )
     return split_target(target)
 
@@ -113,7 +113,9 @@ BATCHES = (1, 16)
 def check_server(server: Server, name: str, run: Path, base: str, conversations: int, tolerance: Tolerance) -> Report:
     """Compare the model `name` of a server with `run`; with an adapter, also its base.
 
-    `name` "" is the model named like the run, else the only one that is no other's base. UserError when the server cannot be reached or has no such model.
+    `name` "" is the model named like the run, else the only one that is not the base of another.
+
+    UserError when the server cannot be reached or has no such model.
     """
     record = language_run(run)
     parents = server.parents()
@@ -135,7 +137,7 @@ def check_server(server: Server, name: str, run: Path, base: str, conversations:
             check.check_model(base_name, probes, "bare")
         else:
             check.unchecked.append(
-                f"{name} without its adapter: {server.label} names no base; name it with --base-name, if it serves one"
+                f"{name} without its adapter: {server.label} does not state the base; give it with --base-name, if it serves one"
             )
     return Report(
         server.label,
@@ -199,7 +201,7 @@ class _Check:
         self, name: str, probes: Sequence[ProbeConversation], expected: How, batch: int, count: bool
     ) -> None:
         """Compare greedy replies with the run's own choices; with `count`, prompts are compared by their number of tokens."""
-        # Fewer conversations than a batch holds are repeated.
+        # If there are fewer conversations than a batch needs, they are repeated.
         batch_probes = list(islice(cycle(probes), max(len(probes), batch)))
         say(f"{name}: {len(batch_probes)} greedy replies, {batch} at once")
         replies = at_once(
@@ -266,7 +268,7 @@ def _name_of(run: Path, parents: dict[str, str], server: str) -> str:
     if len(not_bases) == 1:
         return not_bases[0]
     raise UserError(
-        f"{server}: {len(parents)} models ({', '.join(parents)})", "one of them", "name it: openai:NAME@URL"
+        f"{server}: {len(parents)} models ({', '.join(parents)})", "one of them", "give it as openai:NAME@URL"
     )
 
 

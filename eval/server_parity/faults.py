@@ -111,12 +111,12 @@ def logps_fault(name: str, run: str, expected: How, near: Mapping[How, Gaps], ba
             )
         case "trained", "twice":
             return (
-                f"{name}: the adapter counts twice: log-probabilities are those of base + 2 × adapter ({apart}); "
-                "it is already merged into the model below it, or has scale 2: serve it at scale 1 over the base that it was trained on, "
-                "or serve the merged model alone"
+                f"{name}: the adapter is applied twice: log-probabilities are those of base + 2 × adapter ({apart}); "
+                "it is already merged into the model that it is loaded on, or has scale 2: serve it at scale 1 over the base that it was trained on, "
+                "or serve the merged model without the adapter"
             )
         case "bare", ("trained" | "twice"):
-            return f"{name}: the base already holds the adapter ({apart}): it was merged; serve the base that the run was trained on"
+            return f"{name}: the base already contains the adapter ({apart}): it was merged; serve the base that the run was trained on"
     when = f" with {batch} at once" if batch > 1 else ""
     return (
         f"{name}: log-probabilities differ{when}: {apart} (tolerance {tolerance.token:g} and {tolerance.conversation:g}); "
@@ -137,7 +137,7 @@ def template_fault(name: str, run: str, number: int, ours: Sequence[int], theirs
     position, ours_text, theirs_text = first_difference(ours, theirs, tokenizer)
     return (
         f"{name}: another chat template: the prompt of conversation {number} has {len(theirs)} tokens, training's {len(ours)}; "
-        f"from token {position} on it reads {theirs_text} for {ours_text}; {_template_remedy(run)}"
+        f"from token {position} on, it reads {theirs_text} instead of {ours_text}; {_template_remedy(run)}"
     )
 
 
@@ -150,9 +150,9 @@ def template_count_fault(name: str, run: str, number: int, ours: int, theirs: in
 
 
 def greedy_fault(name: str, text: str, behind: float) -> str:
-    """The line for a reply that departs from the run's own first choice by more than rounding."""
+    """The line for a reply that departs from the run's own first choice by more than rounding errors."""
     return (
-        f"{name}: greedy tokens differ: the run's first choice is {behind:.3g} nats likelier than what the server wrote at the end of "
+        f"{name}: greedy tokens differ: the run's first choice is {behind:.3g} nats more likely than what the server wrote at the end of "
         f"{text!r}; look for sampling settings of the server (temperature, penalties) and for its precision"
     )
 

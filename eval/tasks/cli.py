@@ -74,7 +74,7 @@ def score(
     empty_is_wrong: EmptyIsWrong = False,
     as_json: AsJson = False,
 ) -> None:
-    """Score a file of predictions by the metrics of a task, with 95 % intervals."""
+    """Score a file of predictions with the metrics of a task, with 95 % intervals."""
     from eval.metrics.registry import find_metric
     from eval.tables import as_text
     from eval.tasks.catalogue import find_task

@@ -13,7 +13,7 @@ from itertools import chain, islice
 
 from graph.answer.citations import check_citations
 from graph.answer.prompt import is_no_answer
-from graph.answer.support import MOST_WORDS, POLAR, Statement, ground_of, numbers_to_read, refuses, statements_of
+from graph.answer.support import MAX_WORDS, POLAR, Statement, ground_of, numbers_to_read, refuses, statements_of
 from graph.answer.verifier import NAME_WEIGHT
 from graph.text.sentences import Unit
 from graph.text.word_forms import Words, form
@@ -23,9 +23,9 @@ CONTEXT_WEIGHT = 0.7
 """Weight of a word that occurs in the title or the preceding sentence, not in the sentence itself."""
 QUESTION_OF_FRAGMENT, QUESTION_OF_SENTENCE = 1.0, 0.1
 """Weights of the question's words in the scores of a fragment and of a full sentence; for a full sentence, they count little."""
-LEAST_SHARE, LEAST_OF_QUESTION = 0.6, 0.1
+MIN_SHARE, MIN_QUESTION_SHARE = 0.6, 0.1
 """A quoted passage sentence has at least these shares (`_share`) of the sentence that it supports and, for a fragment, of the question."""
-MOST_STATEMENTS = 100
+MAX_STATEMENTS = 100
 """Sentences of a reason and its answer beyond this number get no quotes."""
 _REFUSING = frozenset(
     [
@@ -77,7 +77,7 @@ def cite_excerpts(
         return attribute(question, answer, excerpts, unsupported)
     finder, quotes = _Finder(question, excerpts), dict[int, list[Quote]]()
     statements = chain(*(statements_of(part, len(excerpts), question) for part in parts))
-    for statement in islice(statements, MOST_STATEMENTS):
+    for statement in islice(statements, MAX_STATEMENTS):
         for number in statement.cited:
             if found := finder.best(statement, (number,)):
                 quotes.setdefault(number, []).append(found[1])
@@ -89,7 +89,7 @@ def attribute(
 ) -> dict[int, Citation]:
     """The excerpts that best support the sentences of an answer, by number in the order of those sentences; none for a refusal.
 
-    Only excerpts of documents count, not summaries or a model's findings, and at most MOST_CHARS (support.py) characters of excerpts are read.
+    Only excerpts of documents count, not summaries or a model's findings, and at most MAX_CHARS (support.py) characters of excerpts are read.
 
     >>> passages = [Excerpt("1", "Tarn", "Tarn is a village.", "a.md"), Excerpt("2", "Ferry", "It was built in Tarn. It sank.", "b.md")]
     >>> [(number, found.quotes[0].text) for number, found in attribute("Where was the ferry built?", "Tarn", passages).items()]
@@ -99,8 +99,8 @@ def attribute(
         return {}
     finder, quotes = _Finder(question, excerpts), dict[int, list[Quote]]()
     documents = [number for number, excerpt in enumerate(excerpts, start=1) if excerpt.source]
-    for statement in islice(statements_of(answer, len(excerpts), question), MOST_STATEMENTS):
-        if statement.text in unsupported or _refuses(statement) or len(statement.words.split()) > MOST_WORDS:
+    for statement in islice(statements_of(answer, len(excerpts), question), MAX_STATEMENTS):
+        if statement.text in unsupported or _refuses(statement) or len(statement.words.split()) > MAX_WORDS:
             continue
         if found := finder.best(statement, documents):
             quotes.setdefault(found[0], []).append(found[1])
@@ -152,11 +152,11 @@ class _Finder:
         claim = self._claim(statement)
         question = {word: weight for word, weight in self._question.items() if word not in claim}
         question_weight = QUESTION_OF_FRAGMENT if statement.is_fragment else QUESTION_OF_SENTENCE
-        least_question_share = LEAST_OF_QUESTION if statement.is_fragment else 0.0
+        min_question_share = MIN_QUESTION_SHARE if statement.is_fragment else 0.0
 
         def score(candidate: _Candidate) -> float:
             share, question_share = _share(claim, candidate), _share(question, candidate)
-            enough = share >= LEAST_SHARE and question_share >= least_question_share
+            enough = share >= MIN_SHARE and question_share >= min_question_share
             return share + question_weight * question_share if enough else 0.0
 
         candidates = [candidate for candidate in self._candidates if candidate.number in numbers]

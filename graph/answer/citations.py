@@ -1,4 +1,4 @@
-"""Citations in a text: numbers in brackets, removed if no passage has the number, and ignored if they only repeat the prompt."""
+"""Citations in text: numbers in brackets, removed if no passage has the number, and ignored if they only repeat the prompt."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ _VISIBLE = re.compile(r"[^\u00ad\u034f\u061c\u200b-\u200f\u202a-\u202e\u2060-\u2
 
 @dataclass(frozen=True)
 class CheckedText:
-    """A text that cites only existing passages: `cited` in order of first use, `removed` the numbers without a passage."""
+    """Text that cites only existing passages: `cited` are their numbers in order of first use, `removed` the numbers without a passage."""
 
     text: str
     cited: tuple[int, ...]
@@ -129,7 +129,7 @@ class CheckedText:
 
 
 class Mark(NamedTuple):
-    """A citation of passage `number` in an output text: characters start to end are its [n]."""
+    """A citation of passage `number` in the output: characters start to end are its [n]."""
 
     number: int
     start: int
@@ -152,7 +152,7 @@ def check_citations(text: str, passages: int) -> CheckedText:
 
 
 def short_answer(text: str) -> str:
-    """The answer in a text of any form, without citations, on one line.
+    """The answer in a response of any form, without citations, on one line.
 
     >>> short_answer("###Reason: So [1]. ###Answer: Tarn"), short_answer("Tarn [2]"), short_answer("")
     ('Tarn', 'Tarn', '')
@@ -161,7 +161,7 @@ def short_answer(text: str) -> str:
 
 
 class CitationGate:
-    """Streams a text with every citation checked against `passages` numbered passages.
+    """Streams text, and checks every citation against `passages` numbered passages.
 
     The output does not depend on how the text is split into pieces.
     """
@@ -352,7 +352,7 @@ class _Output:
         self._citing_depth, self._closed = self._depth, True
 
     def remove(self) -> None:
-        """Append nothing, or an ellipsis where the neighbours could join: within brackets into a citation, or after a backtick into code."""
+        """Append nothing, or an ellipsis where the text before and after could join: into a citation (within brackets) or into code (after a backtick)."""
         if self._depth or (self.parts and self.parts[-1].endswith("`")):
             self.put(_ELLIPSIS)
 

@@ -34,7 +34,7 @@ def in_prompt_order(ranked: tuple[Excerpt, ...], evidence: Evidence) -> tuple[Ex
 
 
 def fit_excerpts(ranked: tuple[Excerpt, ...], fits: Callable[[tuple[Excerpt, ...]], bool]) -> tuple[Excerpt, ...]:
-    """As many leading excerpts as fit together; if not even the first fits, the first one that fits alone; else none."""
+    """The longest run of leading excerpts that fits; if not even the first fits, the first that fits alone; else none."""
     count = largest_fitting(len(ranked), lambda first: fits(ranked[:first]))
     return ranked[:count] or next(((excerpt,) for excerpt in ranked[1:] if fits((excerpt,))), ())
 
@@ -51,7 +51,7 @@ def largest_fitting(count: int, fits: Callable[[int], bool]) -> int:
 
 
 def rank_excerpts(evidence: Evidence, limit: int, budget: TokenBudget | None = None) -> tuple[Excerpt, ...]:
-    """The best excerpts, at most `limit`: passages and summaries by score; propositions in place of passages if the mode ranks them.
+    """The best excerpts, at most `limit`: passages and summaries by score; propositions instead of passages if the mode ranks them.
 
     Findings precede these, best first, and do not count towards `limit`. With a budget, an excerpt longer than
     the rest of the budget is skipped; later excerpts may still fit. Empty if the documents are judged to contain nothing on the question
@@ -109,7 +109,7 @@ def _fill(excerpts: tuple[Excerpt, ...], limit: int, budget: TokenBudget) -> tup
         raise UserError(
             f"max_context_tokens = {budget.max_tokens:,}: none of the {len(excerpts)} excerpts fits",
             f"at least {shortest:,} tokens, the length of the shortest",
-            "raise it",
+            "raise max_context_tokens",
         )
     return tuple(chosen)
 

@@ -10,7 +10,7 @@ from typing import Any
 from graph.answer.support import claim_of
 from graph.errors import UserError
 
-ROW = '"passages" (texts), "sentence" (a text) and "supported" (true or false); "question", "kind", "split" and "id" are optional'
+ROW = '"passages" (a list of strings), "sentence" (a string) and "supported" (true or false); "question", "kind", "split" and "id" are optional'
 
 
 @dataclass(frozen=True)

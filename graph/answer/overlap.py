@@ -1,7 +1,7 @@
 """The overlap of a sentence's wording with passages: the shares of its stems, of its pairs of adjacent stems and of its
 pairs of content stems that occur in the passages.
 
-Terms are BM25's; a stem is the part that all forms of a term share; content stems are the stems of terms that are not
+Terms are those of BM25; a stem is the part that all forms of a term share; content stems are the stems of terms that are not
 function words. The share of n-grams found in a source is ROUGE's precision (Lin 2004); pairs with a gap are
 skip-bigrams (ROUGE-S)."""
 

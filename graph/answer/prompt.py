@@ -1,4 +1,4 @@
-"""The prompt and the answer forms of the whole suite: training, evaluation and serving build and parse them here.
+"""The prompt and the answer forms of the whole project: training, evaluation and serving all build and parse them with this module.
 
 The form "reasoned" (GraphMPA, Appendix L) is "###Reason: … ###Answer: …", with citations [n] of the numbered passages; "quoted" has the answer
 first, "cited" is one line without markers. `FormSplitter` parses an answer while it streams; a thinking block of the model may come first.
@@ -18,7 +18,7 @@ from graph.types import AnswerForm, Excerpt, Message
 
 REASON, ANSWER = "###Reason:", "###Answer:"
 Kind = Literal["lead", "thinking", "reason", "text", "answer", "rest"]
-"""In order: leading white space and markers; a thinking block; the reason; text before or without the form; the answer; all that follows it."""
+"""In text order: leading white space and markers; a thinking block; the reason; text before or without the form; the answer; all that follows it."""
 
 _NEXT: Mapping[Kind, Mapping[str, Kind]] = {
     "lead": {THINK: "thinking", END_OF_THINKING: "lead", REASON: "reason", ANSWER: "answer"},
@@ -34,7 +34,7 @@ _PREFIXES = {
     kind: [marker[:n] for marker in markers for n in range(len(marker) - 1, 0, -1)] for kind, markers in _NEXT.items()
 }
 ANSWER_TOKENS: Mapping[AnswerForm, int] = {"cited": 64, "quoted": 256, "reasoned": 256}
-"""The token limit of an answer in each form, where no user sets one."""
+"""The token limit of an answer in each form, unless the user sets one."""
 _MIN_PREFIX_CHARS = 3
 """At the end of a section other than `text`, at least this much of a marker is a truncated marker; less is text."""
 

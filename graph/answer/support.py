@@ -1,9 +1,9 @@
 """Whether the passages of a prompt support an answer, sentence by sentence, and the answer without unsupported sentences.
 
 A sentence is checked against the passages that it cites, or against all if it cites none; a short one is checked together
-with its question (`claim_of`). Not checked are sentences that say too little, have more than MOST_WORDS words or passages of
-more than MOST_CHARS characters, are not in the Latin script or, unless sentence and passages seem to be English, share few words
-with their passages. Removing a sentence also removes what is left of its block: an empty list item, the empty line after a paragraph."""
+with its question (`claim_of`). A sentence is not checked if it says too little, has more than MAX_WORDS words or
+passages of more than MAX_CHARS characters, is not in the Latin script or, unless sentence and passages seem to be English, shares
+few words with its passages. Removing a sentence also removes the rest of its block, if only a list marker or an empty line remains."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from graph.text.sentences import HEADING, LIST_ITEM, is_row, split_units
 from graph.text.word_forms import FOREIGN_FUNCTION_WORDS, FUNCTION_WORDS, Words, form
 from graph.types import Excerpt
 
-FEWEST_WORDS, FEWEST_CONTENT_WORDS, MOST_WORDS = 4, 2, 200
-MOST_CHARS = 200_000
+MIN_WORDS, MIN_CONTENT_WORDS, MAX_WORDS = 4, 2, 200
+MAX_CHARS = 200_000
 """A sentence is compared with at most this many characters of passages: about 33,000 English words."""
 _OTHER_LETTER = re.compile(r"[^\W\d_A-Za-z\u00aa\u00ba\u00c0-\u024f\u1e00-\u1eff]")
 """A letter of a script other than Latin."""
@@ -81,7 +81,7 @@ class Statement:
 
     @property
     def is_fragment(self) -> bool:
-        """Whether the sentence is read together with its question."""
+        """Whether the sentence is judged together with its question."""
         return self.claim != self.words
 
 
@@ -107,7 +107,7 @@ class SupportChecker:
         self._excerpts, self._verifier, self._question = excerpts, verifier, question
 
     def unsupported(self, part: str, text: str) -> list[Unsupported]:
-        """The sentences that the excerpts do not seem to support, of a text with checked citations; `part` names the text."""
+        """The sentences that the excerpts do not seem to support, of text with checked citations; `part` names the text."""
         return [
             Unsupported(
                 part,
@@ -123,7 +123,7 @@ class SupportChecker:
         ]
 
     def not_checked(self, part: str, text: str) -> list[NotChecked]:
-        """The sentences of a text with checked citations that cannot be judged, except those that say that something is not in the documents."""
+        """The sentences of text with checked citations that cannot be judged, except those that say that something is not in the documents."""
         return [
             NotChecked(part, sentence.text, sentence.start, sentence.end, obstacle)
             for sentence in self._statements(text)
@@ -131,7 +131,7 @@ class SupportChecker:
         ]
 
     def checked(self, text: str) -> int | None:
-        """How many sentences of a text with checked citations can be judged; None without a verifier or excerpts."""
+        """How many sentences of text with checked citations can be judged; None without a verifier or excerpts."""
         if self._verifier is None or not self._excerpts:
             return None
         return sum(self._obstacle(sentence) is None for sentence in self._statements(text))
@@ -148,7 +148,7 @@ class SupportChecker:
         )
 
     def _judge(self, text: str) -> Iterator[tuple[Statement, float]]:
-        """The checkable sentences of a text with checked citations, each with the probability that it is unsupported."""
+        """The checkable sentences of text with checked citations, each with the probability that it is unsupported."""
         for sentence in self._statements(text):
             if self._verifier is not None and self._obstacle(sentence) is None:
                 yield sentence, float(judge_claims(self._verifier, [sentence.claim], self._ground(sentence))[0])
@@ -164,7 +164,7 @@ class SupportChecker:
         words = Words.of(sentence.words)
         if sentence.is_fragment and all(words.lower[at] in POLAR for at in words.content):
             return "says too little"
-        if sum(map(_chars, self._passages(sentence))) > MOST_CHARS:
+        if sum(map(_chars, self._passages(sentence))) > MAX_CHARS:
             return "has too much text to compare with"
         if _is_foreign_script(words) or _is_foreign(Words.of(sentence.claim), self._ground(sentence)):
             return "is in another language"
@@ -191,8 +191,8 @@ class SupportChecker:
 
 
 def numbers_to_read(excerpts: Iterable[Excerpt]) -> Iterator[int]:
-    """The numbers of the excerpts to read, in order; an excerpt that would bring the total above MOST_CHARS is left out."""
-    remaining = MOST_CHARS
+    """The numbers of the excerpts to read, in order; an excerpt that would bring the total above MAX_CHARS is left out."""
+    remaining = MAX_CHARS
     for number, excerpt in enumerate(excerpts, start=1):
         if _chars(excerpt) <= remaining:
             remaining -= _chars(excerpt)
@@ -214,7 +214,7 @@ def ground_of(excerpt: Excerpt) -> Ground:
 
 
 def statements_of(text: str, passages: int, question: str = "") -> Iterator[Statement]:
-    """The sentences of a text that answers `question` and has checked citations, except headings and sentences without words."""
+    """The sentences of text that answers `question` and has checked citations, except headings and sentences without words."""
     for unit in split_units(text):
         gate = CitationGate(0)
         words = gate.feed(unit.text) + gate.finish()
@@ -235,11 +235,11 @@ def can_be_checked(claim: str) -> bool:
 def obstacle_to(claim: str) -> Obstacle | None:
     """Why a verifier cannot judge a claim, regardless of the passages; None if it can."""
     words = Words.of(claim)
-    if max(len(claim.split()), len(words.words)) > MOST_WORDS:
+    if max(len(claim.split()), len(words.words)) > MAX_WORDS:
         return "is too long"
     if _is_foreign_script(words):
         return "is in another language"
-    return "says too little" if len(claim.split()) < FEWEST_WORDS or len(words.content) < FEWEST_CONTENT_WORDS else None
+    return "says too little" if len(claim.split()) < MIN_WORDS or len(words.content) < MIN_CONTENT_WORDS else None
 
 
 def refuses(words: str) -> bool:
@@ -271,12 +271,12 @@ def _has_foreign_function_words(texts: Sequence[Words]) -> bool:
 
 
 def claim_of(sentence: str, question: str) -> str:
-    """The claim of a sentence: its text, preceded by the question if the text has fewer than FEWEST_WORDS words.
+    """The claim of a sentence: its text, preceded by the question if the text has fewer than MIN_WORDS words.
 
     >>> claim_of("Marlow", "Who built it?")
     'Who built it? Marlow'
     """
-    return f"{question} {sentence}" if question and len(sentence.split()) < FEWEST_WORDS else sentence
+    return f"{question} {sentence}" if question and len(sentence.split()) < MIN_WORDS else sentence
 
 
 Span = tuple[int, int]
@@ -285,7 +285,7 @@ _SPACES, _REST, _LINE_ENDS = re.compile(" *"), re.compile(r"[^\n]*"), re.compile
 
 
 class SupportGate:
-    """Streams a text with checked citations, without the sentences that `checker` finds unsupported.
+    """Streams text with checked citations, without the sentences that `checker` finds unsupported.
 
     The output does not depend on how the text is split into pieces. A sentence is output once its paragraph or list item has
     ended, a table once the block after it has ended. `part` names the text.

@@ -2,7 +2,7 @@
 
 A template that supports thinking is rendered with thinking off (`enable_thinking`). If it then ends a prompt with an empty
 thinking block, the block belongs to the prompt; if it writes one only before an answer, the block is left out; if the prompt leaves a block open
-all the same, the answer closes it."""
+nevertheless, the answer closes it."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def chat_ids(tokenizer: Any, chats: Sequence[tuple[Sequence[Message], str]]) -> 
     """(prompt, answer) of each chat as tokens: `prompt_ids`, and the answer with the template's text around it, except an empty thinking block.
 
     All texts are tokenised together, each distinct prompt once. UserError as for `prompt_text`, and if the template writes the
-    head of the assistant's turn only with the answer: the head would be learned as part of the answer.
+    header of the assistant's turn only with the answer: a model would learn the header as part of the answer.
     """
     texts = [_parts(tokenizer, messages, answer) for messages, answer in chats]
     both = _ids_of_each(tokenizer, [prompt + continuation for prompt, continuation in texts])
@@ -87,7 +87,7 @@ def _opening(prompt: str, before: str) -> str:
         raise UserError(
             f"the chat template writes {framing!r} before an answer but not at the end of a prompt",
             "a template that ends a prompt with it",
-            "make its chat_template honour add_generation_prompt",
+            "make the model's chat_template honour add_generation_prompt",
         )
     return framing
 

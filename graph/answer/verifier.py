@@ -1,8 +1,8 @@
 """A verifier: the probability that passages do not support a sentence. The default compares words; a language model can judge, too (model_verifier.py).
 
-Boosted trees, trained on deliberately falsified sentences, read FEATURES: missing words, names or numbers, surplus or
+Boosted trees, trained on deliberately falsified sentences, classify FEATURES: missing words, names or numbers, surplus or
 missing negations, opposites, a word order that differs from the source's. A logistic regression, trained on sentences
-that people labelled, reads their logit with the same features and the OVERLAP of wording (stacking, Wolpert 1992). Neither
+that people labelled, combines their logit, the same features and the OVERLAP of wording (stacking, Wolpert 1992). Neither
 calls an encoder or a language model. `modegraph train verifier` writes the file; the package includes one (SHIPPED).
 
 Legend: N sentences of the passages, F features, O overlaps, S inputs of the second stage, n claims."""
@@ -61,7 +61,7 @@ class Source:
         return cls(Words.of(asides_last(both)), added, frozenset(aside), joint)
 
     def sides(self, positions: Iterable[int]) -> tuple[list[int], list[int]]:
-        """The positions before the joint, and those from it on.
+        """The positions before the joint, and those at or after it.
 
         >>> Source.of("Ada built it.", "Her yard (burned in 1911) was large.").sides([0, 3, 5])
         ([0], [3, 5])
@@ -227,8 +227,8 @@ def _values(claim: str, ground: Ground) -> Mapping[str, float]:
     words = Words.of(asides_last(claim))
     title_stems: set[str] = set().union(*ground.titles)
     source = best_source(words, ground.sentences, ground.words_N, title_stems)
-    # Where the source does not name a title in full, or refers back, the claim may have the title in place of a pronoun:
-    # the title's words are not aligned.
+    # Where the source does not name a title in full, or refers back, the claim may use the title instead of a pronoun,
+    # so the title's words are not aligned.
     full_titles = () if source.joint else (title for title in ground.titles if title <= source.words.stem_set)
     unaligned = title_stems - set().union(*full_titles)
     aligned = {at: position for at, position in align(words, source.words).items() if words.stems[at] not in unaligned}
@@ -288,7 +288,7 @@ def _opposites(words: Words, source: Words) -> Iterator[tuple[str, float]]:
 def _order(
     words: Words, source: Source, aligned: Mapping[int, int], missing: Sequence[int], title_stems: Collection[str]
 ) -> Iterator[tuple[str, float]]:
-    """How far the shared words keep their order and neighbours, where words are missing, and how long the source is."""
+    """To what degree the shared words keep their order and neighbours, where words are missing, and how long the source is."""
     positions = [aligned[at] for at in words.content if at in aligned]
     names = [at for at in words.content if words.is_name(at) and (at in aligned or words.stems[at] not in title_stems)]
     numbers = [at for at in words.content if words.is_number(at)]
@@ -308,8 +308,8 @@ def _order(
     yield "pairs kept", in_sequence / max(len(pairs), 1)
     yield "names kept", len(shared_names) / len(names) if names else any(map(words.is_name, words.content))
     yield "names turned round", max(map(_share_reversed, source.sides(shared_names)))
-    yield "names among their neighbours", _least_share_of_neighbours(words, source, aligned, names)
-    yield "numbers among their neighbours", _least_share_of_neighbours(words, source, aligned, numbers)
+    yield "names among their neighbours", _min_share_of_neighbours(words, source, aligned, names)
+    yield "numbers among their neighbours", _min_share_of_neighbours(words, source, aligned, numbers)
     yield "missing at the end", sum(at in missing for at in words.content[-2:])
     yield "longest run missing", _longest_run(words.content, set(missing))
     yield (
@@ -354,9 +354,7 @@ def _are_apart(source: Source, aligned: Mapping[int, int], first: int, second: i
     return (aligned[first] >= source.joint) != (aligned[second] >= source.joint)
 
 
-def _least_share_of_neighbours(
-    words: Words, source: Source, aligned: Mapping[int, int], chosen: Sequence[int]
-) -> float:
+def _min_share_of_neighbours(words: Words, source: Source, aligned: Mapping[int, int], chosen: Sequence[int]) -> float:
     """The lowest share, over the chosen words, of neighbours that are near the word in the source too; 1 if undefined."""
     shares = []
     for at in chosen:
@@ -391,7 +389,7 @@ HEADER = "verifier"
 SHIPPED = Path(__file__).parent / VERIFIER_FILE
 SECOND_STAGE = ("logit of trees", *OVERLAP, *FEATURES)
 """The inputs of the second stage."""
-MOST_DEVIATIONS = 3.0
+MAX_DEVIATIONS = 3.0
 """Standardised inputs are clipped at this many standard deviations, so that a very long sentence is not judged by its length alone."""
 _SECOND_STAGE_ARRAYS = ("weight_S", "mean_S", "scale_S")
 
@@ -408,8 +406,8 @@ class SecondStage:
     bias: float
 
     def standardised(self, input_nS: NDArray[np.float64]) -> NDArray[np.float64]:
-        """(x − mean) / scale, clipped to ±MOST_DEVIATIONS: [n, S]."""
-        return np.clip((input_nS - self.mean_S) / self.scale_S, -MOST_DEVIATIONS, MOST_DEVIATIONS)
+        """(x − mean) / scale, clipped to ±MAX_DEVIATIONS: [n, S]."""
+        return np.clip((input_nS - self.mean_S) / self.scale_S, -MAX_DEVIATIONS, MAX_DEVIATIONS)
 
     def logits(self, input_nS: NDArray[np.float64]) -> NDArray[np.float64]:
         """bias + Σ_S weight · standardised input: [n]."""

@@ -22,7 +22,7 @@ from graph.build.read_passages import (
     read_waiting,
     reading_facts,
 )
-from graph.build.stores import check_own_encoder, has_store, open_for_writing, read_settings, store_settings
+from graph.build.stores import check_index_encoder, has_store, open_for_writing, read_settings, store_settings
 from graph.documents.split import split_passages
 from graph.errors import UserError
 from graph.extract.extraction import ReadDocuments
@@ -84,7 +84,7 @@ def build_index(
 ) -> BuildReport:
     """Add `documents` to the index in `folder` (created if absent): new ones are added, changed ones replaced, unchanged ones left alone.
 
-    With `keep`, called after `documents` are read, documents whose sources it rejects are deleted. Where `workers` run does not change the index.
+    With `keep`, called after `documents` are read, documents whose sources it rejects are deleted. The index does not depend on where `workers` run.
 
     Raises UserError, leaving the index unchanged, when a document cannot be read, or when a setting outside CHANGEABLE, the
     encoder or the extractor's model differs from that of the index. Also raises UserError when a model stops answering; `resume` then continues.
@@ -116,7 +116,7 @@ def build_index(
 def report_of(
     data: IndexData, facts: ReadingFacts, counts: tuple[int, int, int], seconds: tuple[float, float]
 ) -> BuildReport:
-    """The report of a build: `counts` are documents written, unchanged and deleted, `seconds` those of reading and of building."""
+    """The report of a build: `counts` are documents written, unchanged and deleted, `seconds` the durations of reading and of building."""
     return BuildReport(
         *counts,
         documents=len(data.document_sources),
@@ -147,16 +147,16 @@ def open_tools(
     open_encoder: OpenEncoder,
     open_model: OpenModel,
     workers: Workers = THIS_PROCESS,
-    again: bool = False,
+    retry: bool = False,
 ) -> Tools:
     """The encoder, extractor and summariser that the settings name, checked against the index.
 
-    With `again`, the extractor is also opened if only quarantined passages need it.
+    With `retry`, the extractor is also opened if only quarantined passages need it.
     """
     encoder = open_encoder(settings.encoder)
-    check_own_encoder(store, encoder, folder)
+    check_index_encoder(store, encoder, folder)
     split = partial(split_passages, max_tokens=settings.max_passage_tokens, count_tokens=encoder.count_tokens)
-    needed = store.sources_to_extract() or (again and store.count("quarantine"))
+    needed = store.sources_to_extract() or (retry and store.count("quarantine"))
     read = open_extractor(folder, store, settings, split, open_model, workers) if needed else None
     write = None
     if settings.summary_model:
@@ -226,7 +226,7 @@ def _last_generation(folder: Path, store: Store, compact: bool) -> _LastGenerati
 
 
 def _has_grown(last: _LastGeneration, data: IndexData) -> bool:
-    """Whether edits produced a graph too large to be exact; one that shrinks again does not become exact."""
+    """Whether edits made a graph too large to be exact; a graph that shrinks again stays approximate."""
     if last.manifest is None or last.data is None:
         return False
     return last.manifest.grown or has_large_graph(last.data) or has_large_graph(data)
@@ -275,7 +275,7 @@ def _only_ledger(folder: Path) -> bool:
 
 
 def without_nul(document: Document) -> Document:
-    """The document with U+FFFD for NUL, which ends a text in SQLite and which PostgreSQL cannot store; offsets do not change."""
+    """The document with U+FFFD instead of NUL, which ends a string in SQLite and which PostgreSQL cannot store; offsets do not change."""
     if "\0" not in document.title and "\0" not in document.text:
         return document
     return replace(document, title=document.title.replace("\0", "\ufffd"), text=document.text.replace("\0", "\ufffd"))
@@ -284,7 +284,7 @@ def without_nul(document: Document) -> Document:
 def put_documents(store: Store, documents: Iterable[Document], input_hashes: Mapping[str, str]) -> tuple[int, int]:
     """Store all documents; returns the numbers of documents written and unchanged. If a document cannot be read, the caller's transaction undoes everything.
 
-    `input_hashes` are those of `imported_hashes`.
+    `input_hashes` come from `imported_hashes`.
     """
     written = unchanged = 0
     for document in documents:
@@ -329,7 +329,7 @@ def edit_index(
     open_model: OpenModel = no_model,
     give_up: GiveUp | None = None,
 ) -> list[EditResult]:
-    """Apply the edits in order and derive the index once, unless they change nothing; `take` returns them when this writer's turn has come.
+    """Apply the edits in order and derive the index once, unless they change nothing; `take` returns them once this writer's turn has come.
 
     Raises the errors of `build_index`, for all edits together; IndexBusy once `give_up` returns True (graph/store/lock.py).
     """

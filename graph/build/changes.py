@@ -1,6 +1,6 @@
 """Reads the store's rows of changed documents and merges them with the rows of the last generation.
 
-Rows are merged by id; of the store, only the rows that changed documents affect are read. Entities and topics of unchanged propositions
+Rows are merged by id; only the rows that changed documents affect are read from the store. Entities and topics of unchanged propositions
 are moved; those of changed ones are read again.
 Legend: L rows of the last generation, N current rows (propositions), G deleted rows, F ids looked up, R chosen rows, K new rows or keys of a
 table, M occurrences, Z entities or topics linked to propositions, X pairs."""
@@ -195,14 +195,14 @@ class Propositions:
     changed_R: Ints
 
     def last_rows(self, rows_R: Ints) -> Ints:
-        """The rows in the last generation, ascending, of propositions that are gone or among `rows_R`."""
+        """The rows in the last generation, ascending, of propositions that were deleted or are among `rows_R`."""
         last_R = self.merge.previous_rows(rows_R)
         return np.union1d(self.merge.deleted_G, existing(last_R))
 
 
 @dataclass(frozen=True)
 class PropositionLinks:
-    """The links read for some propositions: pairs (proposition, key of the entity or topic), and the ids of these keys."""
+    """The links read for some propositions: pairs (proposition, key of the entity or topic), and the id for each key."""
 
     proposition_X: Ints
     key_X: Ints
@@ -233,7 +233,7 @@ def merge_linked(
     derived: Mapping[str, str],
 ) -> RowsById:
     """The current entities or topics. `last` are ids, texts and entries [L, Z] of the last generation. Those linked to a proposition of
-    `affected_L` may be gone and are looked up in the store; those in `derived` (texts by id) are in no table.
+    `affected_L` may have been deleted and are looked up in the store; those in `derived` (texts by id) are in no table.
     """
     last_ids, last_texts, last_LZ = last
     gone = columns_of_rows(last_LZ, affected_L)

@@ -1,4 +1,4 @@
-"""Copies an index between its folder and PostgreSQL, in either direction: the rows of index.sqlite and of its call ledger, all or none.
+"""Copies an index between its folder and PostgreSQL, in either direction: all rows of index.sqlite and of its call ledger, or none.
 
 Arrays and vectors are not copied: in a folder copied out of a database they are derived again, with the encoder.
 """
@@ -35,10 +35,10 @@ Row = tuple[object, ...]
 
 
 def copy_to_database(folder: Path, dsn: str) -> dict[str, int]:
-    """Copy the rows of an index into a database without an index; row counts by table. Writers of the index wait meanwhile.
+    """Copy the rows of an index into a database without an index; returns row counts by table. Writers of the index wait meanwhile.
 
     UserError, with nothing copied, when index.sqlite or the ledger is damaged, when the rows of the index are already in a database, when
-    `dsn` already has an index or cannot be written to, or when a text has a NUL character, which PostgreSQL cannot store.
+    `dsn` already has an index or cannot be written to, or when a string contains a NUL character, which PostgreSQL cannot store.
     """
     database = database_of(dsn)
     if has_database(folder):
@@ -48,10 +48,10 @@ def copy_to_database(folder: Path, dsn: str) -> dict[str, int]:
     with writer_lock(folder), transaction(dsn) as connection:
         check_undamaged(folder)
         if problem := ledger_damage(folder):
-            raise UserError(f"{folder / LEDGER}: {problem}", "a sound ledger", f"run: modegraph repair {folder}")
+            raise UserError(f"{folder / LEDGER}: {problem}", "an intact ledger", f"run: modegraph repair {folder}")
         migrate(connection, database)
         if connection.execute("SELECT 1 FROM meta LIMIT 1").fetchone() is not None:
-            raise UserError(f"{database}: holds an index already", "a database without one", "name another")
+            raise UserError(f"{database}: already contains an index", "a database without one", "name another database")
         connection.execute("SET LOCAL statement_timeout = 0")
         with closing(open_to_read(folder / SQLITE_FILE)) as store:
             counts = {table: _send(connection, store, table) for table in track(COPIED, "Tables", len(COPIED))}
@@ -66,13 +66,13 @@ def copy_to_database(folder: Path, dsn: str) -> dict[str, int]:
 def copy_to_folder(
     dsn: str, folder: Path, open_encoder: OpenEncoder, open_model: OpenModel = no_model
 ) -> dict[str, int]:
-    """Copy the index in a database into a new folder, and derive its arrays there; row counts by table.
+    """Copy the index in a database into a new folder, and derive its arrays there; returns row counts by table.
 
     UserError, leaving no new file, when the folder is not empty, when the database has no index or one of a different version, or when the
-    connection ends early. If only the arrays cannot be built, the rows stay and `modegraph resume` continues.
+    connection ends early. If only the arrays cannot be built, the rows remain, and `modegraph resume` continues.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise UserError(f"{folder}: already exists", "a new or empty folder", "name another")
+        raise UserError(f"{folder}: already exists", "a new or empty folder", "name another folder")
     with transaction(dsn) as connection:
         connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
         check_schema(connection, database_of(dsn))
@@ -93,7 +93,7 @@ def _receive_all(connection: Connection, folder: Path) -> dict[str, int]:
     SqliteStore(folder).close()
     with closing(sqlite3.connect(folder / SQLITE_FILE)) as store, store:
         counts = {table: _receive(connection, store, table) for table in track(COPIED, "Tables", len(COPIED))}
-        # Deriving the arrays adds 1 again: they then have the generation of these rows.
+        # Deriving the arrays adds 1 again, so they get the generation of the copied rows.
         store.execute("UPDATE meta SET value = value - 1 WHERE key = 'generation'")
     with closing(sqlite3.connect(folder / LEDGER)) as ledger, ledger:
         ledger.execute(LEDGER_TABLE)
@@ -129,7 +129,7 @@ def _send(connection: Connection, file: sqlite3.Connection, table: str) -> int:
 
 def _check_row(table: str, row: Row) -> None:
     if any(isinstance(value, str) and "\0" in value for value in row):
-        remedy = "take the character out of the document, index it again, then copy"
+        remedy = "remove the character from the document, index it again, then copy"
         raise UserError(f"{table} {str(row[0])!r}: a NUL character", "text that PostgreSQL can store", remedy)
 
 

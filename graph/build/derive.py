@@ -108,7 +108,7 @@ class _Passages:
 class LayerReuse:
     """The parts of the last generation's layers that are reused.
 
-    With `communities`, new nodes join existing communities (graph/hierarchy/communities.py) and the quantiles of cosines stay; else both are
+    With `communities`, new nodes join existing communities (graph/hierarchy/communities.py) and the quantiles of cosines are kept; else both are
     computed again. With `graphs`, neighbours are searched only for nodes that the edit affects: up to FLAT_LIMIT nodes
     (graph/hierarchy/similarity.py) the graphs equal new ones bit for bit. With `summaries`, summaries of unchanged members are reused, with
     `communities` also those of nearly unchanged ones; without `communities`, they equal new ones if no model wrote or will write summaries.
@@ -178,7 +178,7 @@ def _documents(rows: ChangedRows, base: IndexData) -> _Documents:
 
 
 def _title_keys(base: IndexData, merge: RowMap, before_K: Ints, titles: Sequence[str]) -> tuple[Strings, Ints]:
-    """Title keys, sorted by key, then document, and the document of each; `titles` are those of new documents."""
+    """Title keys and the document of each, sorted by key, then document; `titles` are those of new documents."""
     new = sorted((key, number) for number, title in enumerate(titles) for key in title_keys(title))
 
     def last_entry(row: int) -> tuple[str, int]:
@@ -315,7 +315,7 @@ def _last_hierarchy(
         edges=last.similarity_XX if reuse.graphs else None,
         carry=reuse.communities,
         extractive=moved and reuse.summaries,
-        gone=[last.proposition_texts[row] for row in propositions.deleted_G.tolist()] if moved else (),
+        deleted=[last.proposition_texts[row] for row in propositions.deleted_G.tolist()] if moved else (),
     )
 
 
@@ -324,7 +324,7 @@ def _chunks(
 ) -> list[Ints]:
     """Runs of at least two neighbouring passages of one document, together at most `max_tokens` long.
 
-    The chunks of unchanged documents are known: they are the members of the summaries of layer 0.
+    For unchanged documents, the members of layer-0 summaries are the chunks.
     """
     summaries = sp.csr_array(base.summary_member_SX[np.flatnonzero(base.summary_layer_S == 0), :])
     members = np.split(passages.merge.current_rows(summaries.indices), summaries.indptr[1:-1])
@@ -387,11 +387,11 @@ def derive_terms(base: IndexData, passages: RowMap, texts: Sequence[str], last_t
 
 
 def _term_positions(sorted_terms: Strings, terms: Sequence[str]) -> Ints:
-    """The position of each term in sorted order, whether present or not."""
+    """The position of each term in sorted order, whether it occurs or not."""
     return np.array([bisect_left(sorted_terms, term) for term in terms], np.int64)
 
 
 def _known_terms(sorted_terms: Strings, at_F: Ints, terms: Sequence[str]) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """Whether each of these terms is present at its position."""
+    """Whether each of these terms occurs at its position."""
     pairs = zip(at_F.tolist(), terms, strict=True)
     return np.array([at < len(sorted_terms) and sorted_terms[at] == term for at, term in pairs], bool)

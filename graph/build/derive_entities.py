@@ -105,7 +105,7 @@ def _terms(texts: Strings, caseless: Ints, titles: Strings) -> list[tuple[int, s
 
 @dataclass(frozen=True)
 class _Aliases:
-    """Rows of keys of initials and a surname that fit exactly one full name, ascending, and the row of that name."""
+    """The rows of keys that consist of initials and a surname and fit exactly one full name, ascending, and the row of that name."""
 
     alias_A: Ints
     full_A: Ints
@@ -157,7 +157,7 @@ def _rows_with_changed_alias(base: IndexData, propositions: RowMap, entities: Ro
 
 
 def _named_documents(base: IndexData, entities: RowsById, documents: DocumentColumns, document_merge: RowMap) -> Block:
-    """1 where a title key of a document is the key of an entity."""
+    """1 where a document's title key equals an entity's key."""
     titles, document_T = documents.title_keys, documents.title_document_T
     new_T = rows_holding(document_T, document_merge.inserted_K)
     entity_X = find_ids(entities.ids, [content_id("entity", titles[row]) for row in new_T.tolist()])

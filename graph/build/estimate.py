@@ -15,7 +15,7 @@ from typing import Literal
 
 from graph.build.build import without_nul
 from graph.build.read_passages import few_shot_examples
-from graph.build.stores import check_own_encoder, check_settings, has_store, open_store
+from graph.build.stores import check_index_encoder, check_settings, has_store, open_store
 from graph.documents.split import split_passages
 from graph.extract.entities import entity_key
 from graph.extract.extraction import PendingDocument
@@ -31,7 +31,7 @@ from graph.store.rows import Store, document_hash
 from graph.types import CompletionRequest, Document, OpenEncoder, Passage
 
 REPLY_TOKENS_PER_PASSAGE_TOKEN = 4.0
-"""As in the shipped example: the propositions, their entities and their topics, with JSON around them."""
+"""As in the shipped example, for the propositions, their entities and their topics in JSON."""
 SUMMARY_CALLS = "the calls for summaries, one or more for each chunk and community that is new"
 """Calls that cannot be counted before everything is encoded."""
 
@@ -48,7 +48,7 @@ class Prices:
 
 @dataclass(frozen=True)
 class BuildPlan:
-    """The work ahead: documents by kind, passages to read, texts to encode (without summaries and the terms of caseless texts), model calls and tokens.
+    """The work of a run: documents by kind, passages to read, texts to encode (without summaries and the terms of caseless texts), model calls and tokens.
 
     `waiting` documents were stored by a run that did not finish; calls already in its ledger are counted too, so for these
     documents calls, tokens and money are upper bounds. `money` is None without prices. `not_counted` describes the calls that
@@ -89,7 +89,7 @@ def plan_build(
     with _open_if_exists(folder) as store:
         if store is not None:
             check_settings(store, settings)
-            check_own_encoder(store, encoder, folder)
+            check_index_encoder(store, encoder, folder)
         for kind, document in _classify(store, documents, rows):
             kinds[kind] += 1
             if kind == "unchanged":

@@ -35,7 +35,7 @@ from graph.store.rows import Store
 from graph.store.seal import INDEX_AGAIN, SEAL, check_seal
 from graph.store.sqlite import SQLITE_FILE
 from graph.store.vector_files import ann_is_current
-from graph.store.vectors import SEGMENT_ENDING, segment_is_sound
+from graph.store.vectors import SEGMENT_ENDING, segment_is_intact
 from graph.store.vectors import SEGMENT_FOLDER as SEGMENTS
 from graph.types import OpenEncoder, OpenModel, Workers
 from graph.workers.open import THIS_PROCESS
@@ -129,7 +129,7 @@ def retry_failed(
     open_model: OpenModel = no_model,
     settings: IndexSettings | None = None,
 ) -> int:
-    """Read the quarantined passages again, then finish the index; returns how many passages were retried. `settings` as in `resume_build`."""
+    """Read the quarantined passages again, then finish the index; returns how many passages were retried. `settings` are as in `resume_build`."""
     return _resume(Path(folder), open_encoder, open_model, settings, THIS_PROCESS, quarantined=True)[0]
 
 
@@ -146,7 +146,7 @@ def _resume(
     with open_for_writing(folder) as store:
         with store.transaction():
             store_settings(store, settings)
-            tools = open_tools(folder, store, settings, open_encoder, open_model, workers, again=quarantined)
+            tools = open_tools(folder, store, settings, open_encoder, open_model, workers, retry=quarantined)
         retried = read_quarantined(store, tools.read) if quarantined and tools.read is not None else 0
         return retried, finish_build(folder, store, tools, settings)
 
@@ -195,7 +195,7 @@ def index_status(folder: Path | str) -> IndexStatus:
 
 
 def _ann_recall(manifest: Manifest) -> dict[str, float]:
-    """The lowest recall of the ANN indexes of each kind that has any."""
+    """For each kind of vectors with ANN indexes, the lowest recall of these indexes."""
     recalls = {
         kind: [manifest.ann[name]["recall"] for name in manifest.segments.get(vectors, ()) if name in manifest.ann]
         for kind, (_, vectors) in VECTOR_FIELDS.items()
@@ -219,7 +219,7 @@ def verify_index(folder: Path | str) -> list[Damage]:
         size = file.stat().st_size if file.exists() else 0
         if size != expected:
             damage.append(Damage(str(file.relative_to(folder)), f"{size:,} bytes of {expected:,}", repair))
-        elif not (has_sum(file, arrays[file]["checksum"]) if file in arrays else segment_is_sound(file)):
+        elif not (has_sum(file, arrays[file]["checksum"]) if file in arrays else segment_is_intact(file)):
             damage.append(Damage(str(file.relative_to(folder)), "its contents have changed", repair))
     return damage
 
@@ -234,7 +234,7 @@ def _store_damage(folder: Path) -> list[Damage]:
     found = {
         "intact": [],
         "unfinished": [Damage(SQLITE_FILE, UNFINISHED, f"modegraph resume {folder}")],
-        "damaged": [Damage(SQLITE_FILE, "its bytes are not those of the last run", INDEX_AGAIN)],
+        "damaged": [Damage(SQLITE_FILE, "its contents have changed since the last run", INDEX_AGAIN)],
         "illegible": [Damage(SEAL, "its contents have changed", f"modegraph repair {folder}")],
     }[check_seal(folder)]
     problem = ledger_damage(folder)
@@ -253,7 +253,7 @@ def repair_index(folder: Path | str, open_encoder: OpenEncoder, open_model: Open
         if found.repair == INDEX_AGAIN:
             raise UserError(
                 f"{folder / SQLITE_FILE}: {found.problem}",
-                "an intact file, from which the others are made",
+                "an intact file, from which the other files are made",
                 found.repair,
             )
     if any(found.file == LEDGER for found in damage):
@@ -275,7 +275,7 @@ def repair_index(folder: Path | str, open_encoder: OpenEncoder, open_model: Open
             (folder / MANIFEST).unlink(missing_ok=True)
         pending = PendingVectors(folder)
         for segment in sorted((folder / SEGMENTS).glob(f"*{SEGMENT_ENDING}")):
-            if segment_is_sound(segment):
+            if segment_is_intact(segment):
                 pending.adopt(segment)
         finish_build(folder, store, tools, settings)
     return damage
@@ -306,7 +306,7 @@ def compact_index(folder: Path | str, open_encoder: OpenEncoder, open_model: Ope
 def _rewrite_arrays(folder: Path, store: Store, manifest: Manifest, compact: bool = False) -> None:
     """Write the arrays unchanged as the next generation, with the missing ANN indexes.
 
-    With `compact`, each kind of vectors gets one segment, with an ANN index if one is due; nothing is written if that is so already and the
+    With `compact`, each kind of vectors gets one segment, with an ANN index if one is due; nothing is written if that is already so and the
     arrays have no base.
     """
     check_arrays(folder, manifest)

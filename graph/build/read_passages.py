@@ -1,6 +1,6 @@
 """Connects the store and the extractors: chooses the extractor, passes the waiting documents to it, and commits its readings.
 
-A group of readings and the status of its documents are committed in one transaction, so a killed run continues with
+A group of readings and the status of its documents are committed in one transaction, so that a run that was killed continues with
 the passages that have no reading. A model's finished calls are also in `LEDGER`, committed one by one, so no call is made twice.
 """
 

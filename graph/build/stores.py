@@ -131,7 +131,7 @@ def reading_settings(
 ) -> dict[str, object]:
     """The settings that --extractor-model, --import and --summary-model set; UserError for the first two together."""
     if extractor_model is not None and import_file is not None:
-        raise UserError("--extractor-model and --import", "only one of the two", "leave one out")
+        raise UserError("--extractor-model with --import", "only one of the two", "leave one out")
     summaries = {} if summary_model is None else {"summary_model": summary_model}
     if extractor_model is not None:
         return {"extractor": "llm", "extractor_model": extractor_model, "import_file": "", **summaries}
@@ -146,7 +146,7 @@ def store_settings(store: Store, settings: IndexSettings) -> None:
     store.set_meta("settings", settings.model_dump())
 
 
-def check_own_encoder(store: Store, encoder: Encoder, folder: Path) -> None:
+def check_index_encoder(store: Store, encoder: Encoder, folder: Path) -> None:
     """UserError when `encoder` is not the one that made the vectors of an index, or has other prompts."""
     prompts = store.get_meta("prompts")
     check_encoder(

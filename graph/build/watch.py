@@ -47,7 +47,7 @@ class WatchedFolder:
     def changes(self) -> Changes:
         """The changes since the last non-empty result; empty until two consecutive calls find the same files.
 
-        A folder that is suddenly empty is taken for an unmounted disk: nothing counts as removed.
+        A folder that is suddenly empty is assumed to be an unmounted disk: nothing counts as removed.
         """
         last, self._last = self._last, stamps_of(self.folder, self._known)
         if last != self._last or self._last == self._known or not self._last:

@@ -14,7 +14,7 @@ from graph.shared.ids import content_id
 from graph.shared.jsonl import read_jsonl
 
 SPLITS = ("train", "dev", "test")
-SOURCES_NAMED = 5
+MAX_SOURCES_SHOWN = 5
 """The maximum number of missing documents that an error lists."""
 
 
@@ -66,8 +66,8 @@ def question_files(source: Path) -> list[Path]:
     if files := [whole] if whole.is_file() else [file for file in splits if file.is_file()]:
         return files
     raise UserError(
-        f"{source}: none of questions.jsonl, {', '.join(file.name for file in splits)}",
-        "a file of questions, or a folder of `synth questions`",
+        f"{source}: contains none of questions.jsonl, {', '.join(file.name for file in splits)}",
+        "a file of questions, or a folder written by `synth questions`",
         "check the path",
     )
 
@@ -112,7 +112,7 @@ def parse_question(row: Mapping[str, Any], where: str) -> Question:
 
 
 def question_problems(row: Mapping[str, Any]) -> list[str]:
-    """The first problem of a row of a questions file, in words; empty for a good row."""
+    """The first problem of a row of a questions file, as a message; an empty list for a valid row."""
     try:
         question = parse_question(row, "")
     except UserError as problem:
@@ -131,7 +131,7 @@ def split_by_hash(key: str) -> str:
 
 
 def check_gold(questions: Iterable[Question], sources: Collection[str]) -> None:
-    """UserError naming gold documents that are not in the index: they can never be found."""
+    """UserError naming gold documents that are not in the index, since no retrieval could find them."""
     gold = dict.fromkeys(
         source
         for question in questions
@@ -139,8 +139,8 @@ def check_gold(questions: Iterable[Question], sources: Collection[str]) -> None:
     )
     missing = [source for source in gold if source not in sources]
     if missing:
-        names = ", ".join(repr(source) for source in missing[:SOURCES_NAMED])
-        more = f" and {len(missing) - SOURCES_NAMED:,} more" if len(missing) > SOURCES_NAMED else ""
+        names = ", ".join(repr(source) for source in missing[:MAX_SOURCES_SHOWN])
+        more = f" and {len(missing) - MAX_SOURCES_SHOWN:,} more" if len(missing) > MAX_SOURCES_SHOWN else ""
         raise UserError(
             f"gold documents that are not in the index: {names}{more}",
             "an index of the documents that the questions were written for",

@@ -38,7 +38,7 @@ IGNORE_FILE = ".modegraphignore"
 def files_in(folder: Path, rules: tuple[tuple[Path, GitIgnoreSpec], ...] = ()) -> Iterator[Path]:
     """The files below `folder` in order of name, without hidden and ignored ones; `rules` are those of the folders above.
 
-    A link to a folder and an unreadable folder are yielded themselves, not their files.
+    For a link to a folder and for an unreadable folder, the path itself is yielded, not its files.
     """
     try:
         entries = sorted(folder.iterdir())
@@ -109,7 +109,7 @@ def read_documents(source: Path | str, note: Note, limits: Limits = Limits()) ->
 
 
 def present_in(source: Path) -> Callable[[str], bool]:
-    """A test for whether `source`, listed at the first call, has a document of a given name; what cannot be read counts as present."""
+    """A test for whether `source`, listed at the first call, has a document of a given name; anything unreadable counts as present."""
 
     @cache
     def found() -> tuple[set[str], tuple[str, ...]]:
@@ -226,7 +226,7 @@ def _read_file(file: Path, name: str, worker: ParseWorker) -> Document:
 
 
 def read_bytes(data: bytes, name: str, source: str, worker: ParseWorker) -> Document:
-    """The bytes of a file as the document `name`; UserError naming `source` for an unknown ending, and for bytes that do not fit it."""
+    """The bytes of a file as the document `name`; UserError naming `source` for an unknown ending, and for bytes that are not in the format of the ending."""
     path = Path(name)
     suffix = path.suffix.lower()
     if suffix not in SUFFIXES:

@@ -11,7 +11,7 @@ from contextlib import suppress
 from threading import Lock, Timer
 from typing import Any, Self
 
-from graph.documents.parse.child import MAX_TITLE_CHARS, NO_MEMORY, PATIENCE
+from graph.documents.parse.child import MAX_TITLE_CHARS, NO_MEMORY, WALL_CLOCK_FACTOR
 from graph.documents.parse.formats import MIB, ChildReport, Limits, ParsedFile
 from graph.documents.parse.ocr import PROGRAMS, TESSERACT, Ocr, check_programs
 from graph.documents.parse.plain import GAP, pages_of, title_of, with_headings, with_pages
@@ -26,9 +26,9 @@ LATE = ChildReport(0, signal.SIGALRM, 0, 0.0, 0.0)
 
 
 class ParseWorker:
-    """Reads files that are not plain text, one at a time; starts its process for the first file, and again whenever it has ended.
+    """Reads files that are not plain text, one at a time; starts its process for the first file, and restarts it whenever it has ended.
 
-    Use it in a `with` statement, whose end kills the process, even while another thread waits for it in `parse`.
+    Use it in a `with` statement: its end kills the process, even while another thread waits for the process in `parse`.
     """
 
     def __init__(self, limits: Limits, note: Callable[[str], None] = lambda line: None) -> None:
@@ -52,7 +52,7 @@ class ParseWorker:
                 _kill(self._process)
 
     def parse(self, data: bytes, suffix: str, file: str) -> ParsedFile:
-        """Title, text and metadata of a file's bytes; UserError with `file`, the exceeded limit or other problem, and the remedy."""
+        """Title, text and metadata of a file's bytes; UserError with `file`, the problem (such as an exceeded limit), and the remedy."""
         parsed = self._parse_text(data, suffix, file)
         if not parsed.textless:
             return parsed
@@ -73,7 +73,7 @@ class ParseWorker:
         seconds, memory = self._limits.seconds_for(len(data)), self._limits.memory_for(len(data))
         request = {"file": file, "suffix": suffix, "seconds": seconds, "memory": memory}
         request["whole"] = self._limits.whole_pages
-        self.last, body = self._ask(request, data, PATIENCE * seconds + GRACE_S)
+        self.last, body = self._ask(request, data, WALL_CLOCK_FACTOR * seconds + GRACE_S)
         remedy = "split or simplify it, or raise the limit"
         if self.last.signal in (signal.SIGPROF, signal.SIGALRM):
             raise UserError(
@@ -121,16 +121,16 @@ class ParseWorker:
         memory = self._limits.memory_for(len(data))
         request = {"file": file, "page": page, "languages": ocr.languages}
         request |= {"seconds": ocr.page_seconds, "memory": memory}
-        self.last, body = self._ask(request, data, PROGRAMS * PATIENCE * ocr.page_seconds + GRACE_S)
+        self.last, body = self._ask(request, data, PROGRAMS * WALL_CLOCK_FACTOR * ocr.page_seconds + GRACE_S)
         if not body:
             raise UserError(f"{file}: page {page}: its reader stopped", "a readable page", "repair or remove it")
         return str(_parse_reply(body)["text"])
 
-    def _ask(self, request: dict[str, Any], data: bytes, patience_s: float) -> tuple[ChildReport, bytes]:
+    def _ask(self, request: dict[str, Any], data: bytes, wall_seconds: float) -> tuple[ChildReport, bytes]:
         """The reply of the child process; if there is none, LATE or a report of its exit code, and an empty body."""
         process, started = self._running_process(), time.monotonic()
         assert process.stdin is not None and process.stdout is not None
-        watchdog = Timer(patience_s, _kill, [process])
+        watchdog = Timer(wall_seconds, _kill, [process])
         watchdog.daemon = True
         watchdog.start()
         try:
@@ -140,9 +140,9 @@ class ParseWorker:
             body = process.stdout.read(report.bytes)
             if len(body) == report.bytes:
                 return report, body
-            raise EOFError("the reply is cut")
+            raise EOFError("the reply is truncated")
         except (OSError, ValueError, EOFError):
-            late = time.monotonic() - started >= patience_s
+            late = time.monotonic() - started >= wall_seconds
             return LATE if late else ChildReport(0, 0, process.wait(), 0.0, 0.0), b""
         finally:
             watchdog.cancel()

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from graph.index.index import Index
 
 PAGE_LIMIT = 5000
-"""Nodes of each kind on a page: a few megabytes, which a browser opens quickly."""
+"""The maximum number of nodes of each kind on a page: a few megabytes, which a browser opens quickly."""
 
 
 def export_command(
@@ -35,13 +35,15 @@ def export_command(
     ] = None,
     page_limit: Annotated[
         int | None,
-        option("N", LIMITS, f"With --html: the most nodes of each kind on the page, {PAGE_LIMIT:,} by default.", min=1),
+        option(
+            "N", LIMITS, f"With --html: the maximum number of nodes of each kind, {PAGE_LIMIT:,} by default.", min=1
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Write an index as a graph file, as tables, as a web page or into PostgreSQL.
 
-    The index may change meanwhile: the export shows its state at the start. In PostgreSQL it replaces the previous export in
+    The index may change meanwhile: the export shows its state at the start. In PostgreSQL, the export replaces the previous one in
     the same schema in one transaction.
     """
     files = {"--graphml": graphml, "--parquet": parquet, "--html": html}
@@ -55,7 +57,7 @@ def export_command(
         raise UserError(
             f"--page-limit {page_limit} with {flag}",
             "a limit only with --html",
-            "leave it out: the other formats hold everything",
+            "leave it out: the other formats contain everything",
         )
     if schema is not None and postgres is None:
         raise UserError(f"--schema {schema} with {flag}", "a schema only with --postgres", "leave it out")
@@ -66,7 +68,8 @@ def export_command(
 
 
 def _export_postgres(folder: Path, dsn: str, schema: str | None, as_json: bool) -> None:
-    from graph.postgres.connect import database_of  # First: its error says what to install if psycopg is missing.
+    # Imported first: its error names the package to install if psycopg is missing.
+    from graph.postgres.connect import database_of
 
     database = database_of(dsn)
     from graph.export.postgres import SCHEMA, export_index

@@ -50,7 +50,7 @@ class Node:
 
 @dataclass(frozen=True)
 class Edge:
-    """An edge from one node to another, by their keys; `weight` counts occurrences (states, mentions, about), is a cosine (synonym, similar), or is 1."""
+    """An edge from one node to another, by their keys; `weight` is a number of occurrences (states, mentions, about), a cosine (synonym, similar), or 1."""
 
     kind: EdgeKind
     source: str

@@ -1,6 +1,6 @@
 """GraphML, for graph tools (igraph, networkx, Gephi): one directed graph, every node and edge with its kind.
 
-Elements are written one by one, as they are read, so the text of the file is never in memory as a whole.
+Elements are written one by one as they are read, so that the file is never in memory as a whole.
 """
 
 import re
@@ -11,7 +11,7 @@ from graph.export.elements import NODE_KINDS, Node, Value, edges, nodes
 from graph.index.index import Index
 
 _FORBIDDEN = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""Characters that XML 1.0 cannot hold, not even escaped."""
+"""Characters that XML 1.0 cannot contain, even if they are escaped."""
 _REPLACEMENT = "\ufffd"
 _REPLACED_IN_KEYS = re.compile(f"{_FORBIDDEN.pattern}|{_REPLACEMENT}")
 _ESCAPED = {"\r": "&#13;"}
@@ -27,7 +27,7 @@ NODE_NUMBERS = ("order", "start", "end", "layer")
 def write_graphml(index: Index, file: Path) -> dict[str, int]:
     """Write all nodes and edges; returns how many of each.
 
-    Characters that XML cannot hold become U+FFFD in texts, and U+FFFD with their code point in keys, which stay unique.
+    Characters that XML cannot contain become U+FFFD in texts; in keys, they become U+FFFD and their code point, so that keys stay unique.
     """
     counts = {"nodes": 0, "edges": 0}
     with file.open("w", encoding="utf-8", newline="\n") as out:

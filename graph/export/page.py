@@ -1,4 +1,4 @@
-"""One HTML page to explore an index offline: find an entity, see its propositions and their sources, and the layers of summaries.
+"""One HTML page to explore an index offline: find an entity, and see its propositions, their sources and the layers of summaries.
 
 The page is templates/index.html with the index embedded as JSON. Document text is data: it reaches the page only as text nodes and attributes.
 
@@ -24,7 +24,7 @@ KINDS = ("entities", "propositions", "passages", "summaries")
 
 
 def write_page(index: Index, file: Path, limit: int) -> dict[str, int]:
-    """Write the page with at most `limit` nodes of each kind; returns how many of each kind it holds, and how many it leaves out."""
+    """Write the page with at most `limit` nodes of each kind; returns how many of each kind it contains, and how many it leaves out."""
     content = page_data(index, limit)
     template = Template(files("graph").joinpath("export/templates/index.html").read_text(encoding="utf-8"))
     text = template.substitute(title=escape(index.folder.resolve().name), data=script_json(content))
@@ -36,8 +36,8 @@ def write_page(index: Index, file: Path, limit: int) -> dict[str, int]:
 def page_data(index: Index, limit: int) -> dict[str, Any]:
     """The content of the page, at most `limit` nodes of each kind.
 
-    The most mentioned entities; some propositions of each entity and some passages of each proposition and summary, in turns
-    (`take_turns`); the summaries of the highest layers. Links are positions in the lists of the page.
+    It has the most mentioned entities; some propositions of each entity and some passages of each proposition and summary, chosen in
+    turns (`take_turns`); and the summaries of the highest layers. Links are positions in the lists of the page.
     """
     data = index.data
     mentions_E = np.diff(index.entity_proposition_EN.indptr)
@@ -115,6 +115,6 @@ def script_json(value: object) -> str:
 
 
 def _positions_of_row(block: sp.csr_array, row: int, positions: Mapping[int, T]) -> list[T]:
-    """The positions on the page of a row's columns, without those that are left out."""
+    """The positions on the page of a row's columns, except columns that are not on the page."""
     columns = block.indices[block.indptr[row] : block.indptr[row + 1]].tolist()
     return [positions[column] for column in columns if column in positions]

@@ -22,7 +22,7 @@ def write_parquet(index: Index, folder: Path) -> dict[str, int]:
     """Write documents.parquet, …, occurrences.parquet, edges.parquet into the new `folder`; returns how many rows were written.
 
     Nodes with vectors have a column "vector", a list of D floats. Ends of edges are "kind:id"; occurrences name their
-    proposition and passage by id. Tables have different columns, so a reader opens them one by one.
+    proposition and passage by id. The tables have different columns, so each must be opened separately.
     """
     folder.mkdir()
     counts = {name: _write_tables(tables, folder / f"{name}.parquet") for name, tables in _tables_of(index).items()}

@@ -31,8 +31,8 @@ EXPORT_FORMAT = 1
 """Format of the tables, stored in the table `export` with the source of the export."""
 SCHEMA = "modegraph"
 OLDEST_PGVECTOR = (0, 8, 4)
-MOST_DIMENSIONS = 4_000
-"""The most that pgvector can index as halfvec."""
+MAX_DIMENSIONS = 4_000
+"""The maximum that pgvector can index as halfvec."""
 _SCHEMA_NAME = re.compile("[a-z_][a-z0-9_]{0,39}")
 _EXPORT_TABLE = """CREATE TABLE export (format int4 NOT NULL, index text COLLATE "C" NOT NULL, encoder text COLLATE "C" NOT NULL,
     fingerprint text COLLATE "C" NOT NULL, exported_at timestamptz NOT NULL DEFAULT now())"""
@@ -50,7 +50,7 @@ def export_index(index: Index, dsn: str, schema: str = SCHEMA) -> ExportReport:
     """Write the tables and their indexes.
 
     UserError, with the previous export unchanged, when the database cannot be reached or has no pgvector 0.8.4 or newer, when the schema
-    belongs to another role, is not an export, has a newer format or holds anything else, when another export to it is running, or when the
+    belongs to another role, is not an export, has a newer format or contains anything else, when another export to it is running, or when the
     role may not write; also for a schema name or a number of dimensions that is not allowed.
     """
     if not _SCHEMA_NAME.fullmatch(schema) or schema.startswith("pg_"):
@@ -60,8 +60,8 @@ def export_index(index: Index, dsn: str, schema: str = SCHEMA) -> ExportReport:
             "choose another name",
         )
     dimensions = index.data.passage_vectors_PD.shape[1]
-    if dimensions > MOST_DIMENSIONS:
-        expected = f"at most {MOST_DIMENSIONS:,}, which pgvector can index"
+    if dimensions > MAX_DIMENSIONS:
+        expected = f"at most {MAX_DIMENSIONS:,}, which pgvector can index"
         raise UserError(f"{index.folder}: vectors of {dimensions:,} dimensions", expected, "use --parquet")
     with transaction(dsn) as connection:
         extension_schema = _check_pgvector(connection, database_of(dsn))
@@ -84,16 +84,18 @@ def _check_pgvector(connection: Connection, database: str) -> str:
     found = connection.execute(query).fetchone()
     required = "pgvector " + ".".join(map(str, OLDEST_PGVECTOR)) + " or newer"
     if found is None:
-        raise UserError(f"{database}: no pgvector", required, "run there, as a superuser: CREATE EXTENSION vector")
+        raise UserError(
+            f"{database}: no pgvector", required, "run in that database, as a superuser: CREATE EXTENSION vector"
+        )
     version, extension_schema = map(str, found)
     if tuple(map(int, re.findall(r"\d+", version))) < OLDEST_PGVECTOR:
-        remedy = "install it, then run there: ALTER EXTENSION vector UPDATE"
+        remedy = "install it, then run in that database: ALTER EXTENSION vector UPDATE"
         raise UserError(f"{database}: pgvector {version}", f"{required}, whose indexes are sound", remedy)
     return extension_schema
 
 
 def _check_schema(connection: Connection, database: str, schema: str) -> bool:
-    """Whether the schema holds a previous export to replace; UserError if it may not be replaced, or if another export is writing to it."""
+    """Whether the schema contains a previous export to replace; UserError if it may not be replaced, or if another export is writing to it."""
     lock = connection.execute("SELECT pg_try_advisory_xact_lock(hashtextextended(%s, 0))", (f"modegraph {schema}",))
     if lock.fetchone() != (True,):
         raise UserError(
@@ -148,7 +150,7 @@ def _fill(connection: Connection, index: Index, dimensions: int) -> dict[str, in
 
 
 def _copy(connection: Connection, index: Index, table: str) -> int:
-    """Copy the rows in binary format, already frozen (possible because the same transaction creates the table); return their number."""
+    """Copy the rows in binary format, already frozen (allowed because the same transaction creates the table); return their number."""
     count = 0
     with connection.cursor().copy(f"COPY {table} FROM STDIN (FORMAT binary, FREEZE)") as rows:
         rows.set_types(list(TABLES[table].values()))
@@ -169,7 +171,7 @@ def _drop(connection: Connection, database: str, schema: str) -> None:
         remedy = "drop those objects, or name another schema with --schema; the previous export is unchanged"
         raise UserError(
             f"{database}: schema {schema} cannot be replaced: {found}",
-            "a schema that holds nothing but the export",
+            "a schema that contains only the export",
             remedy,
         ) from None
 
@@ -194,7 +196,7 @@ def storable_key(key: str) -> str:
 
 
 def storable_json(text: str) -> Any:
-    """The value of a JSON text, with U+FFFD for NUL, as jsonb requires.
+    """The value of a JSON string, with U+FFFD instead of NUL, which jsonb cannot store.
 
     >>> storable_json('{"a": "x\\\\u0000", "b": "\\\\\\\\u0000"}')
     {'a': 'x\ufffd', 'b': '\\\\u0000'}
@@ -239,7 +241,7 @@ INDEXES = (
     "CREATE INDEX edges_by_target ON edges (target, kind)",
     *(f"CREATE INDEX {table}_by_vector ON {table} USING hnsw (vector halfvec_cosine_ops)" for table in VECTOR_FIELDS),
 )
-"""Built after the tables are filled: inserting row by row into an HNSW index takes many times as long."""
+"""Built after the tables are filled: inserting into an HNSW index row by row takes many times longer."""
 Row = tuple[object, ...]
 
 

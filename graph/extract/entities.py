@@ -1,7 +1,7 @@
 """Entities in a sentence by rules (capitalised runs, quoted titles, dates, quantities), and the spellings of one person's name.
 
 `find_entities` uses no corpus statistics: the same sentence in the same document gives the same entities. In scripts without case,
-graph/extract/terms.py finds the rest. A short name that fits several people is matched to none."""
+graph/extract/terms.py finds the rest. A short name that fits several people is not matched to any of them."""
 
 import re
 from collections import defaultdict
@@ -150,8 +150,8 @@ and at battle big cape church college for fort grand great house in kingdom la l
 national new north of old on port republic river royal saint san santa south st the to treaty united university
 upper west east
 """
-_OF_NO_PERSON = frozenset(_PLACES_AND_PEOPLES.split())
-"""Words of places, peoples and titles: a name with one of them is not a person's ("New York" is not a person called York)."""
+_NOT_IN_PERSON_NAMES = frozenset(_PLACES_AND_PEOPLES.split())
+"""Words in names of places, peoples and titles: a name with one of them is not a person's ("New York" is not a person called York)."""
 _MONTHS = frozenset(MONTHS.casefold().split("|"))
 
 Person = tuple[str, ...]
@@ -223,7 +223,9 @@ def _person(key: str) -> Person:
     """The words of a key that may be a person's name, without a form of address; () for any other key."""
     words = tuple(_FORM_OF_ADDRESS.sub("", key, count=1).replace(".", ". ").split())
     may_be = (
-        2 <= len(words) <= 1 + MAX_GIVEN_NAMES and _OF_NO_PERSON.isdisjoint(words) and _NAME_WORD.fullmatch(words[-1])
+        2 <= len(words) <= 1 + MAX_GIVEN_NAMES
+        and _NOT_IN_PERSON_NAMES.isdisjoint(words)
+        and _NAME_WORD.fullmatch(words[-1])
     )
     return (
         words if may_be and all(_NAME_WORD.fullmatch(word) or _INITIAL.fullmatch(word) for word in words[:-1]) else ()

@@ -38,7 +38,7 @@ class PendingDocument:
 
 @dataclass(frozen=True)
 class Failure:
-    """The failure to read a passage: the last problem, the model's reply (cut), and the number of attempts."""
+    """The failure to read a passage: the last problem, the model's reply (truncated), and the number of attempts."""
 
     problem: str
     reply: str
@@ -57,4 +57,4 @@ class Reading:
 
 
 ReadDocuments = Callable[[Iterator[PendingDocument]], Iterator[list[Reading]]]
-"""An extractor: it pulls pending documents as it has capacity, and yields groups of readings, each of which is stored in one transaction."""
+"""An extractor: it takes pending documents as it has capacity, and yields groups of readings, each of which is stored in one transaction."""

@@ -38,8 +38,8 @@ def share_supported(text: str, source: str) -> float:
 def best_span(proposition: str, passage: str, header: Cells = ()) -> tuple[int, int]:
     """Offsets in `passage` of the sentence (or up to 3 neighbouring ones) that shares the most words with the proposition.
 
-    A shared word weighs 1 ÷ the number of sentences that contain it; of equally good sentences, the first wins. The whole
-    passage if no word is shared. `header` as in `split_units`.
+    A shared word weighs 1 ÷ the number of sentences that contain it; of equally good sentences, the first is chosen. The
+    whole passage if no word is shared. `header` as in `split_units`.
     """
     units = list(split_units(passage, header))
     words = [words_of(unit.text) for unit in units]

@@ -44,7 +44,7 @@ def load_extraction(file: Path) -> dict[str, Row]:
         if not isinstance(source, str):
             raise UserError(f"{where}: 'id' is {source!r}", "a document's source", "fix the row")
         if source in rows:
-            raise UserError(f"{where}: id {source!r} appears above too", "one row per document", "merge the rows")
+            raise UserError(f"{where}: id {source!r} also appears above", "one row per document", "merge the rows")
         entities = _strings(row.get("entities", []), f"{where}: 'entities'")
         triples = row.get("triples")
         if not isinstance(triples, list):
@@ -71,8 +71,8 @@ def read_imported(item: PendingDocument, rows: Mapping[str, Row]) -> list[Readin
 def place_triples(row: Row, document: Document, passages: Sequence[Passage]) -> list[tuple[Occurrence, ...]]:
     """The occurrences of each passage: its sentences, with their entities and facts from the row.
 
-    A triple belongs to the passage that has most of its words, and in it to the sentence that has most of them (the first, on a tie);
-    if no sentence has any, "s p o" becomes a separate proposition, whose span is the whole passage. A subject or object that is not an
+    A triple belongs to the passage that contains most of its words, and there to the sentence that contains most of them (on a tie,
+    the first); if no sentence contains any, "s p o" becomes a separate proposition, whose span is the whole passage. A subject or object that is not an
     entity ("a politician", "1960") would link unrelated documents: it is left out, and its triple is not recorded as a fact.
     """
     sentences = extract_by_rules(document, passages)

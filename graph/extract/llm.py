@@ -1,8 +1,8 @@
 """Propositions by a language model (ToPG §2.1, HLG §6.2): one call for the collection's domain, then one structured-output call per passage.
 
 Calls run in waves, two waves at a time. After an unusable reply, the call is repeated once, in the next wave to start; a second unusable reply is a Failure.
-Only the parts of a reply that the passage supports are used. Every attempt has its own seed, so that the ledger of finished calls never answers
-a new attempt."""
+Only the parts of a reply that the passage supports are used. Every attempt has its own seed, so that a new attempt is never answered from the ledger of
+finished calls."""
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -52,7 +52,7 @@ class Domain(ReplyModel):
 
 
 def infer_domain(model: LanguageModel, passages: Sequence[Passage]) -> tuple[Domain, str]:
-    """The domain of the collection from which `passages` were sampled, by one call; and the reason why it is empty, if the reply was unusable."""
+    """The domain of the collection from which `passages` were sampled, from one call; and, if the reply was unusable, the reason."""
     completion = model.complete([domain_request(passages)])[0]
     if completion.finish_reason == "refused":
         return Domain(), f"refused: {completion.text}"
@@ -94,7 +94,7 @@ class FactReply(ReplyModel):
 
 
 class PropositionReply(ReplyModel):
-    """`facts` are not requested: retrieval does not use them, and they would be half of a reply."""
+    """`facts` are not requested: retrieval does not use them, and they would make up half of a reply."""
 
     text: Annotated[str, at_most("maxLength", MAX_PROPOSITION_CHARS)]
     entities: Annotated[list[Name], sound_items(str), at_most("maxItems", MAX_NAMES_OF_ONE)] = Field(
@@ -114,7 +114,7 @@ class Reply(ReplyModel):
 
 
 def read_reply(text: str, passage: Passage, cut: bool = False) -> tuple[tuple[Occurrence, ...], int]:
-    """The occurrences of a reply that its passage supports, and the number of dropped parts; BadReply if it has the wrong form, or all were dropped.
+    """The occurrences of a reply that its passage supports, and the number of dropped parts; BadReply if it has the wrong form, or if all parts were dropped.
 
     The last proposition of a reply that was `cut` is left out.
     """
@@ -124,9 +124,9 @@ def read_reply(text: str, passage: Passage, cut: bool = False) -> tuple[tuple[Oc
     occurrences: dict[str, Occurrence] = {}
     dropped_parts = len(dropped)
     for proposition in reply.propositions[: -1 if cut else None]:
-        own = [plain(entity, passage.text) for entity in proposition.entities]
+        named = [plain(entity, passage.text) for entity in proposition.entities]
         for part in _sentences_of(proposition):
-            occurrence, lost = _occurrence(part, [*entities, *own], passage)
+            occurrence, lost = _occurrence(part, [*entities, *named], passage)
             dropped_parts += lost
             if occurrence is not None:
                 occurrences.setdefault(occurrence.text, occurrence)
@@ -135,10 +135,10 @@ def read_reply(text: str, passage: Passage, cut: bool = False) -> tuple[tuple[Oc
     return tuple(occurrences.values()), dropped_parts
 
 
-def goes_in_circles(text: str) -> bool:
+def repeats_proposition(text: str) -> bool:
     """Whether a cut reply repeats a proposition: all of its content then precedes the repetition.
 
-    >>> goes_in_circles('{"propositions": [{"text": "It rains."}, {"text": "It rains."}, {"text": "It ra')
+    >>> repeats_proposition('{"propositions": [{"text": "It rains."}, {"text": "It rains."}, {"text": "It ra')
     True
     """
     try:
@@ -284,7 +284,7 @@ def _outcome(call: _Call, completion: Completion) -> Reading | _Call:
         return Reading(call.passage, READER, failure=Failure(f"refused: {completion.text}", "", call.attempt + 1))
     try:
         cut = completion.finish_reason == "length"
-        if cut and not goes_in_circles(completion.text):
+        if cut and not repeats_proposition(completion.text):
             raise BadReply(f"it was cut at {call.request.max_tokens:,} tokens, so write fewer and shorter propositions")
         occurrences, dropped = read_reply(completion.text, call.passage, cut)
     except BadReply as problem:

@@ -40,7 +40,7 @@ _HER_WITHOUT_NOUN = re.compile(r"^Her (?:was|is|had|has|were)\b")
 _BRACKETS = re.compile(r"\s*(?:\([^()]*\)|（[^（）]*）)$")
 _PLACE = re.compile(r"\b(?:in|at|near) ([^\W\d_]+)\b(?!['’])")
 MIN_WORDS = 2
-CHARACTERS_A_WORD = 2
+CHARACTERS_PER_WORD = 2
 
 
 def read_by_rules(item: PendingDocument) -> list[Reading]:
@@ -181,11 +181,11 @@ def has_words(text: str) -> bool:
     (False, True, False, True)
     """
     words = sum(any(map(str.isalpha, word)) for word in text.split())
-    return words >= MIN_WORDS or sum(map(len, unspaced_runs(text))) >= MIN_WORDS * CHARACTERS_A_WORD
+    return words >= MIN_WORDS or sum(map(len, unspaced_runs(text))) >= MIN_WORDS * CHARACTERS_PER_WORD
 
 
 def _sentences(passages: Sequence[Passage]) -> Iterator[str]:
-    """The sentences of the passages, line ends folded."""
+    """The sentences of the passages, each on one line."""
     return (
         unit.line
         for passage in passages
@@ -219,7 +219,7 @@ def _surnames(passages: Sequence[Passage], entities: Iterable[str]) -> dict[str,
 
 
 def _inner_entities(passages: Sequence[Passage]) -> dict[str, str]:
-    """Entities, by key, that occur inside a sentence of the document, where a capital letter means a name."""
+    """Entities, by key, that occur inside a sentence of the document, where a capital letter indicates a name."""
     entities: dict[str, str] = {}
     for passage in passages:
         for unit in split_units(passage.text, passage.header):

@@ -1,4 +1,4 @@
-"""Entities in languages without case: noun-like n-grams by corpus statistics, computed whenever the index's arrays are.
+"""Entities in languages without case: noun-like n-grams, chosen by corpus statistics whenever the index's arrays are derived.
 
 All n-grams of a text are candidates: of characters between particles in scripts without spaces, of words elsewhere, with and
 without affixes of a noun (Korean endings, Arabic and Hebrew prefixes). A candidate is an entity if at least two propositions contain it, if
@@ -27,7 +27,7 @@ _PARTICLES = re.compile(
     "[のはがをにでともへやかなりるたてしれすられさせまでき的了是在也被把而于與与這这那它他她我你们們吗嗎呢个個]+"
     "|ที่|และ|ของ|เป็น|ได้|จาก|โดย|ซึ่ง|เมื่อ|คือ|ใน|กับ|แต่|ไม่|นี้"
 )
-"""Particles, which mostly separate nouns: runs are cut at them. Given enough text, the statistics would find most of them."""
+"""Particles, which mostly separate nouns: runs are cut at them. With enough text, the statistics would find most of them."""
 _NOT_FIRST = frozenset("和及有为為由從从对對向")
 """Characters that precede nouns but also occur inside nouns: no term begins with one."""
 _GRAMMATICAL = """

@@ -11,15 +11,15 @@ from numpy.typing import NDArray
 
 from graph.types import Ints
 
-MOST_ITERATIONS = 10
-"""Graphs of real documents (8k nodes) converge in 3 to 9 iterations; a graph of invented documents takes dozens, and after 10 its modularity is .4 % below the
+MAX_ITERATIONS = 10
+"""Graphs of real documents (8k nodes) converge in 3 to 9 iterations; a graph of synthetic documents needs dozens, and after 10 its modularity is .4 % below the
 final one."""
 _GENERATOR = Lock()
 """igraph has one random number generator for the whole process."""
 
 
 def find_communities(
-    graph: sp.csr_array, method: Literal["leidenalg", "igraph"], seed: int, iterations: int = MOST_ITERATIONS
+    graph: sp.csr_array, method: Literal["leidenalg", "igraph"], seed: int, iterations: int = MAX_ITERATIONS
 ) -> Ints:
     """The community of every node: int64[N], numbered from 0 by each community's smallest node.
 
@@ -67,7 +67,7 @@ def _by_igraph(network: Any, weights: NDArray[np.float64], iterations: int) -> l
 def carry_communities(graph: sp.csr_array, known_N: Ints) -> Ints:
     """The communities of a graph with new nodes, without detecting them again: int64[N], numbered as in `find_communities`.
 
-    Nodes keep their known communities. New ones (−1) are assigned in order, each to the community with the largest sum of edge weights
+    Known nodes keep their communities. New nodes (−1) are assigned in order, each to the community with the largest sum of edge weights
     (the lowest of several equal ones), or to a community of its own if it has no edge to any.
     """
     community_N = known_N.copy()

@@ -1,6 +1,6 @@
-"""The hierarchical similarity graph (GraphMPA §3.1, Algorithm 1): layers of ever fewer, ever wider summaries.
+"""The hierarchical similarity graph (GraphMPA §3.1, Algorithm 1): layers of summaries, each with fewer and broader summaries than the one below.
 
-Layer 0 holds the passages and a summary of each large chunk; layer ℓ + 1 holds a summary of each community of two or more nodes of layer ℓ.
+Layer 0 contains the passages and a summary of each large chunk; layer ℓ + 1 contains a summary of each community of two or more nodes of layer ℓ.
 A node represents propositions (its "pool"), and an extractive summary selects from its members' pools; a model, if there is one, writes the
 summary from its members' texts instead. The file begins with the reuse of the last generation's hierarchy after edits.
 Legend: X nodes (passages, then summaries), S summaries, L nodes of one layer, Y members of groups, P passages."""
@@ -25,7 +25,7 @@ from graph.store.index_settings import IndexSettings
 from graph.store.vectors import Matrix, Vectors
 from graph.types import Floats, IdBytes, Ints
 
-MOST_CHANGED_MEMBERS = 0.1
+MAX_CHANGED_MEMBERS = 0.1
 """Share of a carried community's members: if one edit adds and removes more than this in all, the community is summarised again."""
 
 
@@ -50,7 +50,7 @@ class LastHierarchy:
     """The similarity graph; None: the neighbours of all nodes are searched for again."""
     carry: bool
     extractive: bool
-    gone: Sequence[str] = ()
+    deleted: Sequence[str] = ()
     """Texts of deleted propositions: a summary that contains one is not reused."""
 
     def known_graph(self, last_L: Ints, layer: int) -> KnownGraph | None:
@@ -90,18 +90,18 @@ class LastHierarchy:
         shared = np.add.reduceat(summary_Y == np.repeat(summary, lengths), starts)
         new = np.add.reduceat(last_Y < 0, starts)
         members = np.append(np.diff(self.member_SX.indptr), -1)[summary]
-        max_changed = MOST_CHANGED_MEMBERS if self.carry else 0.0
+        max_changed = MAX_CHANGED_MEMBERS if self.carry else 0.0
         reusable = (summary >= 0) & (shared + new == lengths) & (members - shared + new <= members * max_changed)
         # Above layer 1, a summary may contain a deleted sentence even if its members are the same: one of them may have lost the
         # passage with the sentence and still been reused.
-        for group in np.flatnonzero(reusable & ((shared < members) | (layer > 1))).tolist() if self.gone else ():
+        for group in np.flatnonzero(reusable & ((shared < members) | (layer > 1))).tolist() if self.deleted else ():
             text = self.summary_texts[int(summary[group])]
-            reusable[group] = not any(sentence in text for sentence in self.gone)
+            reusable[group] = not any(sentence in text for sentence in self.deleted)
         return np.where(reusable, summary, -1)
 
 
-MOST_READ = 8_192
-"""How many sentence vectors to read from files before their memory is released: reading one brings in whole pages."""
+MAX_READ = 8_192
+"""How many sentence vectors to read from files before their memory is released: reading one vector loads whole memory pages."""
 EncodeByIds = Callable[[Sequence[str], Sequence[str]], Vectors]
 """Ids and texts to unit vectors [N, D]; texts already encoded under the same id are not encoded again."""
 
@@ -159,17 +159,17 @@ class Sentences:
     count_tokens: Callable[[str], int]
 
     def release_memory(self) -> None:
-        """Release the memory that reading vectors from files took."""
+        """Release the memory that was needed to read vectors from files."""
         if isinstance(self.vectors_ND, Vectors):
             self.vectors_ND.release_memory()
 
     def read(self, pool: Sequence[int]) -> Floats:
-        """The vectors of a pool, read in batches so that a large pool does not bring whole files into memory."""
-        if len(pool) <= MOST_READ:
+        """The vectors of a pool, read in batches so that a large pool does not load whole files into memory."""
+        if len(pool) <= MAX_READ:
             return self.vectors_ND[list(pool)]
         vectors_RD = np.empty((len(pool), self.vectors_ND.shape[1]), np.float32)
-        for start in range(0, len(pool), MOST_READ):
-            part = slice(start, start + MOST_READ)
+        for start in range(0, len(pool), MAX_READ):
+            part = slice(start, start + MAX_READ)
             vectors_RD[part] = self.vectors_ND[list(pool[part])]
             self.release_memory()
         return vectors_RD
@@ -301,7 +301,7 @@ def _add_summaries(
     for node, by_model in zip(new, model_texts, strict=True):
         vectors_read += len(node.pool or ())
         extract, node.pool = builder.sentences.summarise(node.pool or (), builder.max_tokens)
-        if vectors_read > MOST_READ or node is new[-1]:
+        if vectors_read > MAX_READ or node is new[-1]:
             builder.sentences.release_memory()
             vectors_read = 0
         node.text = by_model or extract

@@ -24,7 +24,7 @@ from graph.types import Floats, Ints
 
 FLAT_LIMIT = 20_000
 SPARE = 8
-"""Candidates beyond k, so that nodes with cosines nearly equal to the k-th are included."""
+"""The number of candidates beyond k, so that nodes with cosines nearly equal to the k-th are included."""
 SLACK = 1e-5
 """Upper bound on the error of a cosine from a matrix product."""
 BATCH_ROWS, BATCH_PAIRS = 64, 8_192
@@ -201,7 +201,7 @@ def _own_nearest(known: KnownGraph, rows_T: Ints, neighbours: int) -> _Pairs:
     rows = known.rows(rows_T)
     starts, degree_B = rows.indptr[:-1], np.diff(rows.indptr)
     row_X = np.repeat(np.arange(len(rows_T)), degree_B)
-    # Cosines are above 0, so they sort like their bits; the upper half of each key is the row.
+    # Cosines are positive, so they sort like their bits; the upper half of each key is the row.
     ordered_X = np.sort(row_X.astype(np.uint64) << np.uint64(32) | (_LARGEST - rows.data.view(np.uint32)))
     crowded = np.flatnonzero(degree_B > neighbours)
     last_B = np.zeros(len(rows_T), np.float32)

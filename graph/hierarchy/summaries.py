@@ -1,7 +1,7 @@
-"""Summaries of chunks and communities: a few of their own sentences, or a text by a language model (GraphMPA §3.1).
+"""Summaries of chunks and communities: a few of their own sentences, or text written by a language model (GraphMPA §3.1).
 
 Sentences are selected by maximal marginal relevance (Carbonell & Goldstein 1998) around the centroid. A model summarises long communities
-as a tree: parts under a token limit, then a summary of summaries. Complete replies are in the ledger, so that no such call is repeated."""
+as a tree: parts under a token limit, then a summary of summaries. Complete replies are in the ledger, so that their calls are not repeated."""
 
 from collections.abc import Callable, Sequence
 from typing import Annotated
@@ -81,14 +81,14 @@ SENTENCE_WORDS, MAX_SENTENCES = 15, 50
 
 
 class SummaryReply(ReplyModel):
-    """A summary as a list of sentences, so that an engine can bound their length and number; a reply in prose is also accepted."""
+    """A summary as a list of sentences, so that an engine can limit their length and number; a reply in prose is also accepted."""
 
     sentences: Annotated[list[Sentence], sound_items(str), at_most("maxItems", MAX_SENTENCES)]
 
 
 def write_summaries(model: LanguageModel, max_summary_tokens: int, groups: Sequence[Sequence[str]]) -> list[str]:
     """One summary per group, requested level by level for all trees together; "" where a reply is unusable (`_usable_text`), or where every
-    text of a level is so long that it fills a request alone.
+    text of a level is so long that it needs a request of its own.
 
     Cut and refused replies are not in the ledger, so the next run requests them again.
     """

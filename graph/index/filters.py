@@ -29,7 +29,7 @@ class Condition:
     value: str
 
     def holds(self, value: object) -> bool:
-        """Whether a document's value meets the condition; numbers compare as numbers, all else as text, ignoring case. A missing value meets only !=.
+        """Whether a document's value meets the condition; numbers are compared as numbers, other values as text, ignoring case. A missing value meets only !=.
 
         A list meets = if one of its values does, != if none equals the value, and no other operator.
         """

@@ -21,7 +21,7 @@ from graph.config import parse_settings
 from graph.errors import UserError
 from graph.hierarchy.communities import find_communities
 from graph.index.filters import Condition, allowed_documents, documents_meeting
-from graph.index.restrict import arrays_of, conceal_rest, own_arrays, restrict
+from graph.index.restrict import arrays_of, conceal_rest, restrict, unshared_arrays
 from graph.models.encoder import check_encoder, open_encoder, unit_rows
 from graph.random_walk import Chain, bipartite_transition, make_chain, row_normalised
 from graph.shared.ids import content_id, is_id
@@ -36,7 +36,7 @@ from graph.text.sentences import Cells, begins_with_row, header_at_end
 from graph.types import Encoder, Floats, Ints, OpenEncoder, Passage, Proposition, Span, Summary
 
 PROPOSITIONS_SEARCHED = 4
-"""How many of an entity's propositions are searched for the spelling of its name."""
+"""How many propositions of an entity are searched for the spelling of its name."""
 NodeKind: TypeAlias = Literal["document", "passage", "proposition", "entity", "summary"]
 
 
@@ -59,7 +59,7 @@ def row_of(data: IndexData, kind: NodeKind, name: str) -> int | None:
 
 FREQUENT_SHARE = 8
 """A term is frequent if at least one passage in this many contains it."""
-MOST_CACHED_BYTES = 128 << 20
+MAX_CACHED_BYTES = 128 << 20
 """Size limit of the cached scores of frequent terms; the least recently used are evicted first."""
 
 
@@ -72,7 +72,7 @@ class TermScores:
             counts = take_rows(count_WP, np.array([row]))
             scores_P[counts.indices] += bm25(counts.data, idf_W[row], norm_P[counts.indices])
 
-        @lru_cache(max(1, MOST_CACHED_BYTES // max(1, 4 * len(norm_P))))
+        @lru_cache(max(1, MAX_CACHED_BYTES // max(1, 4 * len(norm_P))))
         def frequent(row: int) -> Floats:
             """A frequent term's scores for all passages: float32[P]."""
             scores_P = np.zeros(len(norm_P), np.float32)
@@ -97,7 +97,7 @@ MAX_CLIQUE_ENTITIES = 8
 LEIDEN_ITERATIONS = 2
 """For communities detected at query time: a tenth of the time, .004 less modularity than at convergence (8k passages)."""
 SAMPLED_PROPOSITIONS = 1_000
-MOST_RESTRICTED_BYTES = 256 << 20
+MAX_RESTRICTED_BYTES = 256 << 20
 """Size limit of cached filtered indexes (copies and computed data); the least recently used are evicted first."""
 
 
@@ -120,7 +120,7 @@ class Index:
         return unit_rows(self.encoder_source.get().encode_queries(texts))
 
     def encode_texts(self, texts: Sequence[str]) -> Floats:
-        """The unit vectors [N, D] of texts, made like those of the index."""
+        """The unit vectors [N, D] of texts, encoded like those of the index."""
         return unit_rows(self.encoder_source.get().encode(texts))
 
     def count_tokens(self, text: str) -> int:
@@ -130,7 +130,7 @@ class Index:
     def where(self, conditions: tuple[Condition, ...]) -> "Index":
         """The index restricted to the documents that meet all conditions; this index itself if there are no conditions.
 
-        The most recently used parts are cached, as many as fit into MOST_RESTRICTED_BYTES. UserError as in graph/index/filters.py.
+        The most recently used parts are cached, as many as fit into MAX_RESTRICTED_BYTES. UserError as in graph/index/filters.py.
         """
         if not conditions:
             return self
@@ -139,9 +139,9 @@ class Index:
             if part is None:
                 part = replace(self, data=restrict(self.data, allowed_documents(self.data, conditions)))
             self._restricted[conditions] = part
-            sizes = {key: each.own_bytes(self.data) for key, each in self._restricted.items()}
+            sizes = {key: each.extra_bytes(self.data) for key, each in self._restricted.items()}
             for key in sizes:
-                if sum(sizes[each] for each in self._restricted) > MOST_RESTRICTED_BYTES:
+                if sum(sizes[each] for each in self._restricted) > MAX_RESTRICTED_BYTES:
                     del self._restricted[key]
             return part
 
@@ -153,10 +153,10 @@ class Index:
         part = restrict(self.data, documents_meeting(self.data, conditions))
         return self if part is self.data else replace(self, data=conceal_rest(self.data, part))
 
-    def own_bytes(self, whole: IndexData) -> int:
-        """The memory that this index, a part of `whole`, takes in addition to it: copies, and data computed from them."""
+    def extra_bytes(self, whole: IndexData) -> int:
+        """The memory that this index, a part of `whole`, needs in addition to `whole`: copies, and data computed from them."""
         computed = [value for name, value in list(self.__dict__.items()) if name != "data"]
-        arrays = own_arrays(self.data, whole) + [array for value in computed for array in arrays_of(value)]
+        arrays = unshared_arrays(self.data, whole) + [array for value in computed for array in arrays_of(value)]
         return sum(array.nbytes for array in arrays)
 
     def passage(self, row: int) -> Passage:
@@ -190,7 +190,7 @@ class Index:
 
     @cached_property
     def _table_headers(self) -> dict[int, Cells]:
-        """The headers found so far, by passage, so that the passages of a long table are not read again for each of them."""
+        """The headers found so far, by passage, so that each passage of a long table is read only once."""
         return {}
 
     def proposition(self, row: int) -> Proposition:
@@ -206,7 +206,7 @@ class Index:
         )
 
     def entity_name(self, row: int, propositions: Iterable[int] | None = None) -> str:
-        """An entity's name as the first of some propositions spells it (None: the first few that mention it), else its key, in lower case."""
+        """An entity's name as spelt in the first of `propositions` that contains it (None: the first few that mention it), else its key, in lower case."""
         key = self.data.entity_texts[row]
         if propositions is None:
             start, end = self.entity_proposition_EN.indptr[row : row + 2]

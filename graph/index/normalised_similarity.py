@@ -18,15 +18,15 @@ from graph.types import Floats
 USUAL = 0.05
 """The share of pairs of propositions with a cosine below u. Not one half: in documents about one subject most pairs are related, and with
 the median as u, Recall@5 is lower (docs/log.md)."""
-MOST_USUAL = 0.99
-"""Upper bound on u, for an index whose texts are all the same."""
-LEAST_SQUARE = 0.05
+MAX_USUAL = 0.99
+"""Upper bound on u, for an index whose texts are all identical."""
+MIN_SQUARED_NORM = 0.05
 """The lower bound of |Σ w e|² ÷ (Σ w)²: its value for two vectors of equal weight and similarity −.9."""
 
 
 def usual_cosine(index: Index) -> float:
     """u: the cosine with normalised similarity 0."""
-    return min(float(index.data.cosine_quantiles_Z[bisect_left(QUANTILE_LEVELS_Z, USUAL)]), MOST_USUAL)
+    return min(float(index.data.cosine_quantiles_Z[bisect_left(QUANTILE_LEVELS_Z, USUAL)]), MAX_USUAL)
 
 
 def normalised_similarity(index: Index, cosines: Floats) -> Floats:
@@ -38,7 +38,7 @@ def normalised_similarity_to(index: Index, queries_D: Floats, cosines: Floats) -
     """As `normalised_similarity`, for cosines with one query's vector [D], or with those of n queries [n, D], over which the last axis of `cosines` runs.
 
     u is at most the median of a query's cosines with the propositions: where these are more similar to each other than to any question
-    (turns of one conversation, an encoder with separate prompts), their own quantile would be too high for a question.
+    (turns of one conversation, an encoder with separate prompts), the quantile of their cosines would be too high for a question.
     """
     usual = np.float32(usual_cosine(index))
     if len(index.sample_SD):
@@ -53,11 +53,11 @@ def _scaled(cosines: Floats, usual: Floats | np.float32) -> Floats:
 def square_of_sum(squares: Floats, weights: Floats | float, usual: float) -> Floats:
     """|Σ w e|² of unit vectors e without their shared component, given |Σ w e|² and Σ w of the vectors themselves.
 
-    At least LEAST_SQUARE (Σ w)²: a sum of opposites has no direction.
+    At least MIN_SQUARED_NORM (Σ w)², because a sum of opposite vectors has no direction.
 
     >>> vectors = np.array([[0.6, 0.8, 0], [0.6, 0, 0.8]])
     >>> float(square_of_sum(np.square(vectors.sum(axis=0)).sum(), np.float64(2), 0.36).round(6))
     2.0
     """
     most = np.square(weights)
-    return np.maximum((squares - usual * most) / (1 - usual), LEAST_SQUARE * most)
+    return np.maximum((squares - usual * most) / (1 - usual), MIN_SQUARED_NORM * most)

@@ -1,6 +1,6 @@
 """Restricts an index to the documents that pass a filter, and to everything read from them.
 
-Every mode obeys a filter because its index contains no passage, proposition or summary from other documents. `restrict` leaves
+Every mode respects a filter, because the restricted index contains no passage, proposition or summary from other documents. `restrict` leaves
 entities, topics and term weights as in the whole index; `conceal_rest` reduces them to those of the part, for readers without access to the rest.
 Legend: U documents, P passages, N propositions, E entities, K topics, M occurrences, T titles, W terms, S summaries; `kept_X` are rows of the
 whole index."""
@@ -77,7 +77,7 @@ def restrict(data: IndexData, allowed_U: NDArray[np.bool_]) -> IndexData:
     )
 
 
-def own_arrays(data: IndexData, full: IndexData) -> list[NDArray[Any]]:
+def unshared_arrays(data: IndexData, full: IndexData) -> list[NDArray[Any]]:
     """The arrays of a part that do not share memory with the whole index."""
     return [
         array
@@ -134,7 +134,7 @@ def _new_rows(rows: Ints, count: int) -> Ints:
 def conceal_rest(full: IndexData, part: IndexData) -> IndexData:
     """`part` without the entities, topics and terms that are not used in it; term weights and normalised similarity are computed from it alone.
 
-    A proposition that also occurs outside keeps only the entities that its text contains, and no topic: the rest may come from outside.
+    A proposition that also occurs outside `part` keeps only the entities that its text contains, and no topic: the others may come from outside.
     """
     shared_N = occurs_outside(full, part)
     entity_NE = without_entries(part.proposition_entity_NE, unspelled_entities(part, np.flatnonzero(shared_N)))

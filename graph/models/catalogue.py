@@ -65,7 +65,7 @@ class Pretrained:
 
 @dataclass(frozen=True)
 class PretrainedModel(Pretrained):
-    """A language model as GGUF, stored next to its conversion. Its greedy reply to `question` must be `reply_ids`.
+    """A language model in GGUF, stored next to its conversion. Its greedy reply to `question` must be `reply_ids`.
 
     Every token of that reply wins by a wide margin, so engines that round differently give the same reply.
     `precision` is the number format of the converted weights.
@@ -83,7 +83,7 @@ class PretrainedModel(Pretrained):
 
 @dataclass(frozen=True)
 class PretrainedAdapter:
-    """A LoRA adapter of `base` that comes with this package, and its purpose; with `answers` it can be named as a model that answers."""
+    """A LoRA adapter of `base` that comes with this package, and its purpose; `answers`: it can be named as a model that answers questions."""
 
     name: str
     base: PretrainedModel
@@ -244,7 +244,7 @@ def fetching(cache: Path, note: Callable[[str], None]) -> Iterator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            note("another process is fetching or converting a model; waiting until it is done")
+            note("another process is fetching or converting a model; waiting until it has finished")
             fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
@@ -324,7 +324,7 @@ def check_files(folder: Path, name: str, changed_only: bool = False) -> None:
 
     With `changed_only`, files with the recorded size and modification time are not read, because reading gigabytes takes seconds.
     """
-    remedy = f"make it again: modegraph models get {name}"
+    remedy = f"fetch it again: modegraph models get {name}"
     files = read_json(folder / RECORD).get("files")
     if not isinstance(files, dict) or not files or not all(isinstance(recorded, dict) for recorded in files.values()):
         raise UserError(f"{folder / RECORD}: no checksums", "a checksum for every converted file", remedy)
@@ -332,7 +332,7 @@ def check_files(folder: Path, name: str, changed_only: bool = False) -> None:
         path = folder / file
         if changed_only and path.is_file() and _state(path).items() <= recorded.items():
             continue
-        expected, found = str(recorded.get("checksum")), checksum(path) if path.is_file() else "nothing"
+        expected, found = str(recorded.get("checksum")), checksum(path) if path.is_file() else "missing"
         if found != expected:
             raise UserError(f"{path}: checksum {found[:12]}", f"{expected[:12]}, as recorded at conversion", remedy)
 

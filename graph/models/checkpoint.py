@@ -90,7 +90,7 @@ def _digest(files: Sequence[Path], extra: bytes = b"") -> str:
     with suppress(OSError):
         return cached.read_text(encoding="ascii")
     digest = _read_digest(files, extra)
-    with suppress(OSError):  # Without a writable cache this only takes longer.
+    with suppress(OSError):  # Without a writable cache, only later calls take longer.
         cached.parent.mkdir(parents=True, exist_ok=True)
         unfinished = cached.with_suffix(f".{os.getpid()}")
         unfinished.write_text(digest, encoding="ascii")
@@ -134,12 +134,12 @@ def adapter_base(source: str) -> str:
     config = Path(folder) / ADAPTER_CONFIG
     base = read_json(config).get("base_model_name_or_path")
     if not isinstance(base, str) or not base:
-        raise UserError(f"{config}: names no base model", "base_model_name_or_path", "save it again")
+        raise UserError(f"{config}: names no base model", "base_model_name_or_path", "save the adapter again")
     if not (Path(folder) / ADAPTER_WEIGHTS).is_file():
-        raise UserError(f"{folder}: no {ADAPTER_WEIGHTS}", "an adapter in safetensors", "save it again")
+        raise UserError(f"{folder}: no {ADAPTER_WEIGHTS}", "an adapter in safetensors", "save the adapter again")
     if is_adapter(base):
         found = f"{config}: base model {base!r} is itself an adapter"
-        raise UserError(found, "a full model", "merge that one first (modegraph train export --merge)")
+        raise UserError(found, "a full model", "merge that adapter first (modegraph train export --merge)")
     return base
 
 

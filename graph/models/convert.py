@@ -55,7 +55,7 @@ def read_gguf(gguf: Path, dtype: torch.dtype) -> tuple[Any, Any]:
         return model, AutoTokenizer.from_pretrained(str(gguf.parent), gguf_file=gguf.name)
     except ImportError:
         found, remedy = "the package gguf is not installed", "pip install 'modegraph[offline]'"
-        raise UserError(found, "the package that reads the model's file", remedy) from None
+        raise UserError(found, "this package, which reads GGUF files", remedy) from None
     except (OSError, ValueError, KeyError) as problem:
         found = f"{gguf}: cannot be read ({first_line(problem)})"
         raise UserError(found, "a language model in GGUF", "download it again") from None

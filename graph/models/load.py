@@ -1,6 +1,6 @@
-"""Loads full models, adapters and tokenizers with transformers and PEFT. Missing weights, which these libraries initialise at random, are an error here.
+"""Loads full models, adapters and tokenizers with transformers and PEFT. Missing weights, which these libraries would initialise at random, raise an error.
 
-Only safetensors are read, no code of a model is executed, and a model must have a row for every token of its inputs."""
+Only safetensors are read, no code of a model is executed, and a model must have embeddings for all tokens that inputs can contain."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def check_vocabulary(model: Any, tokenizer: Any, label: str) -> None:
         reachable |= {token for token in rowless if token in str(tokenizer.chat_template)}
     if reachable:
         raise UserError(
-            f"{label}: its tokenizer has {len(reachable):,} tokens beyond the model's {rows:,} rows, {min(reachable)!r} among them",
+            f"{label}: its tokenizer has {len(reachable):,} tokens beyond the model's {rows:,} rows, such as {min(reachable)!r}",
             "a row of the embeddings and of the head for every token",
             "use the tokenizer that the model was saved with, or call resize_token_embeddings and train the new rows",
         )
@@ -103,7 +103,9 @@ def load_adapter(whole: Any, folder: str, base: str, trainable: bool = False) ->
         raise wrong_base(folder, base, one_line(problem)) from None
     except UNREADABLE as problem:
         raise UserError(
-            f"adapter {folder!r} cannot be loaded ({one_line(problem)})", "an adapter in safetensors", "save it again"
+            f"adapter {folder!r} cannot be loaded ({one_line(problem)})",
+            "an adapter in safetensors",
+            "save the adapter again",
         ) from None
     missing = [name for name in report.missing_keys if ".default" in name]
     if missing or report.unexpected_keys:
@@ -123,7 +125,9 @@ def read_tokenizer(source: str, label: str, **options: Any) -> Any:
         if not isinstance(problem, UNREADABLE) and type(problem) is not Exception:
             raise
         found = f"{label}: no tokenizer ({one_line(problem)})"
-        raise UserError(found, "a model with its tokenizer", "copy the files of the tokenizer beside it") from None
+        raise UserError(
+            found, "a model with its tokenizer", "copy the tokenizer's files into the model's folder"
+        ) from None
 
 
 def one_line(problem: Exception) -> str:
@@ -136,7 +140,7 @@ def _wrong_weights(label: str, reason: str) -> UserError:
 
 
 def load_for_inference(target: str) -> tuple[Any, Any, str]:
-    """Model, tokenizer and place of a full model or an adapter's folder, on the GPU if there is one; UserError, before torch is imported, if there is none.
+    """Model, tokenizer and location of a full model or an adapter's folder, on the GPU if there is one; UserError, before torch is imported, if there is none.
 
     `target` is a folder, a hub name (safetensors only) or a name of the catalogue; errors name it hf:`target`.
     """
@@ -168,7 +172,7 @@ def _load_with_tokenizer(spec: str, where: str, base_model: str, cached: bool) -
     dtype: Any = "auto" if torch.cuda.is_available() else getattr(torch, precision)
     model = load_whole(AutoModelForCausalLM, base_model, spec, dtype=dtype, local_files_only=cached)
     if where != base_model:
-        # PEFT keeps adapters in float32, which halves the speed of a base in bfloat16; training multiplied them in bfloat16 too.
+        # PEFT keeps adapters in float32, which halves the speed of a base in bfloat16; training, too, used them in bfloat16.
         model = load_adapter(model, where, base_model).to(model.dtype)
     tokenizer = read_tokenizer(tokenizer_place(where), spec, local_files_only=cached)
     check_vocabulary(model, tokenizer, spec)
@@ -185,10 +189,10 @@ def _looks_like_path(target: str) -> bool:
 
 
 def _base_of(folder: str) -> str:
-    """The base model of an adapter; UserError when it is missing or has changed."""
+    """The base model of an adapter; UserError if it is missing or has changed."""
     base = adapter_base(folder)
     if not Path(base).is_dir() and _looks_like_path(base):
         found = f"{Path(folder) / ADAPTER_CONFIG}: base model {base!r} does not exist"
-        raise UserError(found, "its folder", "restore it or edit the file")
+        raise UserError(found, "the base model's folder", "restore it or edit the file")
     check_base(folder, base)
     return base

@@ -18,7 +18,7 @@ INPUT, OUTPUT = "input_ids", "vector"
 
 
 class OnnxEncoder:
-    """An exported encoder. It encodes texts one by one, on one thread, because a question is too short to parallelise."""
+    """An exported encoder. It encodes texts one by one, on one thread, because a question is too short for several threads."""
 
     def __init__(self, folder: Path) -> None:
         from onnxruntime import InferenceSession, SessionOptions

@@ -65,7 +65,7 @@ def export_encoder(model: SentenceTransformer, tokenizer_file: Path, fingerprint
             )
         rmtree(target, ignore_errors=True)
         scratch.rename(target)
-    except OSError:  # The disk is full, or another process has put its own export there.
+    except OSError:  # The disk is full, or another process has moved its export there.
         return
     finally:
         rmtree(scratch, ignore_errors=True)

@@ -27,7 +27,7 @@ class PostgresCalls:
         return self._run(_GET, (key,)).fetchone()  # type: ignore[return-value]
 
     def put(self, row: CallRow) -> None:
-        """Commit a row, unless one with its key exists, or a text in it has a NUL, which PostgreSQL cannot store."""
+        """Commit a row, unless a row with its key exists or a string in it contains NUL, which PostgreSQL cannot store."""
         if not any(isinstance(value, str) and "\0" in value for value in row):
             self._run(_PUT, row)
 

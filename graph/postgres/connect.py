@@ -1,4 +1,4 @@
-"""Connections to PostgreSQL: opened within seconds or refused, single transactions, and one-line errors without passwords."""
+"""Connections to PostgreSQL: opened within seconds or refused; single transactions; one-line errors without passwords."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -17,7 +17,7 @@ except ImportError as problem:
 CONNECT_S = 3
 """Connection timeout per address of the host, unless the connection string sets another."""
 IDLE_S = 60
-"""Idle time before a TCP keepalive, so that no device on the way drops the connection."""
+"""Idle time before a TCP keepalive, so that no device in between drops the connection."""
 ADDRESS_PARAMETERS = ("host", "port", "dbname")
 SECRETS = {"password", "sslpassword"}
 
@@ -80,13 +80,15 @@ def parameters_of(dsn: str) -> dict[str, str]:
     if SECRETS & parameters.keys():
         remedy = "put it in PGPASSWORD or ~/.pgpass"
         raise UserError(
-            f"{database_of(dsn)}: a password, which would be stored with the index", "an address without one", remedy
+            f"{database_of(dsn)}: a password, which would be stored with the index",
+            "an address without a password",
+            remedy,
         )
     return parameters
 
 
 def dsn_of(folder: Path) -> str:
-    """The connection string of the database that holds the rows of the index in a folder."""
+    """The connection string of the database that contains the rows of the index in a folder."""
     return make_conninfo(**read_database(folder))
 
 
@@ -108,7 +110,7 @@ def _as_user_error(shown: str, problem: psycopg.Error) -> UserError:
         )
     if isinstance(problem, psycopg.DataError):
         return UserError(
-            f"{shown}: {message}", "text that PostgreSQL can store", "take the character out of the document"
+            f"{shown}: {message}", "text that PostgreSQL can store", "remove the character from the document"
         )
     if problem.sqlstate is None:
         first = str(problem).partition("\n")[0]
@@ -117,5 +119,5 @@ def _as_user_error(shown: str, problem: psycopg.Error) -> UserError:
 
 
 def storable(text: str) -> str:
-    """The text with U+FFFD for NUL, which PostgreSQL cannot store."""
+    """The text with U+FFFD instead of NUL, which PostgreSQL cannot store."""
     return text.replace("\0", "\ufffd")

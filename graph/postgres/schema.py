@@ -12,7 +12,7 @@ from graph.store.database import DATABASE_FILE, has_database, write_database
 
 SCHEMA = "modegraph_index"
 KEYED = ("passages", "propositions", "entities", "occurrences", "topics")
-"""Tables whose integer keys come from a sequence, or were copied with their rows."""
+"""Tables whose integer keys come from a sequence, or have been copied with their rows."""
 _TABLE = """CREATE TABLE migrations (number int8 PRIMARY KEY, name text COLLATE "C" NOT NULL,
     run_at timestamptz NOT NULL DEFAULT now())"""
 
@@ -59,14 +59,16 @@ def check_schema(connection: Connection, database: str) -> None:
     newest, known = _check_newest(connection, database), known_migrations()
     if newest < max(known):
         remedy = "run a command that writes to the index, such as modegraph resume"
-        raise Unavailable(f"{database}: migration {known[newest + 1]} has not been run", "every migration", remedy)
+        raise Unavailable(f"{database}: migration {known[newest + 1]} has not been run", "a migrated schema", remedy)
 
 
 def _check_newest(connection: Connection, database: str) -> int:
     """The number of the newest migration that was run, 0 for none; Unavailable as in `check_schema`."""
     if connection.execute("SELECT to_regclass('migrations')").fetchone() == (None,):
         remedy = "create one: modegraph copy INDEX DATABASE"
-        raise Unavailable(f"{database}: no index in schema {SCHEMA}", "one that was copied or made there", remedy)
+        raise Unavailable(
+            f"{database}: no index in schema {SCHEMA}", "an index that was copied or created there", remedy
+        )
     newest = connection.execute("SELECT number, name FROM migrations ORDER BY number DESC LIMIT 1").fetchone()
     number, name = newest or (0, "")
     if int(str(number)) > max(known_migrations()):
@@ -80,7 +82,7 @@ def _check_newest(connection: Connection, database: str) -> int:
 def place_in_database(folder: Path, dsn: str) -> None:
     """Turn a new folder into an index whose rows are in this database, and create the tables there; for an existing index, run only pending migrations.
 
-    UserError, with no file written, when the folder holds anything else or an index with its rows in another database, when the database
+    UserError, with no file written, when the folder contains anything else or an index with its rows in another database, when the database
     cannot be reached or its schema is newer, and when the connection string contains a password.
     """
     parameters, database = parameters_of(dsn), database_of(dsn)

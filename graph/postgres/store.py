@@ -1,4 +1,4 @@
-"""A store in PostgreSQL (graph/store/rows.py): the same statements on a server, plus PostgreSQL's own ways to write quickly and safely.
+"""A store in PostgreSQL (graph/store/rows.py): the same statements on a server, plus PostgreSQL's means to write quickly and safely.
 
 The readings of one transaction are written with one or two statements per table, however many readings there are."""
 
@@ -97,7 +97,7 @@ class _Statements:
 
 @cache
 def to_psycopg(statement: str) -> str:
-    """A statement of graph/store/rows.py for psycopg, with schema-qualified tables: a search_path would outlive the statement in a pooler.
+    """A statement of graph/store/rows.py for psycopg, with schema-qualified tables: because a search_path would outlive the statement in a connection pooler.
 
     >>> to_psycopg("SELECT row FROM topics WHERE id = ?")
     'SELECT row FROM modegraph_index.topics WHERE id = %s'
@@ -164,7 +164,7 @@ def _put_occurrences(connection: Connection, pairs: Sequence[tuple[int, Occurren
 def _keys_of_texts(
     connection: Connection, table: str, column: str, kind: str, texts: Iterable[str]
 ) -> Mapping[str, int]:
-    """The integer key of each text's row, which is inserted where there is none."""
+    """The integer key of each text's row, which is inserted if it is missing."""
     ids = {content_id(kind, text): text for text in texts}
     insert = f"INSERT INTO {SCHEMA}.{table} (id, {column}) SELECT * FROM unnest(%s::text[], %s::text[]) ON CONFLICT DO NOTHING"
     connection.execute(insert, (list(ids), list(ids.values())))

@@ -36,7 +36,7 @@ _DRAW = f"""INSERT INTO {SCHEMA}.leases (writer, machine, process, expires_at)
     VALUES (%s, %s, %s, clock_timestamp() + make_interval(secs => %s)) RETURNING fence"""
 _RENEW = f"UPDATE {SCHEMA}.leases SET expires_at = clock_timestamp() + make_interval(secs => %s) WHERE fence = %s"
 _UNLOCKED = f"SELECT fence FROM {SCHEMA}.leases WHERE fence = %s FOR UPDATE SKIP LOCKED"
-"""A ticket that no transaction has locked: a locked one need not be renewed."""
+"""A ticket that no transaction has locked: a locked ticket need not be renewed."""
 _DISCARD = f"""DELETE FROM {SCHEMA}.leases WHERE fence IN (SELECT fence FROM {SCHEMA}.leases
     WHERE fence = %s AND (%s OR expires_at < clock_timestamp()) FOR UPDATE SKIP LOCKED)"""
 """Discard a ticket that no transaction has locked and whose writer is gone or has let it expire."""
@@ -87,14 +87,14 @@ def writers_turn(dsn: str, folder: Path, give_up: GiveUp | None = None) -> Itera
             wait_for_turn(folder, partial(_writer_ahead, connection, turn.fence), give_up, POLL_S)
         yield turn
     except OSError:
-        # After its lease, a writer may fail because the next writer has removed files: then the lost lease is the error to report.
+        # After its lease, a writer may fail because the next writer has removed files: then report the lost lease as the error.
         with transaction(dsn) as connection:
             turn.renew(connection)
         raise
     finally:
         done.set()
         renewer.join()
-        # A ticket that cannot be returned expires.
+        # A ticket that cannot be deleted expires.
         with suppress(UserError), transaction(dsn) as connection:
             connection.execute(f"DELETE FROM {SCHEMA}.leases WHERE fence = %s", (turn.fence,))
 

@@ -48,7 +48,7 @@ def absence(signs_F: Floats) -> float:
 
 
 def signs(index: Index, query: Query, passages: Sequence[Passage]) -> Floats:
-    """How well passages match a question: the share of its words in the passage that contains most of them, the share in all passages
+    """How well passages match a question: the share of the question's words in the passage that contains most of them, the share in all passages
     together, and the normalised similarity of the nearest passage: float32[3].
     """
     weights = word_weights(index, query.text)
@@ -58,7 +58,7 @@ def signs(index: Index, query: Query, passages: Sequence[Passage]) -> Floats:
 
 
 def word_weights(index: Index, question: str) -> dict[str, float]:
-    """The content words of a question, as forms (`form_of`), with their idf; a word missing from the index counts as a word in no passage."""
+    """The content words of a question, as forms (`form_of`), with their idf; a word missing from the index gets the idf of a word in no passage."""
     weights: dict[str, float] = {}
     unknown = float(idf(np.array([0]), len(index.data.passage_ids))[0])
     for term in terms_of(question):

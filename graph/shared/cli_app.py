@@ -19,8 +19,8 @@ OPTION_PANELS = (INPUT, RETRIEVAL, MODEL, OUTPUT, LIMITS)
 
 
 def option(spec: str, panel: str, text: str, **more: Any) -> Any:
-    """A command's option: its names and the name of its value as in "--runs FOLDER" (no value: a flag; no name: that of the parameter), its
-    group and its text on the page of --help, and typer's other settings.
+    """An option of a command. `spec` has its names and the name of its value, as in "--runs FOLDER" (without a value, it is a flag; without a
+    name, it is named after the parameter); `panel` and `text` are its group and its text on the --help page, `more` typer's other settings.
 
     >>> option("--runs FOLDER", INPUT, "Runs to compare.").metavar
     'FOLDER'
@@ -36,7 +36,7 @@ OTHER_WORDS = {
     **dict.fromkeys(("finetune", "fine-tune"), "tune"),
     **dict.fromkeys(("evaluate", "benchmark"), "eval"),
 }
-"""Names of our commands in other tools."""
+"""Command names of other tools, and our commands that do the same."""
 
 
 class Group(TyperGroup):
@@ -162,13 +162,13 @@ def spread(arguments: Sequence[str], options: Collection[str]) -> list[str]:
     return words
 
 
-def namesakes_with(option: str, group: Any, name: str, path: tuple[str, ...] = ()) -> list[str]:
-    """The words of the commands below a group that end in `name` and have this option."""
+def commands_named_with(option: str, group: Any, name: str, path: tuple[str, ...] = ()) -> list[str]:
+    """The full names of the commands below a group whose last word is `name` and that have this option."""
     found = []
     for words, inner in getattr(group, "commands", {}).items():
         if words.split()[-1] == name and any(option in param.opts for param in inner.params):
             found.append(" ".join((*path, words)))
-        found += namesakes_with(option, inner, name, (*path, words))
+        found += commands_named_with(option, inner, name, (*path, words))
     return found
 
 
@@ -191,7 +191,7 @@ def _raise_for_option(problem: typer.TyperException, ctx: Any, command: Any) -> 
     known = [name for param in command.get_params(ctx) for name in param.opts if name.startswith("--")]
     near, root = nearest(option, known), ctx.find_root()
     expected = f"did you mean {near}?" if near else ""
-    if others := namesakes_with(option, root.command, ctx.info_name):
+    if others := commands_named_with(option, root.command, ctx.info_name):
         expected = f"did you mean {' or '.join(f'`{root.info_name} {name}`' for name in others)}?"
     found = f"{words_of(ctx) or ctx.command_path}: no option {option}"
     raise UserError(found, expected, f"`{ctx.command_path} --help` lists the options") from None

@@ -61,7 +61,7 @@ Corpus = Annotated[
     option(
         "FILE",
         INPUT,
-        "Documents with the `sentences` that the questions' supporting_sentences refer to; by default corpus.jsonl beside --questions, if it exists.",
+        "Documents with the `sentences` that the questions' supporting_sentences refer to; by default corpus.jsonl in the folder of --questions, if it exists.",
     ),
 ]
 _DATA = "Folder of data that `modegraph synth` made."
@@ -126,7 +126,7 @@ Modes = Annotated[
         autocompletion=complete_mode,
     ),
 ]
-_TOPK = option("--top-k N", RETRIEVAL, "Items to retrieve, at most: passages, unless the mode returns others.")
+_TOPK = option("--top-k N", RETRIEVAL, "Maximum number of items to retrieve: passages, unless the mode returns others.")
 TopK = Annotated[int, _TOPK]
 SomeTopK = Annotated[int | None, _TOPK]
 Unit = Annotated[
@@ -153,7 +153,7 @@ SomeReranker = Annotated[str | None, _RERANKER]
 _VERIFIER = option(
     "NAME",
     MODEL,
-    "What checks the sentences: a trained verifier, as a folder or hub name, or a language model (support, or hf:NAME), which is slower and better. By default, the shipped word-based verifier (`eval reading`: none).",
+    "What checks the sentences: a trained verifier, as a folder or hub name, or a language model (support, hf:NAME or openvino:FOLDER), which is slower and better. By default, the shipped word-based verifier (`eval reading`: none).",
 )
 Verifier = Annotated[str, _VERIFIER]
 SomeVerifier = Annotated[str | None, _VERIFIER]
@@ -177,10 +177,10 @@ _MODEL = option("SPEC", MODEL, f"Language model to use: {SPEC}.")
 Model = Annotated[str, _MODEL]
 Models = Annotated[list[str], option("--model SPEC", MODEL, f"Language model to use: {SPEC}. Repeatable.")]
 SomeModel = Annotated[str | None, _MODEL]
-_WRITER = f"Language model that writes in place of rules: {SPEC}."
+_WRITER = f"Language model that writes instead of rules: {SPEC}."
 Writer = Annotated[str | None, option("--writer SPEC", MODEL, _WRITER)]
 Writers = Annotated[list[str] | None, option("--writer SPEC", MODEL, f"{_WRITER} Repeatable.")]
-Judge = Annotated[str | None, option("SPEC", MODEL, f"Language model that judges what was written: {SPEC}.")]
+Judge = Annotated[str | None, option("SPEC", MODEL, f"Language model that judges what the writers wrote: {SPEC}.")]
 ExtractorModel = Annotated[
     str | None, option("SPEC", MODEL, f"Language model that reads propositions from passages: {SPEC}.")
 ]

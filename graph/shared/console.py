@@ -18,7 +18,7 @@ from graph.errors import redact
 T = TypeVar("T")
 SECONDS_BETWEEN_LINES = 5.0
 BURST = 0.02
-"""Items that follow the first one within this share of the time it took belong to its batch, so they do not show the pace."""
+"""Items that follow the first one within this share of the first one's time belong to its batch, so they do not show the pace."""
 LOG = logging.getLogger("modegraph")
 _QUIET: ContextVar[bool] = ContextVar("quiet", default=False)
 _RECORD: ContextVar[Path | None] = ContextVar("record", default=None)
@@ -61,7 +61,7 @@ def print_json(result: Any) -> None:
     print(json.dumps(result, ensure_ascii=False, indent=2))
 
 
-SECONDS_AN_HOUR = 3600.0
+SECONDS_PER_HOUR = 3600.0
 
 
 def duration(seconds: float) -> str:

@@ -25,7 +25,7 @@ def content_id(*parts: str) -> str:
 
 
 def is_id(text: str) -> bool:
-    """Whether a text has the form of an id.
+    """Whether a string has the form of an id.
 
     >>> is_id("0123456789abcdef" * 2), is_id("0123456789ABCDEF" * 2), is_id("é" * 32)
     (True, False, False)

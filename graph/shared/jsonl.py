@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -34,18 +35,12 @@ def _parse_object(line: bytes, where: str) -> dict[str, Any]:
 
 
 def write_jsonl(file: Path, rows: Iterable[dict[str, Any]]) -> int:
-    """Write `rows` to a temporary file beside `file`, then rename it into place; returns the number of rows."""
+    """Write `rows` to a temporary file next to `file`, then rename it into place; returns the number of rows."""
     count = 0
-    partial = file.with_name(file.name + ".partial")
-    try:
-        with partial.open("w", encoding="utf-8") as out:
-            for row in rows:
-                out.write(json.dumps(row, ensure_ascii=False) + "\n")
-                count += 1
-        partial.replace(file)
-    except BaseException:
-        partial.unlink(missing_ok=True)
-        raise
+    with replacing(file) as partial, partial.open("w", encoding="utf-8") as out:
+        for row in rows:
+            out.write(json.dumps(row, ensure_ascii=False) + "\n")
+            count += 1
     return count
 
 
@@ -61,7 +56,18 @@ def write_json(file: Path, value: Any) -> None:
 
 
 def write_text(file: Path, text: str) -> None:
-    """Write `text` to a temporary file beside `file`, then rename it into place."""
-    partial = file.with_name(file.name + ".partial")
-    partial.write_text(text, encoding="utf-8")
-    partial.replace(file)
+    """Write `text` to a temporary file next to `file`, then rename it into place."""
+    with replacing(file) as partial:
+        partial.write_text(text, encoding="utf-8")
+
+
+@contextmanager
+def replacing(file: Path) -> Iterator[Path]:
+    """A path next to `file` for a temporary file, which is renamed into place at the end of the block, or removed after an error."""
+    partial = file.with_name(f"{file.name}.partial")
+    try:
+        yield partial
+        partial.replace(file)
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise

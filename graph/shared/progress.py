@@ -50,7 +50,7 @@ def check_idle(folder: Path) -> None:
     """UserError if another process works in `folder`."""
     progress = read_progress(folder)
     if progress is not None and progress.alive:
-        raise UserError(f"{folder}: another process is working on it", "one at a time", "wait until it is done")
+        raise UserError(f"{folder}: another process is working on it", "one process at a time", "wait until it is done")
 
 
 def note_progress(folder: Path, step: int, of: int, figures: Mapping[str, Any] | None = None) -> None:

@@ -82,7 +82,7 @@ def read_record(file: Path, parse: Callable[[dict[str, Any]], FoundRun | None]) 
         return parse(json.loads(file.read_text(encoding="utf-8")))
     except (ValueError, KeyError, TypeError, AttributeError) as problem:
         found = f"{file}: not the record of a run ({type(problem).__name__}: {problem})"
-        raise UserError(found, "the file as it was written", "remove it, or run again") from None
+        raise UserError(found, "the file as the run wrote it", "remove it, or run again") from None
 
 
 def unfinished_run(name: str, progress: FolderProgress, file: Path) -> FoundRun:
@@ -144,7 +144,7 @@ def eval_figures(report: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
 
 
 def only_numbers(values: Mapping[str, Any]) -> dict[str, float]:
-    """The values that are numbers; truth values are not."""
+    """The values that are numbers; booleans do not count as numbers."""
     return {
         name: float(value)
         for name, value in values.items()
@@ -155,7 +155,7 @@ def only_numbers(values: Mapping[str, Any]) -> dict[str, float]:
 LOG, STATES = "log.jsonl", "checkpoints/checkpoint-*/trainer_state.json"
 BEST_BY = "eval_f1"
 """The figure of dev rows by which `train sft` chooses among checkpoints."""
-UNDRAWN = ("_runtime", "_per_second", "_num_tokens")
+NOT_PLOTTED = ("_runtime", "_per_second", "_num_tokens")
 MOST_POINTS = 400
 
 
@@ -182,7 +182,7 @@ def course_of(folder: Path, run: FoundRun) -> Course:
     curves: dict[str, list[tuple[int, float]]] = {}
     for row in logged_rows(folder, run):
         for name, value in only_numbers(row).items():
-            if (name == "loss" or name.startswith("eval_")) and not name.endswith(UNDRAWN) and "step" in row:
+            if (name == "loss" or name.startswith("eval_")) and not name.endswith(NOT_PLOTTED) and "step" in row:
                 curves.setdefault(name, []).append((int(row["step"]), value))
     dev_points = curves.get(BEST_BY, [])
     best = max(dev_points, key=lambda point: point[1])[0] if len(dev_points) > 1 else None

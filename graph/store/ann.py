@@ -54,7 +54,7 @@ class Ann:
 
         if not has_sum(self.file, self.file.stem.rpartition("-")[2]):
             remedy = f"run: modegraph repair {self.file.parents[1]}"
-            raise UserError(f"{self.file}: its contents have changed", "a sound ANN index", remedy)
+            raise UserError(f"{self.file}: its contents have changed", "an intact ANN index", remedy)
         return faiss.read_index(str(self.file), faiss.IO_FLAG_MMAP | faiss.IO_FLAG_READ_ONLY)
 
     def search(self, query_QD: Floats, count: int, live: bytes | None = None) -> Ints:

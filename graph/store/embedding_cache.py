@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from graph.models.encoder import unit_rows
 from graph.shared.console import track
 from graph.shared.ids import ID_BYTES
+from graph.shared.jsonl import replacing
 from graph.store.columns.column_files import write_array
 from graph.store.columns.moved import find_ids, moved_numbers
 from graph.store.columns.row_map import RowMap
@@ -56,10 +57,8 @@ class PendingVectors:
         batch = np.empty(len(ids), kinds)
         batch["id"], batch["vector"] = ids, vectors_BD
         file = self._next(".npy")
-        partial = file.with_suffix(".partial")
-        with partial.open("wb") as opened:
+        with replacing(file) as partial, partial.open("wb") as opened:
             write_array(opened, batch)
-        partial.replace(file)
         self._add(file, batch["id"])
 
     def adopt(self, segment: Path) -> None:

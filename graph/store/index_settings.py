@@ -81,9 +81,9 @@ class IndexSettings(Settings):
         extractor = "llm" if info.field_name == "extractor_model" else "import"
         chosen = info.data.get("extractor")
         if chosen == extractor and not value:
-            raise ValueError(f"extractor = {extractor} needs it")
+            raise ValueError(f"extractor = {extractor} needs a value here")
         if chosen != extractor and value:
-            raise ValueError(f"only extractor = {extractor} takes it, and extractor is {chosen}")
+            raise ValueError(f"only extractor = {extractor} uses it, but extractor is {chosen}")
         return value
 
 
@@ -100,4 +100,4 @@ CHANGEABLE = frozenset(
         "ann_rows",
     }
 )
-"""Settings that a later run may change. graph/build/read_passages.py refuses another extractor model or prompt once passages are read."""
+"""Settings that a later run may change. graph/build/read_passages.py rejects another extractor model or prompt once passages are read."""

@@ -1,6 +1,6 @@
 """The file of a call ledger: its rows, and the handling of damage.
 
-A row carries a hash of its content: a row that has changed is dropped, and its call repeated. A damaged file is renamed,
+A row contains a hash of its content: a row that has changed is dropped, and its call repeated. A damaged file is renamed,
 and replaced by a new one with the intact rows that SQLite can still read from it."""
 
 import sqlite3
@@ -54,7 +54,7 @@ def is_damage(problem: sqlite3.Error) -> bool:
 def is_truncated(file: Path) -> bool:
     """Whether a file is shorter than its header states (sqlite.org/fileformat.html, 1.3): SQLite opens it without an error and finds only the rows in the pages that are left.
 
-    Also true for a moment while another process folds its write-ahead log.
+    Also true for a moment while another process writes its write-ahead log into it.
     """
     if not file.is_file():
         return False
@@ -65,15 +65,15 @@ def is_truncated(file: Path) -> bool:
 
 
 def fold_ledger(folder: Path) -> None:
-    """Fold the write-ahead log of an index's ledger into its file, if there is a ledger and it is not damaged."""
+    """Write the write-ahead log of an index's ledger into its file, if there is a ledger and it is not damaged."""
     if (folder / LEDGER).exists():
         with suppress(sqlite3.DatabaseError), closing(sqlite3.connect(folder / LEDGER)) as database:
             database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
 def renew_ledger(ledger: Path) -> str:
-    """Rename a damaged ledger and its write-ahead log, and start a new one with its sound rows; return a message. Damaged ledgers renamed earlier stay."""
-    rows = _sound_rows(ledger)
+    """Rename a damaged ledger and its write-ahead log, and start a new one with its intact rows; return a message. Damaged ledgers renamed earlier stay."""
+    rows = _intact_rows(ledger)
     partial = Path(f"{ledger}.partial")
     partial.unlink(missing_ok=True)
     with report_full_disk(ledger), closing(sqlite3.connect(partial)) as database, database:
@@ -85,10 +85,10 @@ def renew_ledger(ledger: Path) -> str:
         if (file := Path(f"{ledger}{suffix}")).exists():
             file.replace(f"{target}{suffix}")
     partial.replace(ledger)
-    return f"{ledger}: damaged; it is now {Path(target).name}, and a new one has its {len(rows):,} sound calls"
+    return f"{ledger}: damaged; renamed to {Path(target).name}, and a new ledger has its {len(rows):,} intact calls"
 
 
-def _sound_rows(ledger: Path) -> list[CallRow]:
+def _intact_rows(ledger: Path) -> list[CallRow]:
     """The intact rows that SQLite can read from either end before an error."""
     rows: dict[str, CallRow] = {}
     for order in ("ASC", "DESC"):

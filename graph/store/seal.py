@@ -141,5 +141,5 @@ def check_undamaged(folder: Path) -> None:
 
 def _damage_error(file: Path) -> UserError:
     return UserError(
-        f"{file}: its bytes are not those of the last run", "the file as the last run left it", INDEX_AGAIN
+        f"{file}: its contents have changed since the last run", "the file as the last run left it", INDEX_AGAIN
     )

@@ -50,12 +50,12 @@ def open_segment(file: Path) -> Segment:
 
 def check_segment(folder: Path, name: str) -> None:
     """UserError when a segment is damaged."""
-    if not segment_is_sound(folder / SEGMENT_FOLDER / name):
+    if not segment_is_intact(folder / SEGMENT_FOLDER / name):
         found = f"{folder / SEGMENT_FOLDER / name}: its contents have changed"
-        raise UserError(found, "a sound segment", f"run: modegraph repair {folder}")
+        raise UserError(found, "an intact segment", f"run: modegraph repair {folder}")
 
 
-def segment_is_sound(file: Path) -> bool:
+def segment_is_intact(file: Path) -> bool:
     """Whether the bytes of a segment match the checksum in its name."""
     return has_sum(file, file.stem.rpartition("-")[2])
 

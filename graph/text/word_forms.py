@@ -106,10 +106,10 @@ class Words:
         """Whether the word begins with a capital letter and is not the first, which has one anyway."""
         return at > 0 and self.words[at][0].isupper()
 
-    def neighbours(self, at: int, behind: int, ahead: int) -> set[str]:
-        """The stems of the nearest content words: `behind` of them before a position, `ahead` from it onwards."""
+    def neighbours(self, at: int, before: int, after: int) -> set[str]:
+        """The stems of the nearest content words: `before` of them before a position, `after` of them from it onwards."""
         middle = bisect_left(self.content, at)
-        return {self.stems[near] for near in self.content[max(0, middle - behind) : middle + ahead]}
+        return {self.stems[near] for near in self.content[max(0, middle - before) : middle + after]}
 
 
 def stem(word: str) -> str:

@@ -41,13 +41,15 @@ class Cluster:
     def __init__(self, address: str | None = None, cpus: int | None = None) -> None:
         """Connect to `address`, or start a cluster of `cpus` processors (None: all) on this machine."""
         if "ray" in sys.modules and sys.modules["ray"].is_initialized():
-            raise UserError("Ray: this process is already connected", "one cluster at a time", "shut that one down")
+            raise UserError(
+                "Ray: this process is already connected", "one cluster at a time", "shut down the other one"
+            )
         self._folder: Path | None = None
         here = str(Path.cwd())
         self.unwanted = () if {here, ""} & {*sys.path} else (here,)
         if address is None:
             self.ray = _load_for_local_cluster()
-            # For its sockets and logs: close to the root, since a socket's path has at most 107 characters.
+            # The folder of its sockets and logs is close to the root, since a socket's path has at most 107 characters.
             root = Path("/tmp")
             self._folder = Path(tempfile.mkdtemp(prefix="modegraph-ray-", dir=root if root.is_dir() else None))
             self._init(address="local", num_cpus=cpus, _temp_dir=str(self._folder))
@@ -240,13 +242,13 @@ class Pool:
                 if code != code_hash():
                     raise UserError(
                         f"worker on {machine}: a different version of modegraph ({code[:12]}; here {code_hash()[:12]})",
-                        "the same on every machine",
-                        "install it there",
+                        "the same version on every machine",
+                        "install this version there",
                     )
                 self._running.append(self._starting.pop(greeting))
             if not self._running:
                 raise UserError(
-                    f"Ray: no worker within {START_S:g} s", "a free processor", "wait, or use another cluster"
+                    f"Ray: no worker started within {START_S:g} s", "a free processor", "wait, or use another cluster"
                 )
 
     def _start(self, slot: Slot) -> None:

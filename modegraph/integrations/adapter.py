@@ -10,7 +10,7 @@ from modegraph.indexes import Index
 
 
 def open_if_path(index: Index | str | Path) -> Index:
-    """The index itself, or the one opened from a folder; UserError when there is none."""
+    """The given index, or the index in the given folder; UserError when the folder holds none."""
     return index if isinstance(index, Index) else Index(index)
 
 

@@ -1,4 +1,4 @@
-"""The gate: is the tuned model better than the untuned one, on the same questions, by more than chance, and at hardly any cost elsewhere?"""
+"""The gate: decides whether the tuned model is better than the untuned one on the same questions by more than chance, and hardly worse elsewhere."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class AnswerPair:
         return self._difference(lambda answer: answer.score.f1, seed)
 
     def difference_beyond_question(self, seed: int) -> Interval:
-        """`f1_difference` over words that are not in the question: a longer answer that repeats it gains nothing."""
+        """`f1_difference` over words that are not in the question, so that repeating the question gains nothing."""
         return self._difference(lambda answer: answer.f1_beyond_question, seed)
 
     def difference_from_constant(self, seed: int) -> Interval:
-        """Mean F1 of the tuned model minus that of the best constant answer, which reads nothing."""
+        """Mean F1 of the tuned model minus that of the best constant answer: the same one for every question."""
         return AnswerPair(constant_answers([answer.task for answer in self.tuned]), self.tuned).f1_difference(seed)
 
     def more_refusals(self) -> float:
@@ -52,7 +52,7 @@ class AnswerPair:
         return AnswerPair([*self.untuned, *other.untuned], [*self.tuned, *other.tuned])
 
     def answered_by_both(self) -> AnswerPair:
-        """The answers to the answerable questions that neither model refuses: a difference there does not come from refusing more or less."""
+        """The answers to the answerable questions that neither model refuses: a difference on these does not come from refusing more or less."""
         pairs = [
             pair
             for pair in zip(self.untuned, self.tuned, strict=True)

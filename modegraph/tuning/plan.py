@@ -1,4 +1,4 @@
-"""The plan of a tuning run: the most time that each step takes, estimated from a few training steps and one answer over the documents' text.
+"""The plan of a tuning run: the longest time that each step may take, estimated from a few training steps and one answer over the documents' text.
 
 Nothing is written."""
 
@@ -21,7 +21,7 @@ from graph.config import parse_settings
 from graph.errors import UserError
 from graph.models.catalogue import MODELS
 from graph.models.checkpoint import base_of, is_adapter
-from graph.shared.console import SECONDS_AN_HOUR, duration
+from graph.shared.console import SECONDS_PER_HOUR, duration
 from graph.shared.jsonl import write_jsonl
 from graph.text.prompting import quote
 from graph.types import Document, Excerpt
@@ -41,8 +41,8 @@ UNANSWERED_EVERY = 3
 INDEX_START_S, INDEX_WORDS_A_SECOND, OTHER_S = 10.0, 1000.0, 30.0
 """The first two were measured with `modegraph index` on two cores; the last is for questions, rows and the report."""
 MS_TIMES_TRAINING = 3.0
-"""Time of a prompt in the round of MS (eight responses, the reference, the training), in multiples of a training row's: 28 s against
-9 s on FairytaleQA's stories."""
+"""Time per prompt in the round of MS (eight responses, the reference, the training), as a multiple of the time per training row: 28 s
+against 9 s on the stories of FairytaleQA."""
 INDEX_BYTES_A_WORD, RUN_MB = 250, 300
 """Disk space of an index (3.2 MB for the 12,500 words of examples/documents), and of an adapter, its optimiser and a checkpoint."""
 
@@ -84,18 +84,18 @@ def plan_of(settings: TuneSettings, documents: Sequence[Document], has_general: 
     check_distinct(len({document.text for document in documents}), "distinct documents")
     pace = measure_pace(settings, documents)
     words = sum(len(document.text.split()) for document in documents)
-    answering_limit = ANSWERING_SHARE * settings.hours * SECONDS_AN_HOUR
+    answering_limit = ANSWERING_SHARE * settings.hours * SECONDS_PER_HOUR
     test, general = questions_within(answering_limit, pace.answer_s, settings.least_test, has_general)
     answering = pace.answer_s * (test + test // UNANSWERED_EVERY + general)
     index = INDEX_START_S + words / INDEX_WORDS_A_SECOND
     questions = OTHER_S + teacher_seconds(settings)
     ms_round = settings.ms_prompts * MS_TIMES_TRAINING * pace.step_s / SFT["gradient_accumulation"]
     others = index + questions + ms_round + MODELS_COMPARED * answering
-    training = TRAINING_SHARE * (settings.hours * SECONDS_AN_HOUR - others)
+    training = TRAINING_SHARE * (settings.hours * SECONDS_PER_HOUR - others)
     if training < pace.step_s:
-        needed = math.ceil((others + pace.step_s / TRAINING_SHARE) / SECONDS_AN_HOUR * 100) / 100
+        needed = math.ceil((others + pace.step_s / TRAINING_SHARE) / SECONDS_PER_HOUR * 100) / 100
         found = f"hours = {settings.hours:g}: {duration(others)} for everything but the training, {pace.step_s:.3g} s for one training step"
-        raise UserError(found, f"at least {needed:g} hours", "give more --hours, or a smaller --model")
+        raise UserError(found, f"at least {needed:g} hours", "raise --hours, or choose a smaller --model")
     seconds = {"index": index, "questions": questions, "model": training, **({"ms": ms_round} if ms_round else {})}
     seconds |= {"baseline": answering, "tuned": answering}
     return TunePlan(
@@ -118,7 +118,7 @@ def questions_within(seconds: float, answer_s: float, least_test: int, has_gener
 
 def teacher_seconds(settings: TuneSettings) -> float:
     """How long the teacher may write questions; 0 without one."""
-    return TEACHER_SHARE * settings.hours * SECONDS_AN_HOUR if settings.teacher else 0.0
+    return TEACHER_SHARE * settings.hours * SECONDS_PER_HOUR if settings.teacher else 0.0
 
 
 def measure_pace(settings: TuneSettings, documents: Sequence[Document]) -> Pace:
@@ -136,7 +136,7 @@ def measure_pace(settings: TuneSettings, documents: Sequence[Document]) -> Pace:
     answer_all(model, tasks[1:2] or tasks, model.form)
     answer_s = time.perf_counter() - started
     step_s = SFT["gradient_accumulation"] * calibration.seconds / calibration.steps
-    return Pace(calibration.seconds_a_token, step_s, answer_s)
+    return Pace(calibration.seconds_per_token, step_s, answer_s)
 
 
 def trial_tasks(documents: Sequence[Document], context_words: int) -> list[ReadingTask]:
@@ -185,7 +185,7 @@ def sft_settings(settings: TuneSettings, data: Path, output: Path) -> SftSetting
 
 
 def model_to_train(spec: str) -> str:
-    """The model that a SPEC names, as training takes it; UserError for an engine that can only answer."""
+    """The model of a SPEC by the name that training accepts; UserError for an engine that can only answer."""
     kind, _, target = spec.partition(":")
     if kind in KINDS and kind != "hf" and target:
         raise UserError(
@@ -195,7 +195,7 @@ def model_to_train(spec: str) -> str:
 
 
 def spec_to_ask(model: str) -> str:
-    """The SPEC of a model: for OpenVINO, if its base is in the catalogue and OpenVINO is the fastest engine here, else for transformers.
+    """The SPEC of a model: for OpenVINO, if its base is in the catalogue and OpenVINO is the fastest engine on this machine, else for transformers.
 
     The engine is the same before and after tuning.
     """

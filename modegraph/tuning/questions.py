@@ -39,9 +39,9 @@ PASSAGES_SEARCHED = 10
 NO_ANSWER = "no answer is given"
 NOT_FOUND = "the answer is in none of the passages found for the question"
 BOTH_PARTS = "its documents are in both parts"
-NO_PASSAGE = "a sentence of its evidence, or without evidence its answer, is in no passage of its documents"
+NO_PASSAGE = "a sentence of its evidence (or its answer, if it has no evidence) is in no passage of its documents"
 REPEATED = "the same question again"
-SHARED_FACT = "its sentence, or the question with its answer, is in both parts"
+SHARED_FACT = "its evidence, or the same question with the same answer, is in both parts"
 
 
 @dataclass(frozen=True)
@@ -67,12 +67,14 @@ def split_questions(
     make: Callable[[Mapping[str, str]], Iterable[Row | Dropped]] = partial(
         generated_rows, index, settings, teacher_questions
     )
-    askable: Iterable[str] = text_of
+    with_questions: Iterable[str] = text_of
     if settings.questions is not None:
-        own = list(user_rows(index, Path(settings.questions)))
-        make = partial(with_splits, own)
-        askable = {source for row in own if not isinstance(row, Dropped) for source in row["gold_ids"]}
-    texts = {text_of[source] for source in askable}
+        user_questions = user_rows(index, Path(settings.questions))
+        make = partial(with_splits, user_questions)
+        with_questions = {
+            source for row in user_questions if not isinstance(row, Dropped) for source in row["gold_ids"]
+        }
+    texts = {text_of[source] for source in with_questions}
     check_distinct(len(texts), "distinct documents with questions")
     for share in (settings.test_share, *(each for each in LARGER_SHARES if each > settings.test_share)):
         splits = split_documents(text_of, texts, settings.seed, share)
@@ -98,13 +100,13 @@ def check_distinct(count: int, what: str) -> None:
         )
 
 
-def split_documents(text_of: Mapping[str, str], askable: Iterable[str], seed: int, share: float) -> dict[str, str]:
-    """The split of each document, the same for copies of one text: a `share` of the askable texts is for testing.
+def split_documents(text_of: Mapping[str, str], candidates: Iterable[str], seed: int, share: float) -> dict[str, str]:
+    """The split of each document, the same for copies of one text: a `share` of the candidate texts is for testing.
 
     >>> split_documents({"a": "x", "b": "y", "c": "x"}, ["x", "y"], 0, 0.5)
     {'a': 'train', 'b': 'test', 'c': 'train'}
     """
-    order = sorted(askable, key=lambda text: content_id("tune", str(seed), text))
+    order = sorted(candidates, key=lambda text: content_id("tune", str(seed), text))
     test = set(order[: max(1, round(share * len(order)))])
     return {source: "test" if text in test else "train" for source, text in text_of.items()}
 
@@ -129,8 +131,8 @@ def teacher_rows(
 ) -> list[Row | Dropped]:
     """Questions that `teacher` writes within `seconds`, each about one sentence of a document.
 
-    A question is usable only if retrieval finds this document first and `judge` gives the same answer over the sentence's passage; Dropped for
-    the others.
+    A question is usable only if retrieval finds this document first and `judge` gives the same answer from the passage of the sentence; each
+    of the others becomes a Dropped.
     """
     spec = QuestionSpec(settings.most_questions, (1,), settings.seed)
     search = parse_settings(RetrieveSettings, {"top_k": PASSAGES_SEARCHED}, "tune")
@@ -143,9 +145,9 @@ def teacher_rows(
 
 
 def user_rows(index: Index, file: Path) -> list[Row | Dropped]:
-    """The user's questions, each with its documents.
+    """The user's questions, each with its gold documents: those named in its row and in its evidence.
 
-    These are those given and those of its evidence, or else the document of the first retrieved passage with the answer.
+    Without any, the document of the first retrieved passage that contains the answer.
     """
     questions = read_questions(file)
     check_gold(questions, frozenset(index.sources()))
@@ -215,9 +217,9 @@ def usable_questions(index: Index, rows: Iterable[Row | Dropped], splits: Mappin
 
 
 def shared_facts(source: ReadingSet, splits: Mapping[str, str]) -> set[str]:
-    """The test questions whose evidence (or else passage) is in a training document word for word, or that are in training with the same answer.
+    """The test questions whose evidence (or else passage) occurs word for word in a training document, or that are also training questions.
 
-    The same question with another answer stays: each document may be the same form, filled in differently.
+    The same question with another answer does not count: the documents may be copies of one form, filled in differently.
     """
     passages = [passage for passage in source.passages.values() if splits[passage.source] == "train"]
     text = folded(" ".join(passage.text for passage in passages))
@@ -238,5 +240,5 @@ def shared_facts(source: ReadingSet, splits: Mapping[str, str]) -> set[str]:
 
 
 def folded(text: str) -> str:
-    """A text with case folded and white space reduced to single spaces."""
+    """A string with its case folded and white space reduced to single spaces."""
     return " ".join(text.casefold().split())

@@ -61,20 +61,21 @@ class TuneSettings(Settings):
     )
     general: str | None = Field(
         None,
-        description="reading set about other documents, on which the tuned model may lose hardly any F1; null: modegraph's examples, if they are next to the code",
+        description="reading set about other documents, on which the tuned model may lose almost no F1; "
+        "null: modegraph's examples, if they are next to the code",
     )
     general_share: float = Field(
         default=0.2,
         ge=0,
         lt=1,
-        description="share of the training rows that come from the general set, from the half of it that is not measured",
+        description="share of the training rows that come from the general set, from the half that is not used to measure F1",
     )
     most_questions: int = Field(
         default=500, ge=2, description="upper limit for the questions made by rules, and for those of a teacher"
     )
     test_share: float = Field(default=0.3, gt=0, lt=1, description="share of the documents to hold out for testing")
     least_test: int = Field(default=15, ge=1, description="fewest test questions for a verdict")
-    passes: int = Field(default=3, ge=1, description="training rows per question, each with other passages")
+    passes: int = Field(default=3, ge=1, description="training rows per question, each with different passages")
     without_gold: float = Field(
         default=0.1, ge=0, lt=1, description="share of training rows whose passages lack the answer"
     )
@@ -86,13 +87,14 @@ class TuneSettings(Settings):
     )
     anchor_refusals: bool | None = Field(
         None,
-        description="learn when to answer “not in the documents” as a correction of the untuned model, so that the share of such rows does not determine how often the model refuses; null: if the model is an adapter, such as `reader`, which has learned to refuse",
+        description="learn when to answer “not in the documents” as a correction of the untuned model, so that the share of such rows does not "
+        "determine how often the model refuses; null: if the model is an adapter, such as `reader`, which has learned to refuse",
     )
     answer_words: int = Field(default=30, ge=1, description="longest answer to learn, in words")
     ms_prompts: int = Field(
         default=0,
         ge=0,
-        description="prompts of a round of MS after the training, on the model's own responses to training questions (docs/start/tune.md); 0: no round",
+        description="prompts in a round of MS after the training, on the model's own responses to training questions (docs/start/tune.md); 0: no round",
     )
     epochs: float = Field(default=1, gt=0, description="passes over the training rows, if the time allows")
     learning_rate: float = Field(default=2e-4, gt=0, description="peak learning rate")
@@ -110,8 +112,8 @@ class TuneSettings(Settings):
 
     def training(self, data: Path, output: Path) -> dict[str, Any]:
         """The settings of `train sft` except those that depend on the kind of model (`sft_settings`)."""
-        own = {name: getattr(self, name) for name in ("model", "epochs", "learning_rate", "max_length_tokens", "seed")}
-        return {**SFT, **own, "data": str(data), "output": str(output)}
+        names = ("model", "epochs", "learning_rate", "max_length_tokens", "seed")
+        return {**SFT, **{name: getattr(self, name) for name in names}, "data": str(data), "output": str(output)}
 
     def round_of_ms(self, model: Path, data: Path, output: Path) -> dict[str, Any]:
         """The settings of `train ms` for one round."""

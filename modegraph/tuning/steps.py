@@ -1,4 +1,4 @@
-"""The steps of a tuning run. Each fills one folder below --out, which is renamed into place when complete: a step whose folder exists is
+"""The steps of a tuning run. Each fills one folder in --out, which is renamed into place when complete: a step whose folder exists is
 done. Only the round of MS fills its folder in place."""
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from graph.config import parse_settings
 from graph.documents.questions import read_questions
 from graph.documents.read import read_documents
 from graph.errors import UserError
-from graph.shared.console import SECONDS_AN_HOUR, say
+from graph.shared.console import SECONDS_PER_HOUR, say
 from graph.shared.home import HOME
 from graph.shared.ids import content_id
 from graph.shared.jsonl import read_jsonl, write_json, write_jsonl
@@ -116,9 +116,9 @@ class Tuning:
         return {name: found for name, found in tasks.items() if found}
 
     def limits(self) -> dict[str, int]:
-        """The most questions of each set: as many as planned, or more if training left time for them."""
+        """The largest number of questions in each set: as many as planned, or more if training left time for them."""
         spent = step_seconds(self.out)
-        left = self.settings.hours * SECONDS_AN_HOUR - sum(spent.get(step, 0.0) for step in BEFORE_ANSWERS)
+        left = self.settings.hours * SECONDS_PER_HOUR - sum(spent.get(step, 0.0) for step in BEFORE_ANSWERS)
         pace, least = self.plan.pace.answer_s, self.settings.least_test
         test, general = questions_within(left, pace, least, bool(self.plan.general_questions))
         return {HELD_OUT: max(test, self.plan.test_questions), GENERAL: max(general, self.plan.general_questions)}
@@ -135,7 +135,7 @@ class Tuning:
 
 
 def step_seconds(out: Path) -> dict[str, float]:
-    """The recorded seconds of each step, all attempts together; a killed attempt records none."""
+    """The recorded seconds of each step, summed over its attempts; a killed attempt records none."""
     seconds: Counter[str] = Counter()
     for _, row in read_jsonl(out / SECONDS) if (out / SECONDS).exists() else ():
         seconds[row["step"]] += row["seconds"]
@@ -178,13 +178,13 @@ def write_answers(model_of: Callable[[Tuning], str], tuning: Tuning, folder: Pat
 
 
 def write_rows(tuning: Tuning, folder: Path) -> None:
-    """Write training rows in the form of those of `reader`, with a share from the general set; UserError if no question gives a row."""
+    """Write training rows in the form that `reader` was trained on, with a share from the general set; UserError if no question yields a row."""
     settings = row_settings(tuning.settings)
     rows = list(reading_rows(tuning.training_questions(), settings, Share(passes=tuning.settings.passes)))
     drops = Counter(row.why for row in rows if isinstance(row, Dropped))
     if len(rows) == drops.total():
         reasons = ", ".join(f"{count} × {why}" for why, count in drops.items())
-        raise UserError(f"no training row could be made ({reasons})", "answers that passages contain", "add documents")
+        raise UserError(f"no training row could be made ({reasons})", "answers that occur in passages", "add documents")
     origin = {"Index": INDEX, "Questions": QUESTIONS_FILE}
     if tuning.general is not None:
         rows += general_rows(tuning, settings, len(rows) - drops.total())
@@ -199,13 +199,13 @@ def row_settings(settings: TuneSettings) -> ReadingSettings:
     return parse_settings(ReadingSettings, values | {"own_words": True}, "tune")
 
 
-def general_rows(tuning: Tuning, settings: ReadingSettings, own_rows: int) -> list[ReadingRow]:
-    """Rows about one half of the general set: `general_share` of all rows (`own_rows` and these), or fewer if that half has too few questions."""
+def general_rows(tuning: Tuning, settings: ReadingSettings, other_rows: int) -> list[ReadingRow]:
+    """Rows from one half of the general set: `general_share` of all rows (these and `other_rows`), or fewer if that half has too few questions."""
     assert tuning.general is not None
     share = tuning.settings.general_share
     rows = reading_rows(tuning.general.trained_on, settings, Share(passes=tuning.settings.passes))
     usable = (row for row in rows if isinstance(row, ReadingRow))
-    return list(islice(usable, round(own_rows * share / (1 - share))))
+    return list(islice(usable, round(other_rows * share / (1 - share))))
 
 
 def train(tuning: Tuning) -> None:
@@ -214,7 +214,7 @@ def train(tuning: Tuning) -> None:
     counts = plan_training(settings, Launch(), 0).counts
     step_s = tuning.plan.pace.token_s * counts.tokens / counts.steps
     steps = min(counts.steps, max(1, int(tuning.plan.seconds[MODEL] / step_s)))
-    say(f"training: {steps:,} of {counts.steps:,} steps that the rows would give, about {step_s:.3g} s each")
+    say(f"training: {steps:,} of the {counts.steps:,} steps that all rows would take, about {step_s:.3g} s each")
     train_sft(settings.model_copy(update={"max_steps": steps}))
 
 
@@ -267,7 +267,7 @@ def general_set(settings: TuneSettings, documents: Sequence[Document]) -> Genera
 
 
 def halves(source: ReadingSet, seed: int) -> GeneralSet:
-    """A reading set divided by its passages, copies of one text together; a question over passages of both halves is in neither."""
+    """A reading set divided in two by its passages; copies of one text stay together, and a question over passages of both halves is in neither."""
     text_of = {key: content_id(excerpt.text) for key, excerpt in source.passages.items()}
     half_of = split_documents(text_of, set(text_of.values()), seed, share=0.5)
 

@@ -83,7 +83,7 @@ def tune(
 
 
 def plan_tune(documents: Documents, *, config: Config = None, progress: bool = False, **settings: Any) -> TunePlan:
-    """The plan of `tune` with the same arguments: its steps and the most time that each takes; nothing is written."""
+    """The plan of `tune` with the same arguments: its steps and the longest time that each may take; nothing is written."""
     with show_progress(progress):
         return plan_run(documents, settings_of(TuneSettings, "tune", config, None, settings))
 
@@ -96,7 +96,7 @@ def plan_run(documents: Documents, settings: TuneSettings) -> TunePlan:
 
 
 def checked(settings: TuneSettings) -> TuneSettings:
-    """The settings, with the model as training takes it; UserError for one that cannot be trained, and for an encoder that is not available."""
+    """The settings, with the model by the name that training accepts; UserError for one that cannot be trained, and for an encoder that is not available."""
     encoder_folder(settings.encoder)
     return settings.model_copy(update={"model": model_to_train(settings.model)})
 
@@ -145,7 +145,7 @@ def run_steps(tuning: Tuning) -> None:
             say(f"step {number} of {len(steps)}: {name} is already done")
             continue
         left = sum(tuning.plan.seconds.get(each, 0.0) for each in steps[number - 1 :])
-        say(f"step {number} of {len(steps)}: {name}; {duration(left)} left at most")
+        say(f"step {number} of {len(steps)}: {name}; at most {duration(left)} left")
         note_progress(tuning.out, number - 1, len(steps))
         started = time.perf_counter()
         try:
@@ -168,16 +168,16 @@ def check_folder(out: Path, inputs: Mapping[str, Any]) -> None:
         return
     if not (out / PLAN).is_file():
         raise UserError(
-            f"{out}: holds other files", "a new folder, or one of an interrupted tune", "choose another --out"
+            f"{out}: holds other files", "a new folder, or that of an interrupted tuning run", "choose another --out"
         )
     earlier = read_json(out / PLAN)
     for part, values in inputs.items():
         for name, value in values.items():
             if earlier[part].get(name) != value:
                 found = (
-                    f"{out}: was begun with other {name}"
+                    f"{out}: was started with other {name}"
                     if part != "settings"
-                    else f"{out}: was begun with {name} = {earlier[part].get(name)}, not {value}"
+                    else f"{out}: was started with {name} = {earlier[part].get(name)}, not {value}"
                 )
                 raise UserError(found, "the same ones, to resume it", "choose another --out, or remove the folder")
     check_idle(out)

@@ -83,7 +83,7 @@ def verdict_table(gate: Gate, held_out: AnswerPair, seed: int) -> Table:
     rows = [(check.what, check.found, check.limit, "yes" if check.passed else "no") for check in gate.checks]
     both = held_out.answered_by_both()
     if both.tuned:
-        what = f"F1 on the {len(both.tuned)} questions with an answer that neither refuses"
+        what = f"F1 on the {len(both.tuned)} answerable questions that neither model refuses"
         rows.append((what, interval_text(both.f1_difference(seed)), "no condition", NONE))
     note = "Tuned minus untuned, or minus the constant answer; intervals: 95 %, paired bootstrap over questions."
     return Table("Verdict", ("condition", "found", "limit", "met"), tuple(rows), note)
@@ -115,9 +115,9 @@ def data_table(tuning: Tuning) -> Table:
     rows.append(("training rows", f"{len(ids):,}", NONE))
     if tuning.general is not None:
         general = sum(each.startswith(f"{tuning.general.name}:") for each in ids)
-        rows.append(("of them about the general set", f"{general:,}", NONE))
+        rows.append(("training rows from the general set", f"{general:,}", NONE))
     left_out = json.loads((tuning.out / QUESTIONS / LEFT_OUT_FILE).read_text(encoding="utf-8"))
-    note = "No document, and no evidence of a test question, is in both parts."
+    note = "No document is in both parts, and no evidence of a test question is in the training part."
     note += "".join(f" Left out: {count:,} questions ({why})." for why, count in left_out.items())
     return Table("Data", ("what", "to learn from", "to test on"), tuple(rows), note)
 
@@ -130,7 +130,7 @@ def cost_table(tuning: Tuning) -> Table:
         "Cost",
         ("step", "seconds"),
         rows,
-        "An interrupted step counts with all its attempts, except those that were killed.",
+        "The time of an interrupted step includes all its attempts, except those that were killed.",
     )
 
 

@@ -1,9 +1,9 @@
 """The prompt of a conversation's last turn, and how it is cut to fit the model's window.
 
-Passages matter more than earlier turns, but a follow-up means nothing without the turn before it: earlier turns may take a quarter of the
-space, then come the best passages and, if all of them fit, as many more turns as fit. The oldest turns and the worst passages are left out,
-and all turns if no passage fits beside them. A chat client's own task (Open WebUI's "### Task:": a title, tags, follow-up questions) is passed on
-without a search; its history is cut from the oldest end."""
+Passages matter more than earlier turns, but a follow-up cannot be understood without the turn before it. So earlier turns may take a quarter
+of the space; the best passages come next and, if all of them fit, further turns fill the rest. The oldest turns and the worst passages are
+left out; if no passage fits together with the turns, all turns are left out. A chat client's own task (Open WebUI's "### Task:": a title,
+tags, follow-up questions) is passed on without a search, and its history is cut from the oldest end."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def is_too_long(refusal: str) -> bool:
 
 
 MAX_EXCHANGES, MAX_CHARACTERS = 20, 24_000
-"""The limits of the history that is read, however large the model's window."""
+"""Limits on the history that is read, however large the model's window."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Exchange:
 
     @property
     def answer(self) -> str:
-        """The answer of the reply, as one line; "" where the reply says that there is none."""
+        """The answer in the reply, as one line; "" if the reply says that there is none."""
         answer = " ".join(parse_answer(self.reply).answer.split())
         return "" if is_no_answer(answer) else answer
 
@@ -85,7 +85,7 @@ def _text_of_role(turns: Iterable[Message], role: str) -> str:
 
 
 ANSWER_SHARE = 4
-"""A quarter of the window is reserved for the answer, or the request's limit, if that is less."""
+"""The answer gets a quarter of the window, or the request's limit if that is less."""
 TURNS_SHARE = 4
 
 
@@ -97,7 +97,7 @@ class PromptTooLong(UserError):
 class Prompt:
     """The model's input. `ranked` are excerpts, best first, `exchanges` earlier turns, oldest first; `left_out` counts excerpts that did not fit.
 
-    Where no earlier turn is shown, a question appears as its search query, which can be understood alone.
+    If no earlier turn is shown, a question appears as its search query, which can be understood alone.
     """
 
     intent: Intent
@@ -128,13 +128,13 @@ class Prompt:
         return [replace(message, content=self.escape(message.content)) for message in messages]
 
     def with_less(self, exchanges: int, ranked: Sequence[Excerpt]) -> Prompt:
-        """The prompt with the latest `exchanges` turns and these excerpts."""
+        """The prompt with only the latest `exchanges` turns and these excerpts."""
         latest = self.exchanges[len(self.exchanges) - exchanges :]
         left_out = self.left_out + len(self.ranked) - len(ranked)
         return replace(self, exchanges=latest, ranked=tuple(ranked), left_out=left_out)
 
     def halved(self) -> Prompt | None:
-        """The prompt with half of the passages and turns; None where that changes nothing."""
+        """The prompt with half of the passages and turns; None if that changes nothing."""
         half = self.with_less(len(self.exchanges) // 2, self.ranked[: -(-len(self.ranked) // 2)])
         return half if (half.exchanges, half.ranked) != (self.exchanges, self.ranked) else None
 
@@ -149,7 +149,9 @@ H = TypeVar("H", bound=Halvable)
 
 
 def halvings(whole: H) -> Iterator[H]:
-    """A prompt, task or request, half of it, and so on while something can be left out: to try in turn while the engine finds the prompt too long."""
+    """A prompt, task or request, then half of it, a quarter, and so on, until nothing more can be left out. The caller tries one after the
+    other until the engine no longer finds the prompt too long.
+    """
     part: H | None = whole
     while part is not None:
         yield part
@@ -162,7 +164,7 @@ def standalone_prompt(evidence: Evidence, ranked: tuple[Excerpt, ...]) -> Prompt
 
 
 def fit_prompt(prompt: Prompt, model: LanguageModel, max_answer_tokens: int) -> tuple[Prompt, int]:
-    """The part of a prompt that fits the window of `model`, in its answer form, and the answer's limit in tokens; all of it where no window is known.
+    """The part of a prompt that fits the window of `model`, in its answer form, and the answer's limit in tokens; the whole prompt if no window is known.
 
     PromptTooLong when the prompt does not fit even with only its shortest passage or, if no passage was found, with the question alone.
     """
@@ -202,7 +204,7 @@ TASK_HEADING, HISTORY_START, HISTORY_END = "### Task:\n", "<chat_history>", "</c
 
 @dataclass(frozen=True)
 class Task:
-    """A task of the chat client: instructions before and after the history, and the history. `system` is the client's own system message."""
+    """A task that a chat client sets: instructions before and after the history, and the history. `system` is the client's system message."""
 
     system: str
     before: str
@@ -215,7 +217,7 @@ class Task:
         return [*system, Message("user", self.before + self.history + self.after)]
 
     def halved(self) -> Task | None:
-        """The task with the later half of its history; None where little of it is left."""
+        """The task with the later half of its history; None if little of the history is left."""
         if len(self.history) < MIN_HISTORY_CHARS:
             return None
         return replace(self, history=self.history[len(self.history) // 2 :])
@@ -236,11 +238,11 @@ def read_task(turns: Sequence[str], system: str) -> Task | None:
 
 
 def fit_task(task: Task, model: LanguageModel, max_answer_tokens: int) -> tuple[Task, int]:
-    """The part of a task that fits the window of `model`, and the reply's limit in tokens; all of it where no window is known."""
+    """The part of a task that fits the window of `model`, and the reply's limit in tokens; the whole task if no window is known."""
     window = model.window()
     if window is None:
         return task, max_answer_tokens
     limit = window - min(max_answer_tokens, window // ANSWER_SHARE)
     parts = list(halvings(task))
-    part = next((one for one in parts if model.prompt_tokens(one.messages()) <= limit), parts[-1])
+    part = next((each for each in parts if model.prompt_tokens(each.messages()) <= limit), parts[-1])
     return part, max(1, min(max_answer_tokens, window - model.prompt_tokens(part.messages())))

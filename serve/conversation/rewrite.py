@@ -17,11 +17,11 @@ from serve.conversation.turn_rules import Intent, dependence, intent, is_short
 
 MAX_TURNS, MAX_TURN_CHARS = 3, 1_000
 MAX_CARRIED_CHARS = 300
-"""Upper limit of the characters taken from an earlier question, and from its answer: more would outweigh the new question."""
+"""The largest number of characters taken from an earlier question, and from its answer: more would outweigh the new question."""
 MAX_ENTITIES = 6
 MAX_TOKENS = 160
 MAX_GROWTH_CHARS = 300
-"""How much longer than the question a model's rewritten question may be; a longer one is discarded."""
+"""How many characters longer than the question a model's rewritten question may be; a longer one is discarded."""
 
 
 class StandaloneQuestion(ReplyModel):

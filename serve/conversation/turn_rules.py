@@ -1,9 +1,9 @@
 """The intent of a turn, and whether its question stands alone, by rules over its words.
 
-`intent` is what a turn asks for: an answer from the documents, the last answer in another form, or nothing (a remark). Only a turn made of
-words from closed lists, or without words ("👍"), is anything but a question. `dependence` is whether a question leans on earlier turns: it does when it is a
-fragment ("And the second one?"), when a pronoun has no antecedent in it ("Who bred it?"), or when it says little and names nothing. These
-rules are for English; in other languages only the length counts. When in doubt a turn is a question, and the question stands alone."""
+`intent` is what a turn asks for: an answer from the documents, the last answer in another form, or nothing (a remark). A turn is a question
+unless it consists only of words from closed lists, or has no words ("👍"). `dependence` is whether a question depends on earlier turns: it
+does if it is a fragment ("And the second one?"), if it has a pronoun without an antecedent ("Who bred it?"), or if it says little and names
+nothing. These rules are for English; in other languages only the length counts. When in doubt, a turn is a question that stands alone."""
 
 from __future__ import annotations
 
@@ -127,16 +127,16 @@ ENGLISH = STOP_WORDS - _set(
 """Words that identify a text as English, without those that other languages share."""
 
 
-Dependence = Literal["alone", "leans", "unknown"]
-"""`unknown`: in another language."""
+Dependence = Literal["alone", "dependent", "unknown"]
+"""`unknown`: the question is in another language."""
 
 FEW_WORDS = 3
 """From this many content words on, a question without a verb is a keyword search. Up to this many, a question with a definite noun and no name
-leans on earlier turns."""
+depends on earlier turns."""
 LONG_CHARACTERS = 400
 """A longer question is taken to stand alone."""
 SHORT_WORDS, SHORT_CHARACTERS = 4, 8
-"""The longest question of another language that may lean on earlier turns: in words, or in characters where a script puts no space between words."""
+"""The longest question in another language that may depend on earlier turns: in words, or in characters for a script without spaces between words."""
 _TOKEN = re.compile(r"[^\W_]+(?:['’.&/-][^\W_]+)*|[,;:?!]")
 _OPENING = re.compile(
     r"^(?:(?:also|and|but|great|no|now|oh|ok|okay|or|please|so|thanks|thank you|then|well|yes)\b[\s,.!:]*)+",
@@ -153,7 +153,7 @@ def dependence(question: str) -> Dependence:
     """Whether the question can be searched for without the conversation before it.
 
     >>> [dependence(each) for each in ("When was that?", "And in 2023?", "When was the Marlow Yard founded?", "Wann war das?")]
-    ['leans', 'leans', 'alone', 'unknown']
+    ['dependent', 'dependent', 'alone', 'unknown']
     """
     if len(question) > LONG_CHARACTERS:
         return "alone"
@@ -164,23 +164,25 @@ def dependence(question: str) -> Dependence:
         return "unknown"
     content = [position for position, word in enumerate(words) if word[0].isalnum() and word not in STOP_WORDS]
     if _WHAT_ABOUT.match(body) or _is_fragment(words, len(content), body != question.strip()):
-        return "leans"
+        return "dependent"
     if _EXPLETIVE.match(body) or _DEFINITION.fullmatch(body):
         return "alone"
     capital = [position for position in content if tokens[position][0].isupper()]
     names = frozenset(position for position in capital if position or 1 in capital or not tokens[0][1:].islower())
     if any(_is_unresolved_pronoun(words, position, names) for position in range(len(words))):
-        return "leans"
+        return "dependent"
     if names or any(words[position][0].isdigit() for position in content):
         return "alone"
     topic_words = {words[position] for position in content} - MEASURES - IMPERATIVES
     if not COLLECTION.isdisjoint(topic_words):
         return "alone"
-    return "leans" if len(topic_words) <= 1 or (len(topic_words) <= FEW_WORDS and _has_bare_noun(words)) else "alone"
+    return (
+        "dependent" if len(topic_words) <= 1 or (len(topic_words) <= FEW_WORDS and _has_bare_noun(words)) else "alone"
+    )
 
 
 def is_short(question: str) -> bool:
-    """Whether a question in an unknown language is so short that it is likely to lean on earlier turns."""
+    """Whether a question in an unknown language is so short that it probably depends on earlier turns."""
     unspaced = "".join(unspaced_runs(question))
     return len(unspaced) <= SHORT_CHARACTERS if unspaced else len(question.split()) <= SHORT_WORDS
 

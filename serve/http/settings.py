@@ -92,7 +92,7 @@ class ServerSettings(Settings):
     reranker: str = Field("", description="folder or hub name of the cross-encoder behind `reranker: true`")
     verifier: str = Field(
         "",
-        description="folder or hub name of a trained verifier, or a language model (support or hf:NAME); by default the shipped word-based verifier",
+        description="folder or hub name of a trained verifier, or a language model (support, hf:NAME or openvino:FOLDER); by default the shipped word-based verifier",
     )
     unsupported: Handling = Field(
         "mark", description="what to do with sentences that the passages do not support, unless the request sets it"

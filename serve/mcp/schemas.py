@@ -124,7 +124,7 @@ class Explanation(BaseModel):
 
 
 class Quote(BaseModel):
-    """Characters start to end of a passage's text: the sentence that supports a sentence of the answer (`statement`) best."""
+    """Characters start to end of a passage's text: the sentence that best supports `statement`, a sentence of the answer."""
 
     statement: str
     text: str
@@ -154,7 +154,7 @@ class Citation(BaseModel):
 class Answered(BaseModel):
     """An answer. `removed` are cited numbers without a passage, removed from the text; `left_out` counts passages that did not fit the window.
 
-    Where the model wrote no answer (`answered` false), the nearest passage is quoted instead. `unsupported` are the sentences that the
+    If the model wrote no answer (`answered` false), the nearest passage is quoted instead. `unsupported` are the sentences that the
     passages do not seem to support, `not_checked` those that cannot be judged, and `checked` is the number judged (null: the check is off).
     """
 

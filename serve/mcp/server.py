@@ -1,6 +1,6 @@
-"""The MCP server: answers requests from the collections, each with the rights of its sender.
+"""The MCP server: gives clients access to the collections, each client with its own rights.
 
-Over HTTP at /mcp: streamable HTTP with a JSON reply to each request and no session, so that any of several servers may answer the next request.
+Over HTTP at /mcp: streamable HTTP with a JSON reply to each request and no sessions, so that any of several servers may answer the next request.
 Over standard input and output: one client, which started this process and has all rights. The package `mcp` supports both forms of the
 protocol: with a handshake (up to 2025-11-25) and stateless (2026-07-28)."""
 
@@ -187,7 +187,7 @@ class McpRoute:
 
 
 def add_mcp(app: FastAPI, services: Services) -> McpRoute:
-    """Add the route to `app`; GET and DELETE, which are for sessions, are answered 405."""
+    """Add the route to `app`; GET and DELETE, which are for sessions, are answered with 405."""
     route = McpRoute(services)
     app.add_route(route.path, route, methods=["POST"], include_in_schema=False)  # type: ignore[arg-type]
     return route

@@ -89,7 +89,7 @@ FETCHED_CHARS = 40_000
 
 @dataclass(frozen=True)
 class Call:
-    """A call of a tool: the caller's rights, and the HTTP request (None over standard input)."""
+    """A tool call: the caller's rights, and the HTTP request (None over standard input)."""
 
     services: Services
     access: Access
@@ -100,7 +100,7 @@ class Call:
         return await self.services.collections.view(self.access, collection)
 
     def url(self, view: CollectionView, passage: Passage) -> str:
-        """The URL of a passage in the server's page, or, over standard input, of its document as a resource."""
+        """The URL of a passage on the server's page, or, over standard input, the URI of its document as a resource."""
         if self.request is None:
             return document_uri(view.name, passage.source)
         return passage_url(self.services.page_url(self.request, view), of_passage(passage))
@@ -183,7 +183,7 @@ async def fetch(call: Call, arguments: FetchArguments) -> Fetched:
 
 
 async def explain(call: Call, arguments: QuestionArguments) -> Explanation:
-    """How a question led to its passages: their paths, or, where the mode has none, their scores."""
+    """How a question led to its passages: their paths, or, if the mode has none, their scores."""
     _, evidence = await _find(call, arguments.question, arguments)
     paths = evidence.paths or tuple((f"own score {found.score:.3f}",) for found in evidence.passages)
     passage_paths = [Path(**vars(found.item), steps=path) for found, path in zip(evidence.passages, paths, strict=True)]
@@ -245,7 +245,7 @@ SEARCH = Tool(
 FETCH = Tool("fetch", "Read a document, starting at a search result, or by its source.", FetchArguments, Fetched, fetch)
 EXPLAIN = Tool(
     "explain",
-    "Explain step by step how a question led to each of its passages.",
+    "Explain step by step how a question led to each passage found.",
     QuestionArguments,
     Explanation,
     explain,

@@ -1,4 +1,4 @@
-"""benchmarks/experiments/k_responses.py: frontiers and contrasts by hand, and the choice of rates."""
+"""benchmarks/experiments/k_responses.py: frontiers and contrasts against values computed by hand, and the choice of learning rates."""
 
 import json
 from pathlib import Path
@@ -47,7 +47,7 @@ def test_the_difference_is_the_mean_over_the_kls_that_both_runs_reach() -> None:
 
 
 def test_a_contrast_pairs_the_seeds() -> None:
-    """Seed s adds s to both runs, so that every paired difference is .1; all six on one side give p = 2 / 2⁶."""
+    """Seed s adds s to both runs, so that every paired difference is .1; six differences of one sign give p = 2 / 2⁶."""
     ms = {s: run("MS", s, (0.1, [s + 0.1]), (0.2, [s + 0.1])) for s in range(6)}
     dpo = {s: run("DPO", s, (0.1, [float(s)]), (0.2, [float(s)])) for s in range(6)}
     found = contrast(ms, dpo, 0.03)
@@ -65,7 +65,7 @@ def test_a_seed_without_a_common_kl_leaves_the_contrast_undecided() -> None:
     assert found["at the end"] == pytest.approx(0.1)
 
 
-def test_each_arm_runs_at_its_best_rate_on_dev(tmp_path: Path) -> None:
+def test_each_arm_runs_at_the_rate_that_is_best_on_dev(tmp_path: Path) -> None:
     trials = {("MS", 1e-4): 0.5, ("MS", 3e-4): 0.7, ("DPO", 1e-4): 0.6, ("DPO", 3e-4): 0.4}
     for (arm, rate), reward in trials.items():
         job = Job(arm, 100, rate, True)

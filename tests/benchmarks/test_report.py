@@ -1,11 +1,11 @@
-"""benchmarks/report.py: numbers that leave nothing to measure are refused by the parser."""
+"""benchmarks/report.py: the parser refuses numbers too small to leave anything to measure."""
 
 import pytest
 
 from benchmarks.report import at_least, new_parser
 
 
-def test_a_number_below_the_least_is_a_wrong_command_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_number_below_the_minimum_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     parser = new_parser("Steps.")
     parser.add_argument("--steps", type=at_least(2))
     assert parser.parse_args(["--steps", "2"]).steps == 2

@@ -45,16 +45,16 @@ def thirds() -> Line:
     return Line(torch.tensor([-1.0, 0.0, 1.0], dtype=torch.float64), reference_X.log(), rewards_X, 0.3)
 
 
-IN_PROPORTION = torch.tensor([[[0, 0, 1, 2]]])  # one seed, one group of K = 4 with the shares of π_ref
+IN_PROPORTION = torch.tensor([[[0, 0, 1, 2]]])  # one seed, one group of K = 4 with the proportions of π_ref
 TARGET = torch.tensor([0.25, 0.25, 0.5], dtype=torch.float64)  # π* of thirds()
 POLICY = torch.tensor([0.6, 0.3, 0.1], dtype=torch.float64)
 
 
-def test_target_by_hand():
+def test_the_target_matches_a_calculation_by_hand():
     assert log_target(thirds()).exp().tolist() == pytest.approx([0.25, 0.25, 0.5])
 
 
-def test_divergences_by_hand():
+def test_the_divergences_match_a_calculation_by_hand():
     forward = 0.25 * math.log(0.25 / 0.6) + 0.25 * math.log(0.25 / 0.3) + 0.5 * math.log(0.5 / 0.1)
     reverse = 0.6 * math.log(0.6 / 0.25) + 0.3 * math.log(0.3 / 0.25) + 0.1 * math.log(0.1 / 0.5)
     log_policy_X = POLICY.log()
@@ -76,12 +76,12 @@ def gradient_of(objective: Objective, groups_SGK: torch.Tensor | None, line: Lin
 
 @pytest.mark.parametrize(("method", "exact"), [("MS", REVERSE), ("DPO", FORWARD)])
 def test_a_group_in_proportion_to_the_reference_has_the_gradient_of_the_exact_divergence(method: Method, exact):
-    """Then p_f is π and p_r is π*, divided among repeated outcomes: with β_π = 1 this is the limit of large K."""
+    """In such a group, p_f is π and p_r is π*, divided among repeated outcomes: with β_π = 1, this is the limit of large K."""
     sampled, sampled_X = gradient_of(Objective(method, 4), IN_PROPORTION, thirds(), POLICY)
     direct, direct_X = gradient_of(exact, None, thirds(), POLICY)
     assert torch.allclose(sampled_X, direct_X, atol=1e-6)
     assert direct_X.abs().max() > 0.05
-    # p_r over the four responses is (1/8, 1/8, 1/4, 1/2): DPO's loss has their cross-entropy in place of the KL.
+    # p_r over the four responses is (1/8, 1/8, 1/4, 1/2): DPO's loss is the cross-entropy of p_r and p_f, not their KL.
     by_hand = {"MS": direct, "DPO": -0.25 * math.log(0.3) - 0.25 * math.log(0.3) - 0.5 * math.log(0.1)}
     assert sampled == pytest.approx(by_hand[method], abs=1e-6)
 
@@ -142,7 +142,7 @@ def test_the_sampled_loss_of_pairs_tends_to_the_sum_over_all_pairs():
 
 
 def test_the_forward_optimum_has_the_targets_moments_and_is_stationary_for_dpo():
-    """Discretised Gaussians are an exponential family in (x, x²): KL(π*‖π) is least where both moments agree."""
+    """Discretised Gaussians are an exponential family in (x, x²): KL(π*‖π) is smallest where both moments agree."""
     line = two_modes()
     policy = fit_objective(line, FORWARD, 1, 1).policies[0]
     parameters_P = torch.tensor([policy.mean, math.log(policy.width)], dtype=torch.float64, requires_grad=True)
@@ -152,7 +152,7 @@ def test_the_forward_optimum_has_the_targets_moments_and_is_stationary_for_dpo()
             (each.exp() * line.points_X**power).sum().item() for each in (log_policy_X, log_target(line))
         )
         assert moment == pytest.approx(target_moment, abs=1e-4)
-    # Flattened reference: one group of all outcomes is in proportion to it, so DPO's gradient is the forward one.
+    # With a flat reference, a group of all outcomes is in proportion to it, so DPO's gradient is that of the forward KL.
     flat = Line(line.points_X, torch.full((41,), -math.log(41), dtype=torch.float64), line.rewards_X, line.beta_reward)
     optimum = fit_objective(flat, FORWARD, 1, 1).policies[0]
     parameters_P = torch.tensor([optimum.mean, math.log(optimum.width)], dtype=torch.float64, requires_grad=True)
@@ -175,7 +175,7 @@ def test_every_objective_finds_a_target_that_the_policy_can_match(objective):
     assert policy.reverse_kl == pytest.approx(0, abs=1e-3)
 
 
-def test_the_start_with_the_lowest_loss_counts_and_the_gap_to_the_reference_is_reported():
+def test_the_start_with_the_lowest_loss_is_chosen_and_the_gap_to_the_reference_reported():
     line = two_modes()
     parameters_STP = torch.tensor([[[0.0, math.log(2.5)], [2.0, -2.0], [-1.6, -1.0], [0, 0], [1, 0], [3, 0]]]).double()
     assert parameters_STP.shape[1] == len(STARTS)
@@ -185,7 +185,7 @@ def test_the_start_with_the_lowest_loss_counts_and_the_gap_to_the_reference_is_r
     assert found.reverse_kl_from_reference == pytest.approx(reference_gap)
 
 
-def test_a_seed_draws_the_same_whatever_the_number_of_seeds():
+def test_the_result_of_a_seed_does_not_depend_on_the_number_of_seeds():
     line, objective = two_modes(), Objective("MS", 4)
     alone, among = (fit_objective(line, objective, seeds, 20).policies for seeds in (1, 3))
     assert alone[0] == among[0]
@@ -217,7 +217,7 @@ def reverse_kls(experiment, *objective) -> list[float]:
     return [policy.reverse_kl for policy in experiment.fit_of(Objective(*objective)).policies]
 
 
-def test_the_two_optima(short_run):
+def test_the_two_optima_match_the_committed_figures(short_run):
     (reverse,), (forward,) = (short_run.fit_of(each).policies for each in (REVERSE, FORWARD))
     assert (reverse.reverse_kl, reverse.expected_reward) == pytest.approx((0.479, 0.936), abs=1e-3)
     assert (reverse.mean, reverse.width) == pytest.approx((1.994, 0.133), abs=1e-3)
@@ -225,7 +225,7 @@ def test_the_two_optima(short_run):
     assert (forward.reverse_kl, forward.forward_kl) == pytest.approx((3.306, 1.597), abs=2e-3)
 
 
-def test_committed_figures(short_run):
+def test_a_short_run_matches_the_committed_figures(short_run):
     """MS comes within .02 nats of the reverse-KL optimum at K = 64; DPO stays above 3 at K = 2 and 64, and so does MS at K = 2."""
     assert reverse_kls(short_run, "MS", 64) == pytest.approx([0.480] * 2, abs=0.005)
     assert reverse_kls(short_run, "MS", 16) == pytest.approx([0.992] * 2, abs=0.01)
@@ -267,11 +267,11 @@ def test_modes_are_written_as_json_and_as_a_picture(short_run, tmp_path):
     assert pair["standard_deviations"]["reverse_kl"] == pytest.approx(abs(first - second) / math.sqrt(2))
 
 
-def test_the_headline_and_the_table_of_a_short_run(short_run):
+def test_a_short_run_has_a_headline_and_a_table(short_run):
     assert modes_headline(short_run) == (
         "Soft labels, β_r = 0.12, β_π = 1, best of 6 starts: KL(π‖π*) within 0.02 of the reverse-KL optimum, 0.479, "
         f"for every seed: MS for K = 64; DPO for no K (lowest: {min(reverse_kls(short_run, 'DPO', 2)):.2f}). "
-        "Started at π_ref alone, the exact reverse KL ends at 0.989."
+        "From the start at π_ref, the exact reverse KL ends at 0.989."
     )
     lines = as_text(modes_table(short_run)).splitlines()
     assert len(lines) == 3 + len(SHORT)

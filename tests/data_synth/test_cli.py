@@ -107,7 +107,7 @@ def test_a_preview_writes_nothing(index: Path, questions: Path, tmp_path: Path) 
     assert list(tmp_path.iterdir()) == [questions]
 
 
-def test_a_reasoner_writes_through_the_ledger_and_its_failures_are_counted(
+def test_a_writing_model_is_called_through_the_ledger_and_its_failures_are_counted(
     index: Path, questions: Path, tmp_path: Path
 ) -> None:
     bad = iter(["no form", "###Reason: Given the answer, Tarn. ###Answer: Tarn", "###Reason: So. ###Answer: Quill"])
@@ -137,7 +137,7 @@ def test_a_reasoner_writes_through_the_ledger_and_its_failures_are_counted(
 
 
 def test_losing_most_rows_ends_with_status_1(index: Path, questions: Path, tmp_path: Path) -> None:
-    model = ScriptedModel(lambda request: "nothing of the form")
+    model = ScriptedModel(lambda request: "not in the required form")
     done = run(index, questions, "--out", tmp_path / "out", "--writer", "scripted", model=model)
     assert done.exit_code == 1
     assert "rows were dropped, only 0 remain" in done.stderr
@@ -162,8 +162,8 @@ def test_context_sizes_and_questions_can_be_chosen(index: Path, questions: Path,
     assert some == {"train.jsonl", "test.jsonl"}, "the seed decides which question is drawn"
 
 
-def test_only_evidence_is_quoted_where_the_passages_contain_all_of_it(index: Path, tmp_path: Path) -> None:
-    reasoned = {**BORN, "reasoning": "Her own page tells it."}
+def test_evidence_is_quoted_only_if_the_passages_contain_all_of_it(index: Path, tmp_path: Path) -> None:
+    reasoned = {**BORN, "reasoning": "The page about her says so."}
     two = {**reasoned, "id": "two", "question": "Where was she born?", "gold_ids": ["ada", "bread"]}
     two["evidence"] = [*BORN["evidence"], {"id": "bread", "quote": "It was never baked here."}]
     done = run(
@@ -206,6 +206,6 @@ def test_bad_input_is_reported_and_writes_nothing(index: Path, questions: Path, 
 def test_public_question_sets_are_read(name: str) -> None:
     file = DATA / name / "questions.jsonl"
     if not file.exists():
-        pytest.skip(f"{file} is not here")
+        pytest.skip(f"public sets not found: {file} (set MODEGRAPH_DATA to their folder)")
     found = read_questions(file)
     assert len(found) >= 100 and not any(question.evidence for question in found)

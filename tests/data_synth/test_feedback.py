@@ -1,4 +1,4 @@
-"""From readers' feedback to rows that training reads: consent, majorities, deleted documents and readers."""
+"""Readers' feedback becomes training rows: consent, majorities, and deleted documents and readers."""
 
 import json
 from collections.abc import Sequence
@@ -114,7 +114,7 @@ def test_a_correction_gets_its_reasoning_from_the_passage_that_the_reader_named(
     assert {row.gold_in_context for row in rows} == {0.5}
 
 
-def test_the_right_passage_becomes_relevance_that_training_reads(index: Index, tmp_path: Path) -> None:
+def test_the_right_passage_becomes_relevance_rows_that_training_reads(index: Index, tmp_path: Path) -> None:
     lantern, marlow, tarn = ids_of(index, "lantern", "marlow", "tarn")
     store(index, entry(RightPassage(lantern, (tarn, lantern, marlow))))
     import_feedback(index, tmp_path / "out")
@@ -176,7 +176,7 @@ UP, DOWN = GivenAnswer("m", "up", "so"), GivenAnswer("m", "down", "so")
 CASES: list[tuple[str, Sequence[Feedback], Sequence[tuple[str, str]], Sequence[str]]] = [
     ("votes", [entry(Vote(UP, "up")), entry(Vote(DOWN, "down"), "b")], [("up", "down")], []),
     ("one vote", [entry(Vote(UP, "up"))], [], [NO_COUNTERPART]),
-    ("two for", [entry(Vote(UP, "up")), entry(Vote(DOWN, "up"))], [], [NO_COUNTERPART, NO_COUNTERPART]),
+    ("two upvotes", [entry(Vote(UP, "up")), entry(Vote(DOWN, "up"))], [], [NO_COUNTERPART, NO_COUNTERPART]),
     ("outvoted", [entry(Vote(UP, each), u) for u, each in zip("abc", ("up", "down", "down"), strict=True)], [], [NO_COUNTERPART] * 3),
     ("other question", [entry(Vote(UP, "up")), entry(Vote(DOWN, "down"), question="?")], [], [NO_COUNTERPART, NO_COUNTERPART]),
     ("same question", [entry(Vote(UP, "up")), entry(Vote(DOWN, "down"), question="WHO built  the Lantern?")], [("up", "down")], []),
@@ -184,13 +184,15 @@ CASES: list[tuple[str, Sequence[Feedback], Sequence[tuple[str, str]], Sequence[s
     ("same text", [entry(Preference(UP, UP, "first"))], [], [EQUAL_ANSWERS]),
     ("other passages", [entry(Preference(UP, GivenAnswer("m", "x", "", ("a" * 32,)), "first"))], [], [DIFFERENT_PASSAGES]),
     ("disputed", [entry(Preference(UP, DOWN, "first")), entry(Preference(UP, DOWN, "second"), "b")], [], [DISPUTED]),
-    ("most", [entry(Preference(UP, DOWN, each), u) for u, each in zip("abc", ("first", "second", "second"), strict=True)], [("down", "up")], []),
+    ("majority", [entry(Preference(UP, DOWN, each), u) for u, each in zip("abc", ("first", "second", "second"), strict=True)], [("down", "up")], []),
     ("votes and preference", [entry(Vote(UP, "up")), entry(Vote(DOWN, "down")), entry(Preference(UP, DOWN, "second"), "b")], [], [DISPUTED]),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("name", "entries", "pairs", "dropped"), CASES, ids=[case[0] for case in CASES])
-def test_the_opinions_of_readers_are_weighed(name: str, entries: Any, pairs: Any, dropped: Any) -> None:
+def test_votes_and_preferences_of_readers_are_combined_into_pairs(
+    name: str, entries: Any, pairs: Any, dropped: Any
+) -> None:
     better, unpaired = judge_answers(entries)
     assert [(each.chosen.text, each.rejected.text) for each in better] == pairs
     assert [each.why for each in unpaired] == dropped

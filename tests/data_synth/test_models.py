@@ -1,4 +1,4 @@
-"""A second model's verdicts on reasoning and on responses: read from structured replies; a missing verdict never helps."""
+"""A second model's verdicts on reasoning and on responses: read from structured replies; a missing verdict never counts as a good one."""
 
 import json
 
@@ -26,7 +26,7 @@ DRAFT = Draft(Question("q", "Where was Ada born?", ("Tarn",)), "Tarn", (EXCERPT,
         ("", NO_VERDICT, 0.0),
     ],
 )
-def test_replies_are_read(reply: str, why: str, reward: float) -> None:
+def test_verdicts_and_marks_are_read_from_replies(reply: str, why: str, reward: float) -> None:
     model = ScriptedModel(lambda request: reply)
     assert check_by_model([DRAFT], ["She was born there [1]."], model) == [why]
     assert judge_responses(DRAFT, ["Tarn"], model) == [reward]
@@ -37,7 +37,7 @@ def test_a_cut_off_reply_gives_no_verdict_and_no_mark() -> None:
     assert check_by_model([DRAFT], ["x"], model) == [NO_VERDICT] and judge_responses(DRAFT, ["Tarn"], model) == [0.0]
 
 
-def test_passages_and_texts_are_quoted_as_data_and_the_schema_is_strict() -> None:
+def test_passages_and_responses_are_quoted_as_data_and_the_schema_is_strict() -> None:
     def reply(request: CompletionRequest) -> str:
         assert "<|" not in request.messages[0].content and "never follow instructions" in request.messages[0].content
         assert request.schema is not None and request.schema["additionalProperties"] is False

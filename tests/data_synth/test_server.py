@@ -54,7 +54,7 @@ def questions(tmp_path: Path) -> Path:
 
 
 def good_reply(body: dict[str, Any]) -> str:
-    """The right answer after its sentence, with an addition that differs by seed."""
+    """The right answer after the sentence that states it, with an addition that differs by seed."""
     text = body["messages"][-1]["content"]
     _, _, answer, _, sentence = next(row for row in QUESTIONS if row[1] in text)
     extra = "" if body["temperature"] == 0 else f" That is the {body['seed']}th telling."
@@ -72,7 +72,7 @@ def run(url: str, *words: object) -> Result:
 
 
 def misbehaving() -> tuple[Reply, dict[str, int]]:
-    """Every third call is first refused with 429 or 500; one question's replies are truncated JSON, another's run on until the token limit."""
+    """Every third call is first refused with 429 or 500; one question's replies are truncated JSON, those to another run on until the token limit."""
     failed: set[str] = set()
     counts = {"429": 0, "500": 0, "calls": 0}
     lock = Lock()
@@ -172,7 +172,7 @@ app(sys.argv[1:])
 
 
 @pytest.mark.parametrize("command", ["preferences", "responses"])
-def test_a_killed_run_resumes_without_repeating_a_call_and_ends_in_the_same_rows(
+def test_a_killed_run_resumes_without_repeating_a_call_and_writes_the_same_rows(
     command: str, index: Path, questions: Path, tmp_path: Path
 ) -> None:
     options = ["--writer"] if command == "preferences" else ["--samples", "3", "--policy"]
@@ -198,7 +198,7 @@ def test_a_killed_run_resumes_without_repeating_a_call_and_ends_in_the_same_rows
             time.sleep(0.01)
         killed.send_signal(signal.SIGKILL)
         killed.wait()
-        time.sleep(0.5)  # Calls that were on their way still arrive.
+        time.sleep(0.5)  # Requests that were already sent still arrive.
         finished, requests = recorded_calls(ledger), len(server.requests)
         assert finished >= 3 and not (tmp_path / "out" / "train.jsonl").exists()
         run(server.url, *words[1:], "--out", tmp_path / "out")
@@ -213,7 +213,7 @@ def test_a_killed_run_resumes_without_repeating_a_call_and_ends_in_the_same_rows
 def test_two_servers_share_the_calls_of_a_run_that_fails_and_is_resumed(
     index: Path, questions: Path, tmp_path: Path
 ) -> None:
-    """Two servers, one of them slow, fail midway and end the run; a third resumes it without repeating a call; the rows equal those of one server."""
+    """Two servers, one of them slow, fail midway and end the run. A third resumes it without repeating a call; the rows equal those of one server."""
     words = ("responses", index, "--questions", questions, "--samples", 4, "--top-k", 1, *sizes(0, 1))
 
     def slow(body: dict[str, Any], number: int) -> str | tuple[int, str]:

@@ -1,6 +1,6 @@
-"""Every synthesis command that calls a model, with a real vLLM server on CPU: rows, ledger, a kill in the middle.
+"""Every synthesis command that calls a model, with a real vLLM server on CPU: its rows, its ledger, and a run that is killed and resumed.
 
-The model is a tiny one, tuned for a minute on these very questions so that it can answer in the required form.
+The model is a tiny one, tuned for a minute on the questions of the test so that it can answer in the required form.
 """
 
 import json
@@ -94,7 +94,7 @@ def test_every_command_that_calls_a_model_runs_on_the_server(world: Path, server
         assert summary["rows"] + sum(summary["drops"].values()) > 0, command
         if command in ("preferences", "responses"):
             assert 0 < recorded_calls(world / command / "ledger.sqlite") <= served, (command, summary["drops"])
-        # The model was tuned on answering prompts; where it must explain a given answer, it mostly breaks the form.
+        # The model was tuned on answering prompts; when it must explain a given answer, it mostly breaks the form.
         assert summary["rows"] > 0 or command != "responses"
         for file in (world / command).glob("*.jsonl"):
             assert validate_file(file).bad == (), command

@@ -126,7 +126,7 @@ def running_cluster(dsn: str, folder: Path) -> Iterator[Cluster]:
 
 
 def nginx_program() -> str:
-    """The path of nginx; skips the test where nginx is not installed."""
+    """The path of nginx; skips the test if nginx is not installed."""
     program = shutil.which("nginx") or "/usr/sbin/nginx"
     if not Path(program).exists():
         pytest.skip("replicas are tested behind nginx, which is not installed (apt-get install nginx-light)")
@@ -162,7 +162,7 @@ def running_nginx(program: str, port: int, replicas: Sequence[int], folder: Path
 
 
 def free_ports(number: int) -> list[int]:
-    """Ports that nobody listens on."""
+    """Ports on which no process listens."""
     with ExitStack() as exits:
         return [exits.enter_context(bound_socket()).getsockname()[1] for _ in range(number)]
 

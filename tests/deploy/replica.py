@@ -1,4 +1,4 @@
-"""One replica as a process: `modegraph serve` with the settings of deploy/replicas, except for port, capacity, feedback and the encoder, a stand-in.
+"""One replica as a process: `modegraph serve` with the settings of deploy/replicas, except for port, capacity and feedback, and with the stand-in encoder.
 
 Run: python -m tests.deploy.replica INDEX MODEL PORT
 """

@@ -100,7 +100,7 @@ def test_the_autoscaler_uses_a_metric_that_the_server_exports() -> None:
     assert 0 < aim < settings_of(KUBERNETES).queue, "no more requests can wait than the queue holds"
 
 
-def test_ports_probes_and_volumes_match() -> None:
+def test_ports_probes_and_volumes_are_consistent() -> None:
     container = container_of("Deployment")
     assert container["ports"] == [{"name": "http", "containerPort": PORT}]
     assert [each["targetPort"] for each in OBJECTS["Service"]["spec"]["ports"]] == ["http"]
@@ -144,7 +144,7 @@ def test_a_pod_has_enough_time_for_its_server_to_stop() -> None:
     assert OBJECTS["Deployment"]["spec"]["strategy"]["rollingUpdate"] == {"maxSurge": 1, "maxUnavailable": 0}
 
 
-def test_compose_starts_two_replicas_that_nginx_knows() -> None:
+def test_compose_starts_the_replicas_that_nginx_forwards_to() -> None:
     services = COMPOSE["services"]
     named = re.findall(r"server (replica-\d+):(\d+) max_fails=0;", NGINX)
     assert [name for name, _ in named] == [name for name in services if name.startswith("replica-")]
@@ -157,7 +157,7 @@ def test_compose_starts_two_replicas_that_nginx_knows() -> None:
         assert replica["read_only"] and replica["cap_drop"] == ["ALL"] and "ports" not in replica
         check_command(replica["command"])
     addresses = [services[name]["networks"]["inside"]["ipv4_address"] for name, _ in named]
-    assert len({*addresses}) == len(named), "nginx looks names up once, so they keep their addresses"
+    assert len({*addresses}) == len(named), "nginx resolves the names only once, so the addresses must be fixed"
     assert COMPOSE["networks"]["inside"]["internal"] is True and services["postgres"]["networks"] == ["inside"]
     assert all(each.startswith("127.0.0.1:") for each in services["nginx"]["ports"])
     check_command(services["index"]["entrypoint"][1:])

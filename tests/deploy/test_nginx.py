@@ -14,7 +14,7 @@ from tests.deploy.cluster import free_ports, nginx_program, running_nginx
 
 
 class Replicas:
-    """Two servers that answer every request; but if `breaks` is set, the very first one is read and its connection closed without an answer."""
+    """Two servers that answer every request, except that, if `breaks` is set, the first request is read and its connection closed without an answer."""
 
     def __init__(self) -> None:
         self.requests: list[tuple[str, str]] = []
@@ -88,7 +88,7 @@ def nginx_in_front_of(replicas: Replicas, folder: Path, dead: int = 0) -> Iterat
         ("POST", "/mcp", 1),
     ],
 )
-def test_a_request_whose_connection_broke_is_sent_again_only_where_that_is_safe(
+def test_a_request_whose_connection_broke_is_sent_again_only_if_that_is_safe(
     tmp_path: Path, method: str, path: str, times: int
 ) -> None:
     replicas = Replicas()
@@ -107,7 +107,7 @@ def test_a_connection_that_breaks_while_the_other_replica_is_down_loses_one_requ
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
-def test_a_replica_that_is_down_loses_no_request(tmp_path: Path, method: str) -> None:
+def test_no_request_is_lost_while_a_replica_is_down(tmp_path: Path, method: str) -> None:
     replicas = Replicas()
     replicas.breaks = False
     with nginx_in_front_of(replicas, tmp_path, dead=1) as url:
@@ -125,7 +125,7 @@ def test_a_stream_is_passed_on_as_it_arrives_on_its_own_connection(tmp_path: Pat
         httpx2.stream("POST", f"{url}/stream", timeout=20, verify=False) as response,
     ):
         pieces = response.iter_text()
-        assert next(pieces) == "data: first\n\n", "the server writes the rest only after this was read"
+        assert next(pieces) == "data: first\n\n", "the server writes the rest only after this has been read"
         replicas.first_piece_read.set()
         assert "".join(pieces) == "data: last\n\n" and response.headers["x-connection"] == "close"
 

@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.machines, pytest.mark.timeout(600)]
 
 @pytest.fixture(scope="module")
 def cluster(postgres: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """The cluster of all tests of this file, which leave both replicas running."""
+    """The cluster for all tests of this file; each test must leave both replicas running."""
     with (
         fresh_database(postgres, "replicas") as dsn,
         running_cluster(dsn, tmp_path_factory.mktemp("replicas")) as running,
@@ -36,10 +36,10 @@ def cluster(postgres: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 
 def wait_until(condition: Callable[[], object], seconds: float = 60.0) -> float:
-    """Wait until the condition is true; returns the seconds that this took."""
+    """Wait until the condition is true; returns the number of seconds waited."""
     started = time.monotonic()
     while not condition():
-        assert time.monotonic() - started < seconds, f"not true after {seconds} s"
+        assert time.monotonic() - started < seconds, f"the condition is still false after {seconds} s"
         time.sleep(0.01)
     return time.monotonic() - started
 
@@ -132,7 +132,7 @@ def test_a_rolling_restart_loses_no_request(cluster: Cluster) -> None:
     print(f"{len(outcomes)} requests, {sum(bool(each.problem) for each in outcomes)} failed")
     assert [each for each in outcomes if each.problem] == []
     served = Counter(request.replicas[-1] for request in cluster.logged_requests().values())
-    assert all(served[address(each)] > CLIENTS for each in cluster.replicas), "both got requests"
+    assert all(served[address(each)] > CLIENTS for each in cluster.replicas), "both replicas got requests"
 
 
 def test_feedback_sent_to_one_is_shown_and_deleted_by_the_other(cluster: Cluster) -> None:
@@ -155,8 +155,8 @@ def test_metrics_come_from_each_replica_and_not_through_nginx(cluster: Cluster) 
     assert all("modegraph_requests_waiting 0.0" in each.get("/metrics").text for each in cluster.replicas)
 
 
-def test_without_the_database_search_goes_on_and_uploads_are_refused(cluster: Cluster) -> None:
-    """This test is the last of the file, because it leaves the database unreachable."""
+def test_without_the_database_search_still_works_and_uploads_are_refused(cluster: Cluster) -> None:
+    """This test must be the last one in the file, because it leaves the database unreachable."""
     file = cluster.index / DATABASE
     file.write_text(json.dumps({"postgresql": {"host": "127.0.0.1", "port": "9", "dbname": "hidden"}}))
     one = cluster.replicas[0]
@@ -187,5 +187,5 @@ def requests_since(cluster: Cluster, moment: float) -> list[LoggedRequest]:
 
 
 def times_forwarded(cluster: Cluster, outcome: Outcome) -> int:
-    """How many requests to the model servers this request led to."""
+    """The number of requests to the model servers that this request caused."""
     return sum(outcome.id in str(body["messages"]) for each in cluster.replicas for body in each.model.requests)

@@ -1,7 +1,7 @@
 """Every console block of the docs is run, or the line before it states why not: `<!-- not run: the reason -->`.
 
-The blocks of a page run in order, in one folder with the files of a reader: the examples, and the reader's own documents and
-questions. Texts are encoded by the stand-in encoder; a command's output is compared with the block if the block shows output.
+The blocks of a page run in order, in one folder with the files that a reader would have: the examples, and documents and
+questions of the reader's own. Texts are encoded by the stand-in encoder; a command's output is compared with the block if the block shows output.
 """
 
 import re
@@ -23,7 +23,7 @@ BLOCK = re.compile(
     r"^(?:[ ]*<!-- not run: (?P<why>[^\n]+) -->\n)?(?P<indent>[ ]*)```console\n(?P<lines>.*?)^[ ]*```$",
     re.MULTILINE | re.DOTALL,
 )
-OWN = (
+SOME_DOCUMENTS = (
     "skerran-light.md",
     "lighthouse-keepers-roll.md",
     "blue-quince.md",
@@ -72,7 +72,7 @@ def test_blocks_are_read_with_their_reasons_and_output() -> None:
 @pytest.mark.parametrize(
     "page", [page for page in PAGES if BLOCKS[page]], ids=lambda page: page.relative_to(ROOT).as_posix()
 )
-def test_a_block_that_is_not_run_says_why(page: Path) -> None:
+def test_a_block_that_is_not_run_states_why(page: Path) -> None:
     for block in BLOCKS[page]:
         assert block.why == "" or len(block.why.split()) > 1, block
         assert block.why or all(line.startswith("modegraph ") for line, _ in block.commands), (
@@ -82,18 +82,18 @@ def test_a_block_that_is_not_run_says_why(page: Path) -> None:
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, open_hashed: None) -> Path:
-    """A reader's working folder: the examples of a clone, and the reader's own documents and questions (a few of the examples, to be quick)."""
+    """A reader's working folder: the examples of a checkout, and the reader's own documents and questions (a few of the examples, to be quick)."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(graph.models.encoder, "open_encoder", lambda spec: HashEncoder())
     for folder in ("examples/documents", "my-documents"):
         (tmp_path / folder).mkdir(parents=True)
-        for name in OWN:
+        for name in SOME_DOCUMENTS:
             shutil.copy(EXAMPLES / "documents" / name, tmp_path / folder)
     lines = (EXAMPLES / "questions.jsonl").read_text(encoding="utf-8").splitlines()
     answered_here = [
         line
         for line, question in zip(lines, read_questions(EXAMPLES / "questions.jsonl"), strict=True)
-        if set(question.gold_sources) <= set(OWN)
+        if set(question.gold_sources) <= set(SOME_DOCUMENTS)
     ]
     assert len(answered_here) >= 5
     (tmp_path / "my-questions.jsonl").write_text("\n".join(answered_here) + "\n", encoding="utf-8")
@@ -101,7 +101,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, open_hashed: None) -> 
 
 
 @pytest.mark.parametrize("page", RUN, ids=lambda page: page.relative_to(ROOT).as_posix())
-def test_the_blocks_of_a_page_run(page: Path, home: Path) -> None:
+def test_the_blocks_of_a_page_succeed(page: Path, home: Path) -> None:
     for line, shown in (each for block in BLOCKS[page] if not block.why for each in block.commands):
         done = run(*shlex.split(line, comments=True)[1:])
         assert done.exit_code == 0, (line, done.output, done.exception)

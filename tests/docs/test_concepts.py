@@ -1,4 +1,4 @@
-"""The concept pages: one for each mode, with the code's constants and existing settings; the objectives' example; settings on coming-from pages."""
+"""The concept pages: one for each mode, with the constants of the code and existing settings; the example of the objectives; settings on coming-from pages."""
 
 import doctest
 import re
@@ -55,7 +55,7 @@ def test_constants_are_found() -> None:
     assert CONSTANT.findall("| `a.B_C` | .85 | d |") == [("a", "B_C", ".85")]
 
 
-def test_the_example_of_the_objectives_holds() -> None:
+def test_the_example_of_the_objectives_gives_the_output_shown() -> None:
     page = str(MODES.parent / "objectives" / "index.md")
     failed, tried = doctest.testfile(page, module_relative=False)
     assert tried == 7 and failed == 0

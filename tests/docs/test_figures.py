@@ -24,7 +24,7 @@ def test_a_figure_is_up_to_date_with_the_tables(name: str, tmp_path: Path) -> No
     assert (tmp_path / f"{name}.png").stat().st_size > 10_000
 
 
-def test_every_figure_is_shown_somewhere_and_drawn_by_code() -> None:
+def test_every_figure_is_on_a_page_and_drawn_by_code() -> None:
     pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
     shown = {
         name for page in pages for name in re.findall(r"figures/([\w-]+)\.svg\)", page.read_text(encoding="utf-8"))
@@ -42,7 +42,7 @@ def test_a_table_is_read_by_its_columns(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("module", [style, modes])
-def test_examples_hold(module: object) -> None:
+def test_docstring_examples_give_the_output_shown(module: object) -> None:
     failed, tried = doctest.testmod(module)
     assert tried > 0 and failed == 0
 

@@ -1,4 +1,4 @@
-"""The pages generated from the code: the committed files are up to date, and a message that a user sees is on its page."""
+"""The pages generated from the code: the committed files are up to date, and error messages are on their page."""
 
 import ast
 import doctest
@@ -11,7 +11,7 @@ from tests.places import ROOT
 from tests.test_command_line import run
 from tools.reference import notebooks
 from tools.reference.all_pages import DOCS, all_pages
-from tools.reference.messages import GAP, messages, plain_words, readings
+from tools.reference.messages import GAP, messages, plain_words, possible_texts
 
 LINES = [
     line.split(" | ")
@@ -52,29 +52,33 @@ def test_exactly_the_generated_pages_are_marked_as_generated(pages: dict[str, st
     ],
     ids=" ".join,
 )
-def test_a_message_is_on_its_page(words: list[str]) -> None:
+def test_an_error_message_is_on_the_page_of_messages(words: list[str]) -> None:
     error = run(*words).exception
     assert isinstance(error, UserError)
     assert [row for row in LINES if len(row) == 3 and as_pattern(row).fullmatch(str(error))] != []
 
 
 def as_pattern(row: list[str]) -> re.Pattern[str]:
-    """A pattern for the message that a row of the page describes; its gaps match anything."""
+    """A pattern for the message that a row of the page describes, in which a gap matches anything."""
     cells = [re.sub(r"\\(.)", r"\1", cell.strip("| ")) for cell in row]
     parts = (re.escape(cell.rstrip(".; ")).replace(GAP, ".*") for cell in cells if cell)
     return re.compile(r"[.?] (?:Expected )?".join(parts), flags=re.DOTALL | re.IGNORECASE)
 
 
-def test_a_part_of_a_message_is_read_where_it_is_assigned() -> None:
+def test_a_part_of_a_message_is_read_from_its_assignment() -> None:
     tree = ast.parse(
         "A = 'a file'\ndef f(x):\n    found = f'{x}: gone' if x else 'none'\n    raise UserError(found, A, x)\n"
     )
     function = tree.body[1]
     call = next(node for node in ast.walk(function) if isinstance(node, ast.Call))
-    assert [readings(part, [tree, function], call) for part in call.args] == [["…: gone", "none"], ["a file"], ["…"]]
+    assert [possible_texts(part, [tree, function], call) for part in call.args] == [
+        ["…: gone", "none"],
+        ["a file"],
+        ["…"],
+    ]
 
 
-def test_a_reused_name_has_only_the_values_that_can_reach_the_call() -> None:
+def test_a_reassigned_name_has_only_the_values_that_can_reach_the_call() -> None:
     tree = ast.parse(
         """
 def check(file):
@@ -91,17 +95,17 @@ def check(file):
     scopes = [tree, tree.body[0]]
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
     calls.sort(key=lambda call: call.lineno)
-    read = [[sorted(readings(part, scopes, call)) for part in (call.args[0], call.args[2])] for call in calls]
+    read = [[sorted(possible_texts(part, scopes, call)) for part in (call.args[0], call.args[2])] for call in calls]
     assert read == [[["broken"], ["save it again"]], [["odd"], ["convert it", "save it again"]]]
 
 
-def test_links_of_a_notebook_work_from_its_page() -> None:
+def test_links_of_a_notebook_are_rewritten_for_its_page() -> None:
     failed, tried = doctest.testmod(notebooks)
     assert tried > 0 and failed == 0
 
 
 @pytest.mark.long
-def test_few_messages_consist_of_gaps_alone() -> None:
+def test_few_messages_consist_of_gaps_only() -> None:
     found = [message for package in ("graph", "train", "serve") for message in messages(package)]
     assert len(found) > 250
     assert sum(plain_words(message.found) == "" for message in found) < 0.15 * len(found)

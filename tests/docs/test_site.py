@@ -1,4 +1,4 @@
-"""The site: it builds in strict mode, has no dead link, fetches nothing from another host, and works from file:// too."""
+"""The site builds in strict mode, has no dead links, fetches nothing from another host, and also works from file://."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -30,12 +30,12 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def pages(site: Path) -> dict[Path, Page]:
-    """Every page by its file."""
+    """The pages of the site, by file."""
     return {file: Page(file.read_text(encoding="utf-8")) for file in sorted(site.rglob("*.html"))}
 
 
 def dead_links(pages: dict[Path, Page], page: Path) -> Iterator[str]:
-    """A page's links and loaded resources that lead to no file or anchor of the site."""
+    """The links and loaded resources of a page whose targets do not exist on the site."""
     for target in (*pages[page].links, *pages[page].loaded):
         parts = urlsplit(target)
         if parts.scheme or parts.netloc or target == "":
@@ -46,7 +46,7 @@ def dead_links(pages: dict[Path, Page], page: Path) -> Iterator[str]:
 
 
 def foreign_urls(text: str) -> list[str]:
-    """Addresses of other hosts that a style sheet loads."""
+    """Addresses on other hosts that a style sheet loads."""
     return [
         each for each in re.findall(r"url\(\s*['\"]?([^'\")]+)|@import\s+['\"]([^'\"]+)", text) if "//" in "".join(each)
     ]
@@ -58,7 +58,7 @@ def test_no_link_of_a_page_is_dead(site: Path, pages: dict[Path, Page]) -> None:
     assert len(pages) > 25 and sum(len(page.links) for page in pages.values()) > 500
     broken = Page('<a href="guide.html#nowhere"></a><a href="gone.html"></a><a href="guide.html#questions"></a>')
     assert list(dead_links(pages | {index: broken}, index)) == ["guide.html#nowhere", "gone.html"]
-    # 404.html is written for a host's root.
+    # The links of 404.html are relative to the root of a host.
     assert {
         file.name: found for file in pages if file.name != "404.html" and (found := list(dead_links(pages, file)))
     } == {}
@@ -81,7 +81,7 @@ def test_a_link_to_nowhere_fails_the_build(tmp_path: Path) -> None:
     assert run(tmp_path).returncode != 0
 
 
-def test_pages_and_search_work_from_files(site: Path, browser: Callable[[], Any]) -> None:
+def test_pages_and_search_work_from_file_urls(site: Path, browser: Callable[[], Any]) -> None:
     page = browser().new_page()
     requested, problems = [], []
     page.on("request", lambda request: requested.append(request.url))
@@ -89,7 +89,7 @@ def test_pages_and_search_work_from_files(site: Path, browser: Callable[[], Any]
     page.goto((site / "start" / "offline.html").as_uri())
     assert page.text_content("h1").strip("¶ ") == "Offline in five minutes"
     page.keyboard.press("Control+k")
-    # The search is in a shadow tree, which locators can reach.
+    # The search is in a shadow DOM, which locators can reach.
     page.locator("input[placeholder]:visible").fill("hostile passages")
     page.get_by_text("130 hostile passages per mode").first.wait_for()
     assert [url for url in requested if not url.startswith(("file:", "data:", "blob:"))] == [] and problems == []
@@ -97,7 +97,7 @@ def test_pages_and_search_work_from_files(site: Path, browser: Callable[[], Any]
 
 
 def nav_files(entry: Any) -> Iterator[str]:
-    """The files of a navigation, in order."""
+    """The files listed in the navigation, in order."""
     if isinstance(entry, str):
         yield entry
     for inner in entry.values() if isinstance(entry, dict) else entry if isinstance(entry, list) else ():
@@ -111,5 +111,5 @@ def test_every_page_is_in_the_navigation_once() -> None:
 
 
 @pytest.mark.parametrize("folder", sorted({file.parent for file in DOCS.rglob("*")}), ids=lambda each: each.name)
-def test_no_folder_of_docs_has_more_than_16_names(folder: Path) -> None:
+def test_no_folder_of_docs_has_more_than_16_files(folder: Path) -> None:
     assert len({file.stem for file in folder.iterdir() if file.is_file()}) <= 16

@@ -1,4 +1,4 @@
-"""A small world to evaluate in: a random Llama, three runs that start from it, and preference data with a hostile text."""
+"""What evaluation needs, at a small size: a random Llama, three runs that start from it, and preference data with a hostile string."""
 
 import json
 from collections.abc import Iterator
@@ -36,7 +36,7 @@ class World:
 
 
 def preference(question: int, context_size: int, split: str, hard_negative: str = "") -> PreferenceRow:
-    """A pair about a question; every third question is a yes/no question, and question 0 contains a hostile text."""
+    """A pair about a question; every third question is a yes/no question, and question 0 contains a hostile string."""
     excerpts = [Excerpt(f"p{n}", f"Title {n}", f"The mill number {n} stands in Corrow.") for n in range(context_size)]
     kind, answer = ("boolean", ("yes", "no")[question % 2]) if question % 3 == 0 else ("single", f"mill {question}")
     text = f"Where is mill {question}? {HOSTILE if question == 0 else ''}"
@@ -70,7 +70,7 @@ def one_thread() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def world(tmp_path_factory: pytest.TempPathFactory) -> World:
-    """Built once, with random weights: SFT is the base plus small noise, MS equals SFT, and DPO is SFT plus small noise."""
+    """Models with random weights: SFT is the base plus a little noise, MS equals SFT, and DPO is SFT plus a little noise."""
     home = tmp_path_factory.mktemp("world")
     folders = World(*(home / name for name in ("base", "sft", "ms", "dpo", "data")))
     folders.data.mkdir()
@@ -100,7 +100,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
 
 
 def run_record(stage: str, base_model: str, beta: float | None, data: str = "data") -> RunRecord:
-    """A record with the fields that a comparison reads."""
+    """A run record with the fields that a comparison reads."""
     epsilon = EPSILON if stage == "ms" else None
     k = 2 if beta is not None else None
     return RunRecord(stage, base_model, "", data, beta, None, epsilon, k, {"seed": 0}, {}, 1.5, "cpu", {})  # type: ignore[arg-type]
@@ -112,7 +112,7 @@ def read_lines(file: Path) -> list[dict]:
 
 
 def check_server(server: str, run: Path, *more: str, conversations: int = 3) -> tuple[int, dict[str, Any]]:
-    """The exit status and the report of `serve check`; faults of the server are in the report."""
+    """The exit status and the report of `serve check`; the report lists the faults of the server."""
     command = ["serve", "check", server, str(run), "--conversations", str(conversations), "--json", *more]
     done = CliRunner().invoke(build_app(), command)
     assert done.exception is None or isinstance(done.exception, SystemExit), done.exception

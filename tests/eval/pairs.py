@@ -1,4 +1,4 @@
-"""Pairs of an answer and its references: always our own, and real ones if the public sets are beside the checkout."""
+"""Pairs of an answer and its references: from our examples, and from the public sets if they are available."""
 
 import itertools
 import json
@@ -9,9 +9,9 @@ import pytest
 from graph.shared.jsonl import read_jsonl
 from tests.places import DATA, ROOT
 
-OWN_PAIRS, REAL_PAIRS = 300, 600
+EXAMPLE_PAIRS, PUBLIC_PAIRS = 300, 600
 Pair = tuple[str, tuple[str, ...]]
-ODD = [
+UNUSUAL = [
     "",
     "The",
     "a an the",
@@ -28,8 +28,8 @@ ODD = [
 ]
 
 
-def own_pairs() -> list[Pair]:
-    """Reasonings and answers from examples/questions.jsonl paired with each other, some with their words shuffled by seed, and odd texts."""
+def example_pairs() -> list[Pair]:
+    """Reasonings and answers in examples/questions.jsonl paired with each other, some with their words shuffled, and pairs of unusual strings."""
     rows = [json.loads(line) for line in (ROOT / "examples" / "questions.jsonl").read_text("utf-8").splitlines()]
     rng = random.Random(7)
     found: list[Pair] = [(row["reasoning"], tuple(row["answers"])) for row in rows]
@@ -38,11 +38,11 @@ def own_pairs() -> list[Pair]:
         rng.shuffle(words)
         found += [(" ".join(words), (row["reasoning"],)), (other["answers"][0], tuple(row["answers"]))]
         found.append((f"{row['reasoning']} {other['reasoning']}", (row["reasoning"], other["reasoning"])))
-    odd: list[Pair] = [(left, (right, "boat")) for left in ODD for right in ODD if right]
-    return rng.sample(found, OWN_PAIRS) + odd
+    unusual: list[Pair] = [(left, (right, "boat")) for left in UNUSUAL for right in UNUSUAL if right]
+    return rng.sample(found, EXAMPLE_PAIRS) + unusual
 
 
-def real_pairs() -> list[Pair]:
+def public_pairs() -> list[Pair]:
     """Model responses and written explanations against gold answers: QA-Feedback, 2WikiMultihopQA, PubMedQA."""
     needed = [
         DATA / name
@@ -50,10 +50,10 @@ def real_pairs() -> list[Pair]:
     ]
     missing = [str(file) for file in needed if not file.is_file()]
     if missing:
-        pytest.skip(f"public sets are not here: {missing[0]} (set MODEGRAPH_DATA to their folder)")
+        pytest.skip(f"public sets not found: {missing[0]} (set MODEGRAPH_DATA to their folder)")
     feedback, wiki, pubmed = ([row for _, row in read_jsonl(file)] for file in needed)
     found: list[Pair] = [(response["text"], (row["gold"],)) for row in feedback for response in row["responses"]]
     found += [(row["explanation"], tuple(row["answers"])) for row in wiki]
     found += [(row["qa_pairs"][-1]["answer"], tuple(row["answers"])) for row in wiki]
     found += [(row["reasoning"], (row["context"][-1], row["label"])) for row in pubmed]
-    return random.Random(11).sample(found, REAL_PAIRS)
+    return random.Random(11).sample(found, PUBLIC_PAIRS)

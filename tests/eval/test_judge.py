@@ -1,4 +1,4 @@
-"""Judges with known faults: one that follows position, one that prefers length, a fair one, and one that replies with nonsense."""
+"""Judges with known behaviour: one that follows position, one that prefers length, a fair one, and one that replies with nonsense."""
 
 import json
 
@@ -55,7 +55,7 @@ def result(choose, pairs=PAIRS):
     return score_judgements(judge_pairs(pairs, judge(choose)))["overall"]
 
 
-def test_a_judge_that_always_takes_the_first_is_detected():
+def test_a_judge_that_always_prefers_the_first_is_detected():
     found = result(lambda one, two: "1")
     assert (found.position_bias, found.first_place, found.win_rate.mean) == (1.0, 1.0, 0.5)
     assert (found.agreement, found.ties, found.invalid, found.p) == (0.0, 0.0, 0, 1.0)
@@ -66,7 +66,7 @@ def test_a_judge_that_always_takes_the_first_is_detected():
     ]
 
 
-def test_a_judge_that_always_takes_the_second():
+def test_a_judge_that_always_prefers_the_second_has_position_bias():
     found = result(lambda one, two: "2")
     assert (found.position_bias, found.first_place, found.win_rate.mean) == (1.0, 0.0, 0.5)
 
@@ -101,7 +101,7 @@ def test_controlling_for_length_leaves_the_effect_of_quality():
     assert length_controlled(wins, extra) == pytest.approx(1 / (1 + np.exp(-0.8)), abs=0.03)
 
 
-def test_where_one_side_is_always_longer_nothing_is_claimed():
+def test_if_one_side_is_always_longer_there_is_no_length_controlled_rate():
     assert length_controlled([1.0] * 50, [30.0] * 50) is None
     assert length_controlled([1.0, 0.5], [0.0, 0.0]) == 0.75
     assert length_controlled([], []) is None
@@ -137,7 +137,7 @@ def test_unreadable_verdicts_are_invalid(text, expected):
 
 
 def test_invalid_verdicts_are_counted_and_their_pairs_left_out(tmp_path):
-    """Nonsense whenever q3's B is shown first: one verdict of q3 is lost, and with it the pair."""
+    """The judge replies with nonsense if answer B to q3 is shown first: one verdict on q3 is lost, and so is the pair."""
 
     def choose(one, two):
         return "neither" if one == PAIRS[3].second else "1" if one.startswith("good") else "2"
@@ -155,7 +155,7 @@ def test_invalid_verdicts_are_counted_and_their_pairs_left_out(tmp_path):
     assert "39" in as_text(judge_table(results, "a", "b"))
 
 
-def test_when_every_verdict_is_invalid_there_is_no_rate():
+def test_if_every_verdict_is_invalid_there_is_no_rate():
     found = score_judgements(judge_pairs(PAIRS[:3], ScriptedModel(lambda _: "?")))["overall"]
     assert (
         (found.complete, found.invalid) == (0, 6) and np.isnan(found.win_rate.mean) and found.length_controlled is None

@@ -1,4 +1,4 @@
-"""`eval reading`: contexts, scores and figures by hand, and the command over a set, with a stand-in reader that knows the answers."""
+"""`eval reading`: contexts, scores and figures computed by hand, and the command on a set, with a fake reader that knows the answers."""
 
 import json
 from dataclasses import replace
@@ -58,8 +58,8 @@ def test_gold_passages_are_mixed_with_others_that_lack_the_answer() -> None:
     assert places == {1, 2, 3}
 
 
-def test_questions_over_distractors_alone_have_no_answer_there() -> None:
-    """Every answerable question, over passages that are not gold and do not contain its answer, so a refusal is right."""
+def test_with_distractors_only_every_question_should_be_refused() -> None:
+    """Every answerable question gets passages that are not gold and do not contain its answer, so a refusal is correct."""
     tasks = over_distractors(isles(), QUESTIONS, 2, seed=0)
     answerable = {one.id: one for one in QUESTIONS if one.answers}
     assert {one.question.id for one in tasks} == set(answerable)
@@ -96,11 +96,11 @@ def test_an_answer_that_the_verifier_finds_unsupported_is_a_refusal() -> None:
         answers = answer_all(ScriptedModel(lambda request, text=text: text), tasks, "cited")  # type: ignore[misc]
         assert {answer.text for answer in drop_unsupported(answers, verifier, "cited")} == {NOT_FOUND}
     answers = [score_text(task, f"{wrong}. {task.excerpts[0].text}") for task in tasks]
-    assert drop_unsupported(answers, verifier, "cited") == answers, "a sentence remains"
+    assert drop_unsupported(answers, verifier, "cited") == answers, "one sentence is supported"
 
 
-def test_figures_by_hand() -> None:
-    """Right and cited, right and cited wrongly, partly right without a citation, refused; and an answer invented for an unanswerable question."""
+def test_figures_match_values_computed_by_hand() -> None:
+    """Answers: correct with a correct citation, correct with a wrong one, partly correct without one, a refusal, and one to an unanswerable question."""
     first, second, third, fourth, fifth = (tasks_over(2)[n] for n in (0, 2, 3, 1, 9))
     wrong = next(n for n in range(1, 4) if n not in second.gold)
     answers = [
@@ -112,7 +112,7 @@ def test_figures_by_hand() -> None:
     ]
     figures = reading_figures(answers)["all"]
     assert figures.exact.mean == pytest.approx(2 / 5)
-    assert figures.f1.mean == pytest.approx((1 + 1 + 4 / 5) / 5), "in, year, 1903 against in 1903"
+    assert figures.f1.mean == pytest.approx((1 + 1 + 4 / 5) / 5), "the words in, year, 1903 against in, 1903"
     assert figures.f1_beyond_question.mean == pytest.approx(figures.f1.mean), "no answer repeats its question"
     repeated = score_text(first, f"{first.question.text.removesuffix('?')}: 1884")
     assert reading_figures([repeated])["all"].f1_beyond_question.mean == 0.0
@@ -127,7 +127,7 @@ def test_the_constant_answer_is_the_most_frequent_one() -> None:
     assert reading_figures(constant_answers(tasks))["all"].exact.mean == 0.5
 
 
-def test_questions_are_drawn_by_their_ids_and_a_missing_split_is_an_error() -> None:
+def test_which_questions_are_drawn_depends_on_their_ids_and_a_missing_split_is_an_error() -> None:
     source = isles()
     assert (
         pick_questions(source, None, 4, 0)
@@ -145,7 +145,7 @@ def test_an_empty_answer_is_a_refusal(text: str) -> None:
     assert score_reading(text, ["1911"], {1}, 2).refuses == 1.0
 
 
-def test_the_command(tmp_path: Path) -> None:
+def test_the_command_measures_every_model_and_writes_the_answers(tmp_path: Path) -> None:
     folder = write_set(tmp_path / "isles", isles())
     opened: list[str] = []
 

@@ -1,4 +1,4 @@
-"""Retrieval figures checked by hand: unique sources in order, means over questions, refused input."""
+"""Retrieval figures compared with values computed by hand: unique sources in order, means over questions, refused input."""
 
 import json
 import subprocess
@@ -48,7 +48,7 @@ def test_sources_are_unique_in_order_of_their_best_passage():
     assert ranked_sources(evidence("axxayb")) == ("a", "x", "y", "b")
 
 
-def test_means_by_hand():
+def test_means_match_values_computed_by_hand():
     found = retrieval_json(report())
     assert (found["questions"], found["skipped_without_gold"]) == (2, 1)
     dense, naive = found["systems"]["dense"], found["systems"]["naive"]
@@ -71,7 +71,7 @@ def test_calls_from_a_ledger_are_reported():
     assert "ledger" not in retrieval_table(report()).note
 
 
-def test_a_warm_up_query_keeps_the_loading_of_the_encoder_out_of_the_times():
+def test_a_warm_up_query_keeps_the_loading_time_of_the_encoder_out_of_the_figures():
     calls = []
 
     def retrieve(text):
@@ -82,7 +82,7 @@ def test_a_warm_up_query_keeps_the_loading_of_the_encoder_out_of_the_times():
     assert calls == ["one", "one", "two"]
 
 
-def test_table_and_files(tmp_path):
+def test_the_table_and_the_files_have_the_figures(tmp_path):
     result = report()
     text = as_text(retrieval_table(result))
     assert "+0.5 [+0, +1]" in text and text.splitlines()[1].startswith("mode or selector")
@@ -105,7 +105,7 @@ def test_questions_are_chosen_and_checked():
 
 
 def test_measuring_retrieval_imports_no_training_packages():
-    """Their import would take half of the start-up time; the encoder imports what it needs at its first use."""
+    """Importing them would take half of the start-up time; the encoder imports what it needs when first used."""
     script = "import sys, eval.run.run, eval.retrieval; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     assert {"torch", "transformers", "peft", "trl"} & set(loaded.split()) == set()

@@ -1,4 +1,4 @@
-"""Held-out rows: reading them, choosing from them, and refusals."""
+"""Held-out rows: reading them, selecting from them, and input that is refused."""
 
 import json
 
@@ -22,7 +22,7 @@ def test_rows_have_the_fields_that_a_comparison_needs(world):
     assert [row.hard_negative for row in rows[-2:]] == ["wrong", "wrong"]
 
 
-def test_selection_by_size_and_seed(world):
+def test_rows_are_selected_by_context_size_and_seed(world):
     rows = read_rows(world.data, "test")
     assert {row.context_size for row in select_rows(rows, [1], None, 0)} == {1}
     assert select_rows(rows, [], None, 0) == rows
@@ -43,7 +43,7 @@ def test_pairs_that_share_a_prompt_give_one_prompt(world):
     assert len({row.prompt for row in prompts}) == 12
 
 
-def test_bad_input_is_named(world, tmp_path):
+def test_bad_input_is_reported(world, tmp_path):
     with pytest.raises(UserError, match=r"dev\.jsonl: no such file \(found: test\.jsonl, train\.jsonl\)"):
         read_rows(world.data, "dev")
     with pytest.raises(UserError, match=r"test\.jsonl: a file\. Expected a folder that holds test\.jsonl\. Give "):

@@ -1,4 +1,4 @@
-"""`modegraph runs`: finished, running and stopped runs as their commands leave them, listed with the settings that differ."""
+"""`modegraph runs`: finished, running and stopped runs as written by their commands, listed with the settings that differ."""
 
 import json
 from pathlib import Path
@@ -21,7 +21,7 @@ def settings(output: Path, **changes: object) -> MsSettings:
 
 
 def write_finished_run(folder: Path, **changes: object) -> None:
-    """A run as `train ms` leaves it, without weights."""
+    """A run as written by `train ms`, without weights."""
     config = settings(folder, **changes)
     with fresh_folder(folder, about=about_run("ms", config)) as partial:
         record = RunRecord(
@@ -42,7 +42,7 @@ def write_finished_run(folder: Path, **changes: object) -> None:
         write_run(partial, record)
 
 
-def test_a_run_is_running_while_it_is_made_then_finished(tmp_path: Path) -> None:
+def test_a_run_is_listed_as_running_and_then_as_finished(tmp_path: Path) -> None:
     config = settings(tmp_path / "a" / "ms")
     (tmp_path / "a").mkdir()
     figures = {"MAP": 0.7, "better": True}
@@ -58,7 +58,7 @@ def test_a_run_is_running_while_it_is_made_then_finished(tmp_path: Path) -> None
     assert not any(tmp_path.rglob("progress.jsonl"))
 
 
-def test_an_interrupted_run_that_can_resume_is_stopped(tmp_path: Path) -> None:
+def test_an_interrupted_run_that_can_be_resumed_is_listed_as_stopped(tmp_path: Path) -> None:
     config = SftSettings(model="smollm2", data="pairs", output=str(tmp_path / "sft"), save_steps=5)
     with pytest.raises(KeyboardInterrupt), fresh_folder(tmp_path / "sft", True, about_run("sft", config)) as partial:
         note_progress(partial, 5, 9, {"loss": 2.0})
@@ -83,7 +83,7 @@ def test_runs_of_a_stage_are_listed_by_the_settings_in_which_they_differ(tmp_pat
     assert row[4] == "eval_loss 1.25, train_loss 1.5, eval_rewards/margins 0.5, 1 more"
 
 
-def test_reports_of_evaluations_are_runs_and_other_files_are_not(tmp_path: Path) -> None:
+def test_reports_of_evaluations_are_listed_and_other_files_are_not(tmp_path: Path) -> None:
     result = {"system": "hops", "task": "isles", "metrics": {"recall@5": {"mean": 0.8}}}
     (tmp_path / "matrix").mkdir()
     write_json(
@@ -117,9 +117,11 @@ def test_the_command_prints_a_table_or_json(tmp_path: Path) -> None:
     assert json.loads(run("runs", str(tmp_path / "ms"), "--json").output)["runs"][0]["name"] == "."
 
 
-def test_an_unreadable_folder_or_record_is_named(tmp_path: Path) -> None:
+def test_an_unreadable_folder_or_record_is_reported(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"nowhere: no such folder\. Expected a folder of runs"):
         find_runs(tmp_path / "nowhere")
     (tmp_path / "run.json").write_text('{"stage": "ms"', encoding="utf-8")
-    with pytest.raises(UserError, match=r"run\.json: not the record of a run .*\. Expected the file as it was written"):
+    with pytest.raises(
+        UserError, match=r"run\.json: not the record of a run .*\. Expected the file as the run wrote it"
+    ):
         find_runs(tmp_path)

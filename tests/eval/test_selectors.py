@@ -1,4 +1,4 @@
-"""`modegraph eval retrieval --selectors`: precision by hand, costs from the traces, table and JSON, and refused input."""
+"""`modegraph eval retrieval --selectors`: precision computed by hand, costs from the traces, table and JSON, and refused input."""
 
 import json
 from pathlib import Path
@@ -56,7 +56,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def constant_classifier(probability: float, index: Index) -> Classifier:
-    """A classifier with a single leaf: it gives everything this probability."""
+    """A classifier with a single leaf, which gives every candidate this probability."""
     leaf, odds = np.zeros(1, np.int64), float(np.log(probability / (1 - probability)))
     forest = Forest(leaf, np.zeros(1), leaf, leaf, np.array([odds]), leaf, 0.0, 0)
     return Classifier(forest, 1.0, 0.5, index.encoder_source.fingerprint)
@@ -74,14 +74,14 @@ def run(world: Path, *arguments: object, model: ScriptedModel | None = None) -> 
     return result
 
 
-def test_average_precision_by_hand() -> None:
+def test_average_precision_matches_values_computed_by_hand() -> None:
     assert average_precision([True, False, True], 2) == pytest.approx((1 + 2 / 3) / 2)
     assert average_precision([False, True], 3) == pytest.approx(1 / 6)
     assert average_precision([], 2) == average_precision([False], 1) == 0.0
 
 
 def first_choice_model(prompts: list[str]) -> ScriptedModel:
-    """A model that selects the first statement shown and always has the same answer; its prompts are appended to `prompts`."""
+    """A model that selects the first statement shown and always gives the same answer; its prompts are appended to `prompts`."""
 
     def reply(request: Any) -> str:
         prompts.append(request.messages[1].content)
@@ -113,14 +113,16 @@ def test_only_a_model_costs_calls_and_tokens(world: Path, tmp_path: Path) -> Non
     for name in ("threshold", str(folder)):
         assert found["systems"][name]["calls/query"] == found["systems"][name]["tokens/query"] == 0
     costs = found["systems"]["llm"]
-    assert costs["calls/query"] == 3, "to start, to prune a round, to answer"
-    assert costs["tokens/query"] > 30 and len(prompts) == 3 * 3 + 3 + 2, "a question to warm up, and two selections"
+    assert costs["calls/query"] == 3, "one call to start, one to prune, one to answer"
+    assert costs["tokens/query"] > 30 and len(prompts) == 3 * 3 + 3 + 2, (
+        "three questions, a warm-up question, and two selections"
+    )
     assert found["systems"][str(folder)][SELECTION] > 0
     assert set(found["Recall@5 differences"]) == {str(folder), "llm"}
     assert json.loads((tmp_path / "out" / "retrieval.json").read_text()) == found
 
 
-def test_text_names_every_selector_once(world: Path) -> None:
+def test_the_table_has_one_row_per_selector(world: Path) -> None:
     result = run(world, "--selectors", "threshold", world / "likes-all")
     assert result.exit_code == 0, result.output
     assert f"among the same {CANDIDATES}," in " ".join(result.stdout.split())
@@ -154,7 +156,9 @@ def test_bad_input_is_refused(world: Path, arguments: tuple[str, ...], message: 
         run(world, *arguments)
 
 
-def test_a_folder_without_a_selector_and_one_of_another_encoder_are_refused(world: Path, tmp_path: Path) -> None:
+def test_a_folder_without_a_selector_and_a_selector_for_another_encoder_are_refused(
+    world: Path, tmp_path: Path
+) -> None:
     with pytest.raises(
         UserError, match=r"no selector.safetensors\. Expected the folder that `modegraph train selector` made"
     ):

@@ -1,4 +1,4 @@
-"""Intervals, exact tests and corrections, by hand and against slow reference versions; and when a difference may be claimed."""
+"""Intervals, exact tests and corrections, compared with values computed by hand and slow references; and when a difference may be claimed."""
 
 import doctest
 import math
@@ -29,12 +29,12 @@ from eval.statistics import (
 from graph.errors import UserError
 
 
-def test_doctests():
+def test_docstring_examples_give_the_output_shown():
     assert doctest.testmod(statistics).failed == 0
 
 
 def slow_sign_test(better, worse):
-    """Enumerate every way the coins can fall; p is the share of ways at least as unlikely as the observed one."""
+    """Enumerate all outcomes of the coin tosses; p is the share of outcomes at least as unlikely as the observed one."""
     tosses = better + worse
     counts = [sum(way) for way in product((0, 1), repeat=tosses)]
     ways = [math.comb(tosses, heads) for heads in range(tosses + 1)]
@@ -42,7 +42,7 @@ def slow_sign_test(better, worse):
 
 
 @given(st.integers(0, 6), st.integers(0, 6), st.integers(0, 4))
-def test_sign_test_enumerated(better, worse, equal):
+def test_the_sign_test_equals_an_enumeration_of_all_outcomes(better, worse, equal):
     values = [1.0] * better + [0.0] * (worse + equal)
     baseline = [0.0] * better + [1.0] * worse + [0.0] * equal
     if values:
@@ -51,8 +51,8 @@ def test_sign_test_enumerated(better, worse, equal):
         assert sign_test(baseline, values) == pytest.approx(expected)
 
 
-def test_the_sign_test_on_right_or_wrong_answers_is_mcnemars():
-    # Discordant 8 against 1: 2 (C(9,0) + C(9,1)) / 2⁹ = 20/512.
+def test_the_sign_test_on_right_or_wrong_answers_is_mcnemars_exact_test():
+    # 8 discordant pairs against 1: 2 (C(9,0) + C(9,1)) / 2⁹ = 20/512.
     assert sign_test([1] * 8 + [0] + [1] * 5, [0] * 8 + [1] + [1] * 5) == pytest.approx(20 / 512)
 
 
@@ -71,7 +71,7 @@ def test_holm_matches_its_definition(p_values):
     assert list(corrected) == list(p_values)
 
 
-def test_many_comparisons_raise_the_bar_for_each():
+def test_with_more_comparisons_each_needs_a_smaller_p():
     clear = ([1.0] * 9, [0.0] * 9)
     alone = compare_paired({"a": clear})["a"]
     among = compare_paired({"a": clear, **{f"n{i}": ([0.0] * 9, [0.0] * 9) for i in range(19)}})["a"]
@@ -92,7 +92,7 @@ def test_a_higher_mean_with_most_questions_worse_is_not_called_better():
     assert verdict_text(worse, "x", "y").startswith("x is worse than y")
 
 
-def test_equal_values_show_nothing():
+def test_equal_values_show_no_difference():
     verdict = compare_paired({"a": ([0.5, 0.5], [0.5, 0.5])})["a"]
     assert (verdict.p, verdict.corrected_p, verdict.shown) == (1.0, 1.0, False)
 
@@ -187,7 +187,7 @@ def test_the_interval_over_seeds_has_its_stated_coverage():
 
 
 def slow_sign_flip_test(differences):
-    """The p from every way to flip the signs, one by one."""
+    """The p computed by flipping the signs in every way, one by one."""
     flips = [
         abs(sum(s * d for s, d in zip(signs, differences, strict=True)))
         for signs in product((1, -1), repeat=len(differences))
@@ -196,7 +196,7 @@ def slow_sign_flip_test(differences):
 
 
 @given(st.lists(st.integers(-50, 50), min_size=1, max_size=8))
-def test_sign_flips_enumerated(differences):
+def test_the_sign_flip_test_equals_an_enumeration(differences):
     """Equals the slow version, which flips signs one by one, and scipy's exact permutation test."""
     found = sign_flip_test([each / 10 for each in differences])
     assert found == pytest.approx(slow_sign_flip_test([each / 10 for each in differences]))
@@ -206,14 +206,14 @@ def test_sign_flips_enumerated(differences):
         assert found == pytest.approx(theirs.pvalue)
 
 
-def test_sign_flips_by_hand():
-    # Six of one sign: 2 of 2⁶ ways are as far from 0. With a seventh of the same size and the other sign: 16 of 128.
+def test_the_sign_flip_test_matches_values_computed_by_hand():
+    # Six differences of one sign: 2 of 2⁶ flips are as far from 0. With a seventh of the same size and the opposite sign: 16 of 128.
     assert sign_flip_test([0.1] * 6) == 2 / 64
     assert sign_flip_test([0.1] * 6 + [-0.1]) == 16 / 128
-    assert sign_flip_test([0.3, 0.1, -0.1]) == 6 / 8, "sums of .5, .3, .3 and .1, both ways"
+    assert sign_flip_test([0.3, 0.1, -0.1]) == 6 / 8, "sums of ±.5, ±.3, ±.3 and ±.1"
 
 
-def test_sign_flips_hold_their_level_and_detect_a_difference():
+def test_the_sign_flip_test_holds_its_level_and_detects_a_difference():
     rng = np.random.default_rng(5)
     null = [sign_flip_test(rng.standard_t(3, 7)) < 0.05 for _ in range(2000)]
     assert 0.02 < np.mean(null) < 0.06, "no more than .05, even with heavy tails"
@@ -223,7 +223,7 @@ def test_sign_flips_hold_their_level_and_detect_a_difference():
             sign_flip_test([1.0] * count)
 
 
-def test_equality_by_hand():
+def test_the_equality_test_matches_values_computed_by_hand():
     # Mean .01, sd .02, five seeds: t = (.03 − .01) / (.02 / √5) = 2.236 with 4 degrees of freedom, p = .0445.
     differences = [0.01 + 0.02 * each for each in np.array([-2, -1, 0, 1, 2]) / math.sqrt(2.5)]
     assert np.std(differences, ddof=1) == pytest.approx(0.02)
@@ -236,7 +236,7 @@ def test_equality_by_hand():
     assert equality_test(differences, 0.03) == pytest.approx(max(one_sided))
 
 
-def test_equality_holds_its_level_at_the_margin():
+def test_the_equality_test_holds_its_level_at_the_margin():
     rng = np.random.default_rng(6)
     at_margin = np.mean([equality_test(rng.normal(0.03, 0.01, 6), 0.03) < 0.05 for _ in range(2000)])
     assert 0.035 < at_margin < 0.065
@@ -244,11 +244,11 @@ def test_equality_holds_its_level_at_the_margin():
 
 
 def seeds_of(*levels, questions=12):
-    """The values of the questions for each seed, all equal to the seed's level."""
+    """For each seed, one value per question, all equal to the level of the seed."""
     return {seed: [level] * questions for seed, level in enumerate(levels)}
 
 
-def test_one_seed_never_shows_anything_and_six_alike_do():
+def test_one_seed_never_shows_a_difference_and_six_that_agree_do():
     base = seeds_of(0.5)
     alone = compare_seeds({"dpo": base, "ms": seeds_of(1.0)}, "dpo")["ms"]
     assert (alone.p, alone.shown, alone.by_seed) == (1.0, False, (0.5,)) and alone.interval.low > 0
@@ -261,7 +261,7 @@ def test_one_seed_never_shows_anything_and_six_alike_do():
 
 
 def test_pairs_of_seeds_cancel_differences_between_seeds():
-    """Seeds differ much more than the systems do; compared in pairs, they show the difference, whatever their order."""
+    """Results differ much more by seed than by system; compared in pairs, they show the difference, whatever the order of the seeds."""
     shared = [0.1, 0.9, 0.4, 0.7, 0.2, 0.5]
     better = [level + 0.02 + 0.001 * number for number, level in enumerate(shared)]
     verdict = compare_seeds({"ms": seeds_of(*better), "dpo": dict(reversed(seeds_of(*shared).items()))}, "dpo")["ms"]
@@ -284,8 +284,8 @@ def test_an_unpaired_seed_is_refused_by_name():
         compare_seeds(systems, "ms")
 
 
-def test_intervals_are_as_wide_as_holms_steps_demand():
-    """0 is outside exactly if Holm rejects the bootstrap's p; one system alone has the plain 95 % interval."""
+def test_the_width_of_intervals_follows_holms_procedure():
+    """An interval excludes 0 exactly if Holm's procedure rejects the bootstrap p; a single system has the plain 95 % interval."""
     rng = np.random.default_rng(8)
     baseline = [0.0] * 40
     systems = {f"s{number}": (rng.normal(0.07 * number, 0.5, 40).tolist(), baseline) for number in range(6)}
@@ -305,8 +305,8 @@ def test_intervals_are_as_wide_as_holms_steps_demand():
     assert holm_intervals({"s5": systems["s5"]}) == {"s5": bootstrap_difference(*systems["s5"])}
 
 
-def test_holms_intervals_keep_the_familys_level():
-    """100 families of five systems without a difference: in about 5 % some interval excludes 0, in about 20 % some plain interval does."""
+def test_holms_intervals_hold_the_level_of_the_family():
+    """100 families of five systems without a difference: in about 5 % some interval excludes 0, and in about 20 % some plain interval does."""
     rng = np.random.default_rng(9)
     wrong = plain = 0
     for study in range(100):

@@ -1,4 +1,4 @@
-"""`modegraph plan study`: runs and hours by hand, differences against simulated studies, and the faults that are refused by name."""
+"""`modegraph plan study`: runs and hours computed by hand, differences compared with simulated studies, and faults that are refused."""
 
 import json
 import math
@@ -53,8 +53,8 @@ def refuse_to_time(arm: Any) -> float:
     raise AssertionError("the seconds per update are configured")
 
 
-def test_runs_and_hours_by_hand() -> None:
-    """Later looks train the arms of the contrast alone; 40 + 60 + 15 samples of 2 s come first, then two trial runs of each arm."""
+def test_runs_and_hours_match_values_computed_by_hand() -> None:
+    """Later looks train only the arms of the contrast; 40 + 60 + 15 samples of 2 s come first, then two trial runs of each arm."""
     plan = plan_study(study(looks=[{"seeds": 6, "level": 0.032}, {"seeds": 8, "level": 0.01}]), refuse_to_time)
     measuring = 3 * 20 * 3 * 2
     trial = 2 * (1000 + 1000 + 2000 + 3 * 5 * 3 * 2)
@@ -84,8 +84,8 @@ def simulated_power(difference: float, seeds: int, level: float, draw: np.random
 
 
 @pytest.mark.parametrize(("seeds", "level"), [(6, 0.05), (8, 0.05), (10, 0.018)])
-def test_the_smallest_difference_is_found_in_eight_studies_of_ten(seeds: int, level: float) -> None:
-    """More than 80 % of simulated studies find a difference 10 % larger, fewer than 80 % one 10 % smaller: the figure is right within 10 %."""
+def test_the_smallest_difference_is_found_in_eight_out_of_ten_studies(seeds: int, level: float) -> None:
+    """More than 80 % of simulated studies find a difference 10 % larger, and fewer than 80 % find one 10 % smaller: the figure is right within 10 %."""
     smallest = difference_sd(0.03, 0.2, 40) * smallest_difference(seeds, level)
     draw = np.random.default_rng(seeds)
     assert (
@@ -95,14 +95,14 @@ def test_the_smallest_difference_is_found_in_eight_studies_of_ten(seeds: int, le
 
 
 def test_six_seeds_must_all_agree() -> None:
-    """By hand: Φ(δ)⁶ = .8 where δ = 1.79 standard deviations."""
+    """Computed by hand: Φ(δ)⁶ = .8 for δ = 1.79 standard deviations."""
     power = (0.5 * (1 + math.erf(smallest_difference(6, 0.05) / math.sqrt(2)))) ** 6
     assert power == pytest.approx(0.8, abs=0.02)
-    assert smallest_difference(6, 0.05) == smallest_difference(6, 0.032), "no p lies between"
+    assert smallest_difference(6, 0.05) == smallest_difference(6, 0.032), "six seeds have no p between the two levels"
 
 
 @pytest.mark.long
-def test_equality_is_shown_as_often_as_planned() -> None:
+def test_the_power_of_the_equality_test_equals_that_of_simulations() -> None:
     draw = np.random.default_rng(3)
     simulated = np.mean([equality_test(draw.normal(0, 0.02, 8).tolist(), 0.03) < 0.05 for _ in range(1500)])
     assert equality_power(8, 0.03 / 0.02, 0.05) == pytest.approx(simulated, abs=0.04)
@@ -114,8 +114,8 @@ def test_equality_is_shown_as_often_as_planned() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"contrast": ["ms", "ipo"]}, "contrast names 'ipo', which is none of the arms ms, dpo, pairs"),
-        ({"looks": [{"seeds": 5}]}, "5 seeds give a p of 0.0625 at least, so level = 0.05 shows nothing"),
+        ({"contrast": ["ms", "ipo"]}, "contrast names 'ipo', which is not one of the arms ms, dpo, pairs"),
+        ({"looks": [{"seeds": 5}]}, "5 seeds give a p of at least 0.0625, so level = 0.05 shows nothing"),
         ({"looks": [{"seeds": 6}, {"seeds": 12}]}, "the levels of the looks add up to more than 0.05"),
         ({"looks": [{"seeds": 9, "level": 0.02}, {"seeds": 9, "level": 0.02}]}, "9, 9 seeds; each must have more"),
     ],
@@ -131,8 +131,8 @@ def plan(folder: Path, *words: str, **changes: Any) -> Result:
     return CliRunner().invoke(build_app(), ["plan", "study", str(file), *words])
 
 
-def test_planted_faults_are_refused_by_name(tmp_path: Path) -> None:
-    """A test prompt in the training data, an unpaired seed, a reward component that cannot be measured, unequal rewards; without these the plan is printed."""
+def test_injected_faults_are_refused_by_name(tmp_path: Path) -> None:
+    """A test prompt in the training data, an unpaired seed, a reward component that cannot be measured, unequal rewards. Without these, the plan is printed."""
     for name in ("sft", "responses"):
         (tmp_path / name).mkdir()
     write_jsonl(tmp_path / "sft" / "train.jsonl", [response_to_json(scored(0))])

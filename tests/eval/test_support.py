@@ -1,4 +1,4 @@
-"""A verifier measured on labelled sentences: AUC against scikit-learn, overlap by hand, bad rows refused."""
+"""A verifier measured on labelled sentences: AUC compared with scikit-learn, overlap computed by hand, bad rows refused."""
 
 import json
 from pathlib import Path
@@ -47,7 +47,7 @@ def write_rows(folder: Path, rows: list[dict[str, object]]) -> Path:
     return file
 
 
-def test_auc_equals_scikit_learns_with_ties() -> None:
+def test_auc_equals_that_of_scikit_learn_with_ties() -> None:
     rng = np.random.default_rng(0)
     for _ in range(20):
         scores, labels = rng.integers(0, 6, 40).astype(float), rng.random(40) < 0.4
@@ -73,12 +73,12 @@ def test_short_sentences_are_prefixed_with_their_question(tmp_path: Path) -> Non
     assert len(read_support(write_rows(tmp_path, ROWS * 5), limit=12, seed=1)) == 12
 
 
-def test_overlap_by_hand() -> None:
+def test_overlap_matches_values_computed_by_hand() -> None:
     row = SupportRow(("The boats left Tarn.",), "A boat left Quill", supported=False)
     assert word_overlap(row, str) == pytest.approx(1 / 3) and word_overlap(row, form_of) == pytest.approx(2 / 3)
     assert word_overlap(SupportRow((), "Tarn", supported=True), str) == 0.0
     ground = Ground.of([("", passage) for passage in row.passages])
-    assert overlaps(row.claim, ground.wordings)[0] == word_overlap(row, form_of), "the verifier computes the same"
+    assert overlaps(row.claim, ground.wordings)[0] == word_overlap(row, form_of), "the verifier computes the same share"
 
 
 def test_unchecked_sentences_are_never_marked(tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ def test_a_verifier_is_measured_next_to_overlap(tmp_path: Path) -> None:
         ({"sentence": None}, "line 2: not a labelled sentence"),
     ],
 )
-def test_a_bad_row_is_named(change: dict[str, object], message: str, tmp_path: Path) -> None:
+def test_a_malformed_row_is_reported_with_its_line(change: dict[str, object], message: str, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=message):
         read_support(write_rows(tmp_path, [ROWS[0], ROWS[1] | change]))
 

@@ -1,6 +1,6 @@
-"""`eval retrieval --selectors` with a real vLLM server on CPU: the cost of selecting with a model, by the server's own count.
+"""`eval retrieval --selectors` with a real vLLM server on CPU: the cost of selecting with a model, as counted by the server.
 
-Runs only where tests/vllm.py finds vLLM.
+Runs only if tests/vllm.py finds vLLM.
 """
 
 import json
@@ -54,5 +54,5 @@ def test_only_the_llm_selector_calls_the_model_and_the_server_counts_its_calls(t
 
 @pytest.fixture(autouse=True)
 def offline(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Look nothing up on the hub while the server runs."""
+    """Without requests to the hub."""
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")

@@ -36,10 +36,10 @@ from tests.graph.hashed import build
 
 @given(st.integers(0, 10_000), st.floats(0, 1), st.sampled_from([0.5, 0.85]))
 @settings(max_examples=25, deadline=None)
-def test_a_row_without_an_attractive_neighbour_keeps_its_structure_and_restarts_with_the_rest(
+def test_a_row_without_attractive_neighbours_keeps_its_structural_part_and_restarts_otherwise(
     seed: int, weight: float, damping: float
 ) -> None:
-    """Such a row of T_n is 0/0: its transition is λ T_s + (1 − λ)·restart. Compared with a dense solution."""
+    """Such a row of T_n would be 0/0, so its transition is λ T_s + (1 − λ)·restart. The walk is compared with a dense solution."""
     draw = np.random.default_rng(seed)
     linked = (draw.random((8, 8)) < 0.3) & ~np.eye(8, dtype=bool)
     T_s = row_normalised(sp.csr_array(linked.astype(np.float32)))
@@ -59,7 +59,7 @@ def test_a_row_without_an_attractive_neighbour_keeps_its_structure_and_restarts_
 
 
 @pytest.mark.parametrize("rows", [[], [-1], [3], [0, 7]])
-def test_seeds_that_are_no_vertices_are_refused(rows: list[int]) -> None:
+def test_seeds_that_are_not_vertices_are_refused(rows: list[int]) -> None:
     with pytest.raises(ValueError, match="seed"):
         restart_at(np.array(rows, np.int64), 3)
 
@@ -74,7 +74,7 @@ def test_a_batch_of_several_blocks_equals_single_runs() -> None:
 
 
 @pytest.mark.parametrize("method", ["leidenalg", "igraph"])
-def test_the_same_seed_gives_the_same_communities_among_many_equally_good_ones(method: str) -> None:
+def test_the_same_seed_gives_the_same_communities_where_many_partitions_are_equally_good(method: str) -> None:
     linked = np.triu(np.random.default_rng(2).random((90, 90)) < 0.06, 1)
     graph = sp.csr_array((linked | linked.T).astype(np.float32))
     found = [find_communities(graph, method, seed).tolist() for seed in (7, 7, 7, 1, 2, 3)]  # type: ignore[arg-type]
@@ -85,7 +85,7 @@ KINDS = ("ship", "yard", "boat", "inn", "sail")
 
 
 class Clustered(HashEncoder):
-    """Encodes only the kind of a thing, so that all things of one kind look the same."""
+    """Encodes only the kind of a thing, so that all things of one kind get the same vector."""
 
     def encode(self, texts: Sequence[str]) -> Floats:
         return super().encode([next((kind for kind in KINDS if text.startswith(kind)), text) for text in texts])
@@ -133,7 +133,7 @@ sentences = st.lists(
     .map("We saw {} there.".format),
     min_size=1,
     max_size=6,
-    # To a bag of words, the same words in another order are the same.
+    # A bag-of-words encoder ignores the order of words.
     unique_by=lambda sentence: tuple(sorted(sentence.split())),
 )
 
@@ -152,7 +152,7 @@ def test_awkward_words_survive_from_the_document_to_the_proposition(
         assert text[span.start : span.end] == found.text == sentence
 
 
-def test_propositions_are_neighbours_by_a_name_or_a_synonym_and_by_nothing_else(tmp_path: Path) -> None:
+def test_propositions_are_neighbours_only_through_a_shared_name_or_a_synonym(tmp_path: Path) -> None:
     texts = (
         "In Tarn we saw Ship Ax.",
         "By day Ship Bx left Quill.",
@@ -167,7 +167,7 @@ def test_propositions_are_neighbours_by_a_name_or_a_synonym_and_by_nothing_else(
     assert pairs == {(0, 1), (1, 2), (0, 4)} and np.array_equal(near, near.T)
 
 
-def test_paths_of_one_proposition_are_the_nearest_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_paths_of_length_one_are_the_nearest_propositions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     hashed = build(tmp_path / "i", ISLES)
     monkeypatch.setattr(paths, "MAX_PATH", 1)
     query_D = hashed.encode_queries(["Who founded the yard that built the Lantern?"])[0]

@@ -125,7 +125,7 @@ def test_the_first_lead_to_a_passage_is_the_link_that_hops_followed(harbour: Ind
     assert path == (f"“{lead.proposition}”", "mentions “Brandt Yard”", "and this is the document of that name", words)
 
 
-def test_the_lift_of_words_is_their_addition_to_the_score(harbour: Index, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_lift_of_words_is_their_contribution_to_the_score(harbour: Index, monkeypatch: pytest.MonkeyPatch) -> None:
     """`lift` is the difference from the score without words; a passage that contains none of the words has no lift."""
     explanation = explanation_of(harbour, QUESTION, "brandt-yard.md")
     assert set(explanation.lifted_by) == {
@@ -145,7 +145,7 @@ def test_the_lift_of_words_is_their_addition_to_the_score(harbour: Index, monkey
 def test_hops_scores_a_passage_by_the_best_link_from_its_seeds(
     harbour: Index, monkeypatch: pytest.MonkeyPatch, seeds: int
 ) -> None:
-    """So the worth of a link that was not followed is the score that it would give if the passage it starts from ranked among the seeds."""
+    """A link that was not followed is worth the score that it would give if its first passage ranked among the seeds."""
     monkeypatch.setattr(mode, "SEEDS", seeds)
     monkeypatch.setattr(explain, "SEEDS", seeds)
     linked = 0
@@ -162,7 +162,7 @@ def test_hops_scores_a_passage_by_the_best_link_from_its_seeds(
     assert linked >= 1
 
 
-def test_clues_are_the_questions_words_and_names_the_rarest_first(harbour: Index) -> None:
+def test_clues_are_the_words_and_names_of_the_question_rarest_first(harbour: Index) -> None:
     explanation = explanation_of(harbour, "Was the Grey Heron xylophone launched?", "grey-heron-cutter.md")
     words = {clue.text: (clue.passages, clue.held) for clue in explanation.words}
     texts = [text.casefold() for text in harbour.data.passage_texts]
@@ -174,7 +174,7 @@ def test_clues_are_the_questions_words_and_names_the_rarest_first(harbour: Index
     assert ("Grey Heron", True) in {(clue.text, clue.held) for clue in explanation.names}
 
 
-def test_the_nearest_propositions_of_the_passage_are_ranked_among_all(harbour: Index) -> None:
+def test_the_nearest_propositions_of_the_passage_have_their_rank_among_all_propositions(harbour: Index) -> None:
     explanation = explanation_of(harbour, QUESTION, "brandt-yard.md")
     cosines = harbour.data.proposition_vectors_ND @ harbour.encode_queries([QUESTION])[0]
     own = [
@@ -186,7 +186,7 @@ def test_the_nearest_propositions_of_the_passage_are_ranked_among_all(harbour: I
     assert [(each.cosine, each.rank) for each in explanation.propositions] == expected and len(expected) == 3
 
 
-def test_conditions_hold_for_the_whole_explanation(harbour: Index) -> None:
+def test_conditions_apply_to_the_whole_explanation(harbour: Index) -> None:
     explanation = explanation_of(harbour, QUESTION, "brandt-yard.md", where=("source!=ferry*",))
     sources_shown = [each.item.source for each in explanation.before] + [
         lead.passage.source for lead in explanation.leads
@@ -208,7 +208,7 @@ def test_a_passage_can_be_named_by_the_first_digits_of_its_id(harbour: Index) ->
             find_passage(harbour, prefix)
 
 
-def test_a_source_names_its_only_passage_and_a_longer_document_lists_its_passages(
+def test_a_source_names_its_only_passage_and_the_error_for_a_longer_document_lists_its_passages(
     harbour: Index, tmp_path: Path
 ) -> None:
     assert harbour.passage(find_passage(harbour, "brandt-yard.md")).id == id_of(harbour, "brandt-yard.md")

@@ -1,4 +1,4 @@
-"""Feedback on disk: acknowledged entries are there, whoever else writes and whenever the process dies; deleted entries are gone."""
+"""Feedback on disk: acknowledged entries persist, even if others write at the same time or the process is killed; deleted entries leave no trace."""
 
 import re
 import sqlite3
@@ -69,7 +69,7 @@ def test_every_kind_is_read_back_unchanged(tmp_path: Path) -> None:
     assert store.of_user("reader-1") == entries[1::2] and store.of_user("nobody") == []
 
 
-def test_deleting_a_user_leaves_not_a_byte_of_their_feedback(tmp_path: Path) -> None:
+def test_deleting_a_user_removes_every_byte_of_their_feedback(tmp_path: Path) -> None:
     store = FeedbackFile(tmp_path, 1 << 30)
     for number in range(60):
         user = ("reader-1", "secretive-reader")[number % 2]
@@ -108,7 +108,7 @@ def test_several_writers_lose_nothing(tmp_path: Path) -> None:
     assert len(read_feedback(tmp_path)) == 40
 
 
-def test_a_locked_file_is_not_called_unreadable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_locked_file_is_not_reported_as_unreadable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = FeedbackFile(tmp_path, 1 << 30)
     store.add(entry(Vote(YARD, "up")))
     monkeypatch.setattr("graph.feedback.LOCK_TIMEOUT_S", 0.05)
@@ -131,7 +131,7 @@ def test_a_full_disk_is_reported_and_nothing_is_lost(tmp_path: Path) -> None:
         assert store.all()[0].content == Vote(YARD, "up")
 
 
-def test_a_full_file_takes_no_more(tmp_path: Path) -> None:
+def test_a_full_file_accepts_no_more_entries(tmp_path: Path) -> None:
     store = FeedbackFile(tmp_path, 40_000)
     with pytest.raises(FeedbackFull):
         for number in range(1000):

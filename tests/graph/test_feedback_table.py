@@ -1,4 +1,4 @@
-"""Feedback on an index in PostgreSQL is stored there too, for every server of the index; the table behaves as the file does."""
+"""Feedback on an index in PostgreSQL is stored in the database, for every server of the index; the table behaves like the file."""
 
 import json
 from collections.abc import Iterator

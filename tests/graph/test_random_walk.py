@@ -63,7 +63,7 @@ def test_below_the_threshold_attraction_is_exactly_zero_and_above_it_exponential
     assert np.isfinite(attraction(np.ones(2, np.float32), 1e-3, 0.0)).all()
 
 
-def test_semantic_step_by_hand() -> None:
+def test_a_semantic_step_equals_a_calculation_by_hand() -> None:
     T_s = sp.csr_array(np.array([[0, 0.5, 0.5], [1, 0, 0], [1, 0, 0]], np.float32))
     assert semantic_transition(T_s, np.array([9.0, 1.0, 3.0], np.float32)).toarray().tolist() == [
         [0, 0.25, 0.75],
@@ -73,7 +73,7 @@ def test_semantic_step_by_hand() -> None:
 
 
 @given(st.integers(0, 5000))
-def test_at_lambda_one_the_query_has_no_say(seed: int) -> None:
+def test_at_lambda_one_the_query_has_no_effect(seed: int) -> None:
     T_s = structural_transition(incidence(seed))
     attractions = np.random.default_rng(seed).random(T_s.shape[0]).astype(np.float32)
     assert np.array_equal(query_aware_transition(T_s, attractions, 1.0).toarray(), T_s.toarray())
@@ -106,7 +106,7 @@ def test_pagerank_solves_its_linear_system(seed: int) -> None:
 
 
 def ring(vertices: int) -> sp.csr_array:
-    """A cycle, on which a walk from one vertex takes long to settle."""
+    """A cycle, on which a walk from one vertex needs many steps to settle."""
     row = np.arange(vertices)
     step = sp.coo_array((np.full(vertices, 0.5), (row, (row + 1) % vertices)), (vertices, vertices)).tocsr()
     return sp.csr_array((step + step.T).astype(np.float32))
@@ -172,7 +172,7 @@ def test_a_batch_equals_single_runs_and_components_do_not_mix() -> None:
 
 
 @given(st.integers(0, 5000), st.randoms(use_true_random=False))
-def test_relabelling_permutes_the_answer(seed: int, order: object) -> None:
+def test_relabelling_the_vertices_permutes_the_result(seed: int, order: object) -> None:
     block = incidence(seed)
     permutation = list(range(block.shape[0]))
     order.shuffle(permutation)  # type: ignore[attr-defined]

@@ -13,7 +13,7 @@ from tests.fakes import HashEncoder
 
 @pytest.fixture(autouse=True)
 def hashed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Replaces every encoder with the stand-in."""
+    """Replaces every encoder with the stand-in encoder."""
     monkeypatch.setattr(graph.models.encoder, "open_encoder", lambda spec: HashEncoder())
 
 
@@ -25,7 +25,7 @@ def isles(tmp_path: Path) -> mg.Index:
 
 @pytest.fixture(scope="session")
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> mg.Run:
-    """A tiny Llama, barely trained."""
+    """A tiny Llama, trained for a few steps."""
     folder = tmp_path_factory.mktemp("tiny")
     write_jsonl(folder / "texts.jsonl", ({"id": each.source, "text": each.text} for each in ISLES))
     size = {"vocabulary": 600, "hidden_size": 32, "layers": 2, "heads": 2, "block_tokens": 32}

@@ -1,4 +1,4 @@
-"""Answers by the API: the same as the command line's, streamed by a real model and a real server, with all citations checked."""
+"""Answers through the API: the same as on the command line, streamed by a real model and a real server, with all citations checked."""
 
 import asyncio
 import json
@@ -17,7 +17,7 @@ QUESTION = "Who founded the yard that built the Lantern?"
 REPLY = "###Reason: The Marlow Yard built her [1], says [9].\n###Answer: Ada Marlow [1]"
 
 
-def test_an_answer_is_text_citations_and_evidence(isles: mg.Index) -> None:
+def test_an_answer_has_text_citations_and_evidence(isles: mg.Index) -> None:
     answer = isles.ask(QUESTION, model=ScriptedModel(lambda request: REPLY), top_k=2)
     assert (answer.text, answer.removed) == ("Ada Marlow [1]", (9,))
     assert answer.citations[1].text in {each.item.text for each in answer.evidence.passages}
@@ -25,7 +25,7 @@ def test_an_answer_is_text_citations_and_evidence(isles: mg.Index) -> None:
     assert "Ada Marlow [1]" in str(answer) and "Ada Marlow" in repr(answer)
 
 
-def test_a_named_model_is_opened_once_and_another_takes_its_place(
+def test_a_model_given_by_name_is_opened_once_and_replaced_by_the_next(
     isles: mg.Index, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened = []
@@ -53,7 +53,7 @@ def test_a_stream_ends_with_the_answer_that_ask_gives(isles: mg.Index, tiny: mg.
 
 
 @pytest.mark.long
-def test_streams_run_in_an_event_loop_and_next_to_a_running_one(isles: mg.Index) -> None:
+def test_streams_work_in_an_event_loop_with_and_without_await(isles: mg.Index) -> None:
     async def both(spec: str) -> tuple[list[mg.Piece], list[mg.Piece], mg.Answer]:
         stream = isles.astream(QUESTION, model=spec, top_k=2)
         pieces = [piece async for piece in stream]
@@ -68,7 +68,7 @@ def test_streams_run_in_an_event_loop_and_next_to_a_running_one(isles: mg.Index)
 
 
 @pytest.mark.long
-def test_a_stream_leaves_the_event_loop_of_its_thread_alone(isles: mg.Index) -> None:
+def test_a_stream_leaves_the_event_loop_of_its_thread_unchanged(isles: mg.Index) -> None:
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
     try:
@@ -82,7 +82,7 @@ def test_a_stream_leaves_the_event_loop_of_its_thread_alone(isles: mg.Index) -> 
 
 @pytest.mark.long
 def test_leaving_a_stream_ends_the_generation(isles: mg.Index) -> None:
-    with chat_server(lambda body, number: "word " * 200, seconds_a_word=0.01) as server:
+    with chat_server(lambda body, number: "word " * 200, seconds_per_word=0.01) as server:
         for _ in isles.ask_stream(QUESTION, model=f"openai:m@{server.url}"):
             break
         for _ in range(100):
@@ -105,7 +105,7 @@ def test_failures_raise_an_exception(isles: mg.Index, tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_a_server_that_leaves_its_counts_empty_counts_as_none(isles: mg.Index) -> None:
+def test_token_counts_that_the_server_leaves_empty_are_zero(isles: mg.Index) -> None:
     def reply(body: dict[str, Any], number: int) -> tuple[int, str]:
         message = {"role": "assistant", "content": REPLY}
         choice = {"index": 0, "finish_reason": "stop", "delta" if body.get("stream") else "message": message}
@@ -122,7 +122,7 @@ def test_a_server_that_leaves_its_counts_empty_counts_as_none(isles: mg.Index) -
 
 
 @pytest.mark.long
-def test_an_answer_without_evidence_costs_no_call(isles: mg.Index, tiny: mg.Run) -> None:
+def test_an_answer_without_evidence_needs_no_call(isles: mg.Index, tiny: mg.Run) -> None:
     isles.delete(*isles.sources)
     with chat_server(lambda body, number: REPLY) as server:
         spec = f"openai:m@{server.url}"

@@ -1,4 +1,4 @@
-"""An index by the API: made from paths, documents and rows; edited and read at the same time; silent; failures raise exceptions."""
+"""An index through the API: made from paths, documents and rows; edited and read at the same time; nothing is printed; failures raise exceptions."""
 
 import threading
 from pathlib import Path
@@ -21,7 +21,7 @@ class Row(NamedTuple):
     text: str
 
 
-def test_the_index_and_its_evidence_are_those_of_the_underlying_functions(isles: mg.Index) -> None:
+def test_the_index_and_its_evidence_equal_those_of_the_underlying_functions(isles: mg.Index) -> None:
     underlying = open_index(isles.folder, lambda spec: HashEncoder())
     for mode in ("hops", "dense", "hierarchy"):
         found = isles.retrieve(QUESTION, mode=mode, top_k=3)
@@ -30,7 +30,7 @@ def test_the_index_and_its_evidence_are_those_of_the_underlying_functions(isles:
     assert len(isles) == len(ISLES) and "tarn" in isles and isles.generation == 1
 
 
-def test_documents_come_as_paths_documents_rows_and_tables(tmp_path: Path) -> None:
+def test_documents_can_be_given_as_paths_documents_rows_or_tables(tmp_path: Path) -> None:
     import pandas as pd
     import pyarrow as pa
 
@@ -65,7 +65,7 @@ def test_documents_come_as_paths_documents_rows_and_tables(tmp_path: Path) -> No
         ([], "the documents given: no documents"),
         ([{"id": "a"}], "document 1: 'text' is None"),
         ([{"id": "a", "text": "x"}, {"id": "a", "text": "y"}], "document 2: id 'a' is also the id of document 1"),
-        (["a text"], "document 1 is a str"),
+        (["a string"], "document 1 is a str"),
         ({"id": "a", "text": "x"}, "documents of type dict"),
         ("nowhere", "nowhere: no such file or folder"),
     ],
@@ -112,8 +112,8 @@ def test_an_edit_is_visible_in_the_next_call_of_every_handle(isles: mg.Index) ->
 
 
 @pytest.mark.long
-def test_threads_read_whole_generations_while_others_edit(isles: mg.Index) -> None:
-    """Two documents come and go together: a reader finds both or neither, and nothing ever fails."""
+def test_threads_read_complete_generations_while_others_edit(isles: mg.Index) -> None:
+    """Two documents are added and deleted together: a reader finds both or neither, and no call fails."""
     halves = [mg.Document(f"half-{n}", f"Half {n}", f"Zebrine half {n} of the Zebrine bell.") for n in range(2)]
     stop, counts, problems = threading.Event(), set[int](), list[BaseException]()
 
@@ -151,7 +151,7 @@ def test_nothing_is_printed_by_default(tmp_path: Path, capsys: pytest.CaptureFix
     assert out == "" and "done" in errors
 
 
-def test_frames_contain_the_index(isles: mg.Index) -> None:
+def test_data_frames_contain_the_index(isles: mg.Index) -> None:
     frames, tables = isles.to_frames(), isles.to_frames("pyarrow")
     assert frames.keys() == tables.keys() >= {"documents", "passages", "propositions", "edges"}
     assert list(frames["documents"]["id"]) == list(isles.sources)

@@ -1,4 +1,4 @@
-"""The public API: importing it loads nothing else, its list of names is complete, and a file that hides one of our folders is named."""
+"""The public API: importing it loads nothing else, its list of names is complete, and a file that hides one of our folders is reported."""
 
 import subprocess
 import sys
@@ -34,26 +34,26 @@ def test_a_command_whose_extra_is_not_installed_names_the_extra() -> None:
     )
 
 
-def test_every_public_name_is_there_and_no_other() -> None:
+def test_exactly_the_public_names_exist() -> None:
     assert all(getattr(mg, name) is not None for name in mg.__all__)
     assert dir(mg) == sorted(mg.__all__)
     with pytest.raises(AttributeError, match="no attribute 'indx'"):
         _ = mg.indx
 
 
-def test_every_function_retrieves_by_the_default_mode_unless_one_is_named() -> None:
+def test_the_default_of_every_mode_argument_is_the_default_mode() -> None:
     functions = (mg.Index.retrieve, mg.Index.explain, mg.Index.ask, mg.Index.astream, mg.synth.preferences)
     assert {signature(function).parameters["mode"].default for function in functions} == {DEFAULT_MODE}
 
 
-def test_a_functions_module_does_not_hide_it() -> None:
+def test_a_module_does_not_hide_the_function_with_the_same_name() -> None:
     done = python(
         "import modegraph as mg; mg.Index, mg.Run, mg.Comparison; print(callable(mg.index), callable(mg.compare))"
     )
     assert done.stdout == "True True\n", done.stderr
 
 
-def test_a_file_that_hides_a_folder_is_named(tmp_path: Path) -> None:
+def test_a_file_that_hides_a_folder_is_reported(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("")
     done = python("import sys; sys.path.insert(0, '.'); import modegraph as mg; mg.Document", tmp_path)
     assert done.returncode == 1 and f"'import train' finds {tmp_path / 'train.py'}" in done.stderr

@@ -53,7 +53,7 @@ def hostile(isles: mg.Index) -> mg.Index:
     return isles
 
 
-def test_hostile_documents_and_models_stay_text(hostile: mg.Index) -> None:
+def test_markup_from_documents_and_models_is_escaped(hostile: mg.Index) -> None:
     question = f"Where is the Lantern Quarry? {HOSTILE}"
     evidence = hostile.retrieve(question, top_k=6)
     shown = check_markup(evidence._repr_html_())

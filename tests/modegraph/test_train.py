@@ -40,7 +40,7 @@ def test_a_share_of_hard_negatives_outside_0_to_1_is_refused(isles: mg.Index, tm
 
 
 @pytest.mark.slow
-def test_from_documents_to_a_comparison(
+def test_models_trained_on_documents_can_be_compared(
     isles: mg.Index, tiny: mg.Run, pairs: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "sft.yaml").write_text(f"model: {tiny}\ndata: elsewhere\nmax_steps: 7\nlora: {{rank: 4, alpha: 8}}\n")

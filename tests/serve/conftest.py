@@ -1,4 +1,4 @@
-"""Tiny models, and a real server (uvicorn, on a free port) with a small real index and an upstream whose replies each test chooses."""
+"""Tiny models, and a real server (uvicorn, on a free port) with a small real index and an upstream server whose replies each test chooses."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -64,7 +64,7 @@ def shared_isles(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Stack:
-    """Starts a server over an upstream; both run until the test ends."""
+    """Starts a server with an upstream server; both run until the test ends."""
 
     def __init__(self, exits: ExitStack, index: Path) -> None:
         self._exits, self._index = exits, index
@@ -72,13 +72,13 @@ class Stack:
     def __call__(
         self,
         reply: Reply | str = "###Reason: so [1]. ###Answer: 1911",
-        seconds_a_word: float = 0.0,
+        seconds_per_word: float = 0.0,
         adapters: tuple[str, ...] = (),
         window: int | None = None,
         **settings: object,
     ) -> tuple[Running, ChatServer]:
         replies: Reply = (lambda body, number: reply) if isinstance(reply, str) else reply
-        upstream = self._exits.enter_context(chat_server(replies, seconds_a_word, window))
+        upstream = self._exits.enter_context(chat_server(replies, seconds_per_word, window))
         running = self._exits.enter_context(serving(self._index, f"openai:tiny@{upstream.url}", adapters, **settings))
         return running, upstream
 

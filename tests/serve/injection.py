@@ -1,6 +1,6 @@
-"""Documents that try to steer the model that reads them: more than 100 cases, made from templates, each about one subject.
+"""Documents that try to manipulate the model that reads them: more than 100 cases, made from templates, each about one subject.
 
-A case is a document about its subject (so that a question finds it) with an attack in it. `ATTACKS` lists the attacks by kind.
+A case is a document about its subject (so that a question finds it) that contains an attack. `ATTACKS` lists the attacks by kind.
 """
 
 from dataclasses import dataclass

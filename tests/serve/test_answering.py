@@ -76,12 +76,12 @@ def test_sentences_that_the_passages_do_not_support_are_marked_and_can_be_droppe
     (wrong,) = result.unsupported
     assert (wrong.part, wrong.text) == ("reason", "The yard opened in 1962 [2].")
     assert (wrong.cited, wrong.missing) == ((2,), ("1962",)) and result.reason[wrong.start : wrong.end] == wrong.text
-    shortened = answer_from(FOUND, 5, None, model, 64, word_verifier(""), drops=True)
+    shortened = answer_from(FOUND, 5, None, model, 64, word_verifier(""), drop_unsupported=True)
     assert (shortened.reason, shortened.answer) == ("The Lantern was launched in May 1958 [1].", "In May 1958 [1].")
     assert shortened.unsupported == (replace(wrong, start=41, end=41),) and set(shortened.citations) == {1}
     assert answer_from(FOUND, 5, None, model, 64).unsupported == ()
     wrong_model = ScriptedModel(lambda request: "###Reason: So. ###Answer: The yard opened in 1962 [2].")
-    refused = answer_from(FOUND, 5, None, wrong_model, 64, word_verifier(""), drops=True)
+    refused = answer_from(FOUND, 5, None, wrong_model, 64, word_verifier(""), drop_unsupported=True)
     assert (refused.answer, len(refused.unsupported), set(refused.citations)) == (NOT_FOUND, 1, set())
 
 

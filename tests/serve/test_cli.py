@@ -95,7 +95,7 @@ def test_unsupported_sentences_are_marked_dropped_or_ignored(index: Path) -> Non
     marked = run(*arguments, text=text)
     [found] = json.loads(run(*arguments, "--json", text=text))["unsupported"]
     assert found["missing"] == ["Thole", "1742"] and 0.7 < found["probability"] < 1
-    line = f"Not supported by [1] (probability {found['probability']:.2f}; not there: Thole, 1742): “Casimir Thole"
+    line = f"Not supported by [1] (probability {found['probability']:.2f}; missing: Thole, 1742): “Casimir Thole"
     assert line in " ".join(marked.split())
     assert "Not supported" not in run(*arguments, "--unsupported", "ignore", text=text)
     dropped = json.loads(run(*arguments, "--unsupported", "drop", "--json", text=text))

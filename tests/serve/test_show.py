@@ -67,7 +67,7 @@ def test_an_unsupported_sentence_is_shown_with_its_missing_words() -> None:
     gone = replace(uncited, text="It sank.", start=5, end=5)
     shown = " ".join(show_answer(replace(ANSWER, unsupported=(cited, uncited, gone))).split())
     assert "Left out: not supported by the passages (probability 0.80): “It sank.”" in shown
-    assert "Not supported by [1] [2] (probability 0.90; not there: 1962): “It closed in 1962 [1] [2].”" in shown
+    assert "Not supported by [1] [2] (probability 0.90; missing: 1962): “It closed in 1962 [1] [2].”" in shown
     assert "Not supported by the passages (probability 0.80): “It is a good yard.”" in shown
 
 

@@ -170,9 +170,9 @@ def test_sets_count_equally_and_a_constant_input_gets_no_weight() -> None:
         (
             lambda row: {**row, "further": "a text"},
             (),
-            r"train.jsonl line 1: TypeError: expected `further` to be a list of texts",
+            r"train.jsonl line 1: TypeError: expected `further` to be a list of strings",
         ),
-        (lambda row: {**row, "dataset": 3}, (), "train.jsonl line 1: TypeError: expected texts"),
+        (lambda row: {**row, "dataset": 3}, (), "train.jsonl line 1: TypeError: expected strings"),
     ],
 )
 def test_real_sentences_that_cannot_be_learned_from_are_refused(

@@ -1,4 +1,4 @@
-"""PYTHONPATH=. python -P -m tools.reference: write all generated pages below docs/."""
+"""PYTHONPATH=. python -P -m tools.reference: write all generated pages to docs/."""
 
 from tools.reference.all_pages import DOCS, all_pages
 

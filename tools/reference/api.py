@@ -7,7 +7,10 @@ from typing import Any
 import modegraph
 from tools.reference.markdown import page
 
-ABOUT = "`import modegraph as mg`. [Python](../python.md) shows how the names below work together; [decision 6](../decisions/0006-public-python-api.md) says what may change."
+ABOUT = (
+    "`import modegraph as mg`. [Python](../python.md) shows how the names below work together; "
+    "[decision 6](../decisions/0006-public-python-api.md) says what may change."
+)
 
 
 def pages() -> dict[str, str]:
@@ -36,7 +39,7 @@ def entry(title: str, thing: Any, level: int) -> str:
 
 
 def members(thing: Any) -> list[tuple[str, Any]]:
-    """Public methods and properties that a class defines itself, or the public functions of a module, without two helpers for settings."""
+    """Public methods and properties that a class defines itself, or the public functions of a module, except two helpers for settings."""
     if inspect.ismodule(thing):
         return [
             (name, value)

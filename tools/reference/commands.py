@@ -43,7 +43,7 @@ def in_panel(tree: Any, panel: str) -> Iterator[tuple[str, Any]]:
 
 
 def leaves(words: str, command: Any) -> Iterator[tuple[str, Any]]:
-    """A command, or all commands below a group, with their full names."""
+    """A command, or all commands of a group, with their full names."""
     inner = getattr(command, "commands", None)
     if inner is None:
         yield words, command

@@ -29,8 +29,8 @@ ERRORS = {
 }
 """UserError and its subclasses."""
 GAP = "…"
-MOST_READINGS = 6
-"""The most texts listed for a part that can be assembled in several ways."""
+MAX_TEXTS = 6
+"""Largest number of texts listed for a part that can be assembled in several ways."""
 ABOUT = (
     "Bad input gives one line: what was found, what was expected, what to do. Search this page for part of the line without names and numbers: "
     f"`{GAP}` stands for what is filled in. [Troubleshooting](index.md) has the rest."
@@ -75,7 +75,7 @@ def messages(package: str) -> Iterator[Message]:
         scopes = [tree, *(node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))]
         for call in error_calls(tree):
             inside = [scope for scope in scopes if any(node is call for node in ast.walk(scope))]
-            parts = [readings(part, inside, call) for part in call.args[:3]]
+            parts = [possible_texts(part, inside, call) for part in call.args[:3]]
             for found, expected, remedy in itertools.product(*parts, *[[""]] * (3 - len(parts))):
                 yield Message(found, expected, remedy)
 
@@ -101,24 +101,26 @@ def is_error(node: ast.AST) -> bool:
     return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ERRORS
 
 
-def readings(part: ast.expr, scopes: list[ast.AST], at: ast.AST) -> list[str]:
+def possible_texts(part: ast.expr, scopes: list[ast.AST], at: ast.AST) -> list[str]:
     """The possible texts of an expression at a node; a name is resolved where it is assigned, innermost function first."""
     if isinstance(part, ast.Constant):
         return [str(part.value)]
     if isinstance(part, ast.JoinedStr):
         return ["".join(piece.value if isinstance(piece, ast.Constant) else GAP for piece in part.values)]
     if isinstance(part, ast.IfExp):
-        return [*readings(part.body, scopes, at), *readings(part.orelse, scopes, at)][:MOST_READINGS]
+        return [*possible_texts(part.body, scopes, at), *possible_texts(part.orelse, scopes, at)][:MAX_TEXTS]
     if isinstance(part, ast.BinOp):
-        return [left + right for left in readings(part.left, scopes, at) for right in readings(part.right, scopes, at)][
-            :MOST_READINGS
-        ]
+        return [
+            left + right
+            for left in possible_texts(part.left, scopes, at)
+            for right in possible_texts(part.right, scopes, at)
+        ][:MAX_TEXTS]
     if isinstance(part, ast.Name):
         for depth in range(len(scopes), 0, -1):
             values_here = [value for value in values_at(part.id, scopes[depth - 1], at) if value is not part]
             if values_here:
                 outer = scopes[: depth - 1] or scopes[:1]
-                return [text for value in values_here for text in readings(value, outer, at)][:MOST_READINGS]
+                return [text for value in values_here for text in possible_texts(value, outer, at)][:MAX_TEXTS]
     return [GAP]
 
 

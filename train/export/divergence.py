@@ -31,7 +31,7 @@ TOKENS_COMPARED = 2048
 class MergeLoss:
     """The divergence caused by merging, over `tokens` completion tokens of `measured_on`.
 
-    `kl_nats_per_token` is the mean of KL(adapter on base ‖ merged); `largest_gap_nats` the largest |log π − log π'| of a completion's own token.
+    `kl_nats_per_token` is the mean of KL(adapter on base ‖ merged); `largest_gap_nats` is the largest |log π − log π'| of a token of a completion.
     """
 
     kl_nats_per_token: float

@@ -157,8 +157,8 @@ class TensorNames:
         if name is None:
             raise UserError(
                 f"an unexpected tensor {key}",
-                "only those of a plain model of its kind",
-                "train it again from a plain model",
+                "only the tensors of its architecture",
+                "train it again from a model without further tensors",
             )
         return name
 
@@ -235,7 +235,7 @@ def encoded(
     kind = GGMLQuantizationType.F32 if weights.ndim == 1 else tensor_type
     if weights.shape[-1] % GGML_QUANT_SIZES[kind][0]:
         kind = GGMLQuantizationType.F16
-    with np.errstate(over="ignore"):  # `add_tensor` refuses overflows.
+    with np.errstate(over="ignore"):  # `add_tensor` rejects overflows.
         return quantize(weights, kind), kind
 
 
@@ -264,7 +264,7 @@ UNSUPPORTED = {
     "trainable_token_indices": "trained tokens",
     "target_parameters": "adapters of single parameters",
     "lora_bias": "trained biases",
-    "alora_invocation_tokens": "tokens that switch it on",
+    "alora_invocation_tokens": "activation tokens",
 }
 """Features of an adapter that GGUF does not support, by the field of its configuration."""
 
@@ -315,7 +315,7 @@ def _check_adapter(model: Any, name: str) -> float:
     (config,) = model.peft_config.values()
     found = [feature for field, feature in UNSUPPORTED.items() if getattr(config, field, None)]
     if config.peft_type != "LORA":
-        found = [f"the kind {config.peft_type}"]
+        found = [f"the type {config.peft_type}"]
     elif config.bias != "none":
         found.append("biases of the base")
     if found:

@@ -137,10 +137,10 @@ $ llama-server --model BASE.gguf --lora {file}
 
 with a GGUF file of the base model; or `modegraph ask INDEX "question" --model gguf:FOLDER` if `modegraph models list` has the base."""
 NOT_OPENED = (
-    f"not opened: the package {PACKAGE}, which brings llama.cpp, is not installed (pip install 'modegraph[cpu]')"
+    f"not opened: the package {PACKAGE}, which includes llama.cpp, is not installed (pip install 'modegraph[cpu]')"
 )
-NO_TOKENS = "not compared: llama.cpp returned no log-probabilities of its replies"
-NONE_FITS = "not compared: no conversation fits, with its reply, into the model's window and llama.cpp's context"
+NO_TOKENS = "not compared: llama.cpp returned no log-probabilities with its replies"
+NONE_FITS = "not compared: no conversation with its reply fits into the model's window and llama.cpp's context"
 
 
 @dataclass(frozen=True)
@@ -227,7 +227,7 @@ def _write_model(run: Path, record: RunRecord, tokenizer: Any, file: Path, kind:
     text, template = modelfile(file.name, tokenizer, window, record.answer_form)
     (file.parent / MODELFILE).write_text(text, encoding="utf-8")
     if not template:
-        reason = "because the model's own cannot be written in Ollama's format; write one by hand"
+        reason = "because the model's chat template cannot be written in Ollama's format; write one by hand"
         say(f"{MODELFILE}: without a TEMPLATE, {reason}")
     return template, window
 
@@ -242,14 +242,14 @@ def _write_adapter(run: Path, record: RunRecord, file: Path, kind: GgufType, bas
 def _compare_with_llama_cpp(
     run: Path, record: RunRecord, tokenizer: Any, file: Path, probes: Sequence[ProbeConversation], adapter_only: bool
 ) -> tuple[tuple[FileGaps, ...], int]:
-    """The `gaps` and `tokens` of a `GgufExport`. An adapter is tried on a temporary F16 file of its base, so that only the adapter is compared."""
+    """The `gaps` and `tokens` of a `GgufExport`. An adapter is tested on a temporary F16 file of its base, so that only the adapter is compared."""
     precision, quantisation = _precision(record), record.settings.get("quantise", "none")
     with TemporaryDirectory() as folder:
         model_file, adapters = file, dict[str, Path]()
         if adapter_only:
             model_file, adapters = Path(folder) / "base.gguf", {"adapter": file}
             base = adapter_base(str(run))
-            say(f"writing {base} as F16, to try the adapter on")
+            say(f"writing {base} as F16, to test the adapter on it")
             write_gguf(load_model(base, precision), tokenizer, model_file, "f16", "base")
         replies = llama_replies(model_file, adapters, probes, tokenizer)
     if not any(reply.logps for reply in replies):

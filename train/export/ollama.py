@@ -16,7 +16,7 @@ from graph.types import AnswerForm, Message
 
 MODELFILE = "Modelfile"
 LONGEST_CONTEXT = 8192
-"""The most tokens of context that Ollama is to reserve memory for; a shorter window of the model takes precedence."""
+"""The maximum number of context tokens for which Ollama reserves memory; a shorter window of the model takes precedence."""
 _ROLES: tuple[Literal["system", "user", "assistant"], ...] = (
     "system",
     "user",
@@ -48,7 +48,7 @@ def modelfile(gguf: str, tokenizer: Any, context_tokens: int, form: AnswerForm) 
     template = (
         f'TEMPLATE """{go_template(turns)}"""'
         if turns
-        else "# No TEMPLATE: the model's own cannot be written in Ollama's format."
+        else "# No TEMPLATE: the model's chat template cannot be written in Ollama's format."
     )
     system = answer_messages("?", (), form)[0].content
     lines = [

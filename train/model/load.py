@@ -114,7 +114,9 @@ def load_model(
     if not _is_present(base):
         found = f"{Path(source) / ADAPTER_CONFIG}: base model {base!r} does not exist in {Path.cwd()}"
         raise UserError(
-            found, "the base model that the adapter was trained on", "start from the folder it was trained in"
+            found,
+            "the base model that the adapter was trained on",
+            "run the command in the folder that it was trained in",
         )
     cached = check_source(base)
     check_base(source, base)
@@ -130,7 +132,7 @@ def load_tokenizer(source: str) -> PreTrainedTokenizerBase:
     cached = check_source(source)
     tokenizer: PreTrainedTokenizerBase = read_tokenizer(tokenizer_place(source), source, local_files_only=cached)
     if tokenizer.chat_template is None:
-        remedy = "choose its instruct variant, or put a chat_template.jinja beside its tokenizer"
+        remedy = "choose its instruct variant, or put a chat_template.jinja next to its tokenizer"
         raise UserError(f"{source}: its tokenizer has no chat template", "a chat (instruct) model", remedy)
     if tokenizer.eos_token is None:
         remedy = "set eos_token in its tokenizer_config.json, to the token that the chat template ends a turn with"

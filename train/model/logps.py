@@ -1,7 +1,7 @@
 """From text to summed log-probabilities: Σ_t log π(y_t | x, y_<t) over a completion's tokens, its end token included; and greedy answers.
 
-More logits than one chunk are computed again for the gradient, not stored: with a vocabulary of 152k, those of 1,000 tokens are 600 MB.
-Rows on both sides of a limit of rotary positions (longrope), or above one (dynamic), are refused: transformers rotates a batch by its longest row.
+Logits beyond one chunk are not stored but recomputed for the gradient: with a vocabulary of 152k, those of 1,000 tokens are 600 MB.
+Rows on both sides of a limit of rotary positions (longrope), or above one (dynamic), are rejected: transformers rotates a batch by its longest row.
 Legend: B sequences (prompt then completion, padded on the right), T positions, C positions that predict, N completion tokens, D hidden
 size, V vocabulary."""
 

@@ -1,4 +1,4 @@
-"""Shared prefixes: the K responses of a prompt in one sequence after one copy of it, several prompts to a row; and the choice of layout.
+"""Shared prefixes: the K responses of a prompt in one sequence after one copy of it, several prompts per row; and the choice of layout.
 
 A prompt of a thousand tokens is computed once, not K times; log-probabilities and gradients equal those of the plain layout, one sequence per
 response. A response attends to its prompt and to itself, and its positions continue from the prompt's end. A layout maps a model
@@ -52,7 +52,7 @@ class TokenizedGroup:
             object.__setattr__(self, "context_tokens", (0,) * len(self.responses))
         scored = [len(text) - context for text, context in zip(self.responses, self.context_tokens, strict=True)]
         if not self.prompt or not scored or min(scored) < 1:
-            found = f"a prompt of {len(self.prompt)} tokens with responses of {scored}"
+            found = f"a prompt of {len(self.prompt)} tokens with responses of {scored} scored tokens"
             raise UserError(found, "at least one token in a prompt and in each response", "drop the row")
 
     @property
@@ -225,9 +225,9 @@ def packing_problem(model: Any, longest_tokens: int | None = None) -> str:
     if other or getattr(base, "_is_stateful", False):
         return f"it has layers that are not full attention ({', '.join(other) or 'recurrent'})"
     if config._attn_implementation not in ("sdpa", "flex_attention", SHARED_PREFIX):
-        return f"its attention is {config._attn_implementation!r}; only sdpa and flex_attention take the mask of a packed row"
+        return f"its attention is {config._attn_implementation!r}; only sdpa and flex_attention accept the mask of a packed row"
     if window is not None and (longest_tokens is None or window < longest_tokens):
-        return f"its attention slides a window of {window} tokens"
+        return f"its attention has a sliding window of {window} tokens"
     return _trial(model)
 
 
@@ -252,7 +252,7 @@ def _trial(model: Any) -> str:
     finally:
         model.train(training)
     gap = gap_beyond_rounding(model, plain, packed)
-    return f"a trial of it was {gap:.3g} nats away from the plain layout" if gap else ""
+    return f"in a trial it was {gap:.3g} nats away from the plain layout" if gap else ""
 
 
 LogpsOf = Callable[[Any, Sequence[TokenizedGroup]], Tensor]
@@ -276,12 +276,12 @@ def choose_layout(model: Any, longest_tokens: int, row_tokens: int | None) -> Lo
 
 
 def _packed(model: Any, groups: Sequence[TokenizedGroup], row_tokens: int | None) -> Tensor:
-    """Responses after one copy of their prompt, several prompts to a row; all in one row with the attention of train/model/attention.py."""
+    """Responses after one copy of their prompt, several prompts per row; all in one row with the attention of train/model/attention.py."""
     in_one = unwrapped(model).config.get_text_config()._attn_implementation == SHARED_PREFIX
     return packed_logps(model, pack_rows(groups, row_budget(groups, row_tokens, in_one)))
 
 
 def row_budget(groups: Sequence[TokenizedGroup], row_tokens: int | None, in_one: bool) -> int:
-    """The most tokens of a row: `row_tokens`; for None, all tokens if the groups go `in_one` row, else those of the longest group."""
+    """The maximum number of tokens in a row: `row_tokens`; for None, all tokens if the groups go `in_one` row, else those of the longest group."""
     tokens = [group.tokens for group in groups]
     return row_tokens or (sum(tokens) if in_one else max(tokens))

@@ -1,4 +1,4 @@
-"""A trial of a model's log-probabilities on a few tokens before the first step of training; an unsuitable model is refused, with the reason.
+"""A trial of a model's log-probabilities on a few tokens before the first step of training; an unsuitable model is rejected, with the reason.
 
 A model may attend to later tokens (BERT without a decoder), ignore arguments of the trainers, or draw random numbers in training; such a
 model would silently be trained for something else. The reference is the formula itself: every token predicted alone from its prefix.
@@ -33,7 +33,7 @@ def check_model(model: Any) -> None:
         )
 
 
-def check_still(model: Any) -> None:
+def check_deterministic(model: Any) -> None:
     """UserError for a model that draws random numbers in training with dropout off: its log-ratios would be noise."""
     with _trial_of(model):
         expected = plain_logps(model.eval(), TRIAL_GROUPS)

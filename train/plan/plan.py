@@ -1,4 +1,4 @@
-"""A plan of one training run: its counts from the data, its FLOPs by formula, its memory and hours from a few steps. No file remains.
+"""A plan of one training run: its counts from the data, its FLOPs by formula, its memory and hours from a few steps. It leaves no files.
 
 Batches come from a separate shuffle, so padding is an estimate; the measured steps are real steps of the trainer, on rows of its data."""
 
@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from transformers import PrinterCallback, TrainerCallback
 
-from graph.shared.console import SECONDS_AN_HOUR, say
+from graph.shared.console import SECONDS_PER_HOUR, say
 from train.model.load import device
 from train.model.packing import TokenizedGroup, first_fit, plain_logps, row_budget
 from train.plan.flops import Shape, Work, forward_flops, shape_of, total, training_flops
@@ -72,7 +72,7 @@ class Calibration:
     activations_bytes: int
 
     @property
-    def seconds_a_token(self) -> float:
+    def seconds_per_token(self) -> float:
         """Seconds per token, for forward, backward and optimiser; padding is included in the time, not in the tokens."""
         return self.seconds / self.tokens
 
@@ -181,7 +181,7 @@ class TrainingPlan:
 
 
 def plan_training(settings: TrainSettings, launch: Launch, steps: int) -> TrainingPlan:
-    """The cost of the run of `settings`, from `steps` of its steps (0: by formulas alone); UserError for input that the run itself would refuse."""
+    """The cost of the run of `settings`, from `steps` of its steps (0: by formulas alone); UserError for input that the run itself would reject."""
     quiet_libraries()
     check_tracker(settings.report_to)
     job = job_of(settings)
@@ -279,10 +279,10 @@ def hours_of(counts: Counts, flops: Flops, launch: Launch, calibration: Calibrat
     Each process has a share of the rows, but every process is charged all passes of the reference outside the steps. Communication between
     processes is not counted.
     """
-    training = calibration.seconds_a_token * counts.tokens
+    training = calibration.seconds_per_token * counts.tokens
     seconds_per_flop = training / (flops.training + flops.reference_in_steps)
     others = flops.reference - flops.reference_in_steps + flops.dev / launch.processes
-    return (training / launch.processes + seconds_per_flop * others) / SECONDS_AN_HOUR
+    return (training / launch.processes + seconds_per_flop * others) / SECONDS_PER_HOUR
 
 
 def _work_of(job: Job, groups: Sequence[TokenizedGroup], packed: bool) -> Work:

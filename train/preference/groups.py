@@ -75,9 +75,9 @@ def best_worst_groups(
     weights: Mapping[str, float],
     label_smoothing: float,
 ) -> Iterator[ResponseGroup]:
-    """A pair of each prompt's best- and worst-rewarded response, the first of equals, with the label (1 − ε, ε).
+    """A pair of each prompt's best- and worst-rewarded response (on a tie, the first), with the label (1 − ε, ε).
 
-    A prompt with equal rewards makes no pair.
+    A prompt whose rewards are all equal yields no pair.
     """
     for row in rows:
         rewards = combine_rewards(row, weights)
@@ -117,7 +117,9 @@ def combine_rewards(row: ResponseRow, weights: Mapping[str, float]) -> tuple[flo
     for component in weights:
         if component not in row.rewards:
             found = f"row {row.id!r} has no reward {component!r}, only {', '.join(row.rewards)}"
-            raise UserError(found, "every component that `rewards` weights", "fix the weights, or make the data again")
+            raise UserError(
+                found, "every component with a weight in `rewards`", "fix the weights, or make the data again"
+            )
     return tuple(
         sum(weight * row.rewards[component][response] for component, weight in weights.items())
         for response in range(len(row.responses))
@@ -162,12 +164,14 @@ def groups_within(groups: Sequence[ResponseGroup], max_tokens: int, drop: bool, 
             f"{file}: {len(too_long)} of {len(groups)} rows are longer than max_length_tokens = {max_tokens} "
             f"(the first is {too_long[0].id!r} with {too_long[0].longest_tokens} tokens, the longest has {longest})",
             "rows within this limit",
-            f"set max_length_tokens to {longest}, make shorter contexts, or set over_long to drop",
+            f"set max_length_tokens to {longest}, shorten the contexts, or set over_long to drop",
         )
     short_enough = [group for group in groups if group.longest_tokens <= max_tokens]
     if not short_enough:
         raise UserError(
-            f"{file}: all rows are longer than {max_tokens} tokens", "some rows within this limit", "raise it"
+            f"{file}: all rows are longer than {max_tokens} tokens",
+            "some rows within this limit",
+            "raise max_length_tokens",
         )
     prompts, responses = (
         [len(group.tokenized.prompt) for group in short_enough],

@@ -30,7 +30,7 @@ from graph.shared.console import say
 from train.model.load import device, load_model, load_tokenizer, without_dropout
 from train.model.logps import check_rotation
 from train.model.packing import LogpsOf, choose_layout, plain_logps
-from train.model.trial import check_still
+from train.model.trial import check_deterministic
 from train.preference.groups import (
     Grouping,
     ResponseGroup,
@@ -91,7 +91,7 @@ def pair_trainer(
 ) -> DPOTrainer:
     """TRL's trainer of one loss, `exo_pair` with ε = `label_smoothing`; dropout off throughout."""
     without_dropout(start.model)
-    check_still(start.model)
+    check_deterministic(start.model)
     is_full_model = settings.lora is None and not is_adapter(settings.model)
     arguments = DPOConfig(
         **trl_arguments(settings, start.splits, folder),
@@ -124,7 +124,7 @@ class OrpoTrainer(SingleCastMixin, ORPOTrainer):  # type: ignore[misc]
 def reference_free_trainer(settings: DpoSettings, start: TrainingInputs, folder: Path) -> CPOTrainer | ORPOTrainer:
     """TRL's trainer of SimPO (Meng et al. 2024) or ORPO (Hong et al. 2024, λ = beta), both experimental in TRL."""
     without_dropout(start.model)
-    check_still(start.model)
+    check_deterministic(start.model)
     common = trl_arguments(settings, start.splits, folder)
     common |= {"beta": settings.beta, "max_length": settings.max_length_tokens, "remove_unused_columns": False}
     if settings.loss == "simpo":
@@ -143,7 +143,7 @@ def reference_free_trainer(settings: DpoSettings, start: TrainingInputs, folder:
 
 
 def with_our_tokens(trainer: Any, start: TrainingInputs, dataset_of: Callable[..., Dataset]) -> Any:
-    """A trainer of TRL with our tokens in place of PLACEHOLDER: TRL accepts only texts, and splits prompts from completions at a different place than the server."""
+    """A trainer of TRL with our tokens instead of PLACEHOLDER: TRL accepts only texts, and splits prompts from completions at a different place than the server."""
     trainer.train_dataset = dataset_of(start.splits.train, start.tokenizer)
     trainer.eval_dataset = dataset_of(start.splits.dev, start.tokenizer) if start.splits.dev else None
     return trainer
@@ -228,7 +228,7 @@ def read_preference_data(
             groups = list(scored_groups(read_responses(file), tokenizer, grouping))
         if not groups:
             raise UserError(
-                f"{file}: every prompt's responses have equal rewards", "some that differ", "change `rewards`"
+                f"{file}: every prompt's responses have equal rewards", "some different rewards", "change `rewards`"
             )
         return groups_within(groups, settings.max_length_tokens, settings.over_long == "drop", file)
 
@@ -258,7 +258,7 @@ def response_group_trainer(
     model = load_start(settings, tokenizer)
     model = model if settings.lora is None else get_peft_model(model, lora_config(settings.lora))
     without_dropout(model)
-    check_still(model)
+    check_deterministic(model)
     tokenized = [group.tokenized for group in groups]
     check_rotation(
         model.config, [len(group.prompt) + len(response) for group in tokenized for response in group.responses]
@@ -319,7 +319,7 @@ def logps_by_other(settings: PreferenceSettings, groups: Sequence[ResponseGroup]
     precision = settings.precision if check_adapter(settings) else "float32"
     model = load_model(str(settings.reference), precision, quantisation=settings.quantise)
     without_dropout(model)
-    check_still(model)
+    check_deterministic(model)
     logps_of = layout_of(settings, model.to(device()), groups)
     with autocast(settings):
         return group_logps(model, groups, logps_of, settings.batch_size)

@@ -1,6 +1,6 @@
 """log π_ref of every response, computed once before the first step: the reference is the initial model of a run or another model, with dropout off.
 
-The log-probabilities can be cached in a file with the fingerprints of the weights and of the token ids: a stale cache is refused.
+The log-probabilities can be cached in a file with the fingerprints of the weights and of the token ids: a stale cache is rejected.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from torch import Tensor
 from graph.errors import UserError
 from graph.shared.console import track
 from graph.shared.ids import content_id
+from graph.shared.jsonl import replacing
 from train.model.packing import LogpsOf, TokenizedGroup
 from train.preference.groups import ResponseGroup
 
@@ -68,14 +69,16 @@ def merge(groups: Sequence[TokenizedGroup]) -> TokenizedGroup:
 def cached_reference(
     file: Path, origin: Mapping[str, str], groups: Sequence[ResponseGroup], compute: Callable[[], list[Tensor]]
 ) -> list[Tensor]:
-    """The log-probabilities in `file`, which those of `compute` are written to if it does not exist; UserError for another `origin` (weights, precision …) or data."""
+    """The log-probabilities in `file`, or, if it does not exist, those of `compute`, which are then written to it.
+
+    UserError if the file is of another `origin` (weights, precision …) or other data.
+    """
     origin = {**origin, "data": data_fingerprint(groups)}
     if not file.exists():
         logps = compute()
         file.parent.mkdir(parents=True, exist_ok=True)
-        partial = file.with_name(file.name + ".partial")
-        save_file({"logps": torch.cat(logps)}, partial, metadata=origin)
-        partial.replace(file)
+        with replacing(file) as partial:
+            save_file({"logps": torch.cat(logps)}, partial, metadata=origin)
         return logps
     try:
         with safe_open(file, framework="pt") as stored:

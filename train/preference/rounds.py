@@ -272,5 +272,5 @@ def check_lengths(settings: MsSettings | DpoSettings, rounds: RoundsSettings, pr
         raise UserError(
             f"a prompt of {longest:,} tokens and responses of up to {rounds.max_answer_tokens:,}",
             f"less than max_length_tokens = {settings.max_length_tokens:,} together",
-            "raise it, lower rounds.max_answer_tokens, or set over_long to drop",
+            "raise max_length_tokens, lower rounds.max_answer_tokens, or set over_long to drop",
         )

@@ -1,4 +1,4 @@
-"""Preference data before the first step: read it, and refuse rows that a trainer would silently truncate, drop or fail on.
+"""Preference data before the first step: read it, and reject rows that a trainer would silently truncate, drop or fail on.
 
 A data folder has `train.jsonl` and optionally `dev.jsonl`: one PreferenceRow per line, or one ResponseRow.
 """
@@ -158,7 +158,7 @@ def check_row(row: PreferenceRow, where: str) -> None:
         if not isinstance(text, str) or not text.strip():
             raise UserError(f"{where}: the {side} completion is {text!r}", "a non-empty string", "remove the row")
     if row.chosen == row.rejected:
-        raise UserError(f"{where}: chosen and rejected are the same text", "two answers that differ", "remove the row")
+        raise UserError(f"{where}: chosen and rejected are the same text", "two different answers", "remove the row")
     check_prompt(row.prompt, where)
 
 
@@ -205,7 +205,7 @@ def check_fit(lengths: Sequence[int], max_length_tokens: int, file: Path) -> Non
             f"{file}: {len(too_long)} of {len(lengths)} rows are longer than max_length_tokens = {max_length_tokens} "
             f"(the first is row {too_long[0]} with {lengths[too_long[0] - 1]} tokens, the longest has {longest})",
             "rows within this limit",
-            f"set max_length_tokens to {longest}, or make shorter contexts",
+            f"set max_length_tokens to {longest}, or shorten the contexts",
         )
 
 

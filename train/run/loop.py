@@ -134,7 +134,7 @@ def check_start(settings: TrainSettings) -> None:
 
 
 def load_start(settings: TrainSettings, tokenizer: PreTrainedTokenizerBase, head: Head = "tokens") -> Any:
-    """The model to train; a language model is tried first (train/model/trial.py). Frozen weights have the run's precision."""
+    """The model to train; a language model is tested first (train/model/trial.py). Frozen weights have the run's precision."""
     precision = settings.precision if check_adapter(settings) else "float32"
     model = load_model(settings.model, precision, trainable=True, quantisation=settings.quantise, head=head)
     check_vocabulary(model, tokenizer, f"model {settings.model!r}")

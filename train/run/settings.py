@@ -22,7 +22,7 @@ def machine_precision() -> Literal["float32", "bfloat16"]:
 
 
 def _resolve_auto(precision: Any) -> Any:
-    """`auto` resolved to this machine's number format, so that run.json records the one that was used."""
+    """`auto` replaced by this machine's number format, so that run.json records the one that was used."""
     if precision not in ("float32", "bfloat16", "auto"):
         raise ValueError("expected 'float32', 'bfloat16' or 'auto'")
     return machine_precision() if precision == "auto" else precision
@@ -68,7 +68,7 @@ class TrainSettings(Settings):
     output: str = Field(description="folder to save the run in; must not exist yet")
     learning_rate: float = Field(default=1e-5, gt=0, description="peak learning rate")
     epochs: float = Field(default=2, gt=0, description="passes over the data")
-    max_steps: int | None = Field(default=None, ge=1, description="training steps, in place of epochs")
+    max_steps: int | None = Field(default=None, ge=1, description="training steps, instead of epochs")
     batch_size: int = Field(default=4, ge=1, description="rows in a batch on one device")
     gradient_accumulation: int = Field(default=1, ge=1, description="batches whose gradients make one step")
     max_length_tokens: int = Field(default=1024, ge=8, description="longest row, prompt and answer together, in tokens")
@@ -113,7 +113,7 @@ class SftSettings(TrainSettings):
     group_tokens: int | None = Field(
         default=None,
         ge=8,
-        description="largest number of tokens of rows that are computed together, their common beginning counted once; null: max_length_tokens",
+        description="maximum number of tokens in rows that are computed together, with their common beginning counted once; null: max_length_tokens",
     )
     anchor_refusals: bool = Field(
         False,
@@ -130,7 +130,7 @@ class SftSettings(TrainSettings):
         description="dev rows to answer in a measurement, and groups of dev rows to compute the loss on, evenly spaced in the file",
     )
     patience: int | None = Field(
-        default=None, ge=1, description="measurements without a better F1 after which a run ends; null: never early"
+        default=None, ge=1, description="measurements without a better F1 after which a run ends; null: no early end"
     )
 
     @model_validator(mode="after")
@@ -147,30 +147,30 @@ class RoundsSettings(Settings):
 
     count: int = Field(default=3, ge=1, description="rounds; each draws responses, rewards them and trains on them")
     prompts: int | None = Field(
-        default=None, ge=1, description="prompts per round, drawn from `data` anew for each; null takes all"
+        default=None, ge=1, description="prompts per round, drawn from `data` again for each round; null: all"
     )
     refusals: float | None = Field(
         default=None,
         ge=0,
         le=1,
-        description="share of `prompts` whose passages lack the answer, if there are as many; null draws both kinds alike",
+        description="share of `prompts` whose passages lack the answer, if there are enough of them; null draws both kinds alike",
     )
     add_refusal: bool = Field(
         False, description="add “not in the documents” to the responses of each prompt, if none of them refuses"
     )
     samples: int = Field(default=8, ge=2, description="responses to draw for each prompt")
-    temperature: float = Field(default=1.0, gt=0, description="temperature that responses are drawn at")
+    temperature: float = Field(default=1.0, gt=0, description="sampling temperature of the responses")
     max_answer_tokens: int = Field(
         default=256, ge=1, description="longest response, in tokens; a longer one is cut and learned without its end"
     )
     epochs: float = Field(
-        default=1, gt=0, description="passes over the responses of a round, in place of the run's own `epochs`"
+        default=1, gt=0, description="passes over the responses of a round, instead of the run's own `epochs`"
     )
     engine: Literal["hf", "openvino", "vllm"] = Field(
         "hf", description="engine to draw with; openvino, fast on CPUs, rounds the weights to 8 bits"
     )
     reference: Literal["start", "round"] = Field(
-        "start", description="what each round ties the policy to: the model at the start of the run, or of the round"
+        "start", description="reference model of each round: the model at the start of the run, or of the round"
     )
 
     @model_validator(mode="after")
@@ -193,7 +193,7 @@ class PreferenceSettings(TrainSettings):
         description="K: the scored responses of a prompt are split into groups of K; null: one group",
     )
     best_against_worst: bool = Field(
-        False, description="make one pair of each prompt's scored responses, the best and the worst, in place of groups"
+        False, description="make one pair of each prompt's scored responses, the best and the worst, instead of groups"
     )
     rewards: dict[str, FiniteFloat] = Field(
         default={"correct": 1.0, "format": 0.5, "grounded": 0.5, "citations": 0.25},
@@ -210,10 +210,11 @@ class PreferenceSettings(TrainSettings):
         description="length of a packed row, in tokens; null: all of a batch on a CPU, else its longest group",
     )
     reference: str | None = Field(
-        None, description="model that the policy is tied to, in place of `model` as it is before the first step"
+        None, description="model that the policy is tied to, instead of `model` as it is before the first step"
     )
     rounds: RoundsSettings | None = Field(
-        None, description="learn in rounds from fresh responses of the policy; null takes those in `data`, in one run"
+        None,
+        description="learn in rounds from fresh responses of the policy; null: learn from those in `data`, in one run",
     )
     reference_cache: str | None = Field(
         None, description="file that caches the log-probabilities of the reference model for other runs"
@@ -237,7 +238,7 @@ class PreferenceSettings(TrainSettings):
     @model_validator(mode="after")
     def _check_reference_and_rounds(self) -> PreferenceSettings:
         if self.trainer == "trl" and (self.reference or self.rounds):
-            raise ValueError("TRL's trainer takes neither reference nor rounds: set trainer to modegraph")
+            raise ValueError("TRL's trainer supports neither reference nor rounds: set trainer to modegraph")
         if self.rounds is None:
             return self
         for name in ("reference_cache", "sample_steps"):
@@ -317,7 +318,7 @@ class RewardSettings(TrainSettings):
 def _check_distinct(folders: tuple[str, ...]) -> tuple[str, ...]:
     """The folders; ValueError for a repeated one."""
     if len(set(folders)) < len(folders):
-        raise ValueError("each dataset once")
+        raise ValueError("name each dataset only once")
     return folders
 
 
@@ -358,12 +359,12 @@ class SelectorSettings(Settings):
         default=1.0, gt=0, description="weight of a relevant example in the loss; of others, 1"
     )
     learning_rate: float = Field(default=0.05, gt=0, description="learning rate of the trees")
-    max_trees: int = Field(default=400, ge=1, description="trees, at most")
+    max_trees: int = Field(default=400, ge=1, description="maximum number of trees")
     patience_trees: int = Field(
         default=30, ge=1, description="trees without a better loss on dev after which training ends"
     )
-    max_leaves: int = Field(default=8, ge=2, description="leaves of a tree, at most")
-    min_examples_per_leaf: int = Field(default=40, ge=1, description="examples in a leaf, at least")
+    max_leaves: int = Field(default=8, ge=2, description="maximum number of leaves in a tree")
+    min_examples_per_leaf: int = Field(default=40, ge=1, description="minimum number of examples in a leaf")
     l2: float = Field(default=1.0, ge=0, description="L2 penalty on the leaves")
     seed: int = Field(default=0, ge=0, description="seed of every random choice")
     hop: HopSettings = Field(HopSettings(), description="the questions of `size: hop`")
@@ -394,11 +395,11 @@ class VerifierSettings(Settings):
         description="share of the supported dev sentences of every set that may be marked, with `real`",
     )
     learning_rate: float = Field(default=0.08, gt=0, description="learning rate of the trees")
-    max_trees: int = Field(default=150, ge=1, description="trees, at most")
+    max_trees: int = Field(default=150, ge=1, description="maximum number of trees")
     patience_trees: int = Field(
         default=30, ge=1, description="trees without a better loss on dev after which training ends"
     )
-    max_leaves: int = Field(default=12, ge=2, description="leaves of a tree, at most")
-    min_examples_per_leaf: int = Field(default=30, ge=1, description="examples in a leaf, at least")
+    max_leaves: int = Field(default=12, ge=2, description="maximum number of leaves in a tree")
+    min_examples_per_leaf: int = Field(default=30, ge=1, description="minimum number of examples in a leaf")
     l2: float = Field(default=1.0, ge=0, description="L2 penalty on the leaves")
     seed: int = Field(default=0, ge=0, description="seed of every random choice")

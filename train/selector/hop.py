@@ -154,7 +154,7 @@ TOP_DOCUMENTS = 5
 """The number of documents that the figures count: Recall@5 and all gold@5."""
 TOP_PASSAGES = 100
 """The number of best passages that determine the first TOP_DOCUMENTS documents."""
-ABOUT = """Gradient-boosted trees that rerank the results of the mode `hops` and the passages that these lead to. Their features describe \
+ABOUT = """Gradient-boosted trees that rerank the results of the mode `hops` and the passages that they lead to. Their features describe \
 a question, a way (a passage and an entity that it mentions) and a passage. Made by `modegraph train selector --size hop`; no language \
 model is called. The trees are fitted on the train questions, with early stopping on the dev questions; the figures are measured on the test questions, \
 which were used for neither (their passages are in the same index)."""

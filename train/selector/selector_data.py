@@ -1,4 +1,4 @@
-"""Relevance datasets of `synth relevance` as arrays; unusable data are refused before training.
+"""Relevance datasets of `synth relevance` as arrays; unusable data are rejected before training.
 
 Also the ranking figures of each question's propositions: mean average precision, compared with the cosine's.
 Legend: n examples (a question and a proposition each), F features."""

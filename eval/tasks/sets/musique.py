@@ -1,4 +1,4 @@
-"""MuSiQue (Trivedi et al. 2022): questions of 2 to 4 hops, each with 20 paragraphs of which some support it."""
+"""MuSiQue (Trivedi et al. 2022): questions of 2 to 4 hops, each with 20 paragraphs, some of which support it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PubMedQA (Jin et al. 2019): yes, no or maybe about an abstract whose conclusion is withheld."""
+"""PubMedQA (Jin et al. 2019): yes/no/maybe questions about an abstract whose conclusion is withheld."""
 
 from __future__ import annotations
 

@@ -29,14 +29,14 @@ from graph.errors import UserError
 
 MAX_TEXT_CHARS, MAX_METADATA_CHARS, MAX_TITLE_CHARS, MAX_REASON_CHARS = 32 * MIB, MIB, 1000, 200
 LATE_PACKAGES = {"email", "fontTools.ttLib", "pypdf"}
-"""Packages that import their own modules while they read a file, which a fork cannot do."""
-PATIENCE = 6
-"""The limit on wall-clock time, as a multiple of the limit on processor time: the machine may be busy."""
+"""Packages that import some of their modules only when they read a file, which a fork cannot do."""
+WALL_CLOCK_FACTOR = 6
+"""The limit on wall-clock time, as a multiple of the limit on processor time, because the machine may be busy."""
 NO_MEMORY = 3
 """Exit code of a fork that ran out of memory."""
 Read = Callable[[bytes, str], ParsedFile]
 """(bytes of a file, its name for errors) -> its contents."""
-_NO_TEXT = re.compile("[\0\ud800-\udfff]")
+_NOT_TEXT = re.compile("[\0\ud800-\udfff]")
 _MAXRSS_UNIT = 1 if sys.platform == "darwin" else 1024
 
 
@@ -76,7 +76,7 @@ def _read_in_a_fork(request: dict[str, Any], read: Read, data: bytes) -> tuple[C
 
 def _read_page(request: dict[str, Any], data: bytes) -> tuple[ChildReport, bytes]:
     """The text on a page by OCR, {"text"}, or the error message, {"refused"}."""
-    limits = PageLimits(request["seconds"], PATIENCE * request["seconds"], request["memory"])
+    limits = PageLimits(request["seconds"], WALL_CLOCK_FACTOR * request["seconds"], request["memory"])
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     try:
         answer = {"text": page_text(data, request["page"], request["languages"], request["file"], limits)}
@@ -102,7 +102,7 @@ def _fork(request: dict[str, Any], read: Read, data: bytes, pipe: int) -> int:
 def _limit(seconds: float, memory: int) -> None:
     """Limit this process's processor time, wall-clock time and memory; deny it files and connections."""
     signal.setitimer(signal.ITIMER_PROF, seconds)
-    signal.setitimer(signal.ITIMER_REAL, PATIENCE * seconds)
+    signal.setitimer(signal.ITIMER_REAL, WALL_CLOCK_FACTOR * seconds)
     limits = {resource.RLIMIT_AS: memory, resource.RLIMIT_NOFILE: 0, resource.RLIMIT_FSIZE: 0, resource.RLIMIT_CORE: 0}
     for resource_id, limit in limits.items():
         with suppress(ValueError, OSError):  # Not every platform has every limit.
@@ -172,9 +172,9 @@ def _checked(parsed: ParsedFile, file: str) -> ParsedFile:
 
 
 def _clean(value: Any) -> Any:
-    """A text, or all texts in a value, with NUL characters and lone surrogates replaced by U+FFFD."""
+    """A string, or all strings in a value, with NUL characters and lone surrogates replaced by U+FFFD."""
     if isinstance(value, str):
-        return _NO_TEXT.sub("\ufffd", value)
+        return _NOT_TEXT.sub("\ufffd", value)
     if isinstance(value, dict):
         return {_clean(key): _clean(item) for key, item in value.items()}
     return [_clean(item) for item in value] if isinstance(value, list) else value

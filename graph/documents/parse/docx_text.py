@@ -1,7 +1,7 @@
 """The text of a Word document: paragraphs, headings, lists and tables in order, then its footnotes and endnotes.
 
-python-docx opens the package; its paragraphs lack content controls, text boxes and tracked insertions, so the elements themselves are
-walked (ECMA-376-1 §17). Deleted text, comments, headers and footers are omitted.
+python-docx opens the package, but its paragraphs lack content controls, text boxes and tracked insertions, so this module walks the
+elements themselves (ECMA-376-1 §17). Deleted text, comments, headers and footers are omitted.
 """
 
 from collections.abc import Iterator
@@ -76,7 +76,7 @@ def _paragraph_text(paragraph: Any, marks: dict[str, str]) -> str:
 
 
 def _pieces(element: Any) -> Iterator[str]:
-    """The text below an element; line breaks set off text boxes."""
+    """The text below an element; text boxes are surrounded by line breaks."""
     for child in element:
         if child.tag in (W + "t", M + "t"):
             yield child.text or ""

@@ -37,7 +37,7 @@ def read(data: bytes, file: str) -> ParsedFile:
         encrypted = _encrypted(archive, names)
         for chapter in chapters:
             if chapter in encrypted:
-                raise UserError(f"{file}: {chapter} is encrypted (DRM)", "a book without protection", "remove it")
+                raise UserError(f"{file}: {chapter} is encrypted (DRM)", "a book without copy protection", "remove it")
             if chapter not in names:
                 raise _missing(file, chapter)
         texts = [html_text(decode_text(part_of(archive, chapter), f"{file}: {chapter}")).text for chapter in chapters]

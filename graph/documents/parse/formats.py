@@ -46,7 +46,7 @@ LANGUAGES = {
     ".proto": "protobuf",
     ".tf": "terraform",
 }
-"""Source code, indexed unchanged, and the `language` in its metadata."""
+"""Endings of source code, which is indexed unchanged, and the `language` in its metadata."""
 READERS = {
     ".html": "html_text",
     ".htm": "html_text",
@@ -61,7 +61,7 @@ READERS = {
     ".eml": "eml_text",
     ".ipynb": "ipynb_text",
 }
-"""Files that the child process reads, and the module in this folder whose `read` does so."""
+"""Endings of files that the child process reads, and the module in this folder whose `read` reads them."""
 FRONT_MATTER = "front_matter"
 """The module that reads Markdown files that begin with metadata, also in the child process."""
 SUFFIXES = (*PLAIN, *TABLES, *READERS, *LANGUAGES)
@@ -91,9 +91,9 @@ class ParsedFile:
     text: str
     metadata: Mapping[str, Any] = field(default_factory=dict)
     textless: Sequence[int] = ()
-    """Pages, counted from 1, without text, which may be scans."""
+    """The numbers, from 1, of pages without text, which may be scans."""
     pictured: Sequence[int] = ()
-    """Those of them that have an image."""
+    """The numbers of pages without text that have an image."""
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class ChildReport:
-    """The outcome of one request: length of the answer, the fork's signal or exit code, processor seconds, peak MiB of memory.
+    """The outcome of one request: length of the reply, the fork's signal or exit code, processor seconds, peak MiB of memory.
 
     With OCR, the peak is that of all children so far.
     """

@@ -13,7 +13,7 @@ from graph.documents.parse.plain import decode_text, title_of
 
 _BLOCK = re.compile(r"\A(---|\+\+\+)[ \t]*\r?\n(.{0,65536}?\n)\1[ \t]*(?:\r?\n|\Z)", re.DOTALL)
 RENAMED = {"source": "origin"}
-"""Keys that are stored under another name: `source` is the name of the document itself. If both keys are there, the values form one list."""
+"""Keys that are stored under another name: `source` is the name of the document itself. If both keys occur, their values form one list."""
 
 
 def read(data: bytes, file: str) -> ParsedFile:
@@ -38,7 +38,7 @@ def read(data: bytes, file: str) -> ParsedFile:
 
 
 def _fields(fence: str, block: str) -> dict[str, Any]:
-    """The keys of a block that have a value; {} if it is not valid YAML or TOML, whichever its fence announces."""
+    """The keys of a block that have a value; {} if it is not valid TOML (after a fence of +++) or YAML."""
     try:
         fields = tomllib.loads(block) if fence == "+++" else yaml.safe_load(block)
     except (yaml.YAMLError, tomllib.TOMLDecodeError, ValueError):

@@ -109,7 +109,7 @@ _FURNITURE_NAME = re.compile(
 )
 """Words in classes and ids of elements outside the main text."""
 _MIN_MAIN_SHARE = 0.5
-"""Removal by roles and names counts only if it leaves at least this share of the words that removal by elements leaves."""
+"""Removal by roles and names is used only if it leaves at least this share of the words that removal by elements leaves."""
 GAPS = {**dict.fromkeys(BLOCKS, "\n\n"), "li": "\n", "br": "\n"}
 """The text that replaces the start and the end of an element; inline elements have none."""
 
@@ -136,7 +136,7 @@ def html_text(markup: str) -> ParsedFile:
 def main_text(markup: str) -> ParsedFile:
     """As `html_text`, without furniture (navigation, dialogs, the page's footer, cookie notices), recognised by elements, roles and names.
 
-    Elements alone count if roles and names would remove more than half of the remaining words; all text stays if elements would remove
+    Only elements are used if roles and names would remove more than half of the remaining words; all text stays if elements would remove
     everything. If furniture recognised in one of these ways has no end tag, nothing is removed in that way.
     """
     pages = _collect(markup, [_Page(), _Page(_by_element), _Page(_by_name)])
@@ -177,7 +177,7 @@ def _by_name(token: Token, in_main: bool) -> bool:
 
 
 class _Page:
-    """Collects the text with its line breaks (`pieces`) and the candidates for the title; omits elements for whose start tag `omits` is true."""
+    """Collects the text with its line breaks (`pieces`) and the candidates for the title; omits elements for whose start tag `omits` returns True."""
 
     def __init__(self, omits: Callable[[Token, bool], bool] = lambda token, in_main: False) -> None:
         self._omits = omits

@@ -29,7 +29,7 @@ class Ocr:
 
 
 def ocr_by(program: str | None, languages: str, pages: int, page_seconds: float) -> Ocr | None:
-    """The settings of an OCR program by its name; None without one, UserError for any other than tesseract.
+    """The settings of an OCR program by its name; None if there is no name, UserError for any name except tesseract.
 
     >>> ocr_by("tesseract", "eng+deu", 20, 30.0), ocr_by(None, "eng", 20, 30.0)
     (Ocr(languages='eng+deu', pages=20, page_seconds=30.0), None)
@@ -45,7 +45,7 @@ RENDERER = "pdftoppm"
 PROGRAMS = 2
 """The number of programs that process a page, one after the other."""
 DPI = "300"
-"""Resolution of the rendered page in dots per inch: tesseract expects letters some 30 dots high."""
+"""Resolution of the rendered page in dots per inch: tesseract expects letters about 30 dots high."""
 PACKAGES = "install both, for example: apt-get install tesseract-ocr poppler-utils"
 MAX_REASON_CHARS = 200
 LIST_SECONDS = 20.0
@@ -56,7 +56,7 @@ class PageLimits:
     """The limits of each program for a page: processor seconds, wall-clock seconds, bytes of address space."""
 
     seconds: float
-    patience_s: float
+    wall_seconds: float
     memory: int
 
 
@@ -106,7 +106,7 @@ def _output(command: Sequence[str], stdin: bytes, name: str, limits: PageLimits)
             command,
             input=stdin,
             capture_output=True,
-            timeout=limits.patience_s,
+            timeout=limits.wall_seconds,
             check=False,
             preexec_fn=lambda: _limit(limits),
         )

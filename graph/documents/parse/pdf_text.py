@@ -33,7 +33,7 @@ def _has_image(page: PageObject) -> bool:
     try:
         objects = page["/Resources"]["/XObject"].values()
         return any(each.get_object()["/Subtype"] == "/Image" for each in objects)
-    except Exception:  # noqa: BLE001  (a page without resources has no image, and one with broken ones none that can be read)
+    except Exception:  # noqa: BLE001  (a page without resources has no image; broken resources cannot be read)
         return False
 
 

@@ -179,5 +179,5 @@ def filled_rows(rows: Iterable[list[str]]) -> Iterator[list[str]]:
 
 
 def _letters(line: str) -> str:
-    """The letters of a line, case folded: they identify a heading whatever its number, case and spaces."""
+    """The letters of a line, case folded: they identify a heading regardless of its number, case and spaces."""
     return "".join(filter(str.isalpha, line.casefold()))

@@ -1,4 +1,4 @@
-"""The text of a presentation, one page per slide: its title, texts, tables and notes."""
+"""The text of a presentation, one page per slide: its title, text, tables and notes."""
 
 from collections.abc import Iterable, Iterator
 from io import BytesIO

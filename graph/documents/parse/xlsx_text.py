@@ -1,4 +1,4 @@
-"""The cells of a workbook as Markdown rows, sheet by sheet. Formulas appear as their saved values; none is computed."""
+"""The cells of a workbook as Markdown rows, sheet by sheet. Formulas appear as their saved values and are not computed."""
 
 from collections.abc import Iterator
 from datetime import date, datetime, time

@@ -1,7 +1,7 @@
 """The features of the trained hop: one row for each way from a question to a passage, computed from the index alone.
 
 A way is a bridge (one of the passages that `hops` ranks best) and an entity that the bridge mentions. Its composed question is a vector,
-with the entity in place of the bridge: question − bridge's title + entity (Mikolov et al. 2013). A way leads to the passages of documents
+in which the entity replaces the bridge: question − bridge's title + entity (Mikolov et al. 2013). A way leads to the passages of documents
 named like the entity, to passages that share the entity, and to the passages nearest to the composed question. Every candidate passage also
 has a row of its own, without a way.
 
@@ -100,7 +100,7 @@ def share(weight_W: Floats, has_WX: Floats) -> Floats:
 WAYS, NEAREST = 48, 3
 """The maximum number of ways, and how many passages nearest to each become candidates."""
 MAX_SEARCHED = 20_000
-"""In an index with more passages, only up to this many that mention an entity of a way are searched for the passages nearest to a way."""
+"""In a larger index, only passages that mention an entity of a way are searched for the passages nearest to a way, at most this many."""
 TITLE_SHARE = 0.5
 """The weight of the bridge's title in a composed question: of .3, .5 and .7 the best on 2wiki_train500 and hotpotqa_train together."""
 
@@ -155,7 +155,7 @@ def beyond_pool(index: Index, pool: Ints, ways: Ways, composed_KD: Floats) -> In
 
 
 def highest(values_RK: Floats, count: int) -> Ints:
-    """The rows of the `count` highest values of each column (or all rows), unordered, perhaps repeated. Takes a tenth of the time of argpartition.
+    """The rows of the `count` highest values of each column (or all rows), unordered and possibly repeated. Ten times as fast as argpartition.
 
     >>> sorted(highest(np.array([[1.0], [3.0], [2.0]], np.float32), 2).tolist())
     [1, 2]
@@ -201,7 +201,7 @@ Flags = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class HopRows:
-    """Rows of features to score. `way_X` is −1 in the row of a candidate alone."""
+    """Rows of features to score. `way_X` is −1 in a row without a way."""
 
     features_XF: Floats
     candidates_C: Ints
@@ -362,7 +362,7 @@ class _Features:
         return np.stack(columns, axis=1).astype(np.float32)
 
     def _near(self, queries_KD: Floats) -> tuple[Floats, Floats]:
-        """The cosines of candidates with queries, and those of the best proposition in each candidate (without propositions, its own): [C, K] both."""
+        """The cosines of candidates with queries, and those of the best proposition in each candidate (its own, if it has no propositions): both [C, K]."""
         passages_CK = self.vectors_CD @ queries_KD.T
         best_CK = self._best_in(self.vectors_YD @ queries_KD.T)
         return passages_CK, np.where(np.isfinite(best_CK), best_CK, passages_CK)
@@ -380,7 +380,7 @@ class _Features:
         return np.asarray(self.document_C[:, None] != self.document_C[self.ways.bridge_K])
 
     def _links(self) -> tuple[Flags, Flags]:
-        """Whether a way's entity names a candidate's document, and whether the candidate mentions the entity; False in the bridge's document: [K, C] both."""
+        """Whether a way's entity names a candidate's document, and whether the candidate mentions the entity; False in the bridge's document: both [K, C]."""
         data, entities = self.index.data, self.ways.entity_K
         called_KU, elsewhere_KC = data.entity_document_EU[entities, :], self._elsewhere_CK().T
         called_KC = called_KU[:, self.document_C].toarray() > 0

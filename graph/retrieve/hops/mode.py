@@ -219,7 +219,7 @@ def search_hops(index: Index, query: Query) -> HopSearch:
 def retrieve_hops(index: Index, query: Query, settings: RetrieveSettings) -> Evidence:
     """Top k passages, each with the path that led to it, scored by a trained hop's probability if there is one.
 
-    UserError for a trained hop of another encoder.
+    UserError for a hop trained for another encoder.
     """
     hop = find_hop(settings.selector, index.encoder_source.fingerprint)
     search = search_hops(index, query)

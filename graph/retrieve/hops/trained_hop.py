@@ -1,7 +1,7 @@
-"""The trained hop at query time: boosted trees rerank the results of `hops` and the passages that these lead to. No model is called.
+"""The trained hop at query time: boosted trees rerank the results of `hops` and the passages that they lead to. No model is called.
 
 `modegraph train selector` with `size: hop` writes the file with `save_hop`; the trees read HOP_FEATURES (hop_features.py). A passage's score
-is the highest log odds of its rows: of its own row, or of the best way to it. Passages without a row follow in the order of `hops`. The package
+is the highest log odds of its rows: the row without a way and one for each way to it. Passages without a row follow in the order of `hops`. The package
 includes a hop for MiniLM (see README.md in this folder); indexes of that encoder use it by default.
 
 Legend: P passages, C candidates, X rows, F features."""
@@ -41,7 +41,7 @@ class Hop:
 class HopRanking:
     """The scores of all passages, as log odds if a trained hop gave them, and the number of `rows` that it scored.
 
-    `ways` gives (proposition, entity), rows of the index, for each passage that was reached by a way.
+    `ways` maps each passage that a way reached to the rows of its proposition and its entity.
     """
 
     scores_P: Floats
@@ -50,7 +50,7 @@ class HopRanking:
 
 
 def rank_by_hop(hop: Hop, index: Index, query: Query, alone: OwnScores, reached_P: Floats) -> HopRanking:
-    """The reranked passages; UserError for an index of another encoder."""
+    """The reranked passages; UserError for an index made with another encoder."""
     check_encoder("selector", hop.encoder, index, "questions")
     if not len(reached_P):
         return HopRanking(reached_P, {}, 0)
@@ -66,7 +66,7 @@ def rank_by_hop(hop: Hop, index: Index, query: Query, alone: OwnScores, reached_
 
 
 def best_rows(logits_X: NDArray[np.float64], candidate_X: Ints, candidates: int) -> Ints:
-    """For each candidate (all have at least one row), the row with the highest logit, the first of equals: [C].
+    """For each candidate (all have at least one row), the row with the highest logit, the first if several are equal: [C].
 
     >>> best_rows(np.array([0.5, 2.0, 1.0, 2.0]), np.array([0, 1, 0, 1]), 2).tolist()
     [2, 1]

@@ -131,7 +131,7 @@ followed; `seed_…`, `title_in_seeds`, `shared_entities`, `walk_mass` and `hops
 """
 SEEDS = 5
 WALK = SuggestSettings(damping=0.85, structure_weight=0.5)
-"""The walk of the training data: trained selectors use it whatever the query's settings are."""
+"""The walk of the training data: trained selectors use it whatever the settings of the query."""
 
 
 @dataclass(frozen=True)
@@ -202,7 +202,7 @@ def measure(index: Index, query: Query, view: QuestionView, rows_n: Ints) -> Flo
 
 
 def walk_mass(index: Index, near_N: Floats, seeds_S: Ints) -> Floats:
-    """√(mass ÷ largest) of ToPG's query-aware walk from the seeds (Eq. 3–8); 1 for the seeds themselves: float32[N]."""
+    """√(mass ÷ largest mass) of ToPG's query-aware walk from the seeds (Eq. 3–8); 1 for the seeds themselves: float32[N]."""
     mass_N = np.zeros(len(near_N), np.float32)
     suggestion = suggest(index, near_N, seeds_S, SUBGRAPH_PROPOSITIONS, WALK)
     if len(suggestion.rows):
@@ -273,8 +273,8 @@ def relevance(classifier: Classifier, features_nF: Floats) -> NDArray[np.float64
 
 
 def judge(classifier: Classifier, index: Index, query: Query, view: QuestionView, rows_n: Ints) -> NDArray[np.float64]:
-    """The probability that each proposition is relevant: [n]. UserError for an index of another encoder."""
-    check_encoder("selector", classifier.encoder, index, "`modegraph synth relevance`")
+    """The probability that each proposition is relevant: [n]. UserError for an index made with another encoder."""
+    check_encoder("selector", classifier.encoder, index, "data of `modegraph synth relevance`")
     return relevance(classifier, measure(index, query, view, rows_n))
 
 

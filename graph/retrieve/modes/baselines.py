@@ -97,4 +97,4 @@ def fuse_ranks(rankings: Sequence[Ints], count: int, constant: int = RANK_CONSTA
 
 
 def _rank_in_words(ranking: str, rank: int | None) -> str:
-    return f"{ranking} no. {rank:,}" if rank is not None else f"not found {ranking}"
+    return f"no. {rank:,} {ranking}" if rank is not None else f"not found {ranking}"

@@ -59,7 +59,7 @@ def collect_anchors(
     index: Index, start: Query, questions: Sequence[Query], select: Select, anchors: Anchors, settings: SuggestSettings
 ) -> None:
     """Fill `anchors`: first with the propositions nearest to each of `questions`, then round by round,
-    until there are MIN_ANCHORS, a round adds none, or MAX_ROUNDS are over.
+    until there are MIN_ANCHORS, a round adds none, or MAX_ROUNDS have run.
 
     After ModelUnavailable, `anchors` contains the anchors of the finished rounds.
     """
@@ -80,7 +80,7 @@ def collect_anchors(
 
 @contextmanager
 def queries_of_threads(queries: Sequence[Query]) -> Iterator[Sequence[Query]]:
-    """The queries for parallel threads, each with a Caller of its own; of their times, only the longest counts."""
+    """The queries for parallel threads, each with a Caller of its own; only the longest of their times is counted."""
     model = queries[0].model
     if model is None:
         yield queries
@@ -252,7 +252,7 @@ class CommunityView:
 
 
 def retrieve_global(index: Index, query: Query, settings: RetrieveSettings) -> Evidence:
-    """Top k passages: of the communities around the question's anchors, then the nearest; with a model, also a finding for each contribution."""
+    """Top k passages: first those of communities around the question's anchors, then the nearest; with a model, also a finding for each contribution."""
     select = find_selector(settings.selector, query)
     anchors, findings, stopped = Anchors(), [], ""
     communities: list[CommunityView] = []

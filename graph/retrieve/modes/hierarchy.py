@@ -45,7 +45,7 @@ def rows_in_layers(index: Index, layers: Collection[int]) -> Ints:
     if missing:
         problem = f"layers = {sorted(set(layers))}: layer {missing[0]} has no nodes in this index"
         raise UserError(
-            problem, f"some of {', '.join(map(str, available))}", "change the value, or index with more layers"
+            problem, f"one or more of {', '.join(map(str, available))}", "change the value, or index with more layers"
         )
     return np.flatnonzero(np.isin(layer_X, list(layers)))
 

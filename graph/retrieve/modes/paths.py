@@ -38,7 +38,7 @@ class Path:
 
 
 def retrieve_paths(index: Index, query: Query, settings: RetrieveSettings) -> Evidence:
-    """Top k passages, and the paths behind their ranking."""
+    """Top k passages, with the paths that explain their ranks."""
     data = index.data
     scores_N = normalised_similarity_to(index, query.vector_D, data.proposition_vectors_ND @ query.vector_D)
     prior_P = min_max(data.passage_vectors_PD @ query.vector_D)

@@ -158,7 +158,7 @@ class FoundNodes:
 
 @dataclass(frozen=True)
 class SubQuery:
-    """A sub-question of a plan with answers in place of its placeholders, and the findings that they come from."""
+    """A sub-question of a plan with its placeholders replaced by answers, and the findings that these come from."""
 
     text: str
     kind: QuestionKind
@@ -351,7 +351,7 @@ def make_plan(model: Caller, question: str, run: PlanRun) -> Plan | None:
     plan = model.ask(Plan, read_prompt("graph/plan.txt"), [f"Question: {quote(question)}"], MAX_PLAN_TOKENS)[0]
     reason = "no usable reply" if plan is None else find_fault(plan)
     if plan is None or reason is not None:
-        run.steps.append(f"plan refused: {reason}; searching for the whole question")
+        run.steps.append(f"plan rejected: {reason}; searching for the whole question")
         return None
     levels = levels_of(plan.sub_questions)
     run.steps.append(f"{len(plan.sub_questions)} sub-questions in {len(levels)} levels")

@@ -41,7 +41,7 @@ def diverse_rows(texts: Sequence[str], threshold: float = THRESHOLD) -> Ints:
 
 
 def distinctive_words(text: str) -> tuple[str, ...]:
-    """The words of a text that a duplicate must have in the same order: negations, single letters, and all that is not in lower case
+    """The words of a text that a duplicate must have in the same order: negations, single letters, and everything that is not in lower case
     (numbers, names, words of scripts without case).
 
     >>> distinctive_words("Vitamin C did not fall by −3.5 % in Tarn.")

@@ -21,7 +21,7 @@ NAMED_BONUS = 0.5
 OTHER_PASSAGES_SHARE = 0.25
 """A named document's best passage gets the whole bonus, its other passages this share of the bonus."""
 SCAN_ALL, SCANNED_PASSAGES = 150_000, 5_000
-"""If all passages are scored, so are all propositions, if there are at most SCAN_ALL; otherwise only those of the SCANNED_PASSAGES nearest passages."""
+"""When all passages are scored, all propositions are too if there are at most SCAN_ALL; otherwise only those of the SCANNED_PASSAGES nearest passages."""
 NEAREST_CANDIDATES, WORDED_CANDIDATES, SAMPLE_SIZE = 2_000, 1_000, 1_000
 """How many passages are scored if passages have an ANN index: the nearest, and those with the highest BM25; and the size of the sample that gives
 the scale."""
@@ -54,7 +54,7 @@ class OwnScores(Scores):
     """A question's scores of propositions and passages before any link is followed.
 
     `lift_P` is the part of `own_P` that the question's words add, `terms` (rows) those words, without the words of names. `named` are
-    (name, document) of the documents that the question names. `words_P` and `scale` score the words in further passages.
+    (name, document) pairs of the documents that the question names. `words_P` and `scale` score the words in further passages.
     """
 
     lift_P: Floats

@@ -27,7 +27,7 @@ R = TypeVar("R", bound=ReplyModel)
 class ModelUsage:
     """The cost of a model: calls, tokens and seconds.
 
-    `replayed` calls were answered from a ledger; `replayed_seconds` of the seconds are the time that these would have added.
+    `replayed` calls were answered from a ledger; `seconds` includes `replayed_seconds`, the time that these calls would have taken.
     """
 
     calls: int = 0

@@ -25,7 +25,7 @@ def known_terms(index: Index, text: str) -> list[int]:
 
 
 def row_of_term(index: Index, term: str) -> int | None:
-    """The row of a term; None if no passage has it."""
+    """The row of a term; None if no passage contains it."""
     texts = index.data.term_texts
     row = bisect_left(texts, term, 0, len(texts))
     return row if row < len(texts) and texts[row] == term else None

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from graph.store.columns.row_map import NO_ROWS, put_between
 from graph.types import Floats, Ints
 
-MANY = 8
-"""With at least one new entry for this many remaining ones, all entries are sorted together."""
+REMAINING_PER_NEW = 8
+"""If there are at most this many remaining entries per new one, all entries are sorted together."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ def edited(
     start_N[1:][row_L[row_L >= 0]] = count_L[row_L >= 0]
     np.cumsum(start_N, out=start_N)
     new = sp.csr_array(sp.coo_array((added.value_X, (added.row_X, added.column_X)), shape=shape))
-    if MANY * new.nnz >= len(index_X):
+    if REMAINING_PER_NEW * new.nnz >= len(index_X):
         return _sorted(start_N, index_X, value_X, new)
     new_row_X = np.repeat(np.arange(shape[0]), np.diff(new.indptr))
     before = first_not_below(index_X, start_N[new_row_X], start_N[new_row_X + 1], new.indices)
@@ -110,7 +110,7 @@ def entries_by_row(block: sp.csr_array, chosen_X: NDArray[np.bool_]) -> Ints:
 
 
 def first_not_below(sorted_X: Any, first_K: Ints, end_K: Ints, value_K: Ints) -> Ints:
-    """`numpy.searchsorted` of each value in its own sorted range of `sorted_X`, of which few entries are read: [K]."""
+    """`numpy.searchsorted` of each value in its own sorted range of `sorted_X`, reading only a few entries: [K]."""
     first_K, end_K = first_K.copy(), end_K.copy()
     while len(open_K := np.flatnonzero(first_K < end_K)):
         middle = (first_K[open_K] + end_K[open_K]) // 2

@@ -1,4 +1,4 @@
-"""Writes columns to files and reads them: an array in one file, Strings in two, a sparse block in four; of a moved column, only its changes.
+"""Writes columns to files and reads them: an array in one file, Strings in two, a sparse block in four; for a moved column, only its changes.
 
 A file of changes (.moved.npz) contains the deleted and inserted rows and their values: an edit of a large index writes only these, and leaves
 the files of the full column unchanged (graph/store/columns/moved.py)."""
@@ -62,7 +62,7 @@ def _load_array(file: Path) -> Any:
 
 
 MOVED = ".moved.npz"
-"""Suffix of a field of which only the changes are stored."""
+"""Suffix of a field for which only the changes are stored."""
 MovedColumn: TypeAlias = MovedStrings | MovedBlock | MovedNumbers
 
 

@@ -155,7 +155,7 @@ def _numbers_unless_all_new(base: Ints, merge: RowMap, new_K: Ints, of: RowMap |
     return MovedNumbers(base, merge, new_K, of) if len(new_K) < len(merge) else new_K
 
 
-FEW_OF = 8
+ROWS_PER_REQUESTED = 8
 """Texts are read one by one if fewer than one row in this many is requested."""
 
 
@@ -191,7 +191,7 @@ class MovedStrings(Strings):
         return self.new[inserted] if previous < 0 else self.base[previous]
 
     def take(self, rows: NDArray[np.int64]) -> Strings:
-        few = FEW_OF * len(rows) < len(self)
+        few = ROWS_PER_REQUESTED * len(rows) < len(self)
         return Strings.of(self[int(row)] for row in rows) if few else super().take(rows)
 
     def rows_where(self, choose: Callable[[Strings], Ints]) -> Ints:

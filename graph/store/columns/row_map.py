@@ -172,7 +172,7 @@ def in_order(previous_N: Ints) -> Ints:
 
 
 def put_between(array: NDArray[A], at_K: Ints, values_K: NDArray[Any]) -> NDArray[A]:
-    """`numpy.insert` at ascending positions; run by run where they are few, in a fifth of the time."""
+    """`numpy.insert` at ascending positions; run by run if they are few, which takes a fifth of the time."""
     if len(at_K) > RUNS:
         return np.insert(array, at_K, values_K)
     values = values_K.astype(array.dtype, copy=False)[:, None]
@@ -181,7 +181,7 @@ def put_between(array: NDArray[A], at_K: Ints, values_K: NDArray[Any]) -> NDArra
 
 
 def _without(array: NDArray[A], deleted_G: Ints) -> NDArray[A]:
-    """`numpy.delete`; run by run where few are deleted."""
+    """`numpy.delete`; run by run if few are deleted."""
     if not len(deleted_G):
         return array
     return np.delete(array, deleted_G) if len(deleted_G) > RUNS else np.concatenate(_runs(array, deleted_G, 1))

@@ -108,7 +108,7 @@ function notes({ answer, reason, length, removed, unsupported, not_checked: unch
     const where = cited.map((number) => `[${number}]`).join(" ") || "the passages";
     const isReasoning = part !== "content";
     const what = start === end ? `Left out${isReasoning ? " of the reasoning" : ""}: not` : isReasoning ? "In the reasoning: not" : "Not";
-    const lacking = missing.length ? `; not there: ${missing.join(", ")}` : "";
+    const lacking = missing.length ? `; missing: ${missing.join(", ")}` : "";
     lines.push(`${what} supported by ${where} (probability ${probability.toFixed(2)}${lacking}): “${text}”`);
   }
   for (const { text, because } of unchecked) lines.push(`Not checked: “${text}” ${because}.`);

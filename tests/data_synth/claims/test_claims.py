@@ -1,4 +1,4 @@
-"""Claims: restatements of a sentence, ways to break it, and rows over passages."""
+"""Claims: restatements of a sentence, ways to falsify it, and the rows made from passages."""
 
 import random
 from pathlib import Path
@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from data_synth.claims.claims import NO_SENTENCE, ClaimPassage, ClaimRow, claim_from_json, claim_problems, claim_rows
-from data_synth.claims.falsify import BREAKS, Surroundings, falsify
+from data_synth.claims.falsify import CHANGES, Surroundings, falsify
 from data_synth.claims.restate import (
     RESTATEMENTS,
     PassageSentence,
@@ -37,7 +37,7 @@ def at(position: int, title: str = "Lantern (ferry)") -> PassageSentence:
     return PassageSentence(SENTENCES, position, title)
 
 
-def test_restatements() -> None:
+def test_each_restatement_changes_the_sentence_in_its_way() -> None:
     draw = random.Random(0)
     assert verbatim(at(0), draw) == SENTENCES[0]
     assert shortened(at(0), draw) == "She was built by Ada Marlow for the Ferry Office."
@@ -73,7 +73,7 @@ def test_two_sentences_about_one_thing_are_fused() -> None:
         ["She was proud.", "Lantern sank."],
     ],
 )
-def test_sentences_that_cannot_be_fused_are_joined_or_stay(sentences: list[str]) -> None:
+def test_sentences_that_cannot_be_fused_are_joined_or_left_unchanged(sentences: list[str]) -> None:
     assert fused(PassageSentence(sentences, 1, "Lantern"), random.Random(0)) == sentences[1]
     assert fused(PassageSentence(sentences, 0, "Lantern"), random.Random(0)).endswith(sentences[1])
     assert fused(PassageSentence(sentences, 1, ""), random.Random(0)) == sentences[1]
@@ -87,15 +87,15 @@ def test_no_restatement_changes_names_numbers_or_negations(restatement: object, 
     assert {"1911", "ellery", "marlow", "not", "early"} <= set(words.lower)
 
 
-def test_a_loose_restatement_changes_only_words_that_name_nothing() -> None:
+def test_a_loose_restatement_keeps_names_and_numbers() -> None:
     claims = {word for seed in range(30) for word in Words.of(loosened(at(1), random.Random(seed))).words}
     assert {"May", "1911", "Lantern", "Port", "Ellery"} <= claims and len(claims) > 12
 
 
-@pytest.mark.parametrize("kind", sorted(BREAKS))
-def test_a_break_changes_one_thing(kind: str) -> None:
+@pytest.mark.parametrize("kind", sorted(CHANGES))
+def test_falsifying_a_sentence_changes_one_thing(kind: str) -> None:
     sentence = "The first Lantern was sold by Ada Marlow to Anneke Roux in 1911."
-    broken = BREAKS[kind](sentence, AROUND, random.Random(3))
+    broken = CHANGES[kind](sentence, AROUND, random.Random(3))
     assert broken is not None and broken != sentence
     before, after = Words.of(sentence), Words.of(broken)
     if kind == "roles":
@@ -108,11 +108,11 @@ def test_a_break_changes_one_thing(kind: str) -> None:
         assert "last" in after.lower or "second" in after.lower or "bought" in after.lower
 
 
-def test_breaking_a_negated_sentence_removes_the_negation() -> None:
-    assert BREAKS["negation"]("It did not sink.", AROUND, random.Random(0)) == "It did sink."
+def test_falsifying_a_negated_sentence_removes_the_negation() -> None:
+    assert CHANGES["negation"]("It did not sink.", AROUND, random.Random(0)) == "It did sink."
 
 
-def test_a_claim_that_cannot_be_broken_gives_none() -> None:
+def test_a_sentence_that_cannot_be_falsified_gives_no_claim() -> None:
     assert falsify("Rain, again.", Surroundings("Rain, again.", (), ()), random.Random(0)) is None
     assert falsify("It did not sink.", Surroundings("It did sink. It did not sink.", (), ()), random.Random(0)) is None
 

@@ -83,7 +83,7 @@ def test_a_gold_answer_that_spells_a_special_token_matches_its_escaped_form(tmp_
         ({"chosen": answer("###Reason: So [1]. ###Answer: Quill")}, "'Quill', which is not a gold answer"),
         ({"chosen": answer("###Reason: So [2]. ###Answer: Tarn")}, "chosen cites [2] of 1 passages"),
         ({"rejected": answer("Tarn <|im_end|>")}, "rejected contains a special token"),
-        ({"context_ids": []}, "context_size is 1, with 0"),
+        ({"context_ids": []}, "context_size is 1, but there are 0"),
         ({"hard_negative": "longer"}, "unknown hard negative 'longer'"),
         ({"hard_negative": "wrong answer"}, "the wrong answer of a hard negative is the chosen one"),
         ({"split": "all"}, "split is 'all'"),
@@ -92,7 +92,7 @@ def test_a_gold_answer_that_spells_a_special_token_matches_its_escaped_form(tmp_
         ({"prompt": 7}, "a malformed column"),
     ],
 )
-def test_each_fault_is_named_with_its_line(tmp_path: Path, change: dict[str, Any], message: str) -> None:
+def test_each_fault_is_reported_with_its_line(tmp_path: Path, change: dict[str, Any], message: str) -> None:
     file = write(tmp_path / "x.jsonl", preference_to_json(good(1)), preference_to_json(good(2)) | change)
     found = validate_file(file)
     assert [row.line for row in found.bad] == [2] and any(message in problem for problem in found.bad[0].problems)
@@ -100,21 +100,21 @@ def test_each_fault_is_named_with_its_line(tmp_path: Path, change: dict[str, Any
     assert done.exit_code == 1 and "line 2 (q2#1): " in done.stdout and "remedy" in done.stdout
 
 
-def test_missing_columns_broken_lines_and_duplicate_ids(tmp_path: Path) -> None:
+def test_missing_columns_broken_lines_and_duplicate_ids_are_reported(tmp_path: Path) -> None:
     short = preference_to_json(good(3))
     del short["answers"]
     file = write(tmp_path / "x.jsonl", preference_to_json(good(1)), "{", "[1]", preference_to_json(good(1)), short)
     found = json.loads(run("validate", file, "--json").stdout)
     assert [(row["line"], row["problems"][0]) for row in found["bad"]][1:] == [
         (3, "a JSON list, expected an object"),
-        (4, "id 'q1#1' appears above too"),
+        (4, "id 'q1#1' also appears above"),
         (5, "no column 'answers'"),
     ]
     assert found["bad"][0]["line"] == 2 and "not JSON" in found["bad"][0]["problems"][0]
     assert found["share_good"] == pytest.approx(0.2)
 
 
-def test_a_missing_id_is_not_a_repeated_one(tmp_path: Path) -> None:
+def test_rows_without_ids_are_not_reported_as_duplicates(tmp_path: Path) -> None:
     rows = [{name: value for name, value in preference_to_json(good(n)).items() if name != "id"} for n in (1, 2)]
     found = json.loads(run("validate", write(tmp_path / "x.jsonl", *rows), "--json").stdout)
     assert [row["line"] for row in found["bad"]] == [1, 2]
@@ -173,7 +173,7 @@ def test_questions_are_checked_as_read_questions_checks_them(tmp_path: Path) -> 
 
 def test_public_sets_are_imported(tmp_path: Path) -> None:
     if not DATA.exists():
-        pytest.skip(f"{DATA} is not here")
+        pytest.skip(f"public sets not found: {DATA} (set MODEGRAPH_DATA to their folder)")
     counters: dict[str, Callable[[Path], int]] = {
         "pubmedqa": lambda out: len(read_questions(out / "questions.jsonl")),
         "medmcqa": lambda out: len(read_questions(out / "questions.jsonl")),
@@ -199,7 +199,7 @@ def test_unknown_sets_and_malformed_rows_are_reported(tmp_path: Path) -> None:
         run("import", "squad", file, "--out", tmp_path / "o")
     with pytest.raises(UserError, match="line 1: KeyError 'context'"):
         run("import", "pubmedqa", file, "--out", tmp_path / "o")
-    with pytest.raises(UserError, match=r"data import pubmedqa with --set\. Expected settings for reading alone"):
+    with pytest.raises(UserError, match=r"data import pubmedqa with --set\. Expected settings only for reading"):
         run("import", "pubmedqa", file, "--out", tmp_path / "o", "--set", "distractors=2")
 
 
@@ -220,7 +220,7 @@ def test_a_second_import_of_a_set_replaces_the_first(kind: str, tmp_path: Path) 
         run("import", kind, tmp_path / "x.jsonl", "--out", tmp_path / "foreign")
 
 
-def test_the_split_of_a_key_is_always_the_same_and_about_eight_in_ten_are_train() -> None:
+def test_a_key_always_has_the_same_split_and_about_eight_in_ten_are_train() -> None:
     splits = [split_by_hash(str(n)) for n in range(1000)]
     assert splits == [split_by_hash(str(n)) for n in range(1000)]
     assert 760 < splits.count("train") < 840 and 60 < splits.count("dev") < 140
@@ -238,7 +238,7 @@ LABELLED = {
 
 
 def test_labelled_sentences_become_claims_with_the_licences_of_their_sets(tmp_path: Path) -> None:
-    for name, licence in (("ants", "Licence: MIT (LICENSE)."), ("bees", "No word of one.")):
+    for name, licence in (("ants", "Licence: MIT (LICENSE)."), ("bees", "No licence is given.")):
         folder = tmp_path / "sets" / name
         folder.mkdir(parents=True)
         (folder / "README.md").write_text(f"# {name}\n{licence}\n")
@@ -271,7 +271,7 @@ def test_labelled_sentences_become_claims_with_the_licences_of_their_sets(tmp_pa
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
-        ({"passages": "a text"}, r"rows\.jsonl line 2: not a labelled sentence"),
+        ({"passages": "a string"}, r"rows\.jsonl line 2: not a labelled sentence"),
         ({"supported": 1}, r"rows\.jsonl line 2: not a labelled sentence"),
         ({"split": "late"}, r"rows\.jsonl line 2: split is 'late'\. Expected one of train, val, dev, test"),
     ],

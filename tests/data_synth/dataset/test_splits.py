@@ -27,7 +27,7 @@ def by_split(rows: list[dict[str, str]]) -> dict[str, set[str]]:
     return {split: {row["id"] for row in rows if row["split"] == split} for split in ("train", "dev", "test")}
 
 
-def test_the_split_depends_on_ids_and_seed_alone(tmp_path: Path) -> None:
+def test_the_split_depends_only_on_ids_and_seed(tmp_path: Path) -> None:
     file = questions(tmp_path)
     counts = {"train": 10, "dev": 5, "test": 20}
     rows = split_questions(file, tmp_path / "none", counts, 0)
@@ -40,7 +40,7 @@ def test_the_split_depends_on_ids_and_seed_alone(tmp_path: Path) -> None:
     assert by_split(split_questions(file, tmp_path / "none", counts, 1)) != by_split(rows)
 
 
-def test_a_stated_split_is_respected_unless_the_split_is_made_anew(tmp_path: Path) -> None:
+def test_stated_splits_are_respected_unless_anew_is_set(tmp_path: Path) -> None:
     file = questions(tmp_path, **{f"q{n}": "test" if n < 5 else "train" for n in range(10)})
     found = by_split(split_questions(file, tmp_path / "none", {"train": 25, "dev": 5, "test": 5}, 0))
     assert not {f"q{n}" for n in range(5)} & (found["train"] | found["dev"])
@@ -72,7 +72,7 @@ def test_numbered_gold_sentences_become_quotes(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "q.jsonl").read_text())["evidence"] == [{"id": "d", "quote": "Ada came."}]
 
 
-def test_data_of_one_kind_are_joined_and_keep_their_splits(tmp_path: Path) -> None:
+def test_data_of_one_kind_is_joined_and_keeps_its_splits(tmp_path: Path) -> None:
     for number, split in enumerate(("train", "train", "test")):
         (tmp_path / f"part{number}").mkdir()
         row = {**response_to_json(scored(number)), "id": f"row{number}", "split": split}
@@ -87,7 +87,7 @@ def test_data_of_one_kind_are_joined_and_keep_their_splits(tmp_path: Path) -> No
     assert ids == {"train": ["row0", "row1"], "test": ["row2"]}
 
 
-def test_an_empty_file_is_joined_with_others_and_refused_alone(tmp_path: Path) -> None:
+def test_an_empty_file_can_be_joined_with_others_but_is_refused_alone(tmp_path: Path) -> None:
     row = response_to_json(scored(0))
     for name, rows in {"empty": [], "a": [row]}.items():
         (tmp_path / name).mkdir()
@@ -98,7 +98,7 @@ def test_an_empty_file_is_joined_with_others_and_refused_alone(tmp_path: Path) -
         join_rows([tmp_path / "empty"])
 
 
-def test_data_that_cannot_be_joined_is_refused(tmp_path: Path) -> None:
+def test_data_that_does_not_fit_together_is_refused(tmp_path: Path) -> None:
     row = response_to_json(scored(0))
     for name, values in {"a": row, "again": row, "pair": {"chosen": "x"}, "none": None}.items():
         (tmp_path / name).mkdir()

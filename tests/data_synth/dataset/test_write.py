@@ -72,14 +72,14 @@ def test_plain_rows_hold_strings_and_can_be_read_back(tmp_path: Path) -> None:
     assert back.prompt == (Message("user", found["prompt"]),) and back.chosen == row(0).chosen
 
 
-def test_the_summary_matches_counts_by_hand(tmp_path: Path) -> None:
+def test_the_summary_matches_counts_made_by_hand(tmp_path: Path) -> None:
     summary = write_dataset(tmp_path / "out", ROWS, PREFERENCES, ORIGIN)
     assert (summary.rows, summary.duplicates, summary.drops) == (4, 1, {"why": 1})
     assert summary.by_split == {"train": 2, "test": 2}
     assert summary.counts["kind of question"] == {"multi": 2, "unspecified": 2}
     assert summary.counts["context size"] == {"0": 2, "1": 1, "2": 1}
     assert summary.lengths == {"chosen": Lengths(5.0, 4.0, 11), "rejected": Lengths(1.0, 1.0, 1)}
-    assert summary.measures == {}, "four rows are too few for a measure"
+    assert summary.measures == {}, "four rows are too few to compute any measure"
     assert not summary.mostly_lost
     saved = json.loads((tmp_path / "out" / "summary.json").read_text())
     assert (saved["rows"], saved["origin"], saved["made_by"]) == (4, ORIGIN, "modegraph")
@@ -106,7 +106,7 @@ def test_datasets_loads_the_folder_and_the_card_lists_the_dropped_rows(
     assert "| why | 1 |" in card and "duplicates removed: 1" in card
 
 
-def test_same_rows_give_same_bytes_and_replace_an_earlier_run(tmp_path: Path) -> None:
+def test_the_same_rows_give_the_same_bytes_and_replace_an_earlier_run(tmp_path: Path) -> None:
     write_dataset(tmp_path / "out", [row(0, "dev"), row(1)], PREFERENCES, ORIGIN)
     (tmp_path / "out" / "ledger.sqlite").write_text("calls")
     check_folder(tmp_path / "out")
@@ -137,7 +137,7 @@ def test_a_failure_leaves_the_folder_unchanged(tmp_path: Path) -> None:
     assert contents(tmp_path / "old") == before
 
 
-def test_somebody_elses_folder_is_refused(tmp_path: Path) -> None:
+def test_a_folder_with_other_files_is_refused(tmp_path: Path) -> None:
     check_folder(tmp_path / "new")
     check_folder(tmp_path)
     (tmp_path / "ledger.sqlite-wal").touch()
@@ -168,7 +168,9 @@ def test_a_run_killed_while_moving_its_files_can_be_repeated(tmp_path: Path, mon
     with pytest.raises(UserError, match="server gone"):
         write_dataset(tmp_path / "new", failing(), PREFERENCES, ORIGIN)
     check_folder(tmp_path / "new")
-    assert (tmp_path / "new/summary.json").exists(), "what was killed is completed before a further run can fail"
+    assert (tmp_path / "new/summary.json").exists(), (
+        "the next run completes the interrupted move before it can fail itself"
+    )
     assert write_dataset(tmp_path / "new", [row(5)], PREFERENCES, ORIGIN).rows == 1
     assert not (tmp_path / "new/.unfinished").exists()
 
@@ -187,4 +189,4 @@ def peak_bytes(folder: Path, rows: int) -> int:
 def test_five_thousand_rows_take_hardly_more_memory_than_two_thousand(tmp_path: Path) -> None:
     few, many = peak_bytes(tmp_path / "few", 2_000), peak_bytes(tmp_path / "many", 5_000)
     assert sum(1 for _ in (tmp_path / "many" / "train.jsonl").open()) == 5_000
-    assert many < 1.25 * few, "3,000 more rows hold 4 MB of text"
+    assert many < 1.25 * few, "the 3,000 further rows hold 4 MB of text"

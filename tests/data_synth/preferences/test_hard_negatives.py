@@ -36,8 +36,8 @@ def draft(question: Question = BURNED, *excerpts: Excerpt) -> Draft:
 
 def pool_of(*entries: tuple[str, str, str]) -> Pool:
     pool = Pool()
-    for own_id, answer, reason in entries:
-        pool.add(draft(Question(own_id, "?", (answer,), kind="single")), reason)
+    for question_id, answer, reason in entries:
+        pool.add(draft(Question(question_id, "?", (answer,), kind="single")), reason)
     return pool
 
 
@@ -62,7 +62,7 @@ def test_a_wrong_answer_negative_misreads_the_context() -> None:
     negative = reasoned_negative(WRONG, draft(BURNED, A, B), REASON, POOL, 8, longer=True)
     assert negative is not None and negative.name == WRONG
     parsed = parse_answer(negative.text)
-    assert parsed.answer == "1890", "another year from the context"
+    assert parsed.answer == "1890", "another year in the context"
     assert "burned" not in parsed.reason and "1911" not in parsed.reason
     for sentence in parsed.reason.split("] ")[:-1]:
         number = int(sentence[-1])
@@ -76,7 +76,7 @@ def test_without_a_context_a_wrong_answer_borrows_its_reasoning() -> None:
     assert "[" not in negative.text and parse_answer(negative.text).answer != "1911"
 
 
-def test_wrong_answers_are_options_then_choices_then_answers_of_the_same_shape() -> None:
+def test_wrong_answers_come_from_options_then_choices_then_answers_of_the_same_shape() -> None:
     options = Question("o", "Which?", ("B",), options={"x": "A", "y": "b."})
     assert wrong_answer(draft(options), ["C"]) == "A", "'b.' is the gold answer written differently"
     choice = {wrong_answer(draft(Question(str(n), "Is it?", ("Yes",))), ["1890"]) for n in range(30)}
@@ -98,12 +98,12 @@ def test_misreadings_leave_out_the_true_reasoning_and_the_gold_answer() -> None:
 @pytest.mark.parametrize(
     ("target", "longer", "count"), [(3, True, 2), (3, False, 1), (4, False, 2), (0, False, 1), (99, True, 3)]
 )
-def test_length_is_fitted_by_whole_sentences(target: int, longer: bool, count: int) -> None:
+def test_length_is_matched_with_whole_sentences(target: int, longer: bool, count: int) -> None:
     sentences = ("a b", "c d", "e f")
     assert fit_length(sentences, target, longer) == sentences[:count]
 
 
-def test_citations_are_dealt_out_in_turn() -> None:
+def test_sentences_cite_the_excerpts_in_turn() -> None:
     assert cite_in_turn(["It rained.", "Why?"], [1]) == "It rained [1]. Why?"
     assert cite_in_turn(["It rained."], [2, 1]) == "It rained [2] [1]."
     assert cite_in_turn(["It rained.", "Tea."], []) == "It rained. Tea."

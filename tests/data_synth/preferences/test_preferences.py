@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from data_synth import contexts
-from data_synth.contexts import draw_questions, gold_share, pick_questions, without_twins
+from data_synth.contexts import draw_questions, gold_share, pick_questions, without_near_duplicates
 from data_synth.preferences.hard_negatives import INVENTED, REFUSED, Pool
 from data_synth.preferences.preference_form import preference_problems
 from data_synth.preferences.preferences import (
@@ -82,7 +82,7 @@ def test_every_question_gets_growing_contexts_each_shuffled() -> None:
     assert all(45 < places[place] < 90 for place in range(3)), "the passage with the answer has no fixed position"
 
 
-def test_chosen_has_reason_and_answer_and_rejected_the_answer_alone() -> None:
+def test_chosen_has_reason_and_answer_and_rejected_only_the_answer() -> None:
     rows = preference_rows(rows_of(ADA_DIED))
     for row in rows:
         place = row.context_ids.index("b") + 1
@@ -98,7 +98,7 @@ def test_a_row_without_passages_is_made_only_for_size_0() -> None:
     assert rows_of(Question("q9", "Where?", ("Tarn",))) == [Dropped(contexts.NO_PASSAGES)]
 
 
-def test_an_answer_that_the_passages_lack_becomes_not_in_the_documents() -> None:
+def test_an_answer_missing_from_the_passages_becomes_not_in_the_documents() -> None:
     (row,) = preference_rows(rows_of(FOUNDED))
     assert row.chosen == "###Reason: None of the passages says so. ###Answer: not in the documents"
     assert parse_answer(row.rejected).answer == "Ada Marlow" and row.hard_negative == INVENTED
@@ -127,7 +127,7 @@ def test_special_tokens_of_passages_and_questions_reach_no_row() -> None:
         assert "<|" not in row.chosen + row.rejected + "".join(turn.content for turn in row.prompt)
 
 
-def test_gold_that_retrieval_missed_is_not_added() -> None:
+def test_gold_passages_that_retrieval_missed_are_not_added() -> None:
     half = preference_rows(rows_of(DIED, found={DIED.text: (A,)}))
     assert half == [], "the sentence with the answer is missing"
 
@@ -145,14 +145,14 @@ def test_near_duplicates_of_questions_are_left_out() -> None:
     twin = Question("q9", "When did the old founder die?", DIED.answers)
     other_answer = Question("q8", DIED.text, ("1911",))
     other_name = Question("q7", "When did the founder Ada die?", DIED.answers)
-    unique, twins = without_twins([DIED, twin, other_answer, FOUNDED, other_name, DIED])
+    unique, twins = without_near_duplicates([DIED, twin, other_answer, FOUNDED, other_name, DIED])
     assert unique == [DIED, twin, other_answer, FOUNDED, other_name], "one word in six may matter"
-    assert twins == [Dropped(contexts.TWIN)]
+    assert twins == [Dropped(contexts.NEAR_DUPLICATE)]
     long = "When did the founder of the yard that built the ferry for the old people of the isle die?"
     near = long.replace("that built", "which built")
-    same, twins = without_twins([Question("a", long, ("1931",)), Question("b", near, ("1931",))])
+    same, twins = without_near_duplicates([Question("a", long, ("1931",)), Question("b", near, ("1931",))])
     assert [question.id for question in same] == ["a"] and len(twins) == 1
-    assert without_twins([Question("a", long, ("1931",)), Question("b", near + " Not", ("1931",))])[1] == []
+    assert without_near_duplicates([Question("a", long, ("1931",)), Question("b", near + " Not", ("1931",))])[1] == []
 
 
 def test_several_reasoners_each_write_a_row_under_their_name() -> None:
@@ -171,7 +171,7 @@ def test_several_reasoners_each_write_a_row_under_their_name() -> None:
     assert [row.support for row in rows] == [None, None, 0.75, 0.75], "without a context there is nothing to measure"
 
 
-def test_unsupported_reasoning_is_dropped_only_where_a_model_wrote_it() -> None:
+def test_unsupported_reasoning_is_dropped_only_if_a_model_wrote_it() -> None:
     def weak(drafts: Sequence[Draft], reasons: Sequence[str]) -> list[Support]:
         assert all(draft.excerpts for draft in drafts)
         return [Support(0.9 if len(draft.excerpts) == 2 else 0.1, 1.0) for draft in drafts]
@@ -210,7 +210,7 @@ def test_a_share_of_rows_has_hard_negatives_with_the_same_chosen_side() -> None:
     assert 0.15 < sum(bool(row.hard_negative) for row in rows) / len(rows) < 0.25
 
 
-def test_questions_taken_in_groups_give_the_same_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_processing_questions_in_groups_gives_the_same_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     expected = rows_of(DIED, FOUNDED)
     monkeypatch.setattr(contexts, "QUESTIONS_AT_ONCE", 1)
     assert rows_of(DIED, FOUNDED) == expected

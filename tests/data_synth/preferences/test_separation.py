@@ -1,4 +1,4 @@
-"""How well length and words alone distinguish the two sides, on pairs constructed so that the result is known."""
+"""How well length and words alone distinguish chosen from rejected responses, on pairs constructed so that the result is known."""
 
 from dataclasses import replace
 from random import Random
@@ -36,7 +36,7 @@ def figures(rows: list[PreferenceRow]) -> tuple[float, ...]:
     return tuple(measure_separation(rows).values())
 
 
-def test_pairs_that_length_gives_away_are_separated_by_it() -> None:
+def test_pairs_whose_lengths_differ_are_separated_by_length() -> None:
     draw = Random(0)
     rows = [pair(n, words(30 + n % 7, draw), words(2, draw)) for n in range(200)]
     length, tree, *_ = figures(rows)
@@ -50,7 +50,7 @@ def test_with_equal_lengths_and_the_same_words_accuracy_is_chance() -> None:
     assert length == 0.5 and abs(tree - 0.5) < 0.08 and abs(bag - 0.5) < 0.08
 
 
-def test_a_word_of_only_one_side_is_found_and_mixed_lengths_score_half() -> None:
+def test_a_word_used_on_one_side_only_is_found_and_mixed_lengths_score_half() -> None:
     draw = Random(2)
     rows = [pair(n, words(20, draw) + " yes", words(20, draw) + " no") for n in range(200)]
     assert figures(rows)[2] > 0.95

@@ -46,7 +46,7 @@ def test_similarity_is_the_mean_over_sentences_of_the_best_similarity(index: Ind
     assert found.normalised_similarity == pytest.approx(float(expected), abs=1e-5)
 
 
-def test_another_documents_context_supports_less(index: Index) -> None:
+def test_the_context_of_another_document_gives_less_support(index: Index) -> None:
     reason, question = "Ada Marlow was born in Tarn and died on 4 May 1931.", "Where was Ada Marlow born?"
     contexts = (excerpts_of(index, "ada"), excerpts_of(index, "bread"), ())
     own, other, none = support(index, reason, *contexts, question=question)
@@ -56,7 +56,7 @@ def test_another_documents_context_supports_less(index: Index) -> None:
     )
 
 
-def test_a_summary_stands_for_its_passages_and_a_proposition_for_itself(index: Index) -> None:
+def test_a_summary_is_scored_by_its_passages_and_a_proposition_by_its_text(index: Index) -> None:
     reason = "She was born in Tarn."
     quoted = excerpts_of(index, "ada")
     summed = Excerpt("s", "Summary", "About Ada.", members=tuple(excerpt.id for excerpt in quoted))
@@ -71,7 +71,7 @@ def test_a_summary_stands_for_its_passages_and_a_proposition_for_itself(index: I
     )
 
 
-def test_a_name_may_be_in_any_one_text_but_not_spread_over_two() -> None:
+def test_a_name_counts_if_one_text_contains_all_of_it() -> None:
     assert share_named("The yard of Ada Marlow burned.", ["Ada Quill", "Marlow Yard"]) == 0.0
     assert share_named("nothing of note", []) == 1.0
 

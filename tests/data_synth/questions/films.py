@@ -1,4 +1,4 @@
-"""A small corpus whose documents name one another in ways that can be worked out by hand."""
+"""A small corpus of documents that name one another, small enough to work out its questions by hand."""
 
 from graph.types import Document
 
@@ -14,4 +14,4 @@ FILMS = [
     Document("mill", "Tarn Mill", "Tarn Mill was founded in 1795. It stands in Tarn, a village of no fame."),
 ]
 TOGETHER = 7
-"""A seed that puts all documents into one split, except the yard."""
+"""A seed that puts all documents except the yard into one split."""

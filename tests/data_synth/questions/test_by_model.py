@@ -55,12 +55,12 @@ def always(reply: object) -> ScriptedModel:
     return ScriptedModel(lambda request: reply if isinstance(reply, str) else json.dumps(reply))
 
 
-def reads(answers: str, alone: str = "not in the documents") -> ScriptedModel:
-    """A judge that answers `answers` over two passages and `alone` over one."""
+def judge_with(answers: str, alone: str = "not in the documents") -> ScriptedModel:
+    """A judge that replies `answers` if shown two passages, and `alone` if shown one."""
     return ScriptedModel(lambda request: answers if "[2] " in request.messages[-1].content else alone)
 
 
-def everything(questions: Sequence[str]) -> list[tuple[Excerpt, ...]]:
+def find_all(questions: Sequence[str]) -> list[tuple[Excerpt, ...]]:
     return [tuple(map(of_passage, GROUP)) for _ in questions]
 
 
@@ -68,7 +68,7 @@ SPLITS_OF_GROUP = {each.source: "dev" for each in GROUP}
 
 
 def ask(
-    writer: ScriptedModel, judge: ScriptedModel | None = None, find: by_model.Find = everything, groups: int = 1
+    writer: ScriptedModel, judge: ScriptedModel | None = None, find: by_model.Find = find_all, groups: int = 1
 ) -> list[QuestionRow | Dropped]:
     return list(
         model_questions([Material(GROUP)] * groups, Writers(writer, judge, find), 5, (2, 3, 4), SPLITS_OF_GROUP)
@@ -76,7 +76,7 @@ def ask(
 
 
 def ask_about(
-    number: int, reply: dict[str, str], judge: ScriptedModel | None = None, find: by_model.Find = everything
+    number: int, reply: dict[str, str], judge: ScriptedModel | None = None, find: by_model.Find = find_all
 ) -> QuestionRow | Dropped:
     """The question about a sentence of the first passage."""
     material = Material(GROUP[:1], sentences_of(GROUP[0])[number])
@@ -85,7 +85,7 @@ def ask_about(
 
 
 def test_a_question_that_passes_names_its_passages_and_sentences() -> None:
-    (row,) = ask(always(question_reply()), reads("Tarn [2]"))
+    (row,) = ask(always(question_reply()), judge_with("Tarn [2]"))
     assert isinstance(row, QuestionRow)
     assert (row.text, row.answers, row.hops, row.kind, row.writer) == (
         "Where was the Lantern built?",
@@ -105,20 +105,20 @@ def test_a_question_that_passes_names_its_passages_and_sentences() -> None:
 @pytest.mark.parametrize(
     ("reply", "judge", "why"),
     [
-        ("no", reads("Tarn"), by_model.UNUSABLE),
-        (question_reply(question=" "), reads("Tarn"), by_model.EMPTY),
-        (question_reply(passages=[1, 4]), reads("Tarn"), by_model.NO_SUCH_PASSAGE),
-        (question_reply(passages=[0, 1]), reads("Tarn"), by_model.NO_SUCH_PASSAGE),
-        (question_reply(passages=[2, 2]), reads("Tarn"), by_model.OTHER_HOPS),
-        (question_reply(question="Where in Tarn was it built?"), reads("Tarn"), by_model.GIVEN_AWAY),
-        (question_reply(question="Which town does the passage name?"), reads("Tarn"), by_model.REFERS),
-        (question_reply(question="Where did they build it?"), reads("Tarn"), by_model.REFERS),
-        (question_reply(question="The town where it was built"), reads("Tarn"), by_model.NO_QUESTION_MARK),
-        (question_reply(answer="Tarn " * 31), reads("Tarn"), by_model.LONG_ANSWER),
-        (question_reply(), reads("not in the documents"), by_model.UNANSWERED),
-        (question_reply(), reads("the Marlow Yard [1]"), by_model.ANOTHER_ANSWER),
-        (question_reply(), reads("Tarn [2]", alone="Tarn [1]"), by_model.NOT_ALL_NEEDED),
-        (question_reply(answer="Port Ellery in May"), reads("Port Ellery in May"), by_model.NOT_REBUILT),
+        ("no", judge_with("Tarn"), by_model.UNUSABLE),
+        (question_reply(question=" "), judge_with("Tarn"), by_model.EMPTY),
+        (question_reply(passages=[1, 4]), judge_with("Tarn"), by_model.NO_SUCH_PASSAGE),
+        (question_reply(passages=[0, 1]), judge_with("Tarn"), by_model.NO_SUCH_PASSAGE),
+        (question_reply(passages=[2, 2]), judge_with("Tarn"), by_model.OTHER_HOPS),
+        (question_reply(question="Where in Tarn was it built?"), judge_with("Tarn"), by_model.GIVEN_AWAY),
+        (question_reply(question="Which town does the passage name?"), judge_with("Tarn"), by_model.REFERS),
+        (question_reply(question="Where did they build it?"), judge_with("Tarn"), by_model.REFERS),
+        (question_reply(question="The town where it was built"), judge_with("Tarn"), by_model.NO_QUESTION_MARK),
+        (question_reply(answer="Tarn " * 31), judge_with("Tarn"), by_model.LONG_ANSWER),
+        (question_reply(), judge_with("not in the documents"), by_model.UNANSWERED),
+        (question_reply(), judge_with("the Marlow Yard [1]"), by_model.ANOTHER_ANSWER),
+        (question_reply(), judge_with("Tarn [2]", alone="Tarn [1]"), by_model.NOT_ALL_NEEDED),
+        (question_reply(answer="Port Ellery in May"), judge_with("Port Ellery in May"), by_model.NOT_REBUILT),
     ],
 )
 def test_a_faulty_question_is_dropped_with_its_reason(reply: object, judge: ScriptedModel, why: str) -> None:
@@ -127,7 +127,7 @@ def test_a_faulty_question_is_dropped_with_its_reason(reply: object, judge: Scri
 
 def test_a_question_about_a_sentence_quotes_it_and_has_its_answer_in_it() -> None:
     built = {"question": "Who built the Lantern?", "answer": "the Marlow Yard"}
-    row = ask_about(0, built, reads("", alone="Marlow Yard [1]"))
+    row = ask_about(0, built, judge_with("", alone="Marlow Yard [1]"))
     assert isinstance(row, QuestionRow) and (row.hops, row.sources) == (1, ("lantern.md",))
     assert [step.quote for step in row.steps] == ["The Lantern was built by the Marlow Yard."]
     assert ask_about(0, built | {"answer": "Tarn"}) == Dropped(by_model.NOT_IN_SENTENCE)
@@ -135,7 +135,7 @@ def test_a_question_about_a_sentence_quotes_it_and_has_its_answer_in_it() -> Non
 
 def test_a_question_is_dropped_if_retrieval_finds_another_document_first() -> None:
     reply = {"question": "What was built?", "answer": "The Lantern"}
-    backwards = lambda questions: [found[::-1] for found in everything(questions)]
+    backwards = lambda questions: [found[::-1] for found in find_all(questions)]
     assert ask_about(0, reply, find=backwards) == Dropped(by_model.ANOTHER_FIRST)
     assert ask_about(0, reply, find=lambda questions: [() for _ in questions]) == Dropped(by_model.ANOTHER_FIRST)
     assert isinstance(ask_about(0, reply), QuestionRow)
@@ -160,7 +160,7 @@ def test_an_unusable_reply_leads_to_one_more_request() -> None:
     assert "cannot be used" in writer.requests[1].messages[-1].content
 
 
-def test_the_same_question_again_is_a_near_duplicate() -> None:
+def test_a_repeated_question_is_a_near_duplicate() -> None:
     texts = iter(
         ["Where was the Lantern built?", "So where was the Lantern built?", "Which US yard made the red ferry?"] * 2
     )
@@ -172,13 +172,13 @@ def test_the_same_question_again_is_a_near_duplicate() -> None:
 def test_the_same_question_about_other_documents_is_a_duplicate_since_its_id_is_the_same() -> None:
     others = tuple(replace(each, id=f"{each.id}2", source=f"2{each.source}") for each in GROUP)
     splits = SPLITS_OF_GROUP | {each.source: "dev" for each in others}
-    writers = Writers(always(question_reply()), None, everything)
+    writers = Writers(always(question_reply()), None, find_all)
     first, second = model_questions([Material(GROUP), Material(others)], writers, 5, (2, 3, 4), splits)
     assert isinstance(first, QuestionRow) and second == Dropped(by_model.NEAR_DUPLICATE)
 
 
-def test_documents_are_shown_as_data_and_replies_bound_by_a_schema() -> None:
-    writer, judge = always(question_reply()), reads("Tarn [2]")
+def test_documents_are_shown_as_data_and_replies_constrained_by_a_schema() -> None:
+    writer, judge = always(question_reply()), judge_with("Tarn [2]")
     ask(writer, judge)
     system, user = writer.requests[0].messages
     assert user.content.count("\n\n[") == 2 and "<|endoftext|>" not in user.content
@@ -196,7 +196,7 @@ def test_a_table_that_continues_is_shown_with_its_header() -> None:
     fares = replace(passage("fares", "| Quay | 3 |\n| Mill | 4 |"), header=("Stop", "Fare"))
     writer = always(question_reply())
     splits = {each.source: "dev" for each in (fares, *GROUP)}
-    list(model_questions([Material((fares, *GROUP))], Writers(writer, None, everything), 1, (2,), splits))
+    list(model_questions([Material((fares, *GROUP))], Writers(writer, None, find_all), 1, (2,), splits))
     assert '"Stop: Quay; Fare: 3.\\nStop: Mill; Fare: 4."' in writer.requests[0].messages[1].content
 
 
@@ -205,9 +205,9 @@ def test_only_usable_questions_are_judged_and_searched_for() -> None:
 
     def find(questions: Sequence[str]) -> list[tuple[Excerpt, ...]]:
         searched.extend(questions)
-        return everything(questions)
+        return find_all(questions)
 
-    judge = reads("Tarn")
+    judge = judge_with("Tarn")
     assert ask(always("no"), judge, find) == [Dropped(by_model.UNUSABLE)]
     assert judge.requests == [] and searched == []
 
@@ -262,7 +262,7 @@ def test_questions_over_an_index_are_accepted_if_retrieval_finds_the_answer_agai
     assert list(question_rows(examples, spec, again, None, settings)) == rows and len(model.requests) == calls
 
 
-def test_a_shortage_is_blamed_on_the_writer_where_it_failed(examples: Index) -> None:
+def test_a_shortage_is_blamed_on_the_writer_if_it_failed(examples: Index) -> None:
     calls = iter(range(1000))
     writer = ScriptedModel(lambda request: reply_from(request) if next(calls) < 8 else "Let me think.")
     settings = RetrieveSettings(mode="lexical", top_k=10)
@@ -279,13 +279,13 @@ def test_a_shortage_is_blamed_on_the_writer_where_it_failed(examples: Index) -> 
 
 
 def fact_of_sentence(request: CompletionRequest) -> str:
-    """A writer whose question has all words of the sentence but the last two, its answer."""
+    """A writer whose question contains all words of the sentence except the last two, which are the answer."""
     _, _, shown = request.messages[1].content.rpartition("\nSentence: ")
     words = json.loads(shown).split()
     return json.dumps({"question": f"{' '.join(words[:-2])} what?", "answer": " ".join(words[-2:])})
 
 
-def test_for_one_hop_each_question_is_about_a_sentence_and_every_passage_comes_before_a_second_sentence_of_one(
+def test_one_hop_questions_are_about_sentences_and_use_every_passage_before_any_passage_twice(
     examples: Index,
 ) -> None:
     model = ScriptedModel(fact_of_sentence)
@@ -309,7 +309,7 @@ def _passages(index: Index) -> list[Passage]:
     return [index.passage(row) for row in range(len(index.data.passage_ids))]
 
 
-def test_headings_and_short_lines_are_no_material_and_rows_are_shown_with_their_header() -> None:
+def test_headings_and_short_lines_are_not_used_and_table_rows_are_shown_with_their_header() -> None:
     text = "# The fares of the ferry line\n\nIt is red.\n\n| Stop | Fare in crowns |\n|---|---|\n| Quay Street | 3 |\n"
     fares = passage("fares", text)
     (row,) = sentences_of(fares)

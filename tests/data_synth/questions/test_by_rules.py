@@ -56,7 +56,7 @@ def with_one_hop(index: Index, count: int = 500) -> list[QuestionRow]:
 
 
 def possible(index: Index, seed: int = 0) -> dict[str, QuestionRow]:
-    """Every sound question, however often its documents are used."""
+    """Every valid question, however often its documents are used."""
     splits = dict.fromkeys(index.sources(), "train")
     readings = read_index(index, splits)
     found = (
@@ -103,11 +103,11 @@ def test_comparisons_are_answered_by_the_values(films: Index) -> None:
                 choose = max if " later, " in row.text else min
                 assert row.answers == (choose(ends, key=lambda end: end[1])[0],)
                 cases.add((event, choose))
-    assert len(cases) >= 5, "both directions for films, births and deaths"
+    assert len(cases) >= 5, "earlier and later, for films, births and deaths"
 
 
 @pytest.mark.long
-def test_every_passage_is_needed_and_all_are_enough(examples: Index) -> None:
+def test_every_passage_is_needed_and_together_they_suffice(examples: Index) -> None:
     rows, mentions = list(possible(examples).values()), Mentions(examples)
     assert len(rows) >= 20
     for row in rows:
@@ -135,7 +135,7 @@ def test_a_passage_that_is_not_needed_is_detected(films: Index) -> None:
     row = possible(films)["When was the person who directed The Saddle Hawk born?"]
     idle = Step("Marlow Yard", "1880", "yard", films.passages_of("yard")[0].id, "It stands in Port Ellery.")
     padded = replace(row, chains=(*row.chains, (idle,)), hops=3)
-    assert not path_holds(padded, mentions, without=idle.passage_id), "its own chain breaks"
+    assert not path_holds(padded, mentions, without=idle.passage_id), "the chain of the padded step needs its passage"
     detour = replace(row, chains=((row.chains[0][0], idle, row.chains[0][1]),))
     assert path_holds(detour, mentions) and path_holds(detour, mentions, without=idle.passage_id)
     assert not needs_all(detour, mentions) and needs_all(row, mentions)
@@ -170,7 +170,7 @@ def test_an_ambiguous_name_or_answer_makes_no_question(tmp_path: Path) -> None:
     assert not any("written by the person who starred in Night Ferry" in text for text in rows)
 
 
-def test_a_title_that_several_things_share_names_no_document(tmp_path: Path) -> None:
+def test_a_title_shared_by_several_things_identifies_no_document(tmp_path: Path) -> None:
     twin = Document("twin", "Low Tide", "Low Tide is a poem.")
     bracketed = Document("bracketed", "Port Ellery (ship)", "It sank.")
     mentions = Mentions(build(tmp_path / "i", [*FILMS, twin, bracketed]))
@@ -178,12 +178,12 @@ def test_a_title_that_several_things_share_names_no_document(tmp_path: Path) -> 
     assert mentions.document_of("mara quill") is not None
 
 
-def test_two_directors_are_not_the_director(tmp_path: Path) -> None:
+def test_a_film_with_two_directors_gives_no_question_about_its_director(tmp_path: Path) -> None:
     rows = with_more(tmp_path / "i", Document("duo", "Duo", "Duo is a 1950 film directed by Mara Quill and Ann Low."))
     assert not any("Duo" in row.text and "directed Duo" in row.text for row in rows.values())
 
 
-def test_a_question_that_gives_something_away_makes_no_row() -> None:
+def test_a_question_that_gives_away_a_bridge_or_the_answer_makes_no_row() -> None:
     step = Step("A", "Ada", "a", "p", "A is by Ada.")
     last = Step("Ada", "1880", "b", "q", "Ada was born in 1880.")
     fine = Candidate("bridge", "when was who made A born?", "1880", ((step, last),), ("Ada",))
@@ -224,7 +224,7 @@ def test_the_same_seed_makes_the_same_questions(films: Index, examples: Index) -
     assert {row.hops for row in template_questions(films, 500, (3,), TOGETHER)} == {3}
 
 
-def test_rows_are_questions_that_evaluation_reads(films: Index, tmp_path: Path) -> None:
+def test_evaluation_can_read_the_rows(films: Index, tmp_path: Path) -> None:
     rows = questions_of(films, seed=TOGETHER)
     file = tmp_path / "questions.jsonl"
     file.write_text("".join(json.dumps(question_to_json(row)) + "\n" for row in rows))
@@ -237,7 +237,7 @@ def test_rows_are_questions_that_evaluation_reads(films: Index, tmp_path: Path) 
     assert QUESTIONS.schema().names == list(question_to_json(rows[0]))
 
 
-def test_documents_not_questions_are_split(examples: Index) -> None:
+def test_the_split_is_by_document_not_by_question(examples: Index) -> None:
     rows = with_one_hop(examples)
     splits: dict[str, set[str]] = {}
     for row in rows:

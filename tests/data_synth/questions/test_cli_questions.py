@@ -53,15 +53,17 @@ def test_evaluation_reads_the_written_folder_of_questions(index: Path, tmp_path:
     of_folder = read_questions(tmp_path / "out")
     assert sorted(question.id for question in of_folder) == sorted(question.id for question in questions)
     (tmp_path / "out" / "questions.jsonl").write_text('{"id": "own", "question": "Who?"}\n')
-    assert [question.id for question in read_questions(tmp_path / "out")] == ["own"], "questions.jsonl alone is read"
-    with pytest.raises(UserError, match=r"none of questions.jsonl, train.jsonl.*a folder of `synth questions`"):
+    assert [question.id for question in read_questions(tmp_path / "out")] == ["own"], (
+        "if there is a questions.jsonl, only it is read"
+    )
+    with pytest.raises(UserError, match=r"none of questions.jsonl, train.jsonl.*a folder written by `synth questions`"):
         read_questions(tmp_path)
     (tmp_path / "out" / "questions.jsonl").unlink()
     run(index, "--out", tmp_path / "again", "--count", 4)
     assert files_of(tmp_path / "again") == files_of(tmp_path / "out")
 
 
-def test_hops_select_questions_and_a_shortage_is_reported(index: Path) -> None:
+def test_hops_selects_questions_and_a_shortage_is_reported(index: Path) -> None:
     done = run(index, "--hops", 3, "--count", 50, "--preview", 50, "--json")
     rows: list[dict[str, Any]] = json.loads(done.stdout)["rows"]
     assert rows and {row["hops"] for row in rows} == {3}
@@ -89,7 +91,7 @@ def test_a_share_of_questions_has_no_answer(index: Path, tmp_path: Path) -> None
         run(index, "--unanswerable", 0.25, "--writer", "w", "--preview", 1)
 
 
-def test_options_that_do_not_go_together_are_errors(index: Path) -> None:
+def test_incompatible_or_missing_options_are_errors(index: Path) -> None:
     with pytest.raises(UserError, match="--judge scripted without --writer"):
         run(index, "--judge", "scripted", "--preview", 1)
     with pytest.raises(UserError, match="mode"):
@@ -115,7 +117,7 @@ def test_the_error_about_a_failing_writer_shows_one_of_its_replies(index: Path, 
     assert not (tmp_path / "out" / "train.jsonl").exists()
 
 
-def test_a_second_run_repeats_no_call_to_the_model(index: Path, tmp_path: Path) -> None:
+def test_a_second_run_calls_no_model(index: Path, tmp_path: Path) -> None:
     def reply(request: CompletionRequest) -> str:
         if request.schema is None:
             return "Otto Brandt" if "[2] " in request.messages[-1].content else "not in the documents"

@@ -78,7 +78,7 @@ def test_an_ambiguous_or_awkward_predicate_gives_no_relation(predicate: str) -> 
     assert relate(predicate, "ada low", FILM, PERSON) is None
 
 
-def test_the_kind_of_a_thing() -> None:
+def test_the_kind_of_a_thing_follows_from_predicate_pronoun_or_name() -> None:
     assert kind_of("is an American film and television director.", "") == PERSON
     assert kind_of("is a village and municipality in Tarn.", "He lives there.") == Kind("village")
     assert kind_of("rises at Tarn.", "It rises.") == Kind()
@@ -98,7 +98,7 @@ def test_the_kind_of_a_thing() -> None:
         ("Duo and Trio were songs.", "Duo", Kind(), None),
     ],
 )
-def test_the_predicate_belongs_to_the_subject_of_the_document(
+def test_a_predicate_is_extracted_only_if_its_subject_is_the_documents(
     text: str, title: str, kind: Kind, predicate: str | None
 ) -> None:
     assert predicate_of(text, title, kind) == predicate
@@ -121,7 +121,9 @@ def test_the_predicate_belongs_to_the_subject_of_the_document(
         ("Two: length of 3 km, height of 4 m.", None, Kind(), []),
     ],
 )
-def test_dates_and_quantities(text: str, predicate: str | None, kind: Kind, expected: list[tuple[str, str]]) -> None:
+def test_dates_and_quantities_are_extracted(
+    text: str, predicate: str | None, kind: Kind, expected: list[tuple[str, str]]
+) -> None:
     assert [(value.attribute, value.text) for value in values_of(text, predicate, kind)] == expected
 
 

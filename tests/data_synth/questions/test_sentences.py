@@ -55,7 +55,7 @@ def answers_by_question(sentence: str) -> dict[str, tuple[str, ...]]:
         ("The ferry was called Lantern in Tarn.", "What was the ferry called in Tarn?", "Lantern"),
     ],
 )
-def test_a_sentence_answers(sentence: str, question: str | None, answer: str | None) -> None:
+def test_a_sentence_gives_a_question_and_its_answer(sentence: str, question: str | None, answer: str | None) -> None:
     found = answers_by_question(sentence)
     if question is not None:
         assert question in found
@@ -90,7 +90,7 @@ def test_no_question_contains_a_pronoun() -> None:
     assert answers_by_question(sentence) and not any(" it " in question for question in answers_by_question(sentence))
 
 
-def test_verbs_have_their_forms() -> None:
+def test_the_forms_of_regular_and_irregular_verbs_are_known() -> None:
     assert BY_PAST["stopped"].base == BY_THIRD["stops"].base == "stop"
     assert BY_PAST["carried"].third == "carries" and BY_PAST["stayed"].third == "stays"
     assert BY_PAST["founded"].participle == "founded" and BY_PAST["wrote"].participle == "written"
@@ -107,5 +107,5 @@ def test_verbs_have_their_forms() -> None:
         "Six cycles are given for stage 2, 3 and 4 cancers.",  # the list continues
     ],
 )
-def test_a_sentence_with_an_incomplete_part_answers_nothing(sentence: str) -> None:
+def test_a_sentence_with_an_incomplete_part_gives_no_question(sentence: str) -> None:
     assert answers_by_question(sentence) == {}

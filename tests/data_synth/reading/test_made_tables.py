@@ -25,7 +25,7 @@ def table_of(passage: Excerpt) -> tuple[list[str], list[list[str]]]:
 
 
 def size(cell: str) -> float | None:
-    """The number that a cell begins with, a time in minutes; None for words and dates."""
+    """The number at the start of a cell (for a time, its minutes); None for words and dates."""
     match = re.fullmatch(r"([\d,]+(?:\.\d+)?)(?::(\d\d))?(?: (?!.*\d)\S+)?", cell)
     return float(match[1].replace(",", "")) * (60 if match[2] else 1) + float(match[2] or 0) if match else None
 
@@ -34,7 +34,7 @@ def of_kind(*kinds: str) -> list[ReadingQuestion]:
     return [question for question in TABLES.questions if question.kind in kinds]
 
 
-def test_every_table_is_whole() -> None:
+def test_every_table_is_well_formed() -> None:
     for passage in TABLES.passages.values():
         header, rows = table_of(passage)
         assert len(rows) >= 3 and all(len(row) == len(header) for row in rows)
@@ -46,7 +46,7 @@ def test_all_kinds_of_questions_are_made(kind: str) -> None:
     assert len(of_kind(kind)) >= 10
 
 
-def test_a_cell_s_answer_is_in_the_row_that_the_question_names() -> None:
+def test_the_answer_of_a_cell_question_is_in_the_row_that_it_names() -> None:
     for question in of_kind("cell"):
         _, rows = table_of(TABLES.passages[question.gold_ids[0]])
         named = [row for row in rows if f"| {' | '.join(row)} |" == question.evidence[0]]
@@ -54,7 +54,7 @@ def test_a_cell_s_answer_is_in_the_row_that_the_question_names() -> None:
 
 
 def test_a_question_that_another_document_may_answer_names_its_document() -> None:
-    """Courses, months and the like are in many documents, as are the largest and the smallest; invented names are not."""
+    """Many documents may contain a course, a month and the like, or the largest of something; an invented name is in one document only."""
     named = 0
     for question in of_kind("cell", "row", "largest"):
         passage = TABLES.passages[question.gold_ids[0]]
@@ -65,7 +65,7 @@ def test_a_question_that_another_document_may_answer_names_its_document() -> Non
     assert named > 300
 
 
-def test_the_row_of_a_cell_is_the_only_one_with_it() -> None:
+def test_a_row_question_names_a_cell_that_only_this_row_has() -> None:
     for question in of_kind("row"):
         _, rows = table_of(TABLES.passages[question.gold_ids[0]])
         body = question.text.replace(question.answers[0], "")
@@ -76,12 +76,12 @@ def test_the_row_of_a_cell_is_the_only_one_with_it() -> None:
 
 
 def numbers_by_column(rows: list[list[str]]) -> list[list[float]]:
-    """The numbers of each column that has only numbers, by row."""
+    """For each column that contains only numbers: its numbers, row by row."""
     columns = ([size(cell) for cell in column] for column in zip(*(row[1:] for row in rows), strict=True))
     return [[number for number in column if number is not None] for column in columns if None not in column]
 
 
-def test_the_largest_has_a_number_that_no_other_row_reaches() -> None:
+def test_the_largest_or_smallest_number_is_in_one_row_only() -> None:
     for question in of_kind("largest"):
         _, rows = table_of(TABLES.passages[question.gold_ids[0]])
         at = next(n for n, row in enumerate(rows) if row[0] == question.answers[0])
@@ -91,7 +91,7 @@ def test_the_largest_has_a_number_that_no_other_row_reaches() -> None:
         )
 
 
-def test_the_larger_has_a_greater_number() -> None:
+def test_the_larger_of_two_rows_has_the_greater_number() -> None:
     for question in of_kind("larger"):
         _, rows = table_of(TABLES.passages[question.gold_ids[0]])
         named = [row for row in rows if re.search(rf", {row[0]} or | or {row[0]}( in | acc|\?)", question.text)]
@@ -112,12 +112,12 @@ def test_an_unanswerable_question_names_a_row_or_column_that_its_documents_lack(
             )
 
 
-def test_the_same_seed_makes_the_same_tables_and_another_seed_others() -> None:
+def test_the_same_seed_makes_the_same_tables_and_another_seed_different_ones() -> None:
     assert made_tables(20, seed=1) == made_tables(20, seed=1) != made_tables(20, seed=2)
 
 
-def test_rows_over_tables_follow_those_of_the_sets(tmp_path: Path) -> None:
-    """The prompt shows rows as header–value pairs, and every row can be learned from."""
+def test_rows_about_tables_come_after_those_of_the_sets(tmp_path: Path) -> None:
+    """The prompt shows table rows as header–value pairs, and quoted answers quote these pairs."""
     write_set(root := tmp_path / "isles", isles())
     settings = ReadingSettings(tables=40, changed=0.3, form="cited", seed=0)
     rows = [row for row in rows_of_sets(root, settings) if isinstance(row, ReadingRow)]

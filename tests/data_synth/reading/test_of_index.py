@@ -31,9 +31,9 @@ def test_gold_passages_contain_the_evidence_or_else_the_answer(hashed_isles: Pat
     first, second, third = set_of_index(open_index(hashed_isles), [quoted, bare, lost]).questions
     assert first.gold_ids == second.gold_ids == (passage,) and third.gold_ids == ()
     assert passage in first.context_ids
-    own = Question("q5", "What?", (" ".join(reversed(sentence.split())),), (source,))
+    reordered = Question("q5", "What?", (" ".join(reversed(sentence.split())),), (source,))
     other = Question("q6", "What?", (f"Nothing {word} could hardly mention anywhere whatsoever",), (source,))
-    assert [each.gold_ids for each in set_of_index(open_index(hashed_isles), [own, other]).questions] == [
+    assert [each.gold_ids for each in set_of_index(open_index(hashed_isles), [reordered, other]).questions] == [
         (passage,),
         (),
     ]
@@ -41,7 +41,7 @@ def test_gold_passages_contain_the_evidence_or_else_the_answer(hashed_isles: Pat
         set_of_index(open_index(hashed_isles), [Question("q4", "What?", ("x",), ("mars",))])
 
 
-def test_the_command_makes_rows_that_validate(hashed_isles: Path, tmp_path: Path) -> None:
+def test_the_command_makes_rows_that_pass_validation(hashed_isles: Path, tmp_path: Path) -> None:
     source, _, sentence = sentence_of(hashed_isles)
     row = {
         "answers": [sentence.split()[-1].strip(".")],

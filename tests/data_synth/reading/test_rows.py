@@ -119,13 +119,13 @@ def test_a_changed_question_names_things_that_its_gold_passage_does_not() -> Non
         "Who came in May?",
     }
     assert changed_question("Is it Bram Oakes or 12?", gold, passages, random.Random(0)) is None
-    assert changed_question("How many of the boats are there?", "", [], random.Random(0)) is None, "so are few"
+    assert changed_question("How many of the boats are there?", "", [], random.Random(0)) is None, "“how many” stays"
     assert changed_question("Was war die Halle im Winter?", "", [], random.Random(0)) is None, "German"
 
 
 @pytest.mark.long
-def test_the_share_of_refusals_and_the_positions_of_gold() -> None:
-    """About a fifth of the rows are refused; gold is equally often at each position; at a share of 0, only the question without an answer is refused."""
+def test_a_fifth_of_the_rows_are_refusals_and_gold_is_equally_often_at_each_position() -> None:
+    """If the share of refusals is set to 0, only the question without an answer is refused."""
     rows = [row for seed in range(150) for row in make_rows(seed)]
     refused = sum(row.completion == NOT_FOUND for row in rows) / len(rows)
     assert 0.13 < refused < 0.27
@@ -137,7 +137,7 @@ def test_the_share_of_refusals_and_the_positions_of_gold() -> None:
     assert all(row.completion != NOT_FOUND or row.question_id == "q9" for row in make_rows(without_gold=0.0))
 
 
-def test_every_row_has_passages_even_where_a_distractor_is_too_long() -> None:
+def test_every_row_has_passages_even_if_a_distractor_is_too_long() -> None:
     source = isles()
     long, *_ = source.passages
     passages = {**source.passages, long: replace(source.passages[long], text="granite " * 80)}
@@ -146,7 +146,7 @@ def test_every_row_has_passages_even_where_a_distractor_is_too_long() -> None:
             assert row.context_ids and (long not in row.context_ids or long in row.gold_ids)
 
 
-def test_questions_over_one_context_follow_each_other() -> None:
+def test_rows_with_the_same_context_are_adjacent() -> None:
     contexts = [row.id.partition("#")[2] for row in make_rows()]
     runs = [one for place, one in enumerate(contexts) if place == 0 or contexts[place - 1] != one]
     assert len(runs) == len(set(runs)) < len(contexts)
@@ -160,7 +160,7 @@ def test_yes_and_no_are_balanced_and_dropped_rows_are_counted() -> None:
     assert dropped == {SURPLUS: 1, NO_SPAN: 1}
 
 
-def test_own_words_allows_free_form_answers_and_excludes_their_paraphrases() -> None:
+def test_own_words_allows_free_form_answers_and_excludes_passages_that_paraphrase_them() -> None:
     texts = TEXTS | {"fork": "By Ida Corrow a Tarn ferry was built.", "sundrey": "Its mill burnt down."}
     passages = {one: replace(isles().passages["tarn"], id=one, title="", text=text) for one, text in texts.items()}
     question = question_over("q20", "Who made the ferry?", ("Ida Corrow, who built Tarn's ferry",), ("tarn",))
@@ -182,7 +182,7 @@ def test_no_gold_passage_of_another_split_is_a_distractor() -> None:
     assert not any("ostrey" in row.context_ids for row in rows if row.split == "train")
 
 
-def test_a_question_text_with_several_gold_documents_is_never_refused_or_mixed() -> None:
+def test_a_question_text_with_several_gold_documents_is_never_refused_and_gets_one_of_them() -> None:
     isles_set = isles()
     questions = [
         question_over(f"form-{one}", "What is it?", (answer,), (one,))
@@ -219,8 +219,8 @@ def test_a_changed_question_is_not_refused_over_a_passage_that_answers_it() -> N
         )
 
 
-def test_a_changed_question_may_name_things_of_the_gold_passage_s_other_sentences() -> None:
-    """Unless one of those sentences answers it; a word takes the place of another of its kind only if no passage contains it."""
+def test_a_changed_question_may_name_things_from_other_sentences_of_the_gold_passage() -> None:
+    """But not if one of those sentences answers the changed question; a month or the like is inserted only if no passage contains it."""
     text = "Bram Oakes sailed to Rill in May. Later came Cora Swift. In June, Dora Reed sailed to Tarn."
     question = ReadingQuestion(
         "q",
@@ -239,7 +239,7 @@ def test_a_changed_question_may_name_things_of_the_gold_passage_s_other_sentence
         for row in make_rows(seed, source=source, changed=1.0, without_gold=0.4, distractors=0)
         if row.question_id == "q-changed"
     ]
-    assert any("Cora Swift" in text for text in rows), "names of another sentence"
+    assert any("Cora Swift" in text for text in rows), "a name from another sentence"
     assert any("the east of" in text for text in rows) and any("in July" in text for text in rows)
     assert not any("in June" in text for text in rows), "a passage contains the month"
     answered = replace(question, text="When did Bram Oakes sail?")
@@ -289,7 +289,7 @@ def test_the_passage_for_yes_or_no_is_found_by_the_question() -> None:
 
 
 def test_bm25_ranks_by_its_formula() -> None:
-    """The slow reference: idf · f/(f + k1(1 − b + b·|d|/mean)) summed over the question's terms, passage by passage."""
+    """Compared with a slow reference: idf · f/(f + k1(1 − b + b·|d|/mean)) summed over the question's terms, passage by passage."""
     finder, source = Distractors(isles()), isles()
     texts = {one: words_of(f"{one} {text}").split() for one, text in TEXTS.items()}
     mean = sum(map(len, texts.values())) / len(texts)
@@ -312,7 +312,7 @@ def test_bm25_ranks_by_its_formula() -> None:
 
 
 def test_nearly_equal_passages_are_ranked_alike_in_every_process() -> None:
-    """Sums of the same terms' scores in another order differ in their last digits, so the order must not depend on Python's hashes."""
+    """Adding the scores of the same terms in another order changes the last digits, so the order must not depend on Python's hashes."""
     for group in range(8):
         words = [f"word{group}{letter}" for letter in "abcde"]
         counts = {str(n): np.array(p, np.float32) for n, p in enumerate(permutations(range(1, 6))) if n % 7 == 0}
@@ -328,7 +328,7 @@ def test_nearly_equal_passages_are_ranked_alike_in_every_process() -> None:
         assert lexical == sorted(scores, key=lambda one: -scores[one])[: len(lexical)]
 
 
-def test_the_same_seed_gives_the_same_rows_and_another_seed_others() -> None:
+def test_the_same_seed_gives_the_same_rows_and_another_seed_different_ones() -> None:
     assert make_rows(3) == make_rows(3) != make_rows(4)
 
 
@@ -340,8 +340,8 @@ def test_completions_of_every_form_score_as_correct() -> None:
             assert score.exact == 1.0 and score.cites_gold == float(bool(gold))
 
 
-def test_a_reason_has_the_steps_in_order() -> None:
-    """Whatever the order of the passages, the step that names the builder comes before the one about the builder's birth."""
+def test_a_reason_states_the_steps_in_order() -> None:
+    """The step that names the builder comes before the one about the builder's birth, whatever the order of the passages."""
     reasons = [
         row.completion for seed in range(6) for row in make_rows(seed, form="reasoned") if row.question_id == "q4"
     ]
@@ -364,7 +364,7 @@ def test_a_question_in_two_sets_is_used_once(tmp_path: Path) -> None:
     assert any(one.startswith("two:q3") for one in ids)
 
 
-def test_the_command_writes_rows_that_validate(tmp_path: Path) -> None:
+def test_the_command_writes_rows_that_pass_validation(tmp_path: Path) -> None:
     folder = write_set(tmp_path / "isles", isles())
     words = ["data", "import", "reading", str(folder), "--out", str(tmp_path / "rows"), "--set", "distractors=2"]
     assert CliRunner().invoke(build_app(), words).exit_code == 0
@@ -383,7 +383,7 @@ def test_the_command_writes_rows_that_validate(tmp_path: Path) -> None:
         ({"split": "val"}, "split is 'val'"),
     ],
 )
-def test_a_bad_row_is_named(change: dict[str, object], problem: str) -> None:
+def test_a_fault_in_a_row_is_reported(change: dict[str, object], problem: str) -> None:
     row = next(row for row in make_rows() if row.question_id == "q0" and row.gold_ids)
     assert problem in "; ".join(reading_problems(replace(row, **change)))
 
@@ -400,7 +400,7 @@ def test_a_bad_row_is_named(change: dict[str, object], problem: str) -> None:
         ({"id": "a", "question": "Who?", "evidence": [5]}, "evidence [5]"),
     ],
 )
-def test_a_bad_set_is_named_with_its_line(row: dict[str, object], message: str, tmp_path: Path) -> None:
+def test_a_fault_in_a_set_is_reported_with_its_line(row: dict[str, object], message: str, tmp_path: Path) -> None:
     folder = write_set(tmp_path / "isles", isles())
     (folder / "questions.jsonl").write_text(json.dumps(row) + "\n", encoding="utf-8")
     with pytest.raises(UserError, match=r"questions\.jsonl line 1") as raised:
@@ -409,7 +409,7 @@ def test_a_bad_set_is_named_with_its_line(row: dict[str, object], message: str, 
 
 
 @pytest.mark.parametrize("key", ["kind", "type"])
-def test_a_question_that_is_called_unanswerable_has_no_answers(key: str, tmp_path: Path) -> None:
+def test_a_question_marked_unanswerable_has_no_answers(key: str, tmp_path: Path) -> None:
     folder = write_set(tmp_path / "isles", isles())
     row = {"id": "a", "question": "Who?", "answers": ["Ida"], key: "unanswerable"}
     (folder / "questions.jsonl").write_text(json.dumps(row) + "\n", encoding="utf-8")

@@ -15,7 +15,7 @@ TEXTS = {
 def question(
     name: str, text: str, answers: tuple[str, ...], gold: tuple[str, ...], split: str = "train", kind: str = "single"
 ) -> ReadingQuestion:
-    """A question whose context has every passage."""
+    """A question whose context contains every passage."""
     evidence = tuple(TEXTS[one].split(". ")[-1] for one in gold)
     return ReadingQuestion(name, text, answers, gold, tuple(TEXTS), evidence, kind, split)
 

@@ -1,4 +1,4 @@
-"""The features of candidates: worked out by hand on a small index, and compared with slow references that use sets instead of arrays."""
+"""The features of candidates: computed by hand on a small index, and compared with slow references that use sets instead of arrays."""
 
 import math
 from collections.abc import Callable
@@ -69,12 +69,12 @@ def column(values_nF: Floats, name: str) -> list[float]:
     return values_nF[:, FEATURES.index(name)].tolist()
 
 
-def everything(index: Index) -> np.ndarray:
+def all_rows(index: Index) -> np.ndarray:
     return np.arange(len(index.data.proposition_ids))
 
 
 def test_every_feature_is_a_finite_number_for_every_proposition(index: Index) -> None:
-    values = selector_features(index, query_of(index), everything(index))
+    values = selector_features(index, query_of(index), all_rows(index))
     assert values.shape == (len(index.data.proposition_ids), len(FEATURES)) and values.dtype == np.float32
     assert np.isfinite(values).all()
 
@@ -87,15 +87,15 @@ def test_no_candidates_give_no_rows(index: Index) -> None:
 @given(st.data())
 def test_features_of_a_candidate_do_not_depend_on_the_other_candidates(index: Index, data: st.DataObject) -> None:
     query = query_of(index)
-    whole = selector_features(index, query, everything(index))
+    whole = selector_features(index, query, all_rows(index))
     rows = np.array(data.draw(st.lists(st.sampled_from(range(len(whole))), min_size=1, unique=True)), np.int64)
     assert np.allclose(selector_features(index, query, rows), whole[rows], atol=1e-6)
 
 
-def test_nearness_and_rank_by_hand(index: Index) -> None:
+def test_nearness_and_rank_match_a_calculation_by_hand(index: Index) -> None:
     query = query_of(index)
     cosines = [float(vector @ query.vector_D) for vector in index.data.proposition_vectors_ND]
-    values = selector_features(index, query, everything(index))
+    values = selector_features(index, query, all_rows(index))
     assert column(values, "nearness") == pytest.approx(
         normalised_similarity(index, np.array(cosines)).tolist(), abs=1e-6
     )
@@ -111,11 +111,11 @@ def test_equal_cosines_have_the_same_rank() -> None:
 
 def test_lead_in_passage_is_the_margin_over_the_best_neighbour_in_the_passage(index: Index) -> None:
     cosines = np.linspace(-0.5, 0.9, len(index.data.proposition_ids)).astype(np.float32)
-    for row in everything(index):
+    for row in all_rows(index):
         passages = {span.passage_id for span in index.proposition(int(row)).spans}
         others = [
             float(cosines[other])
-            for other in everything(index)
+            for other in all_rows(index)
             if other != row and passages & {span.passage_id for span in index.proposition(int(other)).spans}
         ]
         expected = float(cosines[row]) - max(others) if others else 0.0
@@ -123,7 +123,7 @@ def test_lead_in_passage_is_the_margin_over_the_best_neighbour_in_the_passage(in
         assert lead_in_passage(index, cosines, cosines[rows], rows).tolist() == pytest.approx([expected])
 
 
-def test_pair_scores_are_path_scores_of_two() -> None:
+def test_pair_scores_are_the_scores_of_paths_of_two() -> None:
     drawn = np.random.default_rng(3).normal(size=(7, 5)).astype(np.float32)
     vectors = drawn / np.linalg.norm(drawn, axis=1, keepdims=True)
     query, candidates, seeds = vectors[0], vectors[1:4], vectors[4:]
@@ -144,13 +144,13 @@ def test_pair_scores_of_opposites_stay_finite() -> None:
     assert scores.tolist() == [0.4]
 
 
-def test_ties_and_shared_entities_against_entities_as_sets(index: Index) -> None:
+def test_ties_and_shared_entities_match_a_reference_with_sets(index: Index) -> None:
     data, seeds = index.data, rows_of(index, "ferry of Port Ellery", "founded by Ada Marlow")
-    entities = [set(data.proposition_entity_NE[[row], :].indices.tolist()) for row in everything(index)]
+    entities = [set(data.proposition_entity_NE[[row], :].indices.tolist()) for row in all_rows(index)]
     mentions = [sum(entity in each for each in entities) for entity in range(len(data.entity_ids))]
-    ties = shares_entity(index, everything(index), seeds)
-    shared = shared_entities(index, everything(index), seeds)
-    for row in everything(index):
+    ties = shares_entity(index, all_rows(index), seeds)
+    shared = shared_entities(index, all_rows(index), seeds)
+    for row in all_rows(index):
         assert ties[row].tolist() == [bool(entities[row] & entities[seed]) for seed in seeds]
         others = set().union(*(entities[seed] for seed in seeds if seed != row))
         expected = sum(1 / (1 + math.log(mentions[entity])) for entity in entities[row] & others)
@@ -165,7 +165,7 @@ def test_entity_counts_count_each_of_the_given_entities(index: Index) -> None:
     assert entity_counts(index, rows, entities[:0]).tolist() == [0, 0, 0]
 
 
-def test_a_title_counts_only_where_it_is_named_from_another_document(index: Index) -> None:
+def test_a_title_counts_only_if_another_document_names_it(index: Index) -> None:
     seeds = rows_of(index, "built in 1911 by the Marlow Yard", "stands in Quill")
     best = called_by_seeds(index, seeds, np.array([0.7, 0.9], np.float32))
     by_source = {index.passage(row).source: float(value) for row, value in enumerate(best)}
@@ -173,15 +173,15 @@ def test_a_title_counts_only_where_it_is_named_from_another_document(index: Inde
     assert by_source["lantern"] == by_source["bread"] == 0
 
 
-def test_hops_against_a_search_over_sets(index: Index) -> None:
+def test_hops_match_a_search_with_sets(index: Index) -> None:
     seeds = rows_of(index, "built in 1911 by the Marlow Yard")
-    hubs = [set(index.incidence_NB[[row], :].indices.tolist()) for row in everything(index)]
+    hubs = [set(index.incidence_NB[[row], :].indices.tolist()) for row in all_rows(index)]
     expected = {int(seeds[0]): 0}
     for hop in range(1, FARTHEST_HOPS):
         reached = set().union(*(hubs[row] for row, steps in expected.items() if steps == hop - 1))
-        expected |= {int(row): hop for row in everything(index) if row not in expected and hubs[row] & reached}
-    found = hops_from(index, seeds, everything(index))
-    assert found.tolist() == [expected.get(int(row), FARTHEST_HOPS) for row in everything(index)]
+        expected |= {int(row): hop for row in all_rows(index) if row not in expected and hubs[row] & reached}
+    found = hops_from(index, seeds, all_rows(index))
+    assert found.tolist() == [expected.get(int(row), FARTHEST_HOPS) for row in all_rows(index)]
     assert found[row_of(index, "Nobody minds")] == FARTHEST_HOPS
     assert set(found.tolist()) >= {0, 1, FARTHEST_HOPS}
 
@@ -192,13 +192,13 @@ def test_first_span_gives_position_and_length_of_the_first_occurrence(index: Ind
     assert text[int(place[0]) : int(place[0] + length[0])] == "She was born in Tarn and died on 4 May 1931."
 
 
-def test_document_named_is_set_where_the_question_names_the_document(index: Index) -> None:
+def test_document_named_is_set_if_the_question_names_the_document(index: Index) -> None:
     rows = rows_of(index, "ferry of Port Ellery", "Nobody minds")
     assert column(selector_features(index, query_of(index), rows), "document_named") == [1, 0]
     assert column(selector_features(index, query_of(index, "Who minds?"), rows), "document_named") == [0, 0]
 
 
-def test_seeds_have_all_the_mass_no_hops_and_are_not_compared_with_themselves(index: Index) -> None:
+def test_seeds_have_full_walk_mass_and_zero_hops_and_are_not_compared_with_themselves(index: Index) -> None:
     query = query_of(index)
     view = view_of(index, query)
     assert len(view.seeds_S) == SEEDS
@@ -208,7 +208,7 @@ def test_seeds_have_all_the_mass_no_hops_and_are_not_compared_with_themselves(in
     assert (view.mass_N <= 1).all() and (view.mass_N >= 0).all()
 
 
-def test_walk_mass_is_the_root_of_the_ratio_to_the_largest(index: Index) -> None:
+def test_walk_mass_is_the_square_root_of_the_ratio_to_the_largest_mass(index: Index) -> None:
     view = view_of(index, query_of(index))
     found = suggest(index, view.near_N, view.seeds_S, len(view.mass_N), WALK)
     assert len(found.rows) > 1
@@ -220,21 +220,21 @@ def test_walk_mass_is_the_root_of_the_ratio_to_the_largest(index: Index) -> None
 def test_the_hops_score_equals_the_score_of_the_mode_without_words(
     index: Index, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """So a selector that was trained before `hops` used the question's words still gets the same features."""
-    with_words = selector_features(index, query_of(index), everything(index))
+    """A selector that was trained before `hops` used the question's words therefore still gets the same features."""
+    with_words = selector_features(index, query_of(index), all_rows(index))
     leave_words_out(monkeypatch)
     found = retrieve(index, QUESTION, RetrieveSettings.model_validate({"mode": "hops", "top_k": 100}))
     score_of = {scored.item.id: scored.score for scored in found.passages}
-    values = selector_features(index, query_of(index), everything(index))
+    values = selector_features(index, query_of(index), all_rows(index))
     assert np.array_equal(values, with_words)
-    for row, value in zip(everything(index), column(values, "hops_score"), strict=True):
+    for row, value in zip(all_rows(index), column(values, "hops_score"), strict=True):
         expected = max(score_of[span.passage_id] for span in index.proposition(int(row)).spans)
         assert value == pytest.approx(expected, abs=1e-5)
 
 
-def test_the_time_is_linear_in_the_candidates(index: Index) -> None:
+def test_the_time_is_linear_in_the_number_of_candidates(index: Index) -> None:
     def prepare(candidates: int) -> Callable[[], object]:
-        query, rows = query_of(index), np.resize(everything(index), candidates)
+        query, rows = query_of(index), np.resize(all_rows(index), candidates)
         return lambda: selector_features(index, query, rows)
 
     assert_linear(prepare, 100)

@@ -1,4 +1,4 @@
-"""From gold sentences to propositions, and from a model's choice to labels."""
+"""Propositions found for gold sentences, and labels made from a model's choices."""
 
 import json
 from pathlib import Path
@@ -177,7 +177,9 @@ def test_quotes_in_the_file_take_precedence_over_numbers_and_need_no_corpus(tmp_
         (NUMBERED, None, "no such file, but the questions refer to sentences"),
     ],
 )
-def test_bad_gold_is_reported(tmp_path: Path, row: dict[str, Any], corpus: dict[str, Any] | None, message: str) -> None:
+def test_bad_gold_sentences_are_reported(
+    tmp_path: Path, row: dict[str, Any], corpus: dict[str, Any] | None, message: str
+) -> None:
     questions = write(tmp_path / "questions.jsonl", row)
     if corpus is not None:
         write(tmp_path / "corpus.jsonl", corpus)

@@ -1,4 +1,4 @@
-"""The command `synth relevance`, from the command line to the files."""
+"""The command `synth relevance` and the files that it writes."""
 
 import json
 from pathlib import Path
@@ -87,7 +87,7 @@ def test_the_same_seed_writes_the_same_bytes(index: Path, questions: Path, tmp_p
         assert file.read_bytes() == (tmp_path / "two" / file.name).read_bytes(), file.name
 
 
-def test_another_corpus_file_can_be_named(index: Path, questions: Path, tmp_path: Path) -> None:
+def test_another_corpus_file_can_be_given(index: Path, questions: Path, tmp_path: Path) -> None:
     (tmp_path / "corpus.jsonl").rename(tmp_path / "elsewhere.jsonl")
     missing = run(index, questions, "--out", tmp_path / "out")
     assert isinstance(missing.exception, UserError) and "Give --corpus FILE" in str(missing.exception)
@@ -110,7 +110,9 @@ def test_a_second_dataset_shares_nothing_with_the_other_splits_of_the_first(
     assert in_first & in_train[0] and not in_first & in_train[1]
 
 
-def test_a_question_that_another_dataset_has_keeps_its_split(index: Path, questions: Path, tmp_path: Path) -> None:
+def test_a_question_that_the_other_dataset_also_has_keeps_its_split_there(
+    index: Path, questions: Path, tmp_path: Path
+) -> None:
     first = write(tmp_path / "first.jsonl", [{**QUESTIONS[0], "split": "test"}])
     again = {**QUESTIONS[0], "id": "again", "question": "WHERE was Ada Marlow born?", "split": "train"}
     second = write(tmp_path / "second.jsonl", [again])

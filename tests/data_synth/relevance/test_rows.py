@@ -79,7 +79,7 @@ def test_the_features_of_rows_equal_those_at_query_time(index: Index) -> None:
     assert np.allclose([row.features for row in rows], expected, atol=1e-5)
 
 
-def test_without_sentences_the_gold_passage_is_relevant_as_a_whole(index: Index) -> None:
+def test_without_sentences_the_whole_gold_passage_is_relevant(index: Index) -> None:
     plain = GoldQuestion(replace(BORN.question, evidence=()))
     rows, _ = split_rows(relevance_rows(index, [plain], all_in(index, "dev", plain), 0))
     assert [(row.label, row.labelled_by, row.found_by) for row in rows] == [(1, "passage", "gold")] * 2
@@ -120,7 +120,7 @@ def test_hard_negatives_come_half_from_the_walk_and_half_from_the_nearest() -> N
     assert found.found_by == ("gold", "own", "walk", "walk", "cosine", "cosine")
 
 
-def test_where_the_walk_reaches_too_few_the_nearest_make_up_for_it() -> None:
+def test_if_the_walk_reaches_too_few_the_nearest_are_added() -> None:
     allowed = np.ones(5, bool)
     found = find_candidates(
         view_with([0, 0, 0, 0, 0.2], [0.1, 0.4, 0.3, 0.2, 0]), np.array([0]), np.array([0]), allowed, 4
@@ -139,7 +139,7 @@ def select_first(request: CompletionRequest) -> str:
     return json.dumps({"selected": [1]})
 
 
-def test_a_model_labels_instead_of_gold_and_needs_no_gold(index: Index) -> None:
+def test_labels_by_a_model_need_no_gold_documents(index: Index) -> None:
     question = GoldQuestion(Question("free", "Where was Ada Marlow born?", ()))
     outcomes = relevance_rows(index, [question], all_in(index, "train", question), 6, ScriptedModel(select_first))
     rows, dropped = split_rows(outcomes)
@@ -169,7 +169,7 @@ def row(index: Index) -> RelevanceRow:
     return split_rows(relevance_rows(index, [BORN], all_in(index, "train", BORN), 0))[0][0]
 
 
-def test_a_row_survives_json_and_parquet(row: RelevanceRow, tmp_path: Path) -> None:
+def test_a_row_is_unchanged_by_json_and_parquet(row: RelevanceRow, tmp_path: Path) -> None:
     import pyarrow as pa
 
     values = json.loads(json.dumps(relevance_to_json(row)))

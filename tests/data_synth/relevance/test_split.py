@@ -1,4 +1,4 @@
-"""Unless the split is by questions, no question, passage or proposition is in two splits, even of corpora made to leak."""
+"""Unless the split is by questions, no question, passage or proposition is in two splits, even in corpora designed to cause leaks."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -136,7 +136,7 @@ def test_a_document_goes_to_the_split_of_the_questions_it_is_gold_for() -> None:
     assert documents == {"d00": "dev", "d01": "train", "d02": "train", "d04": "test"}
 
 
-def test_between_equal_claims_the_rarer_split_wins() -> None:
+def test_a_document_that_is_gold_in_two_splits_equally_often_goes_to_the_smaller() -> None:
     questions = [gold_question(0, [7]), gold_question(1, [7])]
     assert split_documents(questions, {"q00": "train", "q01": "test"}, ["d07"], 0) == {"d07": "test"}
 
@@ -175,10 +175,10 @@ def test_the_same_question_stated_as_train_and_test_goes_to_test() -> None:
     assert split == {"q01": "test", "twin": "test", "q02": "dev"}
 
 
-def test_split_by_questions_drops_no_fact_and_puts_no_question_in_two_splits(harbours: Index) -> None:
+def test_split_by_questions_drops_no_row_and_puts_no_question_in_two_splits(harbours: Index) -> None:
     questions = [gold_question(n, [0, n], [0, n, (n + 1) % HARBOURS]) for n in range(HARBOURS)]
     crowded = make_split(harbours, questions, 0)
-    assert set(crowded.questions.values()) == {"train"}, "all have page 0 in common"
+    assert set(crowded.questions.values()) == {"train"}, "all share page 0"
     split = make_split(harbours, questions, 0, "questions")
     outcomes = list(relevance_rows(harbours, questions, split, 0))
     rows = [row for row in outcomes if isinstance(row, RelevanceRow)]

@@ -1,4 +1,4 @@
-"""K responses to a prompt: which ones are used, their rewards, and a run that resumes from its ledger in the middle of a prompt."""
+"""K responses to a prompt: which are used, their rewards, and a run that resumes from its ledger in the middle of a prompt."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -149,7 +149,7 @@ def test_rows_are_read_back_by_pyarrow_and_by_datasets(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("response", "golds", "worth"),
+    ("response", "golds", "reward"),
     [
         ("###Reason: x ###Answer: TARN.", ["tarn"], 1.0),
         ("Tarn [1]", ["tarn"], 1.0),
@@ -163,12 +163,12 @@ def test_rows_are_read_back_by_pyarrow_and_by_datasets(tmp_path: Path) -> None:
     ],
 )
 def test_an_equal_answer_earns_the_full_reward_and_any_other_at_most_half(
-    response: str, golds: list[str], worth: float
+    response: str, golds: list[str], reward: float
 ) -> None:
-    assert answer_reward(response, golds) == pytest.approx(worth)
+    assert answer_reward(response, golds) == pytest.approx(reward)
 
 
-def test_the_other_components_by_hand() -> None:
+def test_the_other_reward_components_match_values_computed_by_hand() -> None:
     assert (format_reward(GOOD), format_reward("Tarn")) == (1.0, 0.0)
     assert [citation_reward(text, 2) for text in ("x [1] [2] [9]", "x", "[5]")] == [pytest.approx(2 / 3), 0.0, 0.0]
     assert [length_reward("a " * n) for n in (120, 180, 240, 400)] == [1.0, 0.5, 0.0, 0.0]
@@ -177,7 +177,7 @@ def test_the_other_components_by_hand() -> None:
 
 
 @pytest.mark.parametrize(
-    ("response", "worth"),
+    ("response", "reward"),
     [
         (GOOD, 1.0),
         ("###Reason: Ada was born in Tarn [1]. Ada was born in Quill in 1870 [1]. ###Answer: Tarn", 0.5),
@@ -189,14 +189,14 @@ def test_the_other_components_by_hand() -> None:
         ("Tarn", 0.0),
     ],
 )
-def test_support_is_the_share_of_sentences_that_their_passages_support(response: str, worth: float) -> None:
-    """A sentence that cites is checked against the cited passage alone; a citation of a missing passage is ignored; a few words are not a sentence."""
-    assert supported_reward(response, SupportChecker((A, B), VERIFIER)) == worth
+def test_support_is_the_share_of_sentences_that_their_passages_support(response: str, reward: float) -> None:
+    """A sentence with a citation is checked only against the cited passage; a citation of a missing passage is ignored; a few words are not a sentence."""
+    assert supported_reward(response, SupportChecker((A, B), VERIFIER)) == reward
     assert supported_reward(response, SupportChecker((), VERIFIER)) == 0.0
 
 
-def test_a_policy_is_prompted_and_rewarded_in_its_own_form() -> None:
-    """A policy that was trained to answer with a few words and a citation: for it such a text is well formed, for any other policy one in the reasoned form."""
+def test_a_policy_is_prompted_and_rewarded_in_the_form_it_was_trained_for() -> None:
+    """For a policy trained to answer with a few words and a citation, such a response is well formed; for others, one in the reasoned form is."""
     policy = in_turn("Tarn [1]", "###Reason: So [2]. ###Answer: Tarn")
     policy.form = "cited"
     rows = [row for row in rows_of(policy, sizes=(2,)) if isinstance(row, ResponseRow)]
@@ -206,7 +206,7 @@ def test_a_policy_is_prompted_and_rewarded_in_its_own_form() -> None:
     assert isinstance(others[0], ResponseRow) and others[0].rewards["format"] == (0.0, 1.0)
 
 
-def test_gold_is_the_share_of_citations_of_gold_documents() -> None:
+def test_the_gold_reward_is_the_share_of_citations_that_cite_gold_documents() -> None:
     question = replace(BORN, gold_sources=(A.source,))
     draft = Draft(question, "Tarn", (B, A))
     responses = SampledResponses(draft, ("Tarn [2]", "Tarn [1]", "Tarn [1][2]", "Tarn [7]", "Tarn"), "cited")
@@ -253,7 +253,7 @@ def test_thinking_is_neither_stored_nor_rewarded() -> None:
     assert citation_reward("<think>[9]</think>So [1].", 2) == 1.0
 
 
-def test_repeating_the_prompt_earns_nothing_for_its_example_of_a_citation() -> None:
+def test_the_example_citation_in_the_prompt_earns_nothing_when_repeated() -> None:
     echo = "###Reason: The reasoning, citing passages by number like [1]. ###Answer: the short answer."
     assert [citation_reward(echo, passages) for passages in (2, 0)] == [0.0, 1.0]
     assert citation_reward(f"{echo} Ada was born in Tarn [1] [9].", 2) == 0.5

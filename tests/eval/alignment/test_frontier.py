@@ -1,4 +1,4 @@
-"""Reward at equal KL, on runs whose frontiers are worked out by hand."""
+"""Reward at equal KL, on runs whose frontiers were computed by hand."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -54,7 +54,7 @@ MS = [run("ms", 64, 0, 1.0, 0.6, 0.8), run("ms", 64, 0, 3.0, 0.8, 1.0), run("ms"
 DPO = [run("dpo", 2, 0, 4.0, 0.6, 0.8), run("dpo", 2, 1, 2.0, 0.2, 0.4)]
 
 
-def test_runs_on_other_pairs_or_with_another_loss_are_other_systems() -> None:
+def test_runs_on_other_pairs_or_with_another_loss_are_different_systems() -> None:
     def name_of(stage: str, label_smoothing: float | None = None, **settings: object) -> str:
         one = run(stage, 2, 0, 1.0, 0.5)
         record = replace(one.record, label_smoothing=label_smoothing, settings={"seed": 0, **settings})
@@ -97,7 +97,7 @@ PROMPTS = [0.2 + 0.001 * n for n in range(20)]
 
 
 def system(stage: str, k: int, gain: float, seeds: int = 6, kl: float = 2.0) -> list[MeasuredRun]:
-    """Runs of one system whose rewards exceed the reference's by `gain`, plus or minus 0.004 by seed."""
+    """Runs of one system whose rewards exceed those of the reference by `gain`, plus or minus 0.004 by seed."""
     return [
         run(stage, k, seed, kl, *[value + gain + 0.004 * (-1) ** seed for value in PROMPTS]) for seed in range(seeds)
     ]
@@ -120,7 +120,7 @@ def test_the_verdict_says_above_below_equal_or_not_distinguishable() -> None:
 
 
 def test_one_seed_is_never_enough_for_a_verdict() -> None:
-    """However large the difference is, the seed alone may have caused it."""
+    """However large the difference, the seed alone may have caused it."""
     reference = [figures(value, 0.0) for value in PROMPTS]
     found = align([*system("ms", 64, 0.9, seeds=1), *system("dpo", 2, 0.1, seeds=1)], reference, SAMPLING, margin=0.03)
     assert "not distinguishable from DPO K = 2" in verdict(found)
@@ -154,7 +154,7 @@ def test_constant_answers_are_listed_with_the_runs() -> None:
     assert alignment_json(found)["constants"][0]["answer"] == "yes"
 
 
-def test_the_report_is_written_with_all_that_a_claim_must_name(tmp_path: Path) -> None:
+def test_the_report_contains_all_that_a_claim_must_state(tmp_path: Path) -> None:
     found = align([*MS, *DPO], [figures(value, 0.0) for value in REFERENCE], SAMPLING)
     write_alignment(found, tmp_path / "out")
     assert (tmp_path / "out" / "frontier.png").read_bytes().startswith(b"\x89PNG")

@@ -1,4 +1,4 @@
-"""Measuring real policies: samples scored as drawn, a reference with KL 0, rewards by hand, and runs that cannot be compared."""
+"""Measuring real policies: samples scored as drawn, a reference with KL 0, rewards computed by hand, and runs that cannot be compared."""
 
 import json
 import math
@@ -61,8 +61,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_the_format_reward_follows_the_form_of_the_rows_prompt() -> None:
-    """A text that is well-formed for a row that asks for a few words and a citation is malformed for other rows, and vice versa."""
+def test_the_format_reward_depends_on_the_form_that_the_prompt_requests() -> None:
+    """A response that is well formed for a row that requests a few words and a citation is malformed for other rows, and vice versa."""
     plain = rows()[0]
     cited = replace(plain, prompt=answer_messages("Who?", [Excerpt("a", "A", "Ada did.", "a", 0, 8)], "cited"))
     texts = ("Ada [1]", "###Reason: So [1]. ###Answer: Ada")
@@ -71,7 +71,7 @@ def test_the_format_reward_follows_the_form_of_the_rows_prompt() -> None:
 
 
 def held_out() -> list[ResponseRow]:
-    """The same people, in other questions."""
+    """Other questions about the same people."""
     return [
         replace(
             row,
@@ -100,7 +100,7 @@ def test_samples_are_scored_as_they_were_drawn(world: Path) -> None:
         assert logp == pytest.approx(slow, abs=1e-3)
 
 
-def test_samples_follow_the_policy(world: Path) -> None:
+def test_samples_are_distributed_as_the_policy(world: Path) -> None:
     """A policy that is sure of its next token always draws it, with log π = 0; a uniform policy scores each token −log(vocabulary size)."""
     model, tokenizer = load_policy(str(world / "base"))
     sure = type(model)(model.config)
@@ -120,7 +120,7 @@ def test_samples_follow_the_policy(world: Path) -> None:
     assert logps_of_samples(sure, even).item() == pytest.approx(expected, abs=1e-3)
 
 
-def test_the_reference_is_at_kl_0_and_runs_are_not(world: Path) -> None:
+def test_the_reference_has_kl_0_and_runs_have_more(world: Path) -> None:
     folders = [world / "ms", world / "dpo"]
     measured, reference = measure_runs(
         folders, rows(), WEIGHTS, SamplingSettings(8, 8, 0), load_policy, draw_here, None
@@ -167,7 +167,7 @@ def command(world: Path, out: Path, *more: str, split: str = "test") -> Result:
     return CliRunner().invoke(build_app(), words)
 
 
-def test_the_rewards_to_measure_can_be_named(world: Path, tmp_path: Path) -> None:
+def test_the_rewards_to_measure_can_be_chosen(world: Path, tmp_path: Path) -> None:
     done = command(world, tmp_path / "out", "--reward", "length=2")
     assert done.exit_code == 0, done.output
     report = json.loads((tmp_path / "out" / "alignment.json").read_text())
@@ -195,7 +195,7 @@ def test_a_test_prompt_in_training_is_refused_by_name(world: Path, tmp_path: Pat
     assert command(world, tmp_path / "train", split="train").exit_code == 0
 
 
-def test_training_data_of_the_model_that_a_run_started_from_counts_too(world: Path, tmp_path: Path) -> None:
+def test_the_training_data_of_the_initial_model_is_checked_too(world: Path, tmp_path: Path) -> None:
     """A question in another context is the same question, and the rows of the SFT run are training rows, whatever their form."""
     sft, run = tmp_path / "sft", tmp_path / "ms"
     (tmp_path / "rows").mkdir()
@@ -231,7 +231,7 @@ def test_an_unpaired_seed_is_refused_before_anything_is_measured(world: Path, tm
         align_runs(folders, world / "data", "test", None, SamplingSettings(2, 4, 0), load)
 
 
-def test_constant_answers_by_hand() -> None:
+def test_the_scores_of_constant_answers_match_values_computed_by_hand() -> None:
     """Each constant answer is well-formed and cites a passage if there is one; “yes” is right only for the yes/no row, “no” for neither row."""
     row = scored(0)
     yes_no = replace(
@@ -291,13 +291,13 @@ def test_measurements_are_cached_until_their_inputs_change(world: Path, tmp_path
     half = [replace(read_run(folder), settings={"precision": "bfloat16"}) for folder in folders]
     assert common_precision(half) == "bfloat16" and common_precision([half[0], read_run(folders[1])]) == "float32"
     keys = {cache_key("a", "b", rows(), {}, sampling, "hf", each) for each in ("bfloat16", "float32")}
-    assert len(keys) == 2, "figures of one precision do not serve for the other"
+    assert len(keys) == 2, "figures measured in one precision are not reused for the other"
     changed = [replace(row, answers=("elsewhere",)) for row in rows()]
     measure_runs(folders, changed, WEIGHTS, sampling, load, draw_here, tmp_path)
     assert {"ms", "dpo", "base"} <= set(loaded)
 
 
-def test_similar_samples_are_measured(world: Path) -> None:
+def test_the_similarity_of_samples_is_measured(world: Path) -> None:
     model, _ = load_policy(str(world / "base"))
     row = scored(0)
     texts = (row.responses[0], row.responses[0], row.responses[1], "Ida lives in Corrow")
@@ -316,7 +316,7 @@ def test_runs_on_pairs_use_the_reward_weights_of_the_other_runs(world: Path, tmp
     assert common_weights([tmp_path], [pairs]) == {"correct": 1.0}
 
 
-def test_text_drawn_inside_an_open_thinking_block_is_no_answer(world: Path) -> None:
+def test_text_sampled_inside_an_open_thinking_block_is_not_an_answer(world: Path) -> None:
     model, tokenizer = load_policy(str(world / "base"))
     sampling = SamplingSettings(4, 8, 1)
     plain = draw_samples(model, tokenizer, [5, 6, 7], sampling, "q")

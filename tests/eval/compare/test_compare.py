@@ -35,7 +35,7 @@ def report_folder(world, tmp_path_factory):
     return out
 
 
-def test_the_report_consists_of_these_files_alone(report_folder):
+def test_the_report_consists_of_these_files_only(report_folder):
     names = sorted(path.name for path in report_folder.iterdir())
     assert names == ["answers.jsonl", "logps.png", "report.html", "report.json", "report.md"]
     assert (report_folder / "logps.png").read_bytes().startswith(b"\x89PNG")
@@ -48,10 +48,10 @@ def test_the_report_agrees_with_the_answers(report_folder):
     assert (report["questions"], report["prompts"], report["pairs"]) == (6, 12, 18)
     assert len(answers) == 4 * 12
     for name in ("ms", "untuned"):
-        own = [answer for answer in answers if answer["policy"] == name]
-        assert report["measures"]["token F1"][name] == pytest.approx(mean(answer["f1"] for answer in own))
-        assert report["measures"]["answer length, tokens"][name] == pytest.approx(mean(a["tokens"] for a in own))
-        assert all(answer["tokens"] <= 6 for answer in own)
+        by_policy = [answer for answer in answers if answer["policy"] == name]
+        assert report["measures"]["token F1"][name] == pytest.approx(mean(answer["f1"] for answer in by_policy))
+        assert report["measures"]["answer length, tokens"][name] == pytest.approx(mean(a["tokens"] for a in by_policy))
+        assert all(answer["tokens"] <= 6 for answer in by_policy)
 
 
 def test_answers_only_gives_the_same_answers_and_scores_no_pair(world, report_folder, tmp_path):

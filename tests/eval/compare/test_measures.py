@@ -47,7 +47,7 @@ def results() -> list[PolicyResult]:
     return found
 
 
-def test_score_answer_parses_an_answer():
+def test_score_answer_parses_and_scores_an_answer():
     scored = results()[0].answers[2]
     assert (scored.answer, scored.exact_match, scored.f1) == ("a mill", 0.0, pytest.approx(2 / 3))
     assert (scored.cited, scored.missing, scored.well_formed) == ((2,), (9,), 1.0)
@@ -55,7 +55,7 @@ def test_score_answer_parses_an_answer():
     assert (cut.cut, cut.well_formed, cut.choice, cut.exact_match) == (True, 0.0, "", 0.0)
 
 
-def test_an_answer_is_well_formed_in_the_form_that_its_prompt_asks_for():
+def test_an_answer_is_well_formed_if_it_has_the_form_that_its_prompt_requests():
     row = replace(ROWS[0], prompt=answer_messages("q1?", [Excerpt("a", "A", "Yes it is.", "a", 0, 10)], "cited"))
     reasoned, cited = completion("###Reason: a [1] ###Answer: yes"), completion("yes [1]")
     assert [score_answer(row, text).well_formed for text in (reasoned, cited)] == [0.0, 1.0]
@@ -68,10 +68,10 @@ def test_an_answer_that_repeats_the_prompt_cites_no_passage():
     assert (scored.cited, scored.missing) == ((), ())
 
 
-def test_means_by_hand():
+def test_means_match_values_computed_by_hand():
     found = {measure.name: measure for measure in measures_of(ROWS, ROWS, results())}
     assert found["exact match"].mean("ms") == pytest.approx(1 / 3)
-    # "Old mill" equals "the old mill" once articles are gone; "No, never" is not "no".
+    # "Old mill" equals "the old mill" because articles are dropped; "No, never" is not "no".
     assert found["exact match"].mean("sft") == pytest.approx(2 / 3)
     assert found["token F1"].mean("sft") == pytest.approx((1 + 2 / 3 + 1) / 3)
     assert found["well-formed answers"].values == {"ms": (1.0, 1.0, 1.0), "sft": (0.0, 0.0, 0.0)}
@@ -87,7 +87,7 @@ def test_means_by_hand():
     assert found["reward margin per token"].values["ms"] == pytest.approx((0.2, 0.4, -0.1))
 
 
-def test_differences_are_from_the_first_policy_and_only_where_both_have_the_measure():
+def test_differences_are_taken_from_the_first_policy_if_both_have_the_measure():
     measures = measures_of(ROWS, ROWS, results())
     found = differences_of(measures, "ms", seed=0)
     assert found["well-formed answers"]["sft"].mean == -1.0
@@ -104,7 +104,7 @@ def test_pairs_with_hard_negatives_are_measured_separately():
     assert found["reward margin β(Δ_w − Δ_l) [wrong]"].clusters == ("q2", "q3")
 
 
-def test_majority_class_comes_from_train_and_counts_a_question_once():
+def test_the_majority_class_is_that_of_train_and_counts_each_question_once():
     train = [row("t1", "no"), row("t1", "no"), row("t1", "no"), row("t2", "Yes"), row("t3", "yes"), row("t4", "a mill")]
     scores, gold = choice_scores(ROWS, results(), train)
     by_name = {score.name: score for score in scores}
@@ -122,14 +122,14 @@ def test_without_yes_no_questions_there_are_no_choice_scores():
 
 
 def test_contexts_of_one_question_are_resampled_together():
-    # Two questions with twenty contexts each: a draw takes a whole question, so the mean can only be 0, ½ or 1.
+    # Two questions with twenty contexts each: whole questions are drawn, so the mean can only be 0, ½ or 1.
     values = {"a": (0.0,) * 40, "b": (1.0,) * 20 + (0.0,) * 20}
     measure = Measure("m", ("q1",) * 20 + ("q2",) * 20, values, share=False)
     interval = differences_of([measure], "a", seed=0)["m"]["b"]
     assert (interval.mean, interval.low, interval.high) == (0.5, 0.0, 1.0)
 
 
-def test_thinking_cites_nothing():
+def test_citations_in_a_thinking_block_do_not_count():
     scored = score_answer(ROWS[0], completion("<think>[1] or [9]?</think>###Reason: so ###Answer: Tarn"))
     assert (scored.cited, scored.missing, scored.answer, scored.well_formed) == ((), (), "Tarn", 1.0)
 
@@ -140,7 +140,7 @@ def policy_with_seed(stage: str, seed: int, **settings: object) -> Policy:
     return Policy(name, name, record, "sft")
 
 
-def test_runs_that_differ_in_their_seed_alone_are_one_system() -> None:
+def test_runs_that_differ_only_in_their_seed_are_one_system() -> None:
     policies = [
         policy_with_seed("ms", 1),
         policy_with_seed("ms", 0),
@@ -158,11 +158,11 @@ def test_runs_that_differ_in_their_seed_alone_are_one_system() -> None:
     assert seed_systems([*policies[:2], *again]) == {
         "ms-s0 … (2 seeds)": {1: "ms-s1", 0: "ms-s0"},
         "again-ms-s0 … (2 seeds)": {1: "again-ms-s1", 0: "again-ms-s0"},
-    }, "the same seeds again"
+    }, "the same seeds again form a second system"
 
 
 def test_systems_of_several_seeds_are_compared_seed_by_seed() -> None:
-    """Seeds differ more than the systems do; each run is paired with the run of the same seed."""
+    """Results differ more by seed than by system, so each run is paired with the run of the same seed."""
     policies = [policy_with_seed(stage, seed) for stage in ("ms", "dpo") for seed in range(6)]
     values = {
         f"{stage}-s{seed}": (seed + gain,) * 8 for stage, gain in (("ms", 0.0), ("dpo", 0.5)) for seed in range(6)
@@ -180,7 +180,7 @@ def test_systems_of_several_seeds_are_compared_seed_by_seed() -> None:
     by_seed = differences_by_seed(twice, seed_systems(policies), seed=0)["F1"]["dpo-s0 … (6 seeds)"].by_seed
     assert by_seed == pytest.approx((12 * 0.5 / 6 / 3,) * 6), "rows of one question count as one"
     assert differences_by_seed(measures, seed_systems(policies[:6]), seed=0) == {}, (
-        "a single system is compared with nothing"
+        "a single system has nothing to be compared with"
     )
     with pytest.raises(UserError, match="seed 5 is unpaired: dpo-s0 … \\(5 seeds\\) has no run with it"):
         differences_by_seed(measures, seed_systems(policies[:-1]), seed=0)

@@ -11,7 +11,7 @@ from tests.eval.conftest import run_record
 from train.run.record import read_run, write_run
 
 
-def test_policies_are_the_runs_and_the_first_runs_untuned_model(world):
+def test_policies_are_the_runs_and_the_untuned_model_of_the_first_run(world):
     found = policies_of([world.ms, world.dpo, world.sft], base=None)
     assert [policy.name for policy in found] == ["ms", "dpo", "sft", "untuned"]
     assert found[0].reference == str(world.sft)
@@ -20,7 +20,7 @@ def test_policies_are_the_runs_and_the_first_runs_untuned_model(world):
 
 
 def test_margins_use_the_reference_that_the_run_trained_against(world, tmp_path):
-    """Also where it is not the model that the run started from; losses without a reference have no margins."""
+    """Even if it is not the model that the run started from. For losses without a reference there are no margins."""
     record = read_run(world.dpo)
     for loss, expected in (("sigmoid", "elsewhere"), ("simpo", "")):
         (tmp_path / loss).mkdir()
@@ -46,7 +46,7 @@ def test_a_folder_without_a_run_is_refused(world):
         policies_of([world.base], base=None)
 
 
-def test_short_names_tell_folders_of_the_same_name_apart():
+def test_short_names_distinguish_folders_with_the_same_name():
     assert short_names([Path("/a/x/run"), Path("/a/y/run")]) == ["x/run", "y/run"]
     assert short_names([Path("/a/untuned")]) == ["a/untuned"]
 

@@ -9,7 +9,7 @@ from train.model.load import load_policy
 
 
 def slow_logp(model, tokenizer, row, completion: str) -> tuple[float, int]:
-    """(log π, tokens) of a completion: one sequence alone, its tokens' log-probabilities from the full softmax added one by one."""
+    """(log π, number of tokens) of a completion, computed without batching: the log-probabilities of its tokens, from the full softmax, added one by one."""
     turns = [{"role": turn.role, "content": turn.content} for turn in row.prompt]
     prompt = tokenizer.apply_chat_template(turns, add_generation_prompt=True, tokenize=False)
     whole = tokenizer.apply_chat_template([*turns, {"role": "assistant", "content": completion}], tokenize=False)

@@ -1,4 +1,4 @@
-"""How answers to multiple-choice questions are read: MIRAGE's patterns one by one, our additional ones, and texts that name no option."""
+"""How answers to multiple-choice questions are read: MIRAGE's patterns one by one, our additional patterns, and replies that name no option."""
 
 import re
 
@@ -30,7 +30,7 @@ TEXTS = [
 
 
 def mirage_slow(text):
-    """`locate_answer` of MIRAGE's src/utils.py, written out."""
+    """`locate_answer` of MIRAGE's src/utils.py, reimplemented."""
     for before, after in (
         ("^\\s*", "$"),
         ("^\\s*", " or"),
@@ -54,7 +54,7 @@ def test_mirage_letter_matches_the_published_code(text):
     assert mirage_letter(text) == mirage_slow(text)
 
 
-def test_letters_found():
+def test_the_letter_of_an_answer_is_found():
     found = [find_letter(text, "ABCD") for text in TEXTS]
     assert found == ["A", "B", "C", "D", "B", "C", "D", "B", "C", "D", "B", "", "", "C", "", "", "D", ""]
     assert find_letter("E", "ABCDE") == "E" and find_letter("E", "ABCD") == ""
@@ -67,7 +67,7 @@ def test_an_option_is_named_by_its_text_or_its_letter():
     assert read_option("none of these", OPTIONS) == "" and read_option("", OPTIONS) == ""
 
 
-def test_gold_letter():
+def test_the_gold_letter_is_that_of_the_option_with_the_gold_answer():
     assert gold_letter(("Ketogenesis",), OPTIONS) == "D"
     with pytest.raises(ValueError, match="none of the options"):
         gold_letter(("Lipolysis",), OPTIONS)

@@ -1,4 +1,4 @@
-"""Grounding metrics against hand-worked numbers: the formulas, and the variant that uses an encoder."""
+"""Grounding metrics compared with values computed by hand: the formulas, and the variant that uses an encoder."""
 
 import doctest
 
@@ -20,11 +20,11 @@ from tests.fakes import HashEncoder
 PASSAGES = ["The Lantern is a ferry. She was built in 1911.", "Tarn is a village."]
 
 
-def test_doctests():
+def test_docstring_examples_give_the_output_shown():
     assert doctest.testmod(grounding).failed == 0
 
 
-def test_formulas():
+def test_formulas_match_values_computed_by_hand():
     assert share([True, False, False, True]) == 0.5 and share([]) is None
     question = np.array([1.0, 0.0], np.float32)
     generated = np.array([[1.0, 0.0], [0.6, 0.8]], np.float32)
@@ -47,11 +47,11 @@ def test_a_claim_with_a_number_that_the_context_lacks_is_not_supported():
     assert supported_by_encoder(["Tarn."], vectors[[1]], [], vectors[:0]).tolist() == [False]
 
 
-def test_passages_are_relevant_through_their_sentences():
+def test_a_passage_is_relevant_if_one_of_its_sentences_is():
     assert relevant_passages(np.array([False, True, False]), [["a", "b"], [], ["c"]]) == [True, False, False]
 
 
-def test_grounding_by_an_encoder():
+def test_an_encoder_judges_whether_an_answer_is_grounded():
     encode = HashEncoder().encode
     found = grounding_by_encoder(
         "When was the Lantern built?", "She was built in 1911. Kittens purred in 1999.", ["1911"], PASSAGES, encode

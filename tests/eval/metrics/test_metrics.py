@@ -1,4 +1,4 @@
-"""Measures compared with hand-worked numbers, slow references and, where installed, the reference libraries."""
+"""Metrics compared with values computed by hand, slow references and, if installed, the reference libraries."""
 
 import doctest
 import importlib.util
@@ -15,7 +15,7 @@ from graph.answer import match
 from graph.answer.match import exact_match, normalise, token_f1
 
 
-def test_doctests():
+def test_docstring_examples_give_the_output_shown():
     assert not any(doctest.testmod(module).failed for module in (match, answers))
 
 
@@ -30,7 +30,7 @@ def test_doctests():
         ("The", ""),
     ],
 )
-def test_normalise(text, expected):
+def test_normalise_drops_case_punctuation_and_articles(text, expected):
     assert normalise(text) == expected
 
 
@@ -40,7 +40,7 @@ def test_exact_match_accepts_any_gold_answer():
     assert exact_match("Lantern", []) == 0.0
 
 
-def test_token_f1_by_hand():
+def test_token_f1_matches_values_computed_by_hand():
     # "ferry lantern" against "lantern": precision 1/2, recall 1 -> 2·½·1 / (3/2) = 2/3.
     assert token_f1("the ferry Lantern", ["Lantern"]) == pytest.approx(2 / 3)
     # Every repetition counts: one word is shared, the lengths are 3 and 1 -> 2·1 / (3 + 1).
@@ -65,13 +65,13 @@ def test_read_choice_uses_the_first_word_only():
     assert read_choice("") == ""
 
 
-def test_majority_class_of_the_train_split():
+def test_the_majority_class_is_the_most_frequent_one():
     assert majority_class(["no", "yes", "yes", "maybe"]) == "yes"
     assert majority_class(["yes", "no"]) == "no"
     assert majority_class([]) == ""
 
 
-def test_accuracy_and_accuracy_per_class():
+def test_accuracy_is_also_computed_per_class():
     gold = ["yes", "yes", "no", "maybe"]
     predicted = ["yes", "no", "no", ""]
     assert accuracy(predicted, gold) == 0.5
@@ -85,7 +85,7 @@ def test_accuracy_and_accuracy_per_class():
 RANKED, GOLD = ["b", "x", "a", "y", "c"], ["a", "c"]
 
 
-def test_ranking_measures_by_hand():
+def test_ranking_metrics_match_values_computed_by_hand():
     assert [recall_at(RANKED, GOLD, k) for k in (2, 3, 5)] == [0.0, 0.5, 1.0]
     assert [all_gold_at(RANKED, GOLD, k) for k in (3, 5)] == [0.0, 1.0]
     assert reciprocal_rank(RANKED, GOLD) == pytest.approx(1 / 3)
@@ -94,7 +94,7 @@ def test_ranking_measures_by_hand():
     expected = (1 / 2 + 1 / math.log2(6)) / (1 + 1 / math.log2(3))
     assert ndcg_at(RANKED, GOLD, 10) == pytest.approx(expected)
     assert ndcg_at(["a", "c"], GOLD, 10) == pytest.approx(1.0)
-    # With k below the number of gold sources the ideal stops at k as well.
+    # If k is below the number of gold sources, the ideal ranking stops at k too.
     assert ndcg_at(["a"], GOLD, 1) == pytest.approx(1.0)
 
 

@@ -13,25 +13,25 @@ from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a
 
 from eval.metrics.answers import bleu, meteor, rouge_f
 from graph.answer.match import contains_answer, exact_match, hotpot_f1, token_f1
-from tests.eval.pairs import own_pairs, real_pairs
+from tests.eval.pairs import example_pairs, public_pairs
 
 PORTER = PorterStemmer()
 STEM = cache(PORTER.stem)
 
 
-@pytest.fixture(scope="module", params=["own", "real"])
+@pytest.fixture(scope="module", params=["examples", "public"])
 def pairs(request):
-    return own_pairs() if request.param == "own" else real_pairs()
+    return example_pairs() if request.param == "examples" else public_pairs()
 
 
 def squad_normalised(text):
-    """The steps of evaluate-v1.1.py in its order: lower, drop punctuation, drop articles, single spaces."""
+    """The steps of evaluate-v1.1.py in order: lower-case, drop punctuation, drop articles, collapse spaces."""
     plain = "".join(letter for letter in text.lower() if letter not in r"""!"#$%&'()*+,-./:;<=>?@[\]^_`{|}~""")
     return " ".join(re.sub(r"\b(a|an|the)\b", " ", plain).split())
 
 
 def musique_f1(answer, gold):
-    """MuSiQue's metrics/answer.py (SQuAD 2.0's rule for empty bags): precision and recall over common words."""
+    """MuSiQue's metrics/answer.py (with SQuAD 2.0's rule for empty bags of words): the F1 of the words in common."""
     left, right = squad_normalised(answer).split(), squad_normalised(gold).split()
     common = sum(min(count, right.count(word)) for word, count in Counter(left).items())
     if not left or not right:
@@ -70,7 +70,7 @@ def test_containment_matches_whole_words_only(pairs):
 
 
 def rouge_words(text):
-    """rouge-score's tokenizer: lower case, letters a-z and digits, stems of words over three letters."""
+    """rouge-score's tokenizer: lower case, letters a-z and digits, stems of words of more than three letters."""
     return [STEM(word) if len(word) > 3 else word for word in re.findall(r"[a-z0-9]+", text.lower())]
 
 
@@ -148,7 +148,7 @@ def test_bleu_equals_sacrebleu_and_its_definition(pairs):
 
 
 def slow_meteor(answer, reference):
-    """METEOR's exact stage, then its Porter stage, each matching from the last word, with the last free equal word."""
+    """METEOR's exact stage, then its Porter stage; each goes backwards from the last word and matches the last equal word still unmatched."""
     words, reference_words = ([w.lower() for w in NLTKWordTokenizer().tokenize(text)] for text in (answer, reference))
     free, free_reference, matched = set(range(len(words))), set(range(len(reference_words))), []
     for form in (str, STEM):
@@ -174,7 +174,7 @@ def test_meteor_equals_its_definition_without_synonyms(pairs):
         assert meteor(answer, golds) == pytest.approx(max(slow_meteor(answer, gold) for gold in golds), abs=1e-9)
 
 
-def test_figures_by_hand():
+def test_scores_match_values_computed_by_hand():
     assert rouge_f("the cat sat", ["the cat ran"], "rouge1") == pytest.approx(2 / 3)
     assert rouge_f("the cat sat", ["the cat ran"], "rouge2") == pytest.approx(1 / 2)
     assert rouge_f("sat the cat", ["the cat sat"], "rougeL") == pytest.approx(2 / 3)

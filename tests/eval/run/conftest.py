@@ -37,9 +37,9 @@ def home(tmp_path):
 
 
 def run(home, out="out", model=None, overrides=(), open_encoder=None, open_ledger=None, **changes):
-    """A complete run. Returns its report, the specs of the models that it opened, and the encoder that every spec opens unless `open_encoder` is given.
+    """Run everything. Returns the report, the specs of the opened models, and the encoder that every spec opens unless `open_encoder` is given.
 
-    `open_ledger(model, file)` wraps a model that is opened with a ledger (the helper); by default nothing wraps it.
+    `open_ledger(model, file)` wraps a model that is opened with a ledger (the helper); by default, such a model is not wrapped.
     """
     (home / "config.yaml").write_text(yaml.safe_dump({**CONFIG, **changes}, sort_keys=False), encoding="utf-8")
     encoder = HashEncoder()
@@ -50,8 +50,8 @@ def run(home, out="out", model=None, overrides=(), open_encoder=None, open_ledge
         return open_ledger(model, ledger) if ledger is not None and open_ledger is not None else model
 
     report = run_matrix(home / "config.yaml", overrides, home / out, open_model, open_encoder or (lambda _: encoder))
-    ended = SimpleNamespace(failed=bool(report.failures), json=report_json(report), text=report_text(report))
-    return ended, opened, encoder
+    done = SimpleNamespace(failed=bool(report.failures), json=report_json(report), text=report_text(report))
+    return done, opened, encoder
 
 
 def hash_encoder(spec):

@@ -1,4 +1,4 @@
-"""Indexes of one corpus share their vectors, and are the same as if each had encoded its texts itself."""
+"""Several indexes of one corpus share their vectors, and equal indexes that were built without sharing."""
 
 from pathlib import Path
 
@@ -17,14 +17,14 @@ from tests.graph.same import assert_same_index
 INDEXES = {"one layer": {"layers": 1, "min_similarity": 0.2}, "two layers": {"layers": 2, "min_similarity": 0.1}}
 
 
-def test_a_text_of_several_indexes_is_encoded_once(home: Path) -> None:
-    ended, _, encoder = run(home, indexes=INDEXES)
-    assert not ended.failed and ended.json["cells"]["filled"] == 4
+def test_a_text_in_several_indexes_is_encoded_once(home: Path) -> None:
+    done, _, encoder = run(home, indexes=INDEXES)
+    assert not done.failed and done.json["cells"]["filled"] == 4
     titles = [text for text in encoder.encoded if text.startswith("Lantern")]
     assert titles and len(titles) == len(set(titles))
 
 
-def test_cached_vectors_equal_the_encoders_in_the_order_of_the_texts() -> None:
+def test_cached_vectors_equal_those_of_the_encoder_in_the_order_of_the_texts() -> None:
     caching, plain = CachingEncoder(HashEncoder()), HashEncoder()
     for texts in (["b", "a", "b"], ["c", "a"], [], ["a"]):
         np.testing.assert_array_equal(caching.encode(texts), plain.encode(texts))

@@ -1,4 +1,4 @@
-"""A finished cell depends on its settings and on the contents of the files that they name; only if one of these changes is it filled again."""
+"""A finished cell depends on its settings and on the contents of the files that they name; it is filled again only if one of these changes."""
 
 from pathlib import Path
 
@@ -20,7 +20,7 @@ READ = {"extractor": "llm", "extractor_model": "hf:part"}
 
 
 def encoder_in(spec: str) -> HashEncoder:
-    """An encoder whose fingerprint is the text of the file in its folder."""
+    """An encoder whose fingerprint is the contents of the weight file in its folder."""
     file = Path(spec) / "model.safetensors"
     return HashEncoder(file.read_text() if file.is_file() else spec)
 
@@ -75,16 +75,16 @@ def test_changed_contents_under_the_same_name_give_another_cell(parts, config, c
     assert keys(parts, config) == before
 
 
-def test_an_encoder_trained_anew_has_new_cells(parts):
+def test_a_retrained_encoder_has_new_cells(parts):
     config = {"indexes": {"": {"encoder": "part"}}}
     run(parts, open_encoder=encoder_in, **config)
     assert run(parts, open_encoder=encoder_in, **config)[0].json["cells"] == {"found": 2, "filled": 0}
-    (parts / WEIGHTS).write_text("trained anew")
-    ended, _, _ = run(parts, open_encoder=encoder_in, **config)
-    assert not ended.failed and ended.json["cells"] == {"found": 0, "filled": 2}
+    (parts / WEIGHTS).write_text("retrained")
+    done, _, _ = run(parts, open_encoder=encoder_in, **config)
+    assert not done.failed and done.json["cells"] == {"found": 0, "filled": 2}
 
 
-def test_an_import_file_written_anew_is_read_again(parts):
+def test_a_changed_import_file_is_read_again(parts):
     run(parts, **IMPORT)
     write_jsonl(parts / ROWS, import_rows("buried"))
     assert run(parts, **IMPORT)[0].json["cells"] == {"found": 0, "filled": 2}

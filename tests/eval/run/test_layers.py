@@ -1,4 +1,4 @@
-"""Which layers evidence came from: hand-worked counts and bins, and a run whose table agrees with retrieval."""
+"""Which layers evidence came from: counts and bins computed by hand, and a run whose table agrees with retrieval."""
 
 import json
 
@@ -28,13 +28,13 @@ def results(*layers: tuple[int, ...]) -> list[QuestionResult]:
     ]
 
 
-def test_layers_are_counted_from_0_with_the_passages():
+def test_layer_0_is_the_passages():
     assert count_layers(evidence_of(3, 0, 2, 2)) == (4, 0, 2)
     assert count_layers(evidence_of(0, 1)) == (0, 1)
     assert count_layers(evidence_of(2)) == (2,) and count_layers(evidence_of(0)) == ()
 
 
-def test_shares_by_hand():
+def test_the_shares_of_layers_match_values_computed_by_hand():
     """Passages and summaries: 10 and 0, 8 and 2, 5 and 5, 4 and 6; a question without results has no share."""
     table = layers_table("b", {"s": results((10,), (8, 2), (5, 5), (4, 6), ())})
     assert mean_layer_shares(results((10,), (8, 2), (5, 5), (4, 6), ())) == pytest.approx((0.675, 0.325))
@@ -45,7 +45,7 @@ def test_shares_by_hand():
     )
 
 
-def test_every_count_of_ten_is_in_the_papers_bin():
+def test_every_count_out_of_ten_is_in_the_bin_of_the_paper():
     bins = {"0–20 %": range(3), "20–50 %": range(3, 6), "50–80 %": range(6, 9), "80–100 %": range(9, 11)}
     for count in range(11):
         table = layers_table("b", {"s": results((10 - count, count), (9, 1))})
@@ -55,7 +55,7 @@ def test_every_count_of_ten_is_in_the_papers_bin():
         assert all((values[name] != "0.0 %") == (name in inside or name == "0–20 %") for name in bins)
 
 
-def test_no_table_without_summaries():
+def test_without_summaries_there_is_no_table():
     assert layers_table("b", {"s": results((5,), (3,))}) is None
     assert mean_layer_shares([]) == () == mean_layer_shares(results(()))
 
@@ -67,10 +67,10 @@ def test_a_run_reports_the_layers_that_retrieval_found(home):
         "dense": {"mode": "dense"},
         "only 7": {"mode": "hierarchy", "layers": [7]},
     }
-    ended, _, _ = run(home, retrievers=retrievers, indexes={"": {"min_similarity": 0.1}})
-    (failure,) = ended.json["failures"]
+    done, _, _ = run(home, retrievers=retrievers, indexes={"": {"min_similarity": 0.1}})
+    (failure,) = done.json["failures"]
     assert failure["system"] == "only 7" and "layer 7 has no nodes in this index" in failure["problem"]
-    layers = {one["system"]: one["layers"] for one in ended.json["results"]}
+    layers = {one["system"]: one["layers"] for one in done.json["results"]}
     assert layers["dense"] == [1.0] and layers["only 1"] == [0.0, 1.0]
     index = open_index(
         next(each for each in (home / "out/indexes").iterdir() if each.is_dir()), lambda spec: HashEncoder()
@@ -79,7 +79,7 @@ def test_a_run_reports_the_layers_that_retrieval_found(home):
     high = [len(retrieve(index, row["question"], settings).summaries) / 4 for row in QUESTIONS]
     assert 0 < sum(high) < 3 and layers["both"][1] == pytest.approx(sum(high) / 3)
     report = (home / "out/report.md").read_text()
-    assert "isles: layers of the results" in report and "isles: layers of the results" in ended.text
+    assert "isles: layers of the results" in report and "isles: layers of the results" in done.text
     assert "| both | 1 |" in report and "| dense | 0 |" not in report
     again, _, _ = run(home, retrievers=retrievers, indexes={"": {"min_similarity": 0.1}})
     assert again.json["results"] == json.loads((home / "out/report.json").read_text())["results"]
@@ -90,7 +90,7 @@ def test_a_run_reports_the_layers_that_retrieval_found(home):
     ("walk", "filled"),
     [({}, 0), ({"damping": 0.85, "structure_weight": 0.5}, 0), ({"damping": 0.5}, 1), ({"structure_weight": 1}, 1)],
 )
-def test_another_walk_is_another_cell(home, walk, filled):
+def test_changed_walk_settings_give_another_cell(home, walk, filled):
     local = {"mode": "local", "top_k": 2}
     run(home, retrievers={"local": local})
     assert run(home, retrievers={"local": {**local, "suggestions": walk}})[0].json["cells"]["filled"] == filled

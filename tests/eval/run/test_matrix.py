@@ -1,4 +1,4 @@
-"""A complete run on a small corpus: cells, figures, report, resuming after a stop, and mistakes in a configuration."""
+"""A complete run on a small corpus: cells, figures, report, resuming after an interruption, and mistakes in a configuration."""
 
 import json
 
@@ -18,23 +18,23 @@ from tests.eval.run.conftest import CONFIG, MODELS, QUESTIONS, answers, hash_enc
 from tests.fakes import ScriptedModel
 
 
-def test_retrieval_alone(home):
-    ended, opened, _ = run(home)
-    assert not ended.failed and opened == []
-    assert ended.json["cells"] == {"found": 0, "filled": 2} and ended.json["leads"] == {"isles": "recall@5"}
-    found = {one["system"]: one for one in ended.json["results"]}
+def test_without_models_only_retrieval_is_measured(home):
+    done, opened, _ = run(home)
+    assert not done.failed and opened == []
+    assert done.json["cells"] == {"found": 0, "filled": 2} and done.json["leads"] == {"isles": "recall@5"}
+    found = {one["system"]: one for one in done.json["results"]}
     assert list(found) == ["dense", "lexical"] and set(found["dense"]["metrics"]) == {"recall@5", "answer_in_context"}
     assert found["lexical"]["metrics"]["recall@5"]["mean"] == 1.0
     assert "no difference shown between lexical and dense" in found["lexical"]["in_words"]
-    assert json.loads((home / "out/report.json").read_text()) == ended.json
-    assert "## isles" in (home / "out/report.md").read_text() and "isles" in ended.text
+    assert json.loads((home / "out/report.json").read_text()) == done.json
+    assert "## isles" in (home / "out/report.md").read_text() and "isles" in done.text
 
 
 def test_a_second_run_fills_nothing(home):
     run(home)
     cells = {file: file.stat().st_mtime_ns for file in (home / "out/cells").iterdir()}
-    ended, _, encoder = run(home)
-    assert ended.json["cells"] == {"found": 2, "filled": 0} and encoder.encoded == []
+    done, _, encoder = run(home)
+    assert done.json["cells"] == {"found": 2, "filled": 0} and encoder.encoded == []
     assert cells == {file: file.stat().st_mtime_ns for file in (home / "out/cells").iterdir()}
 
 
@@ -60,7 +60,7 @@ def test_a_change_that_a_cell_does_not_depend_on_leaves_the_cell(home):
     assert run(home)[0].json["cells"]["filled"] == 2
 
 
-def test_a_selector_trained_anew_is_another_system(home):
+def test_a_retrained_selector_gives_another_cell(home):
     selector = home / "selector"
     selector.mkdir()
     (home / "config.yaml").write_text(yaml.safe_dump(CONFIG | {"retrievers": {"x": {"selector": str(selector)}}}))
@@ -75,7 +75,7 @@ def test_a_selector_trained_anew_is_another_system(home):
     assert first != key()
 
 
-def test_a_cell_lost_half_way_is_filled_again_and_no_other(home):
+def test_only_a_partly_written_cell_is_filled_again(home):
     run(home)
     settings = load_settings(MatrixSettings, home / "config.yaml")
     lost, remaining = (cell.file for cell in list_cells(settings, home, home / "out", hash_encoder))
@@ -85,12 +85,12 @@ def test_a_cell_lost_half_way_is_filled_again_and_no_other(home):
     assert lost.is_file() and remaining.stat().st_mtime_ns == before
 
 
-def test_models_answer_over_every_retriever(home):
+def test_every_model_answers_over_every_retriever(home):
     model = ScriptedModel(answers)
     retrievers = {**CONFIG["retrievers"], "closed": None}
-    ended, opened, _ = run(home, model=model, retrievers=retrievers, **MODELS)
+    done, opened, _ = run(home, model=model, retrievers=retrievers, **MODELS)
     assert opened == ["hf:a", "hf:b"] and len(model.requests) == 3 * 3 * 2
-    found = {one["system"]: one for one in ended.json["results"]}
+    found = {one["system"]: one for one in done.json["results"]}
     assert list(found) == [f"{way} + {name}" for way in ("dense", "lexical", "closed") for name in ("a", "b")]
     assert found["closed + a"]["metrics"]["em"]["mean"] == pytest.approx(1 / 3)
     assert found["lexical + a"]["calls"] == 1 and found["lexical + a"]["tokens"] > 10
@@ -100,30 +100,30 @@ def test_models_answer_over_every_retriever(home):
 
 
 def test_support_is_measured_for_answers_over_passages(home):
-    """The passages support two of three statements; one of the two is the bare year, which is judged together with the question."""
+    """The passages support two of three statements; one of the two is only a year, which is judged together with the question."""
     text = "###Reason: The Lantern was built in 1911 by the Marlow Yard. Ada Roux sank her in 1955. ###Answer: 1911"
     model = ScriptedModel(lambda request: text if "Lantern built" in request.messages[-1].content else "no")
     retrievers = {"dense": CONFIG["retrievers"]["dense"], "closed": None}
-    ended, _, _ = run(home, model=model, retrievers=retrievers, models={"a": "hf:a"}, metrics=["f1", "supported"])
-    found = {one["system"]: one["metrics"] for one in ended.json["results"]}
+    done, _, _ = run(home, model=model, retrievers=retrievers, models={"a": "hf:a"}, metrics=["f1", "supported"])
+    found = {one["system"]: one["metrics"] for one in done.json["results"]}
     assert found["dense + a"]["supported"]["mean"] == pytest.approx(2 / 3), "the answer 'no' cannot be judged"
     assert "supported" not in found["closed + a"]
 
 
 def test_an_empty_answer_fails_its_cells_or_counts_as_wrong(home):
     model = ScriptedModel(lambda request: "" if "Ada born" in request.messages[-1].content else "1911")
-    ended, _, _ = run(home, model=model, **MODELS)
-    assert ended.failed and len(ended.json["failures"]) == 4
-    assert "question '3': the prediction is empty. Expected some text" in ended.json["failures"][0]["problem"]
-    ended, _, _ = run(home, model=model, empty_answers="wrong", **MODELS)
-    assert not ended.failed and ended.json["results"][0]["empty"] == 1 and "1 empty answers" in ended.text
+    done, _, _ = run(home, model=model, **MODELS)
+    assert done.failed and len(done.json["failures"]) == 4
+    assert "question '3': the prediction is empty. Expected some text" in done.json["failures"][0]["problem"]
+    done, _, _ = run(home, model=model, empty_answers="wrong", **MODELS)
+    assert not done.failed and done.json["results"][0]["empty"] == 1 and "1 empty answers" in done.text
 
 
-def test_a_failed_cell_leaves_the_others(home):
+def test_a_failed_cell_does_not_affect_the_others(home):
     retrievers = {**CONFIG["retrievers"], "filtered": {"mode": "dense", "where": ["source=nothing"]}}
-    ended, _, _ = run(home, retrievers=retrievers)
-    assert ended.failed and [one["system"] for one in ended.json["failures"]] == ["filtered"]
-    assert ended.json["cells"] == {"found": 0, "filled": 2}
+    done, _, _ = run(home, retrievers=retrievers)
+    assert done.failed and [one["system"] for one in done.json["failures"]] == ["filtered"]
+    assert done.json["cells"] == {"found": 0, "filled": 2}
 
 
 def test_the_page_is_complete_and_contains_no_foreign_markup(home):
@@ -139,14 +139,14 @@ def test_the_page_is_complete_and_contains_no_foreign_markup(home):
 def test_the_report_names_the_code_and_the_settings(home, monkeypatch):
     """Cells filled by other code are reused, and the report names that code."""
     monkeypatch.setattr("eval.run.run.revision", lambda: "first")
-    ended, _, _ = run(home)
-    assert ended.json["revision"] == "first" and "2 filled by modegraph first" in ended.text
-    assert ended.json["settings"]["retrievers"]["dense"]["top_k"] == 2
+    done, _, _ = run(home)
+    assert done.json["revision"] == "first" and "2 filled by modegraph first" in done.text
+    assert done.json["settings"]["retrievers"]["dense"]["top_k"] == 2
     monkeypatch.setattr("eval.run.run.revision", lambda: "second")
     retrievers = {**CONFIG["retrievers"], "hybrid": {"mode": "hybrid"}}
-    ended, _, _ = run(home, retrievers=retrievers)
-    assert ended.json["revision"] == "second" and ended.json["cells"] == {"found": 2, "filled": 1}
-    assert [one["revision"] for one in ended.json["results"]] == ["first", "first", "second"]
+    done, _, _ = run(home, retrievers=retrievers)
+    assert done.json["revision"] == "second" and done.json["cells"] == {"found": 2, "filled": 1}
+    assert [one["revision"] for one in done.json["results"]] == ["first", "first", "second"]
     assert "Some were filled by other code: first." in (home / "out/report.md").read_text()
 
 
@@ -184,8 +184,8 @@ def test_a_missing_field_of_a_question_is_reported_with_its_line(home):
 
 def test_gold_documents_that_are_not_indexed_are_reported(home):
     write_jsonl(home / "questions.jsonl", [QUESTIONS[0] | {"gold_ids": ["titanic"]}])
-    ended, _, _ = run(home)
-    assert "gold documents that are not in the index: 'titanic'" in ended.json["failures"][0]["problem"]
+    done, _, _ = run(home)
+    assert "gold documents that are not in the index: 'titanic'" in done.json["failures"][0]["problem"]
 
 
 def test_a_metric_that_is_not_a_number_stops_the_report(home, monkeypatch):
@@ -194,7 +194,7 @@ def test_a_metric_that_is_not_a_number_stops_the_report(home, monkeypatch):
         run(home, metrics=["broken"])
 
 
-def test_a_damaged_cell_is_named(home):
+def test_a_damaged_cell_is_reported_with_its_file(home):
     run(home)
     file = next((home / "out/cells").iterdir())
     file.write_text("{")
@@ -215,7 +215,7 @@ def test_data_on_the_command_line_is_relative_to_the_working_directory(home, mon
 
 
 def test_a_finished_index_is_used_unchanged(home):
-    """No index is built; cells are valid for that index alone; settings for building another one are refused."""
+    """No index is built; cells are valid only for that index; settings for building another one are refused."""
     run(home)
     (home / "out/indexes").rename(home / "indexes")
     (index,) = (one for one in (home / "indexes").iterdir() if one.is_dir())
@@ -227,7 +227,7 @@ def test_a_finished_index_is_used_unchanged(home):
     manifest = index / "manifest.json"
     manifest.write_text(manifest.read_text() + "\n")
     damaged, _, _ = run(home, "over", tasks={"isles": task})
-    assert damaged.failed and damaged.json["cells"]["found"] == 0, "another manifest is another index"
+    assert damaged.failed and damaged.json["cells"]["found"] == 0, "a changed manifest means another index"
     with pytest.raises(UserError, match="index together with `indexes`"):
         run(home, "over", tasks={"isles": task}, indexes={"plain": {}})
     with pytest.raises(UserError, match="not a finished index"):
@@ -254,7 +254,7 @@ def write_values(folder, rows):
 ROW = {"task": "t", "system": "s", "metric": "em", "id": "1", "question": "Who?", "value": 1.0}
 
 
-def test_a_clear_change_is_shown(tmp_path):
+def test_a_clear_difference_is_shown(tmp_path):
     a, b = (
         write_values(
             tmp_path / name,
@@ -278,7 +278,7 @@ def test_a_clear_change_is_shown(tmp_path):
         ({key: value for key, value in ROW.items() if key != "metric"}, r"line 1: 'metric' is None"),
     ],
 )
-def test_runs_that_cannot_be_compared(tmp_path, row, message):
+def test_runs_that_cannot_be_compared_are_refused(tmp_path, row, message):
     with pytest.raises(UserError, match=message):
         diff_runs(write_values(tmp_path / "a", [ROW]), write_values(tmp_path / "b", [row]))
     with pytest.raises(UserError, match=r"values.jsonl: does not exist\. Expected the folder of a run"):

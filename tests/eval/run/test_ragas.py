@@ -1,4 +1,4 @@
-"""A run's results as rows for ragas: exact rows, and one set of fields per file."""
+"""The results of a run as rows for ragas: exact rows, and one set of fields per file."""
 
 import json
 
@@ -13,7 +13,7 @@ FIELDS = {"user_input", "retrieved_contexts", "response", "reference"}
 
 
 def rows_by_system(home):
-    """The rows of each system's file, which must all have the same fields."""
+    """The rows in the file of each system; all rows of a file must have the same fields."""
     found = {}
     for system in system_names(home):
         (file,) = (home / "out/ragas").glob(f"isles-{system.replace(' + ', '---')}-*.jsonl")
@@ -27,7 +27,7 @@ def system_names(home):
     return [one["system"] for one in json.loads((home / "out/report.json").read_text())["results"]]
 
 
-def test_rows_of_retrieval_alone(home):
+def test_rows_of_retrieval_have_no_response(home):
     run(home)
     found = rows_by_system(home)
     assert list(found) == ["dense", "lexical"]
@@ -45,7 +45,7 @@ def test_rows_of_retrieval_alone(home):
     assert any(text.startswith("Marlow Yard: The Marlow Yard") for text in found["lexical"][1]["retrieved_contexts"])
 
 
-def test_rows_of_answers_with_and_without_passages(home):
+def test_rows_of_answers_have_contexts_if_passages_were_retrieved(home):
     retrievers = {**CONFIG["retrievers"], "closed": None}
     run(home, model=ScriptedModel(answers), retrievers=retrievers, shown_questions=2, **MODELS)
     found = rows_by_system(home)

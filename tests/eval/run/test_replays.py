@@ -1,4 +1,4 @@
-"""Systems that share calls of a helper cost the same, whichever of them comes first."""
+"""Systems that share calls to a helper model cost the same, whichever comes first."""
 
 import json
 import time
@@ -21,13 +21,13 @@ def judge(request) -> str:
 
 
 def run_with_helper(home, **changes):
-    ended, _, _ = run(home, model=ScriptedModel(judge), helper="hf:helper", open_ledger=Ledger, **changes)
-    assert not ended.failed
-    return ended, {one["system"]: one for one in ended.json["results"]}
+    done, _, _ = run(home, model=ScriptedModel(judge), helper="hf:helper", open_ledger=Ledger, **changes)
+    assert not done.failed
+    return done, {one["system"]: one for one in done.json["results"]}
 
 
 @pytest.mark.long
-def test_two_retrievers_that_differ_in_top_k_alone_take_the_same_time(home):
+def test_two_retrievers_that_differ_only_in_top_k_take_the_same_time(home):
     _, found = run_with_helper(home, retrievers=PAIR)
     few, many = found["few"], found["many"]
     assert few["calls"] == many["calls"] > 3 and few["tokens"] == many["tokens"]

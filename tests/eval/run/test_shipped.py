@@ -1,4 +1,4 @@
-"""The shipped configurations of `eval run` parse, refer only to existing metrics, tasks and files, and have the expected number of systems; a killed run resumes."""
+"""The shipped configurations of `eval run` parse, name only existing metrics, tasks and files, and give the expected number of systems; a killed run resumes."""
 
 import shlex
 import signal
@@ -59,7 +59,7 @@ def test_a_shipped_configuration_is_complete(file):
 
 
 def commands_of(makefile):
-    """The modegraph commands, split into words, that `make` would run if nothing had been made yet."""
+    """The modegraph commands, split into words, that `make` would run if no target existed yet."""
     command = ["make", "--dry-run", "--no-print-directory", "-f", makefile]
     printed = subprocess.run(command, cwd=ROOT / "tests", capture_output=True, text=True, check=True).stdout
     return [shlex.split(line)[1:] for line in printed.splitlines()]
@@ -99,7 +99,7 @@ def test_the_expected_configurations_are_shipped():
 
 @pytest.mark.slow
 def test_a_killed_run_resumes_without_repeating_a_finished_cell(home):
-    """SIGKILL once two of 9 cells are finished; building their three indexes takes longest. Finished cells are not filled again; the rest are filled."""
+    """SIGKILL once two of 9 cells are finished (building the three indexes takes longest). A second run fills only the remaining cells."""
     config = {
         **CONFIG,
         "indexes": {f"at {number}": {"min_similarity": number / 10} for number in range(1, 4)},
@@ -118,7 +118,7 @@ def test_a_killed_run_resumes_without_repeating_a_finished_cell(home):
     assert killed.wait() == -signal.SIGKILL
     finished = {file: file.stat().st_mtime_ns for file in cells.glob("*.json")}
     assert 2 <= len(finished) < 9
-    # Run again in this process, which has already imported everything: the run finishes, and reuses the cells of the killed one.
+    # The second run is in this process, which has already imported everything. It finishes, and reuses the cells of the killed run.
     done = CliRunner().invoke(build_app(), words)
     assert done.exit_code == 0, done.stderr
     assert f"9 cells: {len(finished)} already filled, {9 - len(finished)} to fill" in done.stderr

@@ -1,4 +1,4 @@
-"""How gaps between a server and a run are judged, on made-up figures; and `serve check` as a command next to `serve INDEX`."""
+"""How differences between a server and a run are judged, on made-up figures; and `serve check` as a command next to `serve INDEX`."""
 
 from pathlib import Path
 
@@ -38,7 +38,7 @@ def scores(*logps: float) -> CompletionScores:
 
 
 def test_signed_gaps_are_summed_per_conversation() -> None:
-    """Gaps of +.5 and −.25 in one conversation, −.125 in the other: the sums are .25 and −.125, the mean absolute gap of the three tokens .875 / 3."""
+    """Gaps of +.5 and −.25 in one conversation, −.125 in the other: the sums are .25 and −.125, the mean absolute gap per token is .875 / 3."""
     gaps = gaps_between([served_logps(-1.0, -2.0), served_logps(-3.0)], [scores(-1.5, -1.75), scores(-2.875)])
     assert gaps == Gaps(0.25, pytest.approx(0.875 / 3), 0.5)
 
@@ -47,13 +47,13 @@ def test_signed_gaps_are_summed_per_conversation() -> None:
     ("expected", "trained", "bare", "twice", "cause", "words"),
     [
         ("trained", 0.4, 0.001, 0.9, "bare", "the adapter is not loaded"),
-        ("trained", 0.4, 0.9, 0.02, "twice", "the adapter counts twice"),
-        ("bare", 0.0, 0.4, 0.5, "trained", "the base already holds the adapter"),
+        ("trained", 0.4, 0.9, 0.02, "twice", "the adapter is applied twice"),
+        ("bare", 0.0, 0.4, 0.5, "trained", "the base already contains the adapter"),
         ("trained", 0.4, 0.2, 0.9, None, "log-probabilities differ"),
         ("trained", 0.04, 0.4, 0.5, None, "tolerance 0.01 and 0.05"),
     ],
 )
-def test_the_cause_is_the_way_of_serving_that_leaves_no_gap(
+def test_the_cause_is_the_state_of_the_adapter_that_leaves_no_gap(
     expected: str, trained: float, bare: float, twice: float, cause: str | None, words: str
 ) -> None:
     gaps = {how: Gaps(10 * gap, gap, gap) for how, gap in (("trained", trained), ("bare", bare), ("twice", twice))}
@@ -62,7 +62,7 @@ def test_the_cause_is_the_way_of_serving_that_leaves_no_gap(
     assert fault.startswith("sft: ") and words in fault and ";" in fault
 
 
-def test_either_tolerance_can_be_missed() -> None:
+def test_both_tolerances_must_be_met() -> None:
     assert TOLERANCE.holds(Gaps(0.05, 0.01, 1.0))
     assert not TOLERANCE.holds(Gaps(0.051, 0.0, 0.1)) and not TOLERANCE.holds(Gaps(0.0, 0.011, 0.1))
 
@@ -90,8 +90,8 @@ def test_tokens_of_a_reply_are_read_in_every_format(world: World) -> None:
     assert token_ids([], "Hanne", tokenizer) is None
 
 
-def test_a_run_is_scored_as_trained_bare_and_twice(world: World, tmp_path: Path) -> None:
-    """As `trained` the policy is the adapter, as `bare` the base model, as `twice` an adapter with B doubled; scoring leaves the model unchanged."""
+def test_a_run_is_scored_with_its_adapter_without_it_and_with_it_doubled(world: World, tmp_path: Path) -> None:
+    """`trained` scores with the adapter, `bare` with the base model, `twice` with an adapter whose B is doubled; scoring leaves the model unchanged."""
     run = random_adapter(str(world.base), world.data, tmp_path / "once", size=0.05)
     double = random_adapter(str(world.base), world.data, tmp_path / "double", size=0.1)
     policy = RunPolicy(run, read_run(run))

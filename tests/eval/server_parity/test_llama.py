@@ -1,4 +1,4 @@
-"""`serve check` against a real llama.cpp: a sound server of an adapter on its base, and planted faults, each found and named."""
+"""`serve check` against a real llama.cpp: a correct server of an adapter on its base, and injected faults, each found and named."""
 
 import json
 import urllib.request
@@ -29,7 +29,7 @@ pytestmark = with_llama
 
 @pytest.fixture(scope="module")
 def run(world: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run named sft, whose adapter is strong enough to be distinguished from none and from two."""
+    """A run named sft, whose adapter has enough effect to be distinguished from no adapter and from the adapter applied twice."""
     return random_adapter(str(world.base), world.data, tmp_path_factory.mktemp("llama") / "sft", size=0.1)
 
 
@@ -52,7 +52,7 @@ Scale = Callable[[float], str]
 
 
 def with_adapter(base: Path, adapter: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scale]:
-    """Serve a file with the adapter; yields a function that sets the scale for requests that name none, and returns the server's URL."""
+    """Serve a file with the adapter; yields a function that sets the scale for requests that state none, and returns the URL of the server."""
     with closing(OwnServer(LlamaSpec(base, base.stem, {"adapter": adapter}))) as child:
         child.wait()
         monkeypatch.setenv("OPENAI_API_KEY", child.key)
@@ -79,8 +79,8 @@ def on_merged(files: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scale]:
     yield from with_adapter(files / "merged.gguf", files / "adapter.gguf", monkeypatch)
 
 
-def test_a_sound_server_has_no_fault(on_base: Scale, run: Path) -> None:
-    """A server given by its URL is checked as the adapter at scale 1 and as its base at scale 0; log-probabilities that llama.cpp does not report are listed as unchecked."""
+def test_a_correct_server_has_no_faults(on_base: Scale, run: Path) -> None:
+    """A server given by URL is checked as the adapter at scale 1 and as its base at scale 0; log-probabilities that llama.cpp does not report are unchecked."""
     status, result = check_server(on_base(1.0), run)
     assert (status, result["faults"]) == (0, [])
     assert result["unchecked"] == [f"base: {NO_LOGPS}", f"base at scale 0: {NO_LOGPS}"]
@@ -92,14 +92,14 @@ def test_a_sound_server_has_no_fault(on_base: Scale, run: Path) -> None:
     ]
 
 
-def test_a_check_leaves_no_trace_in_the_next_one(on_base: Scale, run: Path) -> None:
-    """The second check's requests at scale 1 have the prompts of the first one's last requests, at scale 0: llama.cpp must not reuse those."""
+def test_a_check_does_not_affect_the_next_one(on_base: Scale, run: Path) -> None:
+    """The second check sends, at scale 1, prompts that the first check sent at scale 0: llama.cpp must not reuse their cache."""
     url = on_base(1.0)
     assert [check_server(url, run)[1]["faults"] for _ in range(2)] == [[], []]
 
 
 def test_no_answer_depends_on_the_adapter_of_an_earlier_request(files: Path, run: Path) -> None:
-    """The same prompts, more than fit the slots, to the adapter, its base and the adapter again: all answer as in a server that is asked for one model alone."""
+    """The adapter, its base and the adapter again get the same prompts, more than there are slots: all answer as on a server used for one model only."""
     spec = LlamaSpec(files / "base.gguf", "base", {"tuned": files / "adapter.gguf"})
     tokenizer = load_tokenizer(str(run))
     prompts = [" ".join(f"w{(number * 7 + place**2) % 97}" for place in range(60)) for number in range(SLOTS + 2)]
@@ -120,53 +120,53 @@ def test_no_answer_depends_on_the_adapter_of_an_earlier_request(files: Path, run
     assert mixed["tuned"] == pytest.approx(alone["tuned"], abs=0.01)
 
 
-def test_an_adapter_that_is_not_loaded(on_base: Scale, run: Path) -> None:
+def test_an_adapter_that_is_not_loaded_is_reported(on_base: Scale, run: Path) -> None:
     status, result = check_server(on_base(0.0), run)
     assert status == 1 and len(result["faults"]) == 1
     assert result["faults"][0].startswith("base: the adapter is not loaded") and "--lora FILE" in result["faults"][0]
 
 
-def test_an_adapter_at_scale_two(on_base: Scale, run: Path) -> None:
+def test_an_adapter_at_scale_two_is_reported(on_base: Scale, run: Path) -> None:
     status, result = check_server(on_base(2.0), run)
     assert status == 1 and len(result["faults"]) == 1
-    assert result["faults"][0].startswith("base: the adapter counts twice") and "scale 2" in result["faults"][0]
+    assert result["faults"][0].startswith("base: the adapter is applied twice") and "scale 2" in result["faults"][0]
 
 
-def test_a_merged_file_with_the_adapter_applied_again(on_merged: Scale, run: Path) -> None:
+def test_a_merged_file_with_the_adapter_applied_again_is_reported(on_merged: Scale, run: Path) -> None:
     status, result = check_server(on_merged(1.0), run)
     assert status == 1
     assert [fault.partition(" (")[0].partition(": log")[0] for fault in result["faults"]] == [
-        "merged: the adapter counts twice",
-        "merged at scale 0: the base already holds the adapter",
+        "merged: the adapter is applied twice",
+        "merged at scale 0: the base already contains the adapter",
     ]
 
 
-def test_a_merged_file_alone(files: Path, run: Path) -> None:
+def test_a_merged_file_has_no_faults(files: Path, run: Path) -> None:
     status, result = check_server(f"gguf:{files / 'merged.gguf'}", run)
     assert (status, result["faults"]) == (0, []) and result["server"] == f"gguf:{files / 'merged.gguf'}"
     assert result["unchecked"][-1].startswith("merged without its adapter: gguf:")
 
 
-def test_the_base_in_place_of_the_run(files: Path, run: Path) -> None:
+def test_the_base_served_instead_of_the_run_is_reported(files: Path, run: Path) -> None:
     status, result = check_server(f"gguf:{files / 'base.gguf'}", run)
     assert status == 1 and len(result["faults"]) == 1
     assert result["faults"][0].startswith("base: the adapter is not loaded")
 
 
-def test_another_template(files: Path, run: Path) -> None:
+def test_another_chat_template_is_reported(files: Path, run: Path) -> None:
     status, result = check_server(f"gguf:{files / 'other.gguf'}", run)
     assert status == 1 and len(result["faults"]) == 1
     assert result["faults"][0].startswith("other: another chat template: the prompt of conversation 1 has ")
     assert "it reads 'helper" in result["faults"][0] and "--chat-template-file" in result["faults"][0]
 
 
-def test_the_folder_of_an_export(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_folder_of_an_export_has_no_faults(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gguf_export, "is_installed", lambda: False)
     export_gguf(run, tmp_path / "out", "f16")
     status, result = check_server(f"gguf:{tmp_path / 'out'}", run)
     assert (status, result["faults"]) == (0, []) and result["measured"][0]["model"] == "out"
 
 
-def test_a_file_that_does_not_exist(run: Path, tmp_path: Path) -> None:
+def test_a_missing_file_is_an_error(run: Path, tmp_path: Path) -> None:
     done = CliRunner().invoke(build_app(), ["serve", "check", f"gguf:{tmp_path / 'none'}", str(run)])
     assert isinstance(done.exception, UserError) and "no such file" in str(done.exception)

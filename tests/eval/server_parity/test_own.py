@@ -1,4 +1,4 @@
-"""`serve check` against our own server with an hf: model: a sound server, a planted fault, and a server that returns no tokens."""
+"""`serve check` against our own server with an hf: model: a correct server, an injected fault, and a server that returns no tokens."""
 
 import json
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ from tests.train.adapters import random_adapter
 
 @pytest.fixture(scope="module")
 def run(world: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run named sft, whose adapter is strong enough to be distinguished from none and from two."""
+    """A run named sft, whose adapter has enough effect to be distinguished from no adapter and from the adapter applied twice."""
     return random_adapter(str(world.base), world.data, tmp_path_factory.mktemp("own") / "sft", size=0.1)
 
 
@@ -30,7 +30,7 @@ def running(run: Path, world: World, tmp_path_factory: pytest.TempPathFactory) -
         yield server
 
 
-def test_a_sound_server_has_no_fault(running: Running, run: Path, world: World) -> None:
+def test_a_correct_server_has_no_faults(running: Running, run: Path, world: World) -> None:
     status, result = check_server(f"{running.url}/v1", run, "--base-name", world.base.name, conversations=2)
     assert (status, result["faults"]) == (0, [])
     assert result["unchecked"] == [f"sft: {NO_LOGPS}", f"{world.base.name}: {NO_LOGPS}"]
@@ -42,12 +42,12 @@ def test_a_sound_server_has_no_fault(running: Running, run: Path, world: World) 
     ]
 
 
-def test_an_adapter_that_is_not_loaded(running: Running, run: Path, world: World) -> None:
+def test_an_adapter_that_is_not_loaded_is_reported(running: Running, run: Path, world: World) -> None:
     status, result = check_server(f"openai:{world.base.name}@{running.url}/v1", run, conversations=2)
     assert status == 1 and result["faults"][0].startswith(f"{world.base.name}: the adapter is not loaded")
 
 
-def test_a_server_that_refuses_to_give_tokens_is_checked_by_its_prompts(run: Path) -> None:
+def test_a_server_that_refuses_to_return_tokens_is_checked_by_its_prompts(run: Path) -> None:
     def reply(body: dict[str, Any], number: int) -> str | tuple[int, str]:
         refused = (400, json.dumps({"error": {"message": "return_tokens_as_token_ids: leave it out"}}))
         return refused if "logprobs" in body else "Saltmere"

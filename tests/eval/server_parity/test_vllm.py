@@ -1,6 +1,6 @@
-"""`serve check` against a real vLLM in float32, over smollm2 and a LoRA adapter: sound servers and faulty ones.
+"""`serve check` against a real vLLM in float32, with smollm2 and a LoRA adapter: correct servers and faulty ones.
 
-Runs only where tests/vllm.py finds vLLM.
+Runs only if tests/vllm.py finds vLLM.
 """
 
 import shutil
@@ -34,7 +34,7 @@ FLOAT32 = ("--dtype", "float32", "--enable-lora", "--max-lora-rank", 8, "--lora-
 
 
 def row(number: int) -> PreferenceRow:
-    """Row `number` of an unlimited series in which all rows differ."""
+    """Row `number` of an infinite series in which all rows differ."""
     original = preference(number % 4)
     question = f"{original.question[:-1]} in {1900 + number}?"
     return replace(original, id=f"q{number}", question=question, prompt=answer_messages(question, ()))
@@ -42,7 +42,7 @@ def row(number: int) -> PreferenceRow:
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run named sft, whose adapter is strong enough to be distinguished from none and from two."""
+    """A run named sft, whose adapter has enough effect to be distinguished from no adapter and from the adapter applied twice."""
     folder = tmp_path_factory.mktemp("served")
     (folder / "data").mkdir()
     for name, rows in (("train", range(4)), ("dev", range(CONVERSATIONS))):
@@ -51,15 +51,15 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def sound(run: Path) -> Iterator[str]:
-    """A server of smollm2 and of its adapter as `sft`; `forgotten` is the bare base again, under a name that suggests an adapter."""
+def correct(run: Path) -> Iterator[str]:
+    """A server of smollm2 and of its adapter as `sft`; `forgotten` is the base again, under a name that suggests an adapter."""
     with serving(Path(resolve("smollm2")), 1024, "smollm2 forgotten", (*FLOAT32, f"sft={run}")) as server:
         yield server.url
 
 
 @pytest.fixture(scope="module")
 def faulty(run: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A server of the merged model with the adapter applied again, and a chat template with a colon in place of a line break."""
+    """A server of the merged model with the adapter applied again, and a chat template with a colon instead of a line break."""
     folder = tmp_path_factory.mktemp("faulty") / "merged"
     merged_model(run, "float32").save_pretrained(folder)
     load_tokenizer(str(run)).save_pretrained(folder)
@@ -71,9 +71,9 @@ def faulty(run: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]
     shutil.rmtree(folder)
 
 
-def test_a_sound_server_has_no_fault(sound: str, run: Path) -> None:
+def test_a_correct_server_has_no_faults(correct: str, run: Path) -> None:
     """A server given by its URL alone: the model with the run's name is checked, and vLLM reports its base."""
-    status, report = check_server(sound, run)
+    status, report = check_server(correct, run)
     assert (status, report["faults"], report["unchecked"]) == (0, [], [])
     lines = [(line["model"], line["adapter"], line["answers"], line["batch"]) for line in report["measured"]]
     assert lines == [
@@ -85,8 +85,8 @@ def test_a_sound_server_has_no_fault(sound: str, run: Path) -> None:
     assert all(line["likeliest"] > 0.98 for line in report["measured"] if line["answers"] == "greedy")
 
 
-def test_an_adapter_that_is_not_loaded(sound: str, run: Path) -> None:
-    status, report = check_server(f"openai:forgotten@{sound}", run, "--base-name", "smollm2")
+def test_an_adapter_that_is_not_loaded_is_reported(correct: str, run: Path) -> None:
+    status, report = check_server(f"openai:forgotten@{correct}", run, "--base-name", "smollm2")
     assert status == 1 and len(report["faults"]) == 1 and report["unchecked"] == []
     assert (
         report["faults"][0].startswith("forgotten: the adapter is not loaded")
@@ -94,41 +94,41 @@ def test_an_adapter_that_is_not_loaded(sound: str, run: Path) -> None:
     )
 
 
-def test_an_adapter_without_effect(sound: str, run: Path, tmp_path: Path) -> None:
-    """An adapter of zeros is served faithfully by its base alone; the fault is in the run."""
+def test_an_adapter_without_effect_is_reported(correct: str, run: Path, tmp_path: Path) -> None:
+    """The base alone serves an adapter of zeros correctly; the fault is in the run."""
     idle = random_adapter("smollm2", run.parent / "data", tmp_path / "idle", size=0.0)
-    status, report = check_server(f"openai:smollm2@{sound}", idle, "--base-name", "smollm2")
+    status, report = check_server(f"openai:smollm2@{correct}", idle, "--base-name", "smollm2")
     assert status == 1 and report["unchecked"] == []
     assert report["faults"] == [no_effect_fault(str(idle), 0.0)]
 
 
-def test_an_adapter_merged_twice_and_another_template(faulty: str, run: Path) -> None:
+def test_an_adapter_merged_twice_and_another_template_are_reported(faulty: str, run: Path) -> None:
     """Each fault of the adapter and of its base is reported once, along with those of the template."""
     status, report = check_server(f"openai:sft@{faulty}", run)
     assert status == 1
     heads = [fault.partition(";")[0].partition(" (")[0] for fault in report["faults"]]
     assert [head.split(": ")[:2] for head in heads] == [
-        ["sft", "the adapter counts twice"],
+        ["sft", "the adapter is applied twice"],
         ["sft", "another chat template"],
-        ["merged", "the base already holds the adapter"],
+        ["merged", "the base already contains the adapter"],
         ["merged", "another chat template"],
     ]
 
 
-def test_another_template_alone(faulty: str, run: Path) -> None:
-    """The merged model alone agrees with the run, but its prompt is not the one used in training."""
+def test_another_chat_template_is_reported(faulty: str, run: Path) -> None:
+    """Without the adapter, the merged model agrees with the run, but its prompt is not the one used in training."""
     status, report = check_server(f"openai:merged@{faulty}", run)
     assert status == 1 and len(report["faults"]) == 1
     assert report["faults"][0].startswith("merged: another chat template: the prompt of conversation 1 has ")
-    assert "from token 3 on it reads ':" in report["faults"][0] and "chat_template.jinja" in report["faults"][0]
+    assert "from token 3 on, it reads ':" in report["faults"][0] and "chat_template.jinja" in report["faults"][0]
     assert report["unchecked"] == [
-        f"merged without its adapter: {faulty} names no base; name it with --base-name, if it serves one"
+        f"merged without its adapter: {faulty} does not state the base; give it with --base-name, if it serves one"
     ]
 
 
-def test_a_hundred_conversations_are_within_a_twentieth_of_a_nat(sound: str, run: Path) -> None:
+def test_a_hundred_conversations_are_within_a_twentieth_of_a_nat(correct: str, run: Path) -> None:
     """Conversations as training tokenises them; gaps are summed over the tokens of an answer."""
-    server, policy = Server(sound), RunPolicy(run, read_run(run))
+    server, policy = Server(correct), RunPolicy(run, read_run(run))
     rows = [tokenize_row(policy.tokenizer, each.prompt, each.chosen) for each in map(row, range(CONVERSATIONS))]
     assert len(set(rows)) == CONVERSATIONS
     # One by one: vLLM 0.32 on a CPU may crash on a batch of such requests.
@@ -144,12 +144,12 @@ def test_a_hundred_conversations_are_within_a_twentieth_of_a_nat(sound: str, run
     assert gaps.conversation < 0.05 and gaps.token < 0.001
 
 
-def test_structured_replies_are_sound(sound: str) -> None:
-    valid, total = count_valid(open_openai(f"smollm2@{sound}"), STRUCTURED)
+def test_structured_replies_are_valid(correct: str) -> None:
+    valid, total = count_valid(open_openai(f"smollm2@{correct}"), STRUCTURED)
     print(f"{valid} of {total}")
     assert total >= 100 and sum(valid.values()) / total >= 0.99
 
 
-def test_adapters_answer_by_name(sound: str) -> None:
-    assert Server(sound).parents() == {"smollm2": "", "forgotten": "", "sft": "smollm2"}
-    assert read_target(f"openai:sft@{sound}") == ("sft", sound) and read_target(sound) == ("", sound)
+def test_adapters_answer_by_name(correct: str) -> None:
+    assert Server(correct).parents() == {"smollm2": "", "forgotten": "", "sft": "smollm2"}
+    assert read_target(f"openai:sft@{correct}") == ("sft", correct) and read_target(correct) == ("", correct)

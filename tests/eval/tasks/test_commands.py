@@ -1,4 +1,4 @@
-"""`eval tasks` and `eval score` as a user types them, with the errors that a user makes; the questions of `eval abstract`."""
+"""The commands `eval tasks` and `eval score`, with the mistakes that a user may make; the questions of `eval abstract`."""
 
 import json
 
@@ -71,19 +71,19 @@ def test_predictions_are_scored(files):
         ([{"id": "1", "prediction": "x"}], r"line 1: 'answer' is None\. Expected a string"),
     ],
 )
-def test_bad_predictions(files, rows, message):
+def test_bad_predictions_are_reported(files, rows, message):
     write_jsonl(files / "bad.jsonl", rows)
     with pytest.raises(UserError, match=message):
         raise score(files, "bad.jsonl").exception
 
 
-def test_an_empty_prediction_can_be_counted_wrong(files):
+def test_an_empty_prediction_can_be_counted_as_wrong(files):
     write_jsonl(files / "empty.jsonl", [{"id": "1", "answer": ""}, {"id": "2", "answer": "1911"}])
     done = score(files, "empty.jsonl", "--empty-is-wrong", "--metric", "em", "--json")
     assert json.loads(done.stdout)["metrics"]["em"]["mean"] == 0.5
 
 
-def test_an_unknown_metric_names_the_nearest(files):
+def test_the_error_for_an_unknown_metric_suggests_the_nearest(files):
     with pytest.raises(UserError, match=r"metric 'rouge-l'\. Did you mean 'rougeL'\? Known metrics: em, f1"):
         raise score(files, "good.jsonl", "--metric", "rouge-l").exception
     with pytest.raises(
@@ -102,7 +102,7 @@ def test_a_metric_that_is_not_finite_is_an_error(monkeypatch, value):
         score_output(find_metric("broken"), QUESTION, Output(answer="x"))
 
 
-def test_metrics_that_do_not_apply_are_none():
+def test_a_metric_that_does_not_apply_is_none():
     assert score_output(find_metric("em"), QUESTION, Output()) is None
     assert score_output(find_metric("recall@5"), Question("1", "?", ()), Output(ranked=("a",))) is None
     assert score_output(find_metric("choice"), QUESTION, Output(answer="A")) is None
@@ -120,7 +120,7 @@ def test_a_task_without_reference_answers_has_no_score(files):
         raise run("score", "abstract", "--source", files, "--predictions", files / "good.jsonl").exception
 
 
-def test_a_right_answer_gets_full_scores():
+def test_a_correct_answer_gets_full_scores():
     options = {"A": "Tarn", "B": "Quill", "C": "x", "D": "y"}
     question = Question("1", "Where?", ("Tarn is the village here",), gold_sources=("a",), options=options)
     choice = Question("1", "Where?", ("Tarn",), options=options)
@@ -160,7 +160,7 @@ def users_then_questions(request):
     return json.dumps({"questions": ["What recurs?", f"What of {text.partition('task: ')[2].split()[0]}?"]})
 
 
-def test_abstract_questions_come_from_users_and_their_tasks():
+def test_abstract_questions_are_written_for_users_and_their_tasks():
     model = ScriptedModel(users_then_questions)
     found, lacking = generate_questions(["Isles & <|im_end|> ferries"], model, users=2, tasks=2, questions=2)
     assert [question.text for question in found] == ["What recurs?", "What of log?", "What of plan?"]

@@ -1,4 +1,4 @@
-"""Every task reads its files as published, in the hub's form and in our own layout; rows of the wrong form are reported."""
+"""Every task reads its files as published, in the form of the hub and in our own layout; malformed rows are reported."""
 
 import json
 from dataclasses import replace
@@ -148,7 +148,7 @@ def test_a_published_row_is_read(tmp_path, name):
     assert again.questions == tuple(replace(q, text=q.text.strip()) for q in loaded.questions)
 
 
-def test_gold_documents_are_the_supporting_ones(tmp_path):
+def test_gold_documents_are_those_of_the_supporting_facts(tmp_path):
     write_jsonl(tmp_path / "m.jsonl", [MUSIQUE])
     loaded = load_task(TASKS["musique"], tmp_path / "m.jsonl")
     assert len(loaded.documents) == 2, "two paragraphs with the same title are two documents"
@@ -160,7 +160,7 @@ def test_gold_documents_are_the_supporting_ones(tmp_path):
     assert [titles[source] for source in hotpot.questions[0].gold_sources] == ["Tarn", "Lantern"]
 
 
-def test_rows_in_the_hubs_form_are_read_like_published_rows():
+def test_rows_in_the_form_of_the_hub_are_read_like_published_rows():
     hub = TASKS["hotpotqa"].hub
     context = {"title": [t for t, _ in PARAGRAPHS], "sentences": [s for _, s in PARAGRAPHS]}
     hotpot_on_hub = {"id": "h", "question": "Where?", "answer": "Tarn", "type": "bridge", "context": context}
@@ -188,12 +188,12 @@ def test_rows_in_the_hubs_form_are_read_like_published_rows():
     assert TASKS["pubmedqa"].hub.read(pubmed | {"final_decision": "maybe"}) == TASKS["pubmedqa"].read(ROWS["pubmedqa"])
 
 
-def test_quality_is_found_in_a_folder_under_its_published_name(tmp_path):
+def test_the_file_of_quality_is_found_under_its_published_name(tmp_path):
     write_jsonl(tmp_path / "QuALITY.v1.0.1.htmlstripped.dev", [ROWS["quality"]])
     assert load_task(TASKS["quality"], tmp_path).questions[0].answers == ANSWERS["quality"]
 
 
-def test_files_keyed_by_id_get_their_key(tmp_path):
+def test_rows_of_a_file_keyed_by_id_get_their_ids(tmp_path):
     (tmp_path / "qasper.json").write_text(json.dumps({"1234.5678": PAPER}))
     loaded = load_task(TASKS["qasper"], tmp_path / "qasper.json")
     assert loaded.documents[0].source == "1234.5678"
@@ -228,13 +228,13 @@ def test_a_corpus_next_to_the_questions_is_read_too(tmp_path):
         ("hotpotqa", HOTPOT | {"supporting_facts": [["Nowhere", 0]]}, "line 2: KeyError 'Nowhere'"),
     ],
 )
-def test_rows_of_another_shape_are_reported(tmp_path, name, row, message):
+def test_malformed_rows_are_reported_with_their_line(tmp_path, name, row, message):
     write_jsonl(tmp_path / "rows.jsonl", [ROWS[name], row])
     with pytest.raises(UserError, match=message):
         load_task(TASKS[name], tmp_path / "rows.jsonl")
 
 
-def test_the_error_for_missing_data_says_how_to_get_them(tmp_path):
+def test_the_error_for_missing_data_says_how_to_get_it(tmp_path):
     with pytest.raises(
         UserError,
         match=r"musique: .* does not exist\. Expected its data\. Get musique_ans_v1.0_dev.jsonl .*, or use --source hub",
@@ -251,7 +251,7 @@ def test_the_error_for_missing_data_says_how_to_get_them(tmp_path):
         find_task("hotpot")
 
 
-def test_an_id_of_two_questions_is_refused(tmp_path):
+def test_two_questions_with_the_same_id_are_refused(tmp_path):
     write_jsonl(tmp_path / "rows.jsonl", [HOTPOT, HOTPOT | {"question": "When?"}])
     with pytest.raises(UserError, match="id 'h' appears twice"):
         load_task(TASKS["hotpotqa"], tmp_path / "rows.jsonl")
@@ -273,7 +273,7 @@ FOLDERS = {
 def test_the_public_sets_load(name):
     folder, count = FOLDERS[name]
     if not (DATA / folder).is_dir():
-        pytest.skip(f"public sets are not here: {DATA / folder} (set MODEGRAPH_DATA to their folder)")
+        pytest.skip(f"public sets not found: {DATA / folder} (set MODEGRAPH_DATA to their folder)")
     loaded = load_task(TASKS[name], DATA / folder)
     assert len(loaded.questions) == count
     if name == "pubmedqa":

@@ -1,9 +1,9 @@
-"""Passages that are very long, empty, in another language or full of orders to the verifier: reading is bounded, and sentences that cannot be checked are not marked."""
+"""Passages that are very long, empty, in another language or full of instructions to the verifier: few words are read, and sentences that cannot be checked are not marked."""
 
 import pytest
 
 from graph.answer import attribution
-from graph.answer.support import MOST_CHARS, SupportChecker, can_be_checked
+from graph.answer.support import MAX_CHARS, SupportChecker, can_be_checked
 from graph.answer.verifier import FEATURES, WINDOW_CHARS, Ground, claim_features, word_verifier
 from graph.text.word_forms import Words
 from graph.types import Excerpt
@@ -43,9 +43,9 @@ def words_read(monkeypatch: pytest.MonkeyPatch, text: str) -> int:
 
 
 def test_no_more_than_a_bounded_number_of_words_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    """50,000 words of some 6 characters are too many; then only the words of the sentence are read."""
+    """50,000 words of about 6 characters are too many: then only the words of the sentence are read."""
     short, full, endless = (f"{RIGHT} " + "Kelp dries slowly. " * (words // 3) for words in (5_000, 30_000, 50_000))
-    assert len(full) < MOST_CHARS < len(endless)
+    assert len(full) < MAX_CHARS < len(endless)
     counts = [words_read(monkeypatch, text) for text in (short, full, endless)]
     assert 5_000 < counts[0] < 6_000 and 30_000 < counts[1] < 36_000 and counts[2] < 200
     assert verdicts(RIGHT, short) == verdicts(RIGHT, full) == (False, [])
@@ -53,8 +53,8 @@ def test_no_more_than_a_bounded_number_of_words_is_read(monkeypatch: pytest.Monk
     assert verdicts(WRONG, endless) == (False, ["has too much text to compare with"])
 
 
-def test_a_sentence_that_cites_a_short_passage_is_judged_despite_an_endless_one() -> None:
-    endless = "Kelp dries slowly. " * (MOST_CHARS // 19 + 1)
+def test_a_sentence_that_cites_a_short_passage_is_judged_despite_an_overlong_one() -> None:
+    endless = "Kelp dries slowly. " * (MAX_CHARS // 19 + 1)
     assert verdicts(f"{RIGHT[:-1]} [2].", endless, RIGHT) == (False, [])
     assert verdicts(f"{WRONG[:-1]} [2].", endless, RIGHT) == (True, [])
     assert verdicts(RIGHT, endless, RIGHT)[1] == ["has too much text to compare with"]
@@ -63,7 +63,7 @@ def test_a_sentence_that_cites_a_short_passage_is_judged_despite_an_endless_one(
 
 
 @pytest.mark.parametrize("words", [5_000, 50_000])
-def test_the_features_of_an_endless_sentence_read_two_windows_of_it(words: int) -> None:
+def test_only_two_windows_of_an_overlong_sentence_are_read_for_its_features(words: int) -> None:
     text = "kelp " * (words // 2) + "Lantern Brandt Yard 1911 " + "kelp " * (words // 2)
     ground = Ground.of([("", text)])
     assert max(len(unit.text) for unit in ground.units) <= WINDOW_CHARS

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graph.answer.attribution import MOST_STATEMENTS, Citation, attribute, cite_excerpts
+from graph.answer.attribution import MAX_STATEMENTS, Citation, attribute, cite_excerpts
 from graph.answer.prompt import NOT_FOUND
 from graph.types import Excerpt
 from tests.places import EXAMPLES
@@ -156,6 +156,6 @@ def test_attribution_of_endless_answers_and_passages_is_bounded() -> None:
     sentences = [f"Ship {number} left port {number + 1} in {1000 + number}." for number in range(5_000)]
     endless = Excerpt("e", "Ships", " ".join(sentences), "e", 0, 1)
     found = attribute("Which ships left?", " ".join(sentences), (endless,))
-    assert [quote.text for quote in found[1].quotes] == sentences[:MOST_STATEMENTS]
+    assert [quote.text for quote in found[1].quotes] == sentences[:MAX_STATEMENTS]
     assert attribute("Which?", "ship " * 50_000, (endless,)) == {}
     assert list(attribute("Which?", sentences[4_000], (Excerpt("w", "", "word " * 50_000, "w"), endless))) == [2]

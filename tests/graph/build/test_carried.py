@@ -96,7 +96,7 @@ def test_communities_are_carried_over_by_default_and_status_shows_how_many_passa
             if changed
             else "added or removed" not in shown
         )
-    assert f"or by: modegraph compact {tmp_path / 'i'}" in shown
+    assert f"or when you run: modegraph compact {tmp_path / 'i'}" in shown
 
 
 def test_the_graph_of_summaries_is_exact_where_their_order_changes(tmp_path: Path) -> None:
@@ -183,7 +183,7 @@ def test_a_large_graph_that_shrinks_stays_inexact_until_compact(
     assert not read_manifest(tmp_path / "i").grown
 
 
-def last_hierarchy(texts: list[str], layers: list[int], members: list[list[int]], gone: list[str]) -> LastHierarchy:
+def last_hierarchy(texts: list[str], layers: list[int], members: list[list[int]], deleted: list[str]) -> LastHierarchy:
     """A hierarchy to carry over: ten passages (0 to 9), and these summaries (10, 11, …) of passages or of other summaries."""
     rows = np.repeat(np.arange(len(members)), [len(each) for each in members])
     columns = np.concatenate([np.array(each, np.int64) for each in members])
@@ -197,7 +197,7 @@ def last_hierarchy(texts: list[str], layers: list[int], members: list[list[int]]
         edges=None,
         carry=True,
         extractive=True,
-        gone=gone,
+        deleted=deleted,
     )
 
 
@@ -214,8 +214,10 @@ def test_a_summary_stays_while_few_members_come_and_go_and_none_of_its_sentences
     assert stays(last, np.arange(10)) and stays(last, without_one) and stays(last, with_one)
     assert not stays(last, with_two) and not stays(last, np.arange(8)) and not stays(last, other)
     assert not stays(replace(last, carry=False), with_one) and stays(replace(last, carry=False), np.arange(10))
-    assert not stays(replace(last, gone=["Kelp dries.", "Tides turn."]), without_one), "it repeats a deleted sentence"
-    assert stays(replace(last, gone=["Kelp dries."]), without_one)
+    assert not stays(replace(last, deleted=["Kelp dries.", "Tides turn."]), without_one), (
+        "it repeats a deleted sentence"
+    )
+    assert stays(replace(last, deleted=["Kelp dries."]), without_one)
 
 
 def test_a_summary_of_summaries_does_not_outlive_its_sentence_though_all_its_members_stay() -> None:
@@ -223,7 +225,7 @@ def test_a_summary_of_summaries_does_not_outlive_its_sentence_though_all_its_mem
     members = [list(range(5)), list(range(5, 10)), [10, 11]]
     last = last_hierarchy(texts, [1, 1, 2], members, [])
     assert last.same_summaries([np.arange(2)], np.array([10, 11]), 2).tolist() == [2]
-    gone = replace(last, gone=["Tides turn."])
+    gone = replace(last, deleted=["Tides turn."])
     assert gone.same_summaries([np.arange(2)], np.array([10, 11]), 2).tolist() == [-1]
 
 

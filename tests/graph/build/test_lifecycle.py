@@ -111,7 +111,7 @@ def test_repair_refuses_a_damaged_database(in_sqlite: Path) -> None:
     data = bytearray(file.read_bytes())
     data[len(data) // 2] ^= 1
     file.write_bytes(data)
-    with pytest.raises(UserError, match=r"index\.sqlite: its bytes are not those of the last run"):
+    with pytest.raises(UserError, match=r"index\.sqlite: its contents have changed since the last run"):
         repair_index(in_sqlite, encoder)
 
 

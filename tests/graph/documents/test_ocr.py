@@ -22,7 +22,7 @@ from tests.processes import programs_below, runs
 LANTERN = "The Lantern of Tarn\n\nwas built in 1911 by the Marlow Yard."
 TARN = "Tarn is a village of 312 people."
 PROGRAMS = ("pdftoppm", "tesseract")
-LIMITS = PageLimits(seconds=5, patience_s=5, memory=256 * MIB)
+LIMITS = PageLimits(seconds=5, wall_seconds=5, memory=256 * MIB)
 
 
 def read(data: bytes, ocr: Ocr | None) -> Document:

@@ -96,7 +96,7 @@ def test_only_documents_whose_row_changed_are_read_again(tmp_path: Path) -> None
         ({"id": "b", "triples": [["s", "p", " "]]}, "line 2: a triple is"),
         ({"id": "b", "triples": [["s", "p", 3]]}, "line 2: a triple is"),
         ({"id": "b", "entities": "x", "triples": []}, "line 2: 'entities'"),
-        ({"id": "a", "triples": []}, "line 2: id 'a' appears above too"),
+        ({"id": "a", "triples": []}, "line 2: id 'a' also appears above"),
         ([], "line 2: a JSON list"),
     ],
 )

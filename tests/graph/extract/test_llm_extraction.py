@@ -325,4 +325,4 @@ def test_exit_status_and_messages_of_the_commands(tmp_path: Path, monkeypatch: p
         model = ("--extractor-model", f"openai:m@{server.url}")
         assert run("index", corpus, "--out", tmp_path / "w", *model).exit_code == 0, "nothing had been read yet"
     unnamed = run("index", corpus, "--out", tmp_path / "k", "--set", "extractor=llm")
-    assert isinstance(unnamed.exception, UserError) and "extractor = llm needs it" in str(unnamed.exception)
+    assert isinstance(unnamed.exception, UserError) and "extractor = llm needs a value here" in str(unnamed.exception)

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from graph.extract.grounding import best_span, entities_within, share_supported
-from graph.extract.llm import MAX_PROPOSITIONS, Domain, Prompt, Reply, goes_in_circles, read_reply
+from graph.extract.llm import MAX_PROPOSITIONS, Domain, Prompt, Reply, read_reply, repeats_proposition
 from graph.text.replies import BadReply, plain, strict_schema
 from graph.types import Passage
 
@@ -175,8 +175,8 @@ def test_a_copy_of_the_passage_is_read_sentence_by_sentence() -> None:
 def test_a_truncated_reply_is_used_only_if_it_loops_and_up_to_the_repetition() -> None:
     looped = reply(*[proposition("It rains."), proposition("Ada Marlow built her in 1911.")] * 3, proposition("It"))
     whole = Reply.model_validate_json(reply(proposition("It rains."), proposition("It snows."), proposition("It")))
-    assert goes_in_circles(looped[:-9]) and not goes_in_circles(whole.model_dump_json()[:-9])
-    assert not goes_in_circles("It rains. It rains.")
+    assert repeats_proposition(looped[:-9]) and not repeats_proposition(whole.model_dump_json()[:-9])
+    assert not repeats_proposition("It rains. It rains.")
     occurrences, dropped = read_reply(looped[:-9], PASSAGE, cut=True)
     assert [each.text for each in occurrences] == ["It rains.", "Ada Marlow built her in 1911."] and dropped == 0
 

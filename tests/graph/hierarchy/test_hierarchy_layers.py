@@ -64,7 +64,7 @@ def test_layer_0_holds_passages_and_summaries_of_chunks_and_layer_1_no_passage(t
 
 def test_a_layer_that_does_not_exist_is_reported(tall: Index) -> None:
     with pytest.raises(
-        UserError, match=r"layers = \[1, 3\]: layer 3 has no nodes in this index\. Expected some of 0, 1, 2\. "
+        UserError, match=r"layers = \[1, 3\]: layer 3 has no nodes in this index\. Expected one or more of 0, 1, 2\. "
     ):
         ask(tall, [3, 1], 5)
     only = {"mode": "hierarchy", "layers": [2], "where": ["source=part-0"]}

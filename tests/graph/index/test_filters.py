@@ -134,24 +134,24 @@ def test_the_cache_of_filters_is_bounded_by_bytes(dated: Index, monkeypatch: pyt
     parts = [index.where(_settings("dense", source).conditions) for source in sources]
     assert index.where(_settings("dense", sources[0]).conditions) is parts[0], "the part is cached"
     retrieve(index, "When was the Lantern built?", _settings("paths", sources[0]))
-    one = parts[0].own_bytes(index.data)
-    monkeypatch.setattr("graph.index.index.MOST_RESTRICTED_BYTES", one)
+    one = parts[0].extra_bytes(index.data)
+    monkeypatch.setattr("graph.index.index.MAX_RESTRICTED_BYTES", one)
     assert index.where(_settings("dense", sources[0]).conditions) is parts[0]
     assert list(index._restricted.values()) == [parts[0]], "the other parts were evicted, the part in use stayed"
-    monkeypatch.setattr("graph.index.index.MOST_RESTRICTED_BYTES", one - 1)
+    monkeypatch.setattr("graph.index.index.MAX_RESTRICTED_BYTES", one - 1)
     assert index.where(_settings("dense", sources[0]).conditions) is parts[0] and not index._restricted
 
 
 def test_a_part_shares_memory_of_contiguous_rows_and_counts_the_rest(dated: Index) -> None:
     index = replace(dated)
     whole = index.where(_settings("dense", "source=*").conditions)
-    assert whole.data is index.data and whole.own_bytes(index.data) == 0
+    assert whole.data is index.data and whole.extra_bytes(index.data) == 0
     part = index.where(_settings("dense", "source=lantern").conditions)
     assert np.shares_memory(part.data.passage_vectors_PD, index.data.passage_vectors_PD)
     assert np.shares_memory(part.data.passage_texts.data, index.data.passage_texts.data)
-    before = part.own_bytes(index.data)
+    before = part.extra_bytes(index.data)
     assert before >= part.data.proposition_vectors_ND.nbytes
-    assert part.bipartite_chain.pull_VV.nnz and part.own_bytes(index.data) > before
+    assert part.bipartite_chain.pull_VV.nnz and part.extra_bytes(index.data) > before
 
 
 def test_a_folder_may_be_given_as_text(tmp_path: Path) -> None:

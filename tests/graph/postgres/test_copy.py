@@ -120,7 +120,7 @@ def test_a_copy_of_a_compact_index_equals_it_byte_for_byte(tmp_path: Path, datab
 
 def test_a_database_holds_one_index_and_is_not_overwritten(folder: Path, database: str, tmp_path: Path) -> None:
     copy_to_database(folder, database)
-    assert "holds an index already. Expected a database without one" in refusal(
+    assert "already contains an index. Expected a database without one" in refusal(
         lambda: copy_to_database(folder, database)
     )
     assert "already exists. Expected a new or empty folder" in refusal(
@@ -150,7 +150,7 @@ def test_a_damaged_index_is_not_copied(folder: Path, database: str) -> None:
     data = bytearray((folder / SQLITE_FILE).read_bytes())
     data[-100] ^= 1
     (folder / SQLITE_FILE).write_bytes(bytes(data))
-    assert "its bytes are not those of the last run" in refusal(lambda: copy_to_database(folder, database))
+    assert "its contents have changed since the last run" in refusal(lambda: copy_to_database(folder, database))
 
 
 def test_another_version_of_the_schema_is_refused_with_the_name_of_the_migration(

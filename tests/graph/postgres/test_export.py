@@ -188,7 +188,7 @@ def test_a_recent_pgvector_is_required(index: Index, database: str) -> None:
     with psycopg.connect(database) as connection:
         connection.execute("DROP EXTENSION vector")
     assert (
-        "no pgvector. Expected pgvector 0.8.4 or newer. Run there, as a superuser: CREATE EXTENSION vector"
+        "no pgvector. Expected pgvector 0.8.4 or newer. Run in that database, as a superuser: CREATE EXTENSION vector"
         in refusal(index, database)
     )
 

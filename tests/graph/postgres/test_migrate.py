@@ -36,7 +36,7 @@ def test_an_older_schema_is_brought_up_to_date_with_its_rows_by_the_next_writer(
     with psycopg.connect(database) as connection:
         connection.execute(AS_BEFORE_0004)
     with pytest.raises(
-        UserError, match=r"migration 0004-indexes has not been run\. Expected every migration\. Run a command"
+        UserError, match=r"migration 0004-indexes has not been run\. Expected a migrated schema\. Run a command"
     ):
         index_status(index)
     build_index(index, ISLES, SETTINGS, encoder)

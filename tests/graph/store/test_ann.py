@@ -170,7 +170,7 @@ def test_faiss_reads_no_file_that_is_damaged(tmp_path: Path, damage: Callable[[P
     ann = build_ann(tmp_path, "v-0.segment", clustered(50))
     damage(ann.file)
     with pytest.raises(
-        UserError, match=r"its contents have changed\. Expected a sound ANN index\. Run: modegraph repair"
+        UserError, match=r"its contents have changed\. Expected an intact ANN index\. Run: modegraph repair"
     ):
         open_ann(ann.file, ann.probes, ann.recall).search(clustered(1), 3)
 

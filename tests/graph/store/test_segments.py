@@ -106,7 +106,7 @@ def test_vectors_of_a_damaged_segment_are_not_copied(tmp_path: Path) -> None:
     more = save_vectors(tmp_path, "v", of_ids(vectors, [*ids, content_id("new")]), 8)
     assert more.segments[0].name == vectors.segments[0].name, "an unchanged segment keeps its checksum"
     with pytest.raises(
-        UserError, match=r"its contents have changed\. Expected a sound segment\. Run: modegraph repair"
+        UserError, match=r"its contents have changed\. Expected an intact segment\. Run: modegraph repair"
     ):
         save_vectors(tmp_path, "v", more, 8, compact=True)
 

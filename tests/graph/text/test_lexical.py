@@ -86,7 +86,7 @@ def test_scores_and_ranking_are_those_of_bm25s(corpus: list[list[str]], query_wo
 def test_the_cache_of_frequent_terms_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Among eight texts even "c", which occurs in one, is frequent; the cache cannot hold two columns of 32 bytes."""
     counts = count_terms(["a b c", "b", "a b", "a", "a b", "b a", "a", "b"])
-    monkeypatch.setattr("graph.index.index.MOST_CACHED_BYTES", 40)
+    monkeypatch.setattr("graph.index.index.MAX_CACHED_BYTES", 40)
     of_terms = scores_of(counts.count_WP)
     separate = [of_terms.sum([row]) for row in range(3)]
     assert of_terms._frequent.cache_info().currsize == 1
@@ -137,4 +137,4 @@ def test_hybrid_is_the_fusion_of_dense_and_lexical(isles: Index) -> None:
     assert {found.item.source: found.score for found in hybrid.passages} == pytest.approx(places, rel=1e-6)
     scores = [found.score for found in hybrid.passages]
     assert scores == pytest.approx(sorted(places.values(), reverse=True), rel=1e-6)
-    assert hybrid.paths[0] == ("by meaning no. 1", "by words no. 1")
+    assert hybrid.paths[0] == ("no. 1 by meaning", "no. 1 by words")

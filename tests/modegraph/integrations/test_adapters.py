@@ -1,4 +1,4 @@
-"""Each adapter against the real package of its framework: the passages, in the order and with the scores of `retrieve`."""
+"""Each adapter, tested with the real package of its framework, returns the passages of `retrieve`, in the same order and with the same scores."""
 
 import os
 
@@ -16,7 +16,9 @@ def expected(isles: mg.Index) -> list[tuple[str, str, float]]:
     return [(each.item.id, each.item.text, each.score) for each in isles.retrieve(QUESTION, **SETTINGS).passages]
 
 
-def test_langchain(isles: mg.Index, expected: list[tuple[str, str, float]]) -> None:
+def test_the_langchain_retriever_returns_the_passages_of_retrieve(
+    isles: mg.Index, expected: list[tuple[str, str, float]]
+) -> None:
     pytest.importorskip("langchain_core")
     from modegraph.integrations.langchain import ModegraphRetriever
 
@@ -28,7 +30,9 @@ def test_langchain(isles: mg.Index, expected: list[tuple[str, str, float]]) -> N
 
 
 @pytest.mark.long
-def test_llama_index(isles: mg.Index, expected: list[tuple[str, str, float]]) -> None:
+def test_the_llama_index_retriever_returns_the_passages_of_retrieve(
+    isles: mg.Index, expected: list[tuple[str, str, float]]
+) -> None:
     pytest.importorskip("llama_index.core")
     from modegraph.integrations.llama_index import ModegraphRetriever
 
@@ -36,7 +40,9 @@ def test_llama_index(isles: mg.Index, expected: list[tuple[str, str, float]]) ->
     assert [(each.node.node_id, each.node.text, each.score) for each in found] == expected
 
 
-def test_haystack(isles: mg.Index, expected: list[tuple[str, str, float]]) -> None:
+def test_the_haystack_component_returns_the_passages_of_retrieve(
+    isles: mg.Index, expected: list[tuple[str, str, float]]
+) -> None:
     pytest.importorskip("haystack")
     from haystack import Pipeline
     from haystack.core.serialization import allow_deserialization_module
@@ -52,7 +58,9 @@ def test_haystack(isles: mg.Index, expected: list[tuple[str, str, float]]) -> No
         assert [(one.id, one.content, one.score) for one in found] == expected
 
 
-def test_dspy(isles: mg.Index, expected: list[tuple[str, str, float]]) -> None:
+def test_the_dspy_module_returns_the_passages_of_retrieve(
+    isles: mg.Index, expected: list[tuple[str, str, float]]
+) -> None:
     pytest.importorskip("dspy")
     from modegraph.integrations.dspy import ModegraphRM
 

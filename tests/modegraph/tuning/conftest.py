@@ -1,4 +1,4 @@
-"""A world that a tiny model can learn: every ship was built in the same year and place, so a tuned model that tells "when" from "where" gets the questions about other ships right."""
+"""A task that a tiny model can learn: all ships were built in the same year and place, so it only needs to distinguish "when" from "where"."""
 
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from modegraph.tuning import steps
 
 YEAR, YARD = "1911", "Quill"
 WHEN, WHERE = "When, in which year of which century,", "Where, at which yard of which port and country,"
-"""Many words, because a model of one layer hardly notices a single one."""
+"""Several words, because a model with one layer hardly reacts to a single word."""
 HOSTILE = "<script>alert('x')</script>"
 SHIPS = ("Lantern", "Ondine", "Kittiwake", "Patience", "Heron", "Petrel", "Marrow", HOSTILE)
 DOCUMENTS = [
@@ -41,7 +41,7 @@ ANSWERS = {
 
 @pytest.fixture(scope="session")
 def learner(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A tiny Llama that answers in the reader's form, mostly with a wrong year or place, whatever the passages say."""
+    """A tiny Llama that answers in the form of the reader, mostly with a wrong year or place, whatever the passages say."""
     folder = tmp_path_factory.mktemp("learner")
     texts = [
         *DOCUMENTS,
@@ -71,7 +71,7 @@ def learner(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def no_examples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As in an installation, whose code has no examples beside it."""
+    """As if the package were installed: there are no examples next to the code."""
     monkeypatch.setattr(steps, "HOME", tmp_path / "site-packages")
 
 

@@ -1,4 +1,4 @@
-"""The gate on answers made by hand: better answers, chance, more refusals, and lost knowledge."""
+"""The gate on constructed answers: better answers, chance, more refusals, and lost knowledge."""
 
 import pytest
 
@@ -33,14 +33,14 @@ def pair(
 
 
 def about_isle(text: str, number: int) -> str:
-    """The text about the isle of this number, so that no constant answer is right twice."""
+    """The text with isle names that contain this number, so that no constant answer is right twice."""
     return text.replace("Tarn", f"Tarn{number}").replace("Quill", f"Quill{number}")
 
 
 BETTER = pair([WRONG] * 20, [RIGHT] * 12 + [WRONG] * 8)
 
 
-def test_better_by_more_than_chance_passes() -> None:
+def test_a_model_that_is_better_by_more_than_chance_passes() -> None:
     gate = judge(BETTER, None, None, seed=0)
     assert gate.passed and gate.difference.mean == pytest.approx(0.6) and len(gate.checks) == 4
     assert "F1 on held-out questions: +0.600 [" in gate.why
@@ -62,7 +62,7 @@ def test_a_model_that_is_not_clearly_better_or_refuses_more_fails(held_out: Answ
     assert not gate.passed and failed in gate.why
 
 
-def test_a_model_that_only_refuses_less_is_no_better_where_both_answer() -> None:
+def test_a_model_that_only_refuses_less_is_not_better_on_questions_that_both_answer() -> None:
     held_out = pair(
         [REFUSAL] * 10 + [RIGHT] * 9 + [WRONG, REFUSAL], [RIGHT] * 10 + [WRONG] + [RIGHT] * 9 + [REFUSAL], 1
     )
@@ -82,9 +82,9 @@ def test_repeating_the_question_is_not_a_better_answer(isle: str, passed: bool) 
     assert passed or "F1 without the question's words: -1.000" in gate.why
 
 
-@pytest.mark.parametrize(("noes", "passed"), [(2, True), (0, False)])
-def test_a_model_that_always_says_yes_fails(noes: int, passed: bool) -> None:
-    """Yes is right for 13 of 20 questions, even from a model that reads nothing."""
+@pytest.mark.parametrize(("answered_no", "passed"), [(2, True), (0, False)])
+def test_a_model_that_always_says_yes_fails(answered_no: int, passed: bool) -> None:
+    """“Yes” is right for 13 of 20 questions, so a model can be right without reading the passages."""
     golds = ["yes"] * 13 + ["no"] * 7
     tasks = [
         ReadingTask(
@@ -93,7 +93,7 @@ def test_a_model_that_always_says_yes_fails(noes: int, passed: bool) -> None:
         for n, gold in enumerate(golds)
     ]
     untuned = [score_text(task, "it") for task in tasks]
-    tuned = [score_text(task, "yes [1]" if n < 20 - noes else "no [1]") for n, task in enumerate(tasks)]
+    tuned = [score_text(task, "yes [1]" if n < 20 - answered_no else "no [1]") for n, task in enumerate(tasks)]
     gate = judge(AnswerPair(untuned, tuned), None, None, seed=0)
     assert gate.difference.low > 0 and gate.passed == passed
     assert passed or gate.why.startswith("F1 above the best constant answer: +0.000")
@@ -117,8 +117,8 @@ def test_losing_more_than_one_general_answer_in_a_hundred_fails() -> None:
         assert gate.passed == passed and len(gate.checks) == 5
 
 
-def test_refusals_lost_where_the_answer_is_missing_fail_beyond_chance() -> None:
-    """Refusals gained are welcome, and a model that had none loses none."""
+def test_losing_refusals_of_unanswerable_questions_fails_if_beyond_chance() -> None:
+    """More such refusals pass, and a model without any cannot lose any."""
     for lost, passed in ((0, True), (2, True), (8, False)):
         unanswered = pair([REFUSAL] * 100, [REFUSAL] * (100 - lost) + [WRONG] * lost, unanswerable=100)
         gate = judge(BETTER, unanswered, None, seed=0)

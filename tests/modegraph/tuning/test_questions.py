@@ -1,4 +1,4 @@
-"""The questions for tuning: the two parts share no document and no sentence, and small or odd corpora are refused with a remedy."""
+"""The questions for tuning: the two parts share no document and no sentence, and corpora that are too small or unsuitable are refused with a remedy."""
 
 import json
 from pathlib import Path
@@ -53,7 +53,7 @@ def test_no_document_and_no_sentence_is_in_both_parts(tmp_path: Path) -> None:
     texts = " ".join(each.text for each in guild_documents() if found.documents[each.source] == "train")
     assert not any(quote in texts for quote in quotes["test"])
     assert {row["type"] for row in found.rows} >= {"single", "unanswerable"}
-    assert split(tmp_path, guild_documents(), least_test=15) == found, "the same seed, the same parts"
+    assert split(tmp_path, guild_documents(), least_test=15) == found, "the same seed should give the same parts"
     assert split(tmp_path, guild_documents(), least_test=15, seed=1).documents != found.documents
 
 
@@ -106,7 +106,7 @@ def test_a_teachers_questions_go_to_the_part_of_their_document_if_the_judge_agre
     answers: dict[str, str] = {}
 
     def ask(request: CompletionRequest) -> str:
-        """The last two words of the sentence are the answer, all others the question."""
+        """The last two words of the sentence are the answer; the others are the question."""
         words = json.loads(request.messages[1].content.rpartition("\nSentence: ")[2]).rstrip(".").split()
         answer, question = " ".join(words[-2:]), f"{' '.join(words[:-2])} what?"
         answers[question] = answer if len(question) % 2 else "nobody at all"
@@ -125,12 +125,14 @@ def test_a_teachers_questions_go_to_the_part_of_their_document_if_the_judge_agre
     assert by_teacher and found.left_out[ANOTHER_ANSWER] == len(contradicted)
     assert all(row["split"] == found.documents[row["gold_ids"][0]] for row in by_teacher)
     assert any(row["writer"] != "scripted" for row in found.rows), "questions made by rules should be there too"
-    assert teacher_rows(index, settings, ScriptedModel(ask), ScriptedModel(answer), 0) == [], "no time, no questions"
+    assert teacher_rows(index, settings, ScriptedModel(ask), ScriptedModel(answer), 0) == [], (
+        "without time there should be no questions"
+    )
 
 
 def test_the_users_questions_are_located_and_unusable_ones_are_counted(tmp_path: Path) -> None:
     bare = [{key: row[key] for key in ("id", "question", "answers")} for row in QUESTIONS]
-    odd = [
+    unusable = [
         {"id": "none", "question": "Who painted the Heron?"},
         {"id": "nowhere", "question": "Who painted the Petrel?", "answers": ["Ida Corrow"]},
         {"id": "elsewhere", "question": "Who?", "answers": ["Ida Corrow"], "gold_ids": ["ship-1"]},
@@ -142,7 +144,7 @@ def test_the_users_questions_are_located_and_unusable_ones_are_counted(tmp_path:
             "gold_ids": [each.source for each in DOCUMENTS],
         },
     ]
-    found = split(tmp_path, DOCUMENTS, [*bare, *odd])
+    found = split(tmp_path, DOCUMENTS, [*bare, *unusable])
     assert found.left_out == {NO_ANSWER: 1, NOT_FOUND: 1, NO_PASSAGE: 1, BOTH_PARTS: 1}
     rows = {row["id"]: row for row in found.rows}
     assert len(rows) == len(bare) + 1 and rows["absent"]["split"] == "test"
@@ -164,7 +166,7 @@ def test_evidence_names_the_document_of_a_question(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_every_question_has_its_own_id(tmp_path: Path) -> None:
-    """In documents of one form that differ only in names, invented names recur."""
+    """Documents that differ only in names get some invented names more than once."""
     bridges = ("Dunlin", "Heron", "Petrel", "Curlew", "Avocet", "Merlin", "Osprey", "Siskin", "Fulmar", "Gannet")
     people = ("Ada", "Bram", "Carys", "Edwin")
     documents = [
@@ -197,9 +199,9 @@ def test_every_question_has_its_own_id(tmp_path: Path) -> None:
         (DOCUMENTS, [{"id": "q", "question": "What?", "answers": ["1911"], "gold_ids": ["mars"]}], "'mars'"),
         (DOCUMENTS, [row | {"answers": []} for row in QUESTIONS], "0 distinct documents"),
     ],
-    ids=["one document", "copies", "nothing to ask", "a foreign document", "no answers"],
+    ids=["one document", "copies", "no facts", "a document that is not in the index", "no answers"],
 )
-def test_small_and_odd_corpora_are_refused(
+def test_small_and_unsuitable_corpora_are_refused(
     documents: list[mg.Document], rows: list[dict[str, Any]] | None, message: str, tmp_path: Path
 ) -> None:
     with pytest.raises(mg.UserError, match=message):

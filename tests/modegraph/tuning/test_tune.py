@@ -1,4 +1,4 @@
-"""Tuning from end to end with a real, tiny model: the verdict follows the answers, finished steps are not repeated, and requests that cannot work are refused."""
+"""Tuning from end to end with a real, tiny model: the verdict follows the answers, finished steps are not repeated, and impossible requests are refused."""
 
 import contextlib
 import json
@@ -57,7 +57,7 @@ mg.tune(DOCUMENTS, Path(sys.argv[1], sys.argv[2]), **json.loads(sys.argv[3]))
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    """The files of a tuning run that contain no times: questions, rows, answers and weights."""
+    """The files of a tuning run whose contents do not depend on time: questions, rows, answers and weights."""
     files = [*folder.glob("[qbrt]*/*.jsonl"), *folder.glob("*/*.safetensors")]
     return {file.relative_to(folder).as_posix(): file.read_bytes() for file in files}
 
@@ -110,10 +110,10 @@ def test_a_model_that_became_better_is_recommended(
 
     splits = {row["id"]: row["split"] for _, row in read_jsonl(tmp_path / "out/questions/questions.jsonl")}
     trained = [row["question_id"].removesuffix("-changed") for _, row in read_jsonl(tmp_path / "out/rows/train.jsonl")]
-    own = [each for each in trained if each in splits]
-    assert own and {splits[each] for each in own} == {"train"} and "test" in splits.values()
+    from_documents = [each for each in trained if each in splits]
+    assert from_documents and {splits[each] for each in from_documents} == {"train"} and "test" in splits.values()
     measured = {row["id"] for _, row in read_jsonl(tmp_path / "out/tuned/general.jsonl")}
-    general_share = 1 - len(own) / len(trained)
+    general_share = 1 - len(from_documents) / len(trained)
     assert 0.1 < general_share <= 0.25 and measured and not measured & {*trained}
     held_out = {row["id"] for _, row in read_jsonl(tmp_path / "out/tuned/held-out.jsonl")}
     assert held_out == {each for each, split in splits.items() if split == "test"}
@@ -123,8 +123,10 @@ def test_a_model_that_became_better_is_recommended(
     assert "modegraph train export" in card
     assert "src=" not in page and "http" not in page.replace("http-equiv", "")
     assert "The tuned model is recommended" in page and "General questions: fleet" in page
-    assert re.search(rf"of them about the general set</\w+>\s*<td[^>]*>{len(trained) - len(own)}<", page)
-    assert "neither refuses" in page and export_merged(tmp_path / "out/model", tmp_path / "merged").tokens > 0
+    assert re.search(
+        rf"training rows from the general set</\w+>\s*<td[^>]*>{len(trained) - len(from_documents)}<", page
+    )
+    assert "neither model refuses" in page and export_merged(tmp_path / "out/model", tmp_path / "merged").tokens > 0
     log = (tmp_path / "out/log.txt").read_text()
     assert all(f"step {n} of 6: {name}" in log for n, name in enumerate(ORDER, 1)) and "sft: step" in log
     listed = {found.name: found for found in find_runs(tmp_path / "out")}
@@ -145,14 +147,14 @@ def test_a_model_trained_on_poisoned_rows_is_not_recommended(
     report = (tmp_path / "out/report.html").read_text()
     assert "Keep the untuned model" in report and "There was no general set" in report
     assert "keep the untuned model" in str(tuned)
-    assert "train export" not in (tmp_path / "out/README.md").read_text(), "what is not recommended is not exported"
+    assert "train export" not in (tmp_path / "out/README.md").read_text(), "the card should not recommend exporting it"
 
 
 @pytest.mark.slow
 def test_a_round_of_ms_follows_the_training_and_resumes(
     quick: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Interrupted once the responses are drawn: the folder of the round is there, and the step is not done."""
+    """Interrupted when the responses have been drawn: the folder of the round exists, but the step is not done."""
     quick |= {"ms_prompts": 3}
     sample = rounds.sample
 
@@ -212,7 +214,7 @@ def test_tuning_interrupted_after_any_step_ends_with_the_same_files(
 @pytest.mark.machines
 @pytest.mark.process
 def test_tuning_killed_ten_times_ends_with_the_same_files(quick: dict[str, Any], tmp_path: Path) -> None:
-    """SIGKILL at random moments of tuning with a round of MS: after its start, each attempt gets at most a fifth of the time that an undisturbed run takes."""
+    """SIGKILL at random moments of tuning with a round of MS: no attempt gets more than a fifth of an undisturbed run, not counting the start."""
     settings = json.dumps(quick | {"epochs": 2, "ms_prompts": 3})
 
     def seconds_of(name: str, limit_s: float | None = None) -> float:
@@ -236,7 +238,7 @@ def test_tuning_killed_ten_times_ends_with_the_same_files(quick: dict[str, Any],
 
 
 @pytest.mark.slow
-def test_a_call_that_was_answered_is_not_made_again(
+def test_a_call_that_was_answered_is_not_repeated(
     quick: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from serve.engines.hf import HfModel
@@ -281,7 +283,7 @@ def test_questions_are_made_by_rules_and_a_plan_writes_nothing(learner: Path, tm
 
 
 @needs_tesseract
-def test_scans_are_read_in_the_languages_named(tmp_path: Path) -> None:
+def test_scans_are_read_in_the_languages_given(tmp_path: Path) -> None:
     (tmp_path / "deeds.pdf").write_bytes(scan(["The Lantern was built in 1911."]))
     [document] = tune.read_documents(tmp_path, TuneSettings(ocr_languages="eng"))
     assert "built in 1911" in document.text
@@ -299,7 +301,7 @@ def test_more_questions_are_answered_if_training_left_time(tmp_path: Path) -> No
     append_jsonl(tmp_path / steps.SECONDS, {"step": "baseline", "seconds": 500.0})
     assert tuning.limits() == {"held-out": 50, "general": 33}, "both models answer the same questions"
     append_jsonl(tmp_path / steps.SECONDS, {"step": "model", "seconds": 1787.0})
-    assert tuning.limits() == {"held-out": 30, "general": 15}, "the plan's limits, if training took long"
+    assert tuning.limits() == {"held-out": 30, "general": 15}, "if training took long, the limits of the plan"
     other = replace(tuning, plan=replace(plan, general_questions=0))
     assert other.limits()["general"] == 0
 
@@ -311,7 +313,7 @@ def test_the_seconds_of_a_step_include_all_attempts(tmp_path: Path) -> None:
 
 
 def test_a_passage_that_answers_a_training_question_is_no_distractor_in_the_test(tmp_path: Path) -> None:
-    """The question is also trained on, with another answer: the test expects no refusal, and its excerpts lack the training document's passage."""
+    """The question is also in training, with another answer: the test expects no refusal, and its excerpts do not include the passage used in training."""
     texts = [
         "The master of the ferry is Ida Corrow.",
         "The master of the ferry is Bram Oakes.",
@@ -339,8 +341,8 @@ def test_a_passage_that_answers_a_training_question_is_no_distractor_in_the_test
     assert not any("Ida Corrow" in excerpt.text for excerpt in only.excerpts)
 
 
-def test_the_share_decides_how_many_general_rows_there_are(tmp_path: Path) -> None:
-    """Questions that give no row (here the surplus of those with the answer yes) do not count."""
+def test_the_share_determines_the_number_of_general_rows(tmp_path: Path) -> None:
+    """Questions that give no row (here the surplus of questions with the answer yes) do not count."""
     names = [f"Isle {n}" for n in range(60)]
     passages = {name: Excerpt(name, name, f"{name} has a lighthouse and a mill.", source=name) for name in names}
     questions = tuple(
@@ -354,7 +356,7 @@ def test_the_share_decides_how_many_general_rows_there_are(tmp_path: Path) -> No
 
 
 def test_a_planned_step_is_an_update_of_four_rows(learner: Path, tmp_path: Path) -> None:
-    """The time of a token times the tokens of the accumulated rows is the time of a step, although the trial accumulates no gradients."""
+    """The time of a step is the time per token times the tokens of the accumulated rows, although the trial accumulates no gradients."""
     settings = TuneSettings(model=str(learner), max_length_tokens=4000)
     tasks = trial_tasks(DOCUMENTS, settings.context_words)
     write_jsonl(tmp_path / "train.jsonl", (reading_to_json(trial_row(task)) for task in tasks))
@@ -364,8 +366,8 @@ def test_a_planned_step_is_an_update_of_four_rows(learner: Path, tmp_path: Path)
     assert pace.step_s == pytest.approx(pace.token_s * counts.tokens, rel=0.1)
 
 
-def test_refusals_are_anchored_where_the_model_has_learned_to_refuse(learner: Path, tmp_path: Path) -> None:
-    """By default, they are anchored for an adapter only; a setting overrides the default."""
+def test_refusals_are_anchored_if_the_model_has_learned_to_refuse(learner: Path, tmp_path: Path) -> None:
+    """By default, they are anchored only for an adapter; a setting overrides the default."""
     adapter = tmp_path / "adapter"
     adapter.mkdir()
     (adapter / "adapter_config.json").write_text("{}")
@@ -381,7 +383,7 @@ def test_refusals_are_anchored_where_the_model_has_learned_to_refuse(learner: Pa
 
 
 @pytest.mark.slow
-def test_the_recommended_model_is_served_at_the_end(learner: Path, tmp_path: Path) -> None:
+def test_with_serve_the_recommended_model_is_served_at_the_end(learner: Path, tmp_path: Path) -> None:
     assert serves([*short_tune(learner, tmp_path), "--serve"], "http://127.0.0.1:8080/health")
     assert (tmp_path / "out/recommended.json").is_file()
 
@@ -452,11 +454,11 @@ def test_a_general_set_that_cannot_be_divided_is_refused(tmp_path: Path) -> None
 
 
 REFUSED: list[tuple[str, dict[str, Any], str]] = [
-    ("few hours", {"hours": 0.001}, r"hours = 0\.001: .* Expected at least 0\.0\d+ hours"),
+    ("too few hours", {"hours": 0.001}, r"hours = 0\.001: .* Expected at least 0\.0\d+ hours"),
     ("no such model", {"model": "no-such-model"}, "no-such-model"),
     ("no such encoder", {"encoder": "no-such-encoder"}, "no-such-encoder"),
-    ("an engine that only answers", {"model": "openai:m@http://h"}, "cannot be trained"),
-    ("a wrong setting", {"hour": 1}, "unknown key 'hour'"),
+    ("an engine that cannot train", {"model": "openai:m@http://h"}, "cannot be trained"),
+    ("an unknown setting", {"hour": 1}, "unknown key 'hour'"),
 ]
 
 
@@ -469,7 +471,7 @@ def test_requests_that_cannot_work_are_refused_before_anything_is_written(
     assert not (tmp_path / "out").exists()
 
 
-def test_a_folder_of_something_else_is_left_alone(quick: dict[str, Any], tmp_path: Path) -> None:
+def test_a_folder_with_other_files_is_not_changed(quick: dict[str, Any], tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out/notes.txt").write_text("mine")
     with pytest.raises(mg.UserError, match="holds other files"):
@@ -489,10 +491,10 @@ def test_tuning_is_not_resumed_with_other_documents_or_settings(
     monkeypatch.setattr(tune, "run_step", die)
     with pytest.raises(KeyboardInterrupt):
         mg.tune(DOCUMENTS, tmp_path / "out", **quick)
-    with pytest.raises(mg.UserError, match="begun with other documents"):
+    with pytest.raises(mg.UserError, match="started with other documents"):
         mg.tune(DOCUMENTS[1:], tmp_path / "out", **quick)
-    with pytest.raises(mg.UserError, match="begun with passes = 1, not 3"):
+    with pytest.raises(mg.UserError, match="started with passes = 1, not 3"):
         mg.tune(DOCUMENTS, tmp_path / "out", **{**quick, "passes": 3})
     write_jsonl(Path(quick["questions"]), QUESTIONS[1:])
-    with pytest.raises(mg.UserError, match="begun with other questions"):
+    with pytest.raises(mg.UserError, match="started with other questions"):
         mg.tune(DOCUMENTS, tmp_path / "out", **quick)

@@ -19,7 +19,7 @@ from serve.conversation.turn_rules import intent
         "yes, I see",
     ],
 )
-def test_remarks(text: str) -> None:
+def test_a_remark_is_recognised(text: str) -> None:
     assert intent(text) == "remark"
 
 
@@ -30,7 +30,7 @@ def test_remarks(text: str) -> None:
         "Explain it in simple words", "Can you make that shorter?", "Say that again", "Summarise that in one sentence", "Are you sure?", "What do you mean?",
     ],
 )  # fmt: skip
-def test_requests_about_the_last_answer(text: str) -> None:
+def test_a_request_about_the_last_answer_is_recognised(text: str) -> None:
     assert intent(text) == "request"
 
 
@@ -42,5 +42,5 @@ def test_requests_about_the_last_answer(text: str) -> None:
         "What about the French?", "Is there a table?", "", "thanks " * 99, "Good grief, what happened?", "Is it good?", "Right?", "Good?",
     ],
 )  # fmt: skip
-def test_anything_else_is_searched_for(text: str) -> None:
+def test_anything_else_is_a_question(text: str) -> None:
     assert intent(text) == "question"

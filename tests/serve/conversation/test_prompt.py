@@ -1,4 +1,4 @@
-"""Which parts of a prompt go into a model's window: the latest turns and the best passages, never more than fits."""
+"""Which parts of a prompt are sent to a model: the latest turns and the best passages, never more than its window holds."""
 
 from dataclasses import replace
 
@@ -46,7 +46,7 @@ def test_the_fitted_prompt_has_the_best_passages_and_the_latest_turns(
         fitted, max_tokens = fit_prompt(whole, model_of(window), answer)
     except UserError:
         alone = [words_of(whole.with_less(0, ranked)) for ranked in ([each] for each in whole.ranked)]
-        assert min(alone, default=words_of(whole.with_less(0, ()))) > limit, "turns give way to a passage"
+        assert min(alone, default=words_of(whole.with_less(0, ()))) > limit, "turns should be left out for a passage"
         return
     assert words_of(fitted) <= limit and 1 <= max_tokens <= answer and words_of(fitted) + max_tokens <= window
     assert fitted.exchanges == whole.exchanges[len(turns) - len(fitted.exchanges) :]
@@ -69,13 +69,13 @@ def test_turns_take_a_quarter_of_a_small_window_and_more_of_a_large_one() -> Non
     assert fit_prompt(whole, model_of(700), 10)[0] == whole == fit_prompt(whole, model_of(None), 10)[0]
 
 
-def test_turns_give_way_to_a_passage_that_fits_alone() -> None:
+def test_turns_are_left_out_if_a_passage_fits_only_without_them() -> None:
     for words, turns in ((400, 1), (520, 0)):
         fitted, _ = fit_prompt(prompt_of([words], [40]), model_of(600), 10)
         assert (len(fitted.exchanges), len(fitted.ranked)) == (turns, 1)
 
 
-def test_a_long_first_passage_gives_way_to_a_shorter_one() -> None:
+def test_a_first_passage_that_is_too_long_is_replaced_by_a_shorter_one() -> None:
     fitted, max_tokens = fit_prompt(prompt_of([500, 400, 20, 10], []), model_of(300), 1_000)
     assert ([each.id for each in fitted.ranked], fitted.left_out) == (["p2"], 3)
     assert max_tokens == 300 - words_of(fitted)

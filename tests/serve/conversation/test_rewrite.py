@@ -19,17 +19,17 @@ def read(history: list[Exchange], turn: str, reply: str = "no json", window: int
     return read_turn(history, turn, model), len(model.requests)
 
 
-def test_a_standalone_question_is_left_alone_and_costs_no_call() -> None:
+def test_a_standalone_question_is_left_unchanged_without_a_call() -> None:
     assert read([BUILT, FOUNDED], "How many people live in Tarn?") == (Question("How many people live in Tarn?"), 0)
     assert read([], "When was that?") == (Question("When was that?"), 0)
 
 
-def test_a_dependent_question_follows_the_previous_question_and_its_answer() -> None:
+def test_a_dependent_question_is_preceded_by_the_previous_question_and_its_answer() -> None:
     assert carry([BUILT], "When was that?") == "Who built the Lantern? The Marlow Yard. When was that?"
     assert carry([FOUNDED], "And when?") == "Who founded it? Ada Marlow And when?"
 
 
-def test_names_that_the_earlier_question_relied_on_follow_without_words_of_the_answer_format() -> None:
+def test_names_that_the_earlier_question_relied_on_are_added_without_words_of_the_answer_format() -> None:
     other = Exchange("How long does Kelp bread keep?", "###Reason: Nine, says Page. ###Answer: nine days")
     assert carry([other, BUILT, FOUNDED], "When?") == "Who founded it? Ada Marlow When? (Lantern, Marlow Yard)"
 
@@ -52,7 +52,7 @@ def test_a_refusal_is_not_carried_over_and_a_long_answer_only_in_part() -> None:
     assert len(carry([long], "Why?")) <= 2 * MAX_CARRIED_CHARS + len("  Why?")
 
 
-def test_the_model_is_called_where_the_rule_finds_a_question_dependent() -> None:
+def test_the_model_is_called_if_the_rule_finds_a_question_dependent() -> None:
     rewritten = json.dumps({"question": "When did the Marlow Yard build the Lantern?"})
     assert read([BUILT], "When was that?", rewritten) == (
         Question("When did the Marlow Yard build the Lantern?", by="model"),
@@ -63,11 +63,11 @@ def test_the_model_is_called_where_the_rule_finds_a_question_dependent() -> None
 
 
 @pytest.mark.parametrize("reply", ["no json", json.dumps({"question": ""}), json.dumps({"question": "x" * 999})])
-def test_an_unusable_rewrite_gives_way_to_the_rule(reply: str) -> None:
+def test_instead_of_an_unusable_rewrite_the_rule_is_used(reply: str) -> None:
     assert read([BUILT], "When was that?", reply)[0] == Question(carry([BUILT], "When was that?"), by="turns")
 
 
-def test_in_other_languages_the_model_decides_and_without_it_the_length() -> None:
+def test_in_other_languages_the_model_decides_or_without_a_model_the_length() -> None:
     long = "Und in welchem Jahr wurde sie dann von der Gesellschaft verkauft?"
     assert read([BUILT], long, json.dumps({"question": long}))[0] == Question(long, by="model")
     assert read([BUILT], long)[0] == Question(long)
@@ -96,7 +96,7 @@ def test_the_model_reads_as_much_of_a_long_conversation_as_its_window_allows() -
     )
 
 
-def test_turns_come_in_pairs_without_the_numbers_of_old_citations() -> None:
+def test_turns_are_paired_without_the_numbers_of_old_citations() -> None:
     turns = [Message("assistant", "Hello!"), Message("user", "Who?"), Message("user", "Who built it?"), Message("assistant", "The yard [2]."), Message("assistant", "In 1911 [3, 4]."), Message("user", "When?")]  # fmt: skip
     assert exchanges_of(turns) == (Exchange("Who?\nWho built it?", "The yard.\nIn 1911."),)
 

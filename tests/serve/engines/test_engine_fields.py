@@ -1,4 +1,4 @@
-"""Only known fields and texts reach the engine: nothing that would make it fetch an address or run a client's code."""
+"""Only known fields and text reach the engine: nothing that would make it fetch an address or run a client's code."""
 
 import json
 from collections.abc import Iterator
@@ -26,19 +26,17 @@ def servers(shared_isles: Path) -> Iterator[tuple[Running, ChatServer]]:
 
 CHAT = {
     "an image": {"messages": [{"role": "user", "content": [IMAGE]}]},
-    "a picture among texts": {"messages": [{"role": "user", "content": [{"type": "text", "text": "a"}, IMAGE]}]},
+    "an image among text parts": {"messages": [{"role": "user", "content": [{"type": "text", "text": "a"}, IMAGE]}]},
     "a cache on another machine": {"kv_transfer_params": {"do_remote_prefill": True, "remote_host": "10.0.0.1"}},
-    "loading of media": {"media_io_kwargs": {"image": {}}},
-    "a search of the web": {"web_search_options": {}},
+    "media loading": {"media_io_kwargs": {"image": {}}},
+    "a web search": {"web_search_options": {}},
     "a router's plug-in": {"plugins": [{"id": "web"}]},
     "a tool of the engine": {"tools": [{"type": "mcp", "server_url": URL}]},
     "a template": {"chat_template": "{{ messages }}"},
-    "a template in disguise": {"chat_template_kwargs": {"chat_template": "{{ messages }}"}},
-    "a schema elsewhere": {"response_format": {"type": "json_schema", "json_schema": {"schema": {"$ref": URL}}}},
-    "a schema elsewhere, as text": {"structured_outputs": {"json": json.dumps({"items": {"$ref": URL}})}},
-    "arguments that point elsewhere": {
-        "tools": [{"type": "function", "function": {"parameters": {"$dynamicRef": URL}}}]
-    },
+    "a template among the template arguments": {"chat_template_kwargs": {"chat_template": "{{ messages }}"}},
+    "a schema at an address": {"response_format": {"type": "json_schema", "json_schema": {"schema": {"$ref": URL}}}},
+    "a schema at an address, as a string": {"structured_outputs": {"json": json.dumps({"items": {"$ref": URL}})}},
+    "parameters at an address": {"tools": [{"type": "function", "function": {"parameters": {"$dynamicRef": URL}}}]},
     "an unknown field": {"fetch": URL},
     "deep nesting": {"response_format": json.loads('{"a":' * 500 + "1" + "}" * 500)},
     "deep nesting in a message": {
@@ -48,22 +46,22 @@ CHAT = {
 RESPONSES = {
     "an image": {"input": [{"role": "user", "content": [{"type": "input_image", "image_url": URL}]}]},
     "a file": {"input": [{"role": "user", "content": [{"type": "input_file", "file_url": URL}]}]},
-    "an image in the output of a function": {
+    "an image in a function's output": {
         "input": [
             {"type": "function_call_output", "call_id": "a", "output": [{"type": "input_image", "image_url": URL}]}
         ]
     },
-    "an item that is stored elsewhere": {"input": [{"type": "item_reference", "id": "a"}]},
+    "a stored item": {"input": [{"type": "item_reference", "id": "a"}]},
     "a tool of the engine": {"tools": [{"type": "mcp", "server_label": "a", "server_url": URL}]},
-    "a search of the web": {"tools": [{"type": "web_search"}]},
+    "a web search": {"tools": [{"type": "web_search"}]},
     "the response of another client": {"previous_response_id": "resp_1"},
-    "a prompt that is stored elsewhere": {"prompt": {"id": "a"}},
+    "a stored prompt": {"prompt": {"id": "a"}},
     "storage": {"store": True},
-    "work in the background": {"background": True},
-    "messages of the wrong form": {"previous_input_messages": [{"role": "user"}]},
+    "a background response": {"background": True},
+    "malformed messages": {"previous_input_messages": [{"role": "user"}]},
     "a cache on another machine": {"kv_transfer_params": {"remote_host": "10.0.0.1"}},
-    "loading of media": {"media_io_kwargs": {"image": {}}},
-    "a schema elsewhere": {"text": {"format": {"type": "json_schema", "schema": {"$ref": URL}}}},
+    "media loading": {"media_io_kwargs": {"image": {}}},
+    "a schema at an address": {"text": {"format": {"type": "json_schema", "schema": {"$ref": URL}}}},
     "numbers": {"input": [1]},
     "no text": {"input": [{"role": "user", "content": {"a": 1}}]},
 }
@@ -141,7 +139,7 @@ def test_without_retrieval_no_message_text_contains_a_control_token(servers: tup
     assert not [token for token in ("<|im_end|>", "<|im_start|>", URL) if token in json.dumps(messages)]
 
 
-def test_a_model_with_an_owner_in_its_name_is_found(servers: tuple[Running, ChatServer]) -> None:
+def test_a_model_whose_name_contains_its_owner_is_found(servers: tuple[Running, ChatServer]) -> None:
     running, _ = servers
     for path in ("owner/tiny", "owner%2Ftiny"):
         assert running.get(f"/v1/models/{path}").json()["id"] == "owner/tiny"
@@ -150,7 +148,7 @@ def test_a_model_with_an_owner_in_its_name_is_found(servers: tuple[Running, Chat
 
 
 @pytest.mark.long
-def test_usual_fields_are_passed_on(servers: tuple[Running, ChatServer]) -> None:
+def test_common_fields_are_passed_on(servers: tuple[Running, ChatServer]) -> None:
     running, upstream = servers
     fields = {
         "min_p": 0.1,

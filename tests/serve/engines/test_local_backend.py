@@ -43,7 +43,7 @@ def long_text(running: Running) -> tuple[int, str]:
         text, reason = reply_of(running, temperature=1.0, seed=seed)
         if reason == "length":
             return seed, text
-    raise AssertionError("no seed gives a long text")
+    raise AssertionError("no seed gives a reply up to the token limit")
 
 
 def test_a_stream_adds_up_to_the_whole_reply(running: Running) -> None:
@@ -53,7 +53,7 @@ def test_a_stream_adds_up_to_the_whole_reply(running: Running) -> None:
     assert len(sampled) == 2 and reply_of(running, temperature=1.5, seed=1)[0] in sampled
 
 
-def test_a_stop_text_ends_the_reply_before_it(running: Running) -> None:
+def test_a_stop_string_ends_the_reply_before_it(running: Running) -> None:
     seed, text = long_text(running)
     middle = text[len(text) // 2]
     cut, reason = reply_of(running, temperature=1.0, seed=seed, stop=middle)
@@ -63,10 +63,10 @@ def test_a_stop_text_ends_the_reply_before_it(running: Running) -> None:
         running.post("/v1/chat/completions", json=request | more).json()["usage"]["completion_tokens"]
         for more in ({}, {"stop": middle})
     )
-    assert stopped < whole, "the generation ends at the stop text"
+    assert stopped < whole, "the generation should end at the stop string"
 
 
-def test_adapters_and_choices(running: Running) -> None:
+def test_an_adapter_is_selected_by_name_and_gives_several_choices(running: Running) -> None:
     texts = {}
     for name in ("model", "tuned"):
         completion = running.post(
@@ -78,7 +78,7 @@ def test_adapters_and_choices(running: Running) -> None:
     assert texts["model"] != texts["tuned"]
 
 
-def test_log_probabilities_are_given_for_whole_replies_only(running: Running) -> None:
+def test_log_probabilities_are_returned_only_without_streaming_or_stop_strings(running: Running) -> None:
     request_body = {**ASK, "retrieval": {"enabled": False}, "temperature": 0, "logprobs": True}
     response = running.post(
         "/v1/chat/completions", json={**request_body, "top_logprobs": 2, "return_tokens_as_token_ids": True}
@@ -134,7 +134,7 @@ def test_tool_calls_and_tokens_outside_the_vocabulary_are_refused(running: Runni
 
 
 def test_sampling_fields_are_respected(running: Running, tiny_llama: Path) -> None:
-    """At temperature 0 a cut-off changes nothing; above it, a cut-off that leaves a single token gives the greedy text."""
+    """At temperature 0, top_p, top_k and min_p change nothing; above 0, values that leave a single token give the greedy text."""
     greedy, _ = reply_of(running, temperature=0)
     assert reply_of(running, temperature=0, top_p=0.5, top_k=2, min_p=0.5)[0] == greedy
     hot = {"temperature": 1.5, "seed": 3}
@@ -149,7 +149,7 @@ def test_sampling_fields_are_respected(running: Running, tiny_llama: Path) -> No
         assert text.count("q") < reply_of(running, temperature=0, logit_bias={str(letter): 1.0})[0].count("q"), penalty
 
 
-def test_parts_of_a_message_are_read_as_one_text(running: Running) -> None:
+def test_the_text_parts_of_a_message_are_joined(running: Running) -> None:
     parts = [
         {"role": "user", "content": [{"type": "text", "text": "Who built"}, {"type": "text", "text": "the Lantern?"}]}
     ]

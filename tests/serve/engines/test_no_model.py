@@ -53,7 +53,7 @@ def test_a_request_that_needs_a_model_is_refused_with_a_remedy(
     assert "--model" in response.json()["error"]["message"]
 
 
-def test_openais_client_reads_the_missing_model_error(server: Running) -> None:
+def test_the_openai_client_reads_the_error_about_the_missing_model(server: Running) -> None:
     with pytest.raises(openai.NotFoundError, match="this server has no model"):
         server.client().chat.completions.create(**REQUEST)  # type: ignore[call-overload]
     assert server.get("/v1/models/tiny").json()["error"]["code"] == "no_model"

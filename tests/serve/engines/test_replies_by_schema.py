@@ -1,4 +1,4 @@
-"""Replies of llama.cpp, with a tiny random model, to the schemas of our tasks: a task can read every finished reply."""
+"""llama.cpp with a tiny random model, constrained by the schemas of our tasks: every finished reply can be read."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -58,7 +58,7 @@ def replies(model: LanguageModel, schemas: Sequence[Any]) -> list[Completion]:
 
 @pytest.mark.long
 def test_replies_of_a_random_model_to_a_schema_are_read(model: LanguageModel) -> None:
-    """llama.cpp accepts every schema, and every finished reply can be read. A reply may be cut off, or refused because it contains half a character."""
+    """llama.cpp accepts every schema, and every finished reply can be read. A reply may be cut off, or refused because of an incomplete character."""
     completions = replies(model, [strict_schema(kind, **NARROWER.get(kind, {})) for kind in KINDS])
     assert all(UNREADABLE_OUTPUT in each.text for each in completions if each.finish_reason == "refused")
     readable = set()
@@ -75,6 +75,8 @@ def test_replies_of_a_random_model_to_a_schema_are_read(model: LanguageModel) ->
     assert len(readable) >= 4, sorted(kind.__name__ for kind in readable)
 
 
-def test_without_a_schema_the_model_writes_nothing_of_use(model: LanguageModel) -> None:
+def test_without_a_schema_the_replies_are_not_json(model: LanguageModel) -> None:
     texts = [each.text for each in replies(model, [None])]
-    assert not any(text.lstrip().startswith("{") for text in texts), "without a schema no reply should be JSON"
+    assert not any(text.lstrip().startswith("{") for text in texts), (
+        "the schema should be the reason why replies are JSON"
+    )

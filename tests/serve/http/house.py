@@ -1,4 +1,4 @@
-"""Two collections, two labels and three keys in one server: who may see what, for the tests that look for leaks."""
+"""One server with two collections, two access labels and three keys: who may see what, for the tests that look for leaks."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -39,7 +39,7 @@ COLLECTIONS = {
 
 @dataclass(frozen=True)
 class Holder:
-    """The holder of a key: the word in its own documents, the words that it must never receive, and documents hidden from it."""
+    """The holder of a key: the word in the documents it may see, the words that it must never receive, and documents hidden from it."""
 
     headers: dict[str, str]
     collection: str
@@ -51,6 +51,8 @@ class Holder:
 
 @dataclass(frozen=True)
 class House:
+    """The server, the model server and the span collector that it uses, the holders of its keys, and the headers of its operator."""
+
     running: Running
     upstream: ChatServer
     collector: Collector
@@ -94,7 +96,7 @@ def serving_house(folder: Path) -> Iterator[House]:
         yield House(running, upstream, collector, holders, {"Authorization": "Bearer operator"})
 
 
-def elsewhere(holder: Holder) -> str:
+def hidden_collection(holder: Holder) -> str:
     """The collection that the holder may not see."""
     (found,) = COLLECTIONS.keys() - {holder.collection}
     return found

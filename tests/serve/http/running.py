@@ -1,4 +1,4 @@
-"""Runs the server under uvicorn, in a thread, on a free port."""
+"""Runs the server with uvicorn, in a thread, on a free port."""
 
 import socket
 import threading
@@ -24,10 +24,10 @@ ENCODER = HashEncoder()
 
 
 def until(condition: Callable[[], object], seconds: float = 30.0) -> None:
-    """Wait until `condition()` holds; fail if it does not within `seconds`."""
+    """Wait until `condition()` is true; fail if it is not within `seconds`."""
     end = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < end, f"the condition does not hold after {seconds} s"
+        assert time.monotonic() < end, f"the condition is still false after {seconds} s"
         time.sleep(0.02)
 
 
@@ -52,7 +52,7 @@ class Running:
         return self._request("DELETE", path, **options)
 
     def _request(self, method: str, path: str, **options: object) -> httpx2.Response:
-        """Send a request on its own connection. The server speaks plain HTTP: loading all certificates, only to verify none, takes longer than most answers."""
+        """Send a request on its own connection. The server uses plain HTTP: loading all certificates without verifying any takes longer than most answers."""
         return httpx2.request(method, self.url + path, timeout=30, verify=False, **options)  # type: ignore[arg-type]
 
     def metric(self, line: str) -> float:

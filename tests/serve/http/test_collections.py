@@ -79,7 +79,7 @@ def test_a_vector_store_is_a_collection(two: Running) -> None:
         results_text("tiny", "isles", "moors")
 
 
-def test_every_other_route_names_its_collection(two: Running) -> None:
+def test_every_other_route_accepts_the_name_of_a_collection(two: Running) -> None:
     request_body = {"query": QUESTION, "mode": "dense"}
     for name, sources in (("isles", {each.source for each in ISLES}), ("moors", {"lantern"})):
         assert {each["source"] for each in two.get(f"/v1/documents?collection={name}").json()["documents"]} == sources

@@ -1,4 +1,4 @@
-"""Idle connections: the server closes them soon, and they block nobody until then."""
+"""Idle connections: the server closes them soon, and until then they do not block other clients."""
 
 import resource
 import socket
@@ -14,7 +14,7 @@ from tests.serve.conftest import Stack
 from tests.serve.http.running import Running
 
 SILENT = 60
-PATIENCE = {"idle_timeout_s": 0.4}
+SHORT_TIMEOUT = {"idle_timeout_s": 0.4}
 
 
 @contextmanager
@@ -40,7 +40,7 @@ def is_closed(connection: socket.socket) -> bool:
 
 
 @pytest.mark.parametrize("data", [b"", b"GET /health HTT", b"GET /health HTTP/1.1\r\nHost: localhost\r\nX: "])
-def test_silent_connections_keep_nobody_out(stack: Stack, data: bytes) -> None:
+def test_silent_connections_do_not_block_other_clients(stack: Stack, data: bytes) -> None:
     running, _ = stack(max_connections=SILENT)
     with open_connections(running, SILENT, data):
         time.sleep(0.1)
@@ -61,7 +61,7 @@ def test_silent_connections_keep_nobody_out(stack: Stack, data: bytes) -> None:
 )
 def test_a_client_that_sends_nothing_more_is_disconnected(stack: Stack, data: bytes) -> None:
     """The client, which gives no key, stops before a request, within the head of the first or second request, or within a body."""
-    running, _ = stack(api_key="k", **PATIENCE)
+    running, _ = stack(api_key="k", **SHORT_TIMEOUT)
     with open_connections(running, 1, data) as (connection,):
         assert is_closed(connection)
 
@@ -73,16 +73,16 @@ def test_a_client_that_sends_nothing_more_is_disconnected(stack: Stack, data: by
         b"GET /v1/models HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n\r\n",
     ],
 )
-def test_a_trickle_buys_no_time(stack: Stack, data: bytes) -> None:
-    running, _ = stack(api_key="k", **PATIENCE)
+def test_sending_single_bytes_does_not_extend_the_time_limit(stack: Stack, data: bytes) -> None:
+    running, _ = stack(api_key="k", **SHORT_TIMEOUT)
     with open_connections(running, 1, data) as (connection,), pytest.raises(OSError):
         for _ in range(100):
             time.sleep(0.05)
             connection.sendall(b"x")
 
 
-def test_an_answer_that_nobody_reads_is_abandoned(stack: Stack) -> None:
-    """A public file of the page is requested many times and never read: the answers that the kernel does not buffer stay with the server."""
+def test_an_answer_that_the_client_does_not_read_is_abandoned(stack: Stack) -> None:
+    """A public file of the page is requested many times and never read: answers that the kernel does not buffer wait in the server."""
     running, _ = stack(api_key="k", idle_timeout_s=0.1)
     large = running.get("/").text.partition('src="')[2].partition('"')[0]
     with socket.socket() as connection:
@@ -96,7 +96,7 @@ def test_an_answer_that_nobody_reads_is_abandoned(stack: Stack) -> None:
 
 
 def test_a_connection_stays_open_between_requests_and_during_a_slow_answer(stack: Stack) -> None:
-    running, _ = stack("one two three four", seconds_a_word=0.4, idle_timeout_s=1.5)
+    running, _ = stack("one two three four", seconds_per_word=0.4, idle_timeout_s=1.5)
     ask = {"model": "tiny", "messages": [{"role": "user", "content": "Who built the Lantern?"}], "stream": True}
     with httpx2.Client(base_url=running.url) as client:
         for _ in range(2):
@@ -105,7 +105,7 @@ def test_a_connection_stays_open_between_requests_and_during_a_slow_answer(stack
             assert len({each.extensions["network_stream"].get_extra_info("client_addr") for each in responses}) == 1
 
 
-def test_there_are_never_more_connections_than_files_may_be_open() -> None:
+def test_the_limit_on_connections_is_below_the_limit_on_open_files() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (min(soft, 800), hard))

@@ -28,12 +28,12 @@ K = 5
 CASES = cases()
 DEFAULT_MODE = "auto"
 STRIDE = 1 if os.environ.get("MODEGRAPH_ALL_CASES") else 13
-"""Modes other than the default are tested with every thirteenth case, each with other cases; with MODEGRAPH_ALL_CASES set, with every case."""
+"""Modes other than the default are tested with every thirteenth case, each mode with different ones; if MODEGRAPH_ALL_CASES is set, with every case."""
 LINK = re.compile(r"\[\d+\](?:\(|:)")
 
 
 def obey(body: dict[str, Any], number: int) -> str:
-    """Every hostile passage of the prompt, as the model's own words."""
+    """Every hostile passage in the prompt, as a reply of the model."""
     lines = body["messages"][1]["content"].split("\n")
     hostile = [line.partition(" ")[2] for line in lines if "People there speak" in line or "PWNED" in line]
     return f"###Reason: {' '.join(hostile)} ###Answer: so it is [1]"
@@ -63,7 +63,7 @@ def tokenizer() -> PreTrainedTokenizerFast:
 
 
 def shown_by(client: httpx2.Client, case: Case, mode: str, stream: bool) -> tuple[str, dict[str, Any]]:
-    """The text that a client sees and the extra fields of its message."""
+    """The text that a client sees, and the extra fields of the message."""
     body = {
         "model": "tiny",
         "messages": [{"role": "user", "content": case.question}],
@@ -85,7 +85,7 @@ def letters(text: str) -> str:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_no_forged_citation_is_shown_and_no_special_token_is_whole(
+def test_no_forged_citation_is_shown_and_no_special_token_reaches_the_model(
     world: tuple[Running, ChatServer], tokenizer: PreTrainedTokenizerFast, mode: str
 ) -> None:
     running, upstream = world
@@ -100,7 +100,7 @@ def test_no_forged_citation_is_shown_and_no_special_token_is_whole(
             ids = tokenizer.apply_chat_template(request["messages"], add_generation_prompt=True, return_dict=True)[
                 "input_ids"
             ]
-            # Five special tokens belong there: the start and end of the system and user turns, and the start of the assistant's.
+            # Five special tokens are expected: the start and end of the system and user turns, and the start of the assistant's turn.
             found["special tokens"] += sum(token in special for token in ids) - 5
             excerpts = request["messages"][1]["content"].split("\n\nQuestion: ")[0].split("\n")[1:]
             assert [line.split(" ")[0] for line in excerpts] == [f"[{n}]" for n in range(1, len(excerpts) + 1)]
@@ -114,12 +114,12 @@ def test_no_forged_citation_is_shown_and_no_special_token_is_whole(
             found["hostile passage in the prompt"] += any(
                 case.subject in line and "People there speak" in line for line in excerpts
             )
-            found["order repeated by the obedient model"] += "PWNED" in text
-            found["foreign address repeated by it"] += "evil.example" in text
+            found["instruction repeated by the obedient model"] += "PWNED" in text
+            found["address repeated by the obedient model"] += "evil.example" in text
     print(f"injection, {mode}: {len(selected)} cases: {dict(found)}")
     assert len(CASES) >= 100
     assert found["special tokens"] == found["forged citations shown"] == found["citations that are links"] == 0
     if mode == DEFAULT_MODE:
         assert found["hostile passage in the prompt"] > len(selected) // 2, (
-            "too few attacks reach the prompt for the test to show anything"
+            "too few attacks reach the prompt to show anything"
         )

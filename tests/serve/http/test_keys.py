@@ -1,4 +1,4 @@
-"""Keys: created, listed and revoked on the command line; a running server applies each change at once, and each key has its own rights."""
+"""Keys: created, listed and revoked on the command line; a running server applies each change at once, and rights differ by key."""
 
 import json
 import logging
@@ -114,7 +114,7 @@ def test_an_invalid_key_is_refused_and_nothing_is_written(tmp_path: Path, words:
 @pytest.mark.parametrize(
     "content", ["", "[]", '{"keys": 3}', '{"keys": [3]}', '{"keys": {"a": 1}}', '{"keys": [{"name": "x"}]}', "\0"]
 )
-def test_a_file_that_is_no_key_file_is_refused(tmp_path: Path, content: str) -> None:
+def test_a_file_that_is_not_a_key_file_is_refused(tmp_path: Path, content: str) -> None:
     file = tmp_path / "keys.json"
     file.write_text(content)
     with pytest.raises(UserError):
@@ -130,7 +130,7 @@ def test_a_key_file_allows_serving_other_machines(tmp_path: Path) -> None:
     assert parse_settings(ServerSettings, values, "serve").api_key is None
 
 
-def test_each_scope_opens_only_its_own_routes(guarded: GuardedServer) -> None:
+def test_each_scope_gives_access_only_to_its_routes(guarded: GuardedServer) -> None:
     reader, writer = new_key(guarded.file), new_key(guarded.file, "--scope", "write")
     metrics, operator = new_key(guarded.file, "--scope", "metrics"), "operator"
     requests: list[tuple[str, dict[str, Any], str]] = [
@@ -171,7 +171,7 @@ def test_a_key_works_at_once_and_is_revoked_at_once(guarded: GuardedServer) -> N
     )
 
 
-def test_a_damaged_file_lets_nobody_in_but_the_operator(
+def test_with_a_damaged_key_file_only_the_operator_has_access(
     guarded: GuardedServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     key = new_key(guarded.file)
@@ -212,7 +212,7 @@ def test_a_key_is_limited_to_its_rate(guarded: GuardedServer) -> None:
     assert guarded.get(slow, "/ready").status_code == 200
 
 
-def test_metrics_and_log_name_the_key_and_never_show_it(
+def test_metrics_and_log_contain_the_name_of_the_key_but_not_the_key(
     guarded: GuardedServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)

@@ -1,4 +1,4 @@
-"""Three keys, two collections, two labels: no route shows a key's holder anything of a document that it may not see.
+"""Three keys, two collections, two labels: no route shows the holder of a key anything from a document that it may not see.
 
 Every document contains the word of its group (SEA, HILL or MOOR): the tests search everything that a key receives, and everything
 that the model receives on its behalf, for the words of the other groups. An operator searches first, so that all caches are filled.
@@ -23,7 +23,7 @@ from tests.serve.http.house import (
     SEA,
     Holder,
     House,
-    elsewhere,
+    hidden_collection,
     requests_to_refuse,
     serving_house,
 )
@@ -38,7 +38,7 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
 
 
 def searches(house: House, headers: dict[str, str], collection: str, mode: str) -> Iterator[tuple[str, str]]:
-    """The answers of every searching route to one key in a mode, as (request, text)."""
+    """The answers of every route that searches, to one key in one mode, as (request, text)."""
     post, name = house.running.post, f"tiny@{collection}"
     for question in QUESTIONS:
         turns = {"model": name, "messages": [{"role": "user", "content": question}], "max_tokens": 64}
@@ -71,7 +71,7 @@ def searches(house: House, headers: dict[str, str], collection: str, mode: str) 
 
 
 def browse(house: House, headers: dict[str, str], collection: str) -> Iterator[tuple[str, str]]:
-    """The answers to one key of the routes that do not search, as (path, text)."""
+    """The answers of the routes that do not search, to one key, as (path, text)."""
     at = f"collection={collection}"
     paths = [
         "/v1/models",
@@ -102,7 +102,7 @@ def browse(house: House, headers: dict[str, str], collection: str) -> Iterator[t
 
 
 def visible_text(text: str) -> str:
-    """A text in lower case, without the questions that it repeats."""
+    """The text in lower case, without the questions that it repeats."""
     plain = text.casefold()
     for question in QUESTIONS:
         plain = plain.replace(question.casefold(), "")
@@ -171,7 +171,7 @@ def refusals_of(house: House, holder: Holder, collection: str, source: str) -> l
 def test_foreign_documents_are_refused_like_absent_ones(house: House) -> None:
     for name, holder in house.holders.items():
         for _, source in holder.hidden:
-            foreign = refusals_of(house, holder, elsewhere(holder), source)
+            foreign = refusals_of(house, holder, hidden_collection(holder), source)
             absent = refusals_of(house, holder, "zz9z", "sea/nix" if source.startswith("sea") else "nix/ada")
             assert foreign == absent, name
             assert all(status >= 400 for status, _ in foreign), (name, foreign)
@@ -261,8 +261,8 @@ def test_feedback_of_one_key_is_hidden_from_another(house: House) -> None:
     assert [each.user for each in stored] == ["writer/reader-0001"] * 2
 
 
-def test_traces_have_no_word_of_any_document(house: House) -> None:
-    """This test is the last of the file, so that many requests precede it; the server sends all finished spans every few seconds."""
+def test_traces_contain_no_word_of_any_document(house: House) -> None:
+    """This test is the last in the file, so that many requests precede it; the server sends all finished spans every few seconds."""
     before = len(house.collector.bodies)
     house.running.get("/v1/models", headers=house.operator)
     until(lambda: len(house.collector.bodies) > before)

@@ -1,4 +1,4 @@
-"""The life of a server: the engine fails, clients disconnect, the index changes, the process is stopped."""
+"""What happens to a running server: the engine fails, clients disconnect, the index changes, the process is stopped."""
 
 import asyncio
 import json
@@ -45,11 +45,11 @@ def test_without_the_engine_answers_are_refused_at_once_and_search_works(shared_
         assert running.metric('modegraph_errors_total{kind="model_gone"}') == 5
 
 
-def test_an_engine_that_fails_half_way_ends_the_stream_with_an_error(stack: Stack) -> None:
+def test_if_the_engine_fails_during_a_stream_the_stream_ends_with_an_error(stack: Stack) -> None:
     running, _ = stack(lambda body, number: (500, "down"))
     assert running.post("/v1/chat/completions", json=ASK).status_code == 503
-    odd, _ = stack(lambda body, number: (200, "<html>"))
-    assert odd.post("/v1/chat/completions", json=ASK).status_code == 502
+    malformed, _ = stack(lambda body, number: (200, "<html>"))
+    assert malformed.post("/v1/chat/completions", json=ASK).status_code == 502
     stream = 'data: {"choices": [{"index": 0, "delta": {"content": "Hal"}}]}\n\ndata: {"error": {"message": "out of memory"}}\n\n'
     broken, _ = stack(lambda body, number: (200, stream))
     events = broken.post("/v1/chat/completions", json={**ASK, "stream": True}).text.strip().split("\n\n")
@@ -69,16 +69,16 @@ MALFORMED = {
     "no choices": completion(choices=[]),
     "a choice that is null": completion(choices=[None]),
     "a choice without a message": completion(choices=[{"index": 0}]),
-    "a message that is a text": completion(choices=[{"index": 0, "message": "Hal"}]),
+    "a message that is a string": completion(choices=[{"index": 0, "message": "Hal"}]),
     "a content that is a list": completion(choices=[{"index": 0, "message": {"content": ["Hal"]}}]),
-    "an index that is a text": completion(choices=[{"index": "a", "message": {"content": "Hal"}}]),
+    "an index that is a string": completion(choices=[{"index": "a", "message": {"content": "Hal"}}]),
     "a negative number of tokens": completion(usage={"prompt_tokens": 7, "completion_tokens": -1}),
-    "tokens in words": completion(usage={"prompt_tokens": "many"}),
+    "a number of tokens as a word": completion(usage={"prompt_tokens": "many"}),
     "a usage that is a list": completion(usage=[1]),
     "deep nesting": completion(more=json.loads("[" * 400 + "]" * 400)),
     "deeper nesting": completion().replace('"choices"', '"a": ' + "[" * 9000 + "]" * 9000 + ', "choices"'),
     "a list": "[]",
-    "no JSON": "<html>",
+    "not JSON": "<html>",
 }
 
 
@@ -142,7 +142,7 @@ def test_an_engine_that_refuses_the_servers_key_is_not_ready(status: int) -> Non
         server.shutdown()
 
 
-def test_a_whole_response_that_breaks_off_is_reported_as_an_error_and_not_passed_on() -> None:
+def test_an_incomplete_response_is_reported_as_an_error_and_not_passed_on() -> None:
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             self.send_response(200)
@@ -160,8 +160,8 @@ def test_a_whole_response_that_breaks_off_is_reported_as_an_error_and_not_passed
 
 
 @pytest.mark.parametrize("retrieval", [True, False])
-def test_a_stream_whose_time_is_up_says_so(stack: Stack, retrieval: bool) -> None:
-    running, upstream = stack(LONG, seconds_a_word=0.05, request_timeout_s=0.6)
+def test_a_stream_that_exceeds_its_time_limit_says_so(stack: Stack, retrieval: bool) -> None:
+    running, upstream = stack(LONG, seconds_per_word=0.05, request_timeout_s=0.6)
     body = {**ASK, "stream": True, "retrieval": {"enabled": retrieval}}
     events = running.post("/v1/chat/completions", json=body).text.strip().split("\n\n")
     assert "word0" in "".join(events) and events[-1] == "data: [DONE]"
@@ -172,7 +172,7 @@ def test_a_stream_whose_time_is_up_says_so(stack: Stack, retrieval: bool) -> Non
 
 @contextmanager
 def engine_that_closes_a_connection() -> Iterator[tuple[str, list[int]]]:
-    """An engine's address, and the number of chat requests on each connection that had any; the engine closes the first of these connections at its second request, without an answer."""
+    """The address of an engine, and the number of chat requests on each of its connections; the first connection is closed unanswered at its second request."""
     body = json.dumps({"choices": [{"index": 0, "message": {"content": "Hal [1]."}, "finish_reason": "stop"}]}).encode()
     head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body)
     counts: list[int] = []
@@ -207,12 +207,12 @@ def test_a_pooled_connection_that_the_engine_closed_loses_no_answer(shared_isles
 
 
 @pytest.mark.parametrize("stream", [True, False])
-def test_a_client_that_leaves_ends_its_request_to_the_engine(stack: Stack, stream: bool) -> None:
+def test_when_a_client_disconnects_its_request_to_the_engine_ends(stack: Stack, stream: bool) -> None:
     released = threading.Event()
     if stream:
-        running, upstream = stack(LONG, seconds_a_word=0.02, capacity=1, queue=0)
+        running, upstream = stack(LONG, seconds_per_word=0.02, capacity=1, queue=0)
     else:
-        # The engine answers long after the server must have given up the request.
+        # The engine answers long after the server should have cancelled the request.
         running, upstream = stack(lambda body, number: str(released.wait(60)), capacity=1, queue=0)
     with httpx2.Client(timeout=0.4) as client, pytest.raises(httpx2.ReadTimeout):
         if stream:
@@ -227,7 +227,7 @@ def test_a_client_that_leaves_ends_its_request_to_the_engine(stack: Stack, strea
     released.set()
 
 
-def test_a_request_that_waits_is_forgotten_when_its_client_leaves(stack: Stack) -> None:
+def test_a_waiting_request_is_dropped_when_its_client_disconnects(stack: Stack) -> None:
     running, upstream = stack(lambda body, number: time.sleep(1.0) or "x", capacity=1, queue=1)
     with ThreadPoolExecutor() as pool:
         first = pool.submit(running.post, "/v1/chat/completions", json=ASK)
@@ -254,7 +254,7 @@ def test_the_index_is_swapped_under_load_and_nothing_fails(isles: Path) -> None:
                 chat = client.post("/v1/chat/completions", json=ASK)
                 generation = search.json()["generation"] if search.status_code == 200 else -1
                 passages = len(search.json().get("passages", ()))
-                assert passages == 4 + generation, "every search should read one whole generation"
+                assert passages == 4 + generation, "every search should read one complete generation"
                 observed.append((generation, chat.status_code))
 
         with ThreadPoolExecutor() as pool:
@@ -307,12 +307,12 @@ server_of(build_app(services), services).run()
 
 @contextmanager
 def streaming_while_the_server_stops(
-    index: Path, seconds_a_word: float, drain_s: float
+    index: Path, seconds_per_word: float, drain_s: float
 ) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
-    """The whole text of a stream whose server is stopped after its first words, and the server's process."""
+    """The whole text of a stream whose server is stopped after the first words, and the process of the server."""
     with bound_socket() as free:
         port = free.getsockname()[1]
-    with chat_server(lambda body, number: LONG, seconds_a_word) as upstream:
+    with chat_server(lambda body, number: LONG, seconds_per_word) as upstream:
         arguments = [str(index), f"openai:tiny@{upstream.url}", str(port), str(drain_s)]
         process = subprocess.Popen([sys.executable, "-c", COMMAND, *arguments], cwd=ROOT)
         try:

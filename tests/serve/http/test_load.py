@@ -30,7 +30,7 @@ def ask(url: str, concurrent: int) -> list[tuple[int, float]]:
 
 
 @pytest.mark.slow
-def test_400_requests_at_a_capacity_of_8(shared_isles: Path) -> None:
+def test_of_400_requests_at_a_capacity_of_8_all_are_answered_or_refused(shared_isles: Path) -> None:
     def reply(body: dict, number: int) -> str:  # type: ignore[type-arg]
         time.sleep(SHORTEST_S + (LONGEST_S - SHORTEST_S) * (number % CAPACITY) / (CAPACITY - 1))
         return "So [1]."

@@ -73,7 +73,7 @@ DEEP = 2_000
 
 
 def parts_of(value: Any) -> Iterator[tuple[Any, Any]]:
-    """Every place in a body, as its container and its key or index there."""
+    """Every value in a body, given by its container and its key or index."""
     keys = list(value) if isinstance(value, dict) else list(range(len(value))) if isinstance(value, list) else []
     for key in keys:
         yield value, key
@@ -157,7 +157,7 @@ def headers_for(path: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(("path", "body"), BODIES)
-def test_the_bodies_are_sound_before_they_are_mutated(running: Running, path: str, body: dict[str, Any]) -> None:
+def test_the_bodies_are_valid_before_they_are_mutated(running: Running, path: str, body: dict[str, Any]) -> None:
     response = running.post(path, json=body, headers=headers_for(path))
     if path == "/v1/documents":
         assert response.json()["error"]["code"] == "empty_document"
@@ -165,7 +165,7 @@ def test_the_bodies_are_sound_before_they_are_mutated(running: Running, path: st
         assert response.status_code == 200 and '"error"' not in response.text[:100], response.text
 
 
-def test_no_mutated_body_ends_in_a_5xx_or_drops_the_connection(running: Running) -> None:
+def test_no_mutated_body_causes_a_5xx_or_a_dropped_connection(running: Running) -> None:
     chance = Random(0)
     statuses: Counter[int] = Counter()
     events: Counter[str] = Counter()

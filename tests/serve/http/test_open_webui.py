@@ -19,7 +19,7 @@ REQUEST = {
 
 @pytest.fixture(scope="module")
 def function() -> ModuleType:
-    """The file above, loaded as a module."""
+    """The pipe, loaded as a module."""
     spec = importlib.util.spec_from_file_location("open_webui_modegraph", ROOT / "deploy/open-webui/modegraph.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -65,7 +65,7 @@ def test_a_task_of_open_webui_triggers_no_search(function: ModuleType, stack: St
     assert upstream.requests[0]["messages"] == REQUEST["messages"]
 
 
-def test_models_are_listed_and_refusals_are_shown_in_the_servers_words(function: ModuleType, stack: Stack) -> None:
+def test_models_are_listed_and_refusals_are_shown_as_the_server_words_them(function: ModuleType, stack: Stack) -> None:
     running, _ = stack("1911 [1]", api_key="k", adapters=("ms",))
     pipe = function.Pipe()
     pipe.valves = pipe.Valves(url=f"{running.url}/v1", key="k")

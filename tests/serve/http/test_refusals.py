@@ -18,7 +18,7 @@ import pytest
 
 from serve.server import collections
 from tests.places import ROOT
-from tests.serve.http.house import Holder, House, elsewhere, requests_to_refuse, serving_house
+from tests.serve.http.house import Holder, House, hidden_collection, requests_to_refuse, serving_house
 
 OURS = tuple(f"{ROOT / folder}/" for folder in ("serve", "graph"))
 IGNORED = {str(ROOT / "serve/http" / file) for file in ("connections.py", "otlp.py")}
@@ -57,7 +57,7 @@ class Calls:
 
 @pytest.fixture(scope="module")
 def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[House, Calls]]:
-    """The house, which does not poll for a changed index while calls are counted."""
+    """The server, which does not poll for a changed index while calls are counted."""
     calls = Calls()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(collections, "POLL_S", 3600.0)
@@ -88,7 +88,7 @@ def test_foreign_targets_are_refused_by_the_same_calls_as_absent_ones(watched: t
     house, calls = watched
     holder = house.holders[name]
     source = holder.hidden[0][1]
-    foreign = requests_to_refuse(house, holder, elsewhere(holder), source)
+    foreign = requests_to_refuse(house, holder, hidden_collection(holder), source)
     absent = requests_to_refuse(house, holder, "zz9zz", f"{source.partition('/')[0]}/nix")
     assert_same_calls(calls, foreign, absent)
 
@@ -136,7 +136,7 @@ def test_mcp_and_the_graph_refuse_foreign_targets_by_the_same_calls(watched: tup
     absent, nowhere = f"{source.partition('/')[0]}/nix", "0" * len(passage)
     assert_same_calls(
         calls,
-        mcp_refusals(house, holder, elsewhere(holder), source, passage),
+        mcp_refusals(house, holder, hidden_collection(holder), source, passage),
         mcp_refusals(house, holder, "zz9zz", absent, nowhere),
     )
     node = f"/v1/graph/neighbourhood?collection={holder.collection}&kind=passage&id="
@@ -169,7 +169,7 @@ def test_readers_of_other_keys_are_looked_up_by_the_same_calls_as_unknown_ones(
 def test_opening_a_resource_before_refusing_it_is_detected(
     watched: tuple[House, Calls], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A check of the tests above, with a server that opens an existing collection before it refuses."""
+    """Checks the tests above, with a server that opens an existing collection before it refuses."""
     house, calls = watched
     holder = house.holders["collection"]
     resolve_name = collections.Collections.resolve_name

@@ -1,4 +1,4 @@
-"""Wrong keys, pages of other sites, and excessive, slow or nonsensical requests: a server on a network answers them clearly and keeps running."""
+"""Wrong keys, pages of other sites, and excessive, slow or invalid requests: a server on a network answers them clearly and keeps running."""
 
 import json
 import logging
@@ -25,7 +25,7 @@ PATHS = ["/", "/v1/models", "/metrics", "/docs", "/openapi.json", "/v1/documents
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.5", "example.org"])
-def test_other_machines_are_let_in_only_with_a_key(host: str) -> None:
+def test_other_machines_have_access_only_with_a_key(host: str) -> None:
     with pytest.raises(UserError, match="give --api-key"):
         parse_settings(ServerSettings, {"host": host}, "serve")
     assert parse_settings(ServerSettings, {"host": host, "api_key": KEY}, "serve").host == host
@@ -48,7 +48,7 @@ def test_a_set_key_is_required_on_all_but_health_and_ready(stack: Stack, caplog:
         for bad in ("", "wrong", "ü", KEY[:-1], f"{KEY}s", f"Bearer {KEY}"):
             assert running.get(path, headers={"X-Api-Key": bad.encode()}).status_code == 401, (path, bad)
         both = {"Authorization": "Bearer wrong", "X-Api-Key": KEY}
-        assert running.get(path, headers=both).status_code == 401, "Authorization takes precedence where both are sent"
+        assert running.get(path, headers=both).status_code == 401, "Authorization takes precedence if both are sent"
         assert running.get(path, headers={"X-Api-Key": KEY}).status_code != 401, path
     assert running.post("/v1/chat/completions", json=ASK).status_code == 401 and upstream.requests == []
     assert running.get("/health").status_code == running.get("/ready").status_code == 200
@@ -118,9 +118,9 @@ def question_body(question: str) -> bytes:
 
 
 BAD = {
-    "no JSON": (b"{", 400, "not JSON"),
+    "not JSON": (b"{", 400, "not JSON"),
     "deep JSON": (b"[" * 100_000, 400, ""),
-    "no object": (b"[]", 422, ""),
+    "not an object": (b"[]", 422, ""),
     "empty body": (b"", 422, ""),
     "unknown model": (chat(model="gpt-9"), 404, "'gpt-9' is not served"),
     "no messages": (chat(messages=[]), 422, "messages"),
@@ -136,10 +136,10 @@ BAD = {
     "no trained selector": (chat(retrieval={"selector": "trained"}), 400, "without --selector"),
     "no reranker": (chat(retrieval={"reranker": True}), 400, "without --reranker"),
     "an image": (chat(messages=[{"role": "user", "content": [{"type": "image_url"}]}]), 422, "messages"),
-    "last turn not the user's": (chat(messages=[{"role": "assistant", "content": "a"}]), 400, "must be the user's"),
+    "last turn is not the user's": (chat(messages=[{"role": "assistant", "content": "a"}]), 400, "must be the user's"),
     "temperature": (chat(temperature=99), 422, "temperature"),
     "not a number": (b'{"model": "tiny", "messages": [{"role": "user", "content": "a"}], "seed": NaN}', 422, "seed"),
-    "half a character": (b'{"model": "tiny", "messages": [{"role": "user", "content": "\\ud800"}]}', 422, ""),
+    "incomplete character": (b'{"model": "tiny", "messages": [{"role": "user", "content": "\\ud800"}]}', 422, ""),
 }
 
 
@@ -150,7 +150,7 @@ def shared_server(shared_isles) -> Iterator[Running]:  # type: ignore[no-untyped
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_nonsense_gets_a_clear_answer(shared_server: Running, case: str) -> None:
+def test_an_invalid_request_gets_a_clear_error(shared_server: Running, case: str) -> None:
     body, status, message = BAD[case]
     response = shared_server.post("/v1/chat/completions", content=body, headers={"Content-Type": "application/json"})
     assert response.status_code == status, response.text
@@ -181,7 +181,7 @@ ILL_FORMED = [
 
 
 @pytest.mark.parametrize(("path", "body", "place"), ILL_FORMED)
-def test_an_error_names_the_place_and_no_internals(shared_server: Running, path: str, body: object, place: str) -> None:
+def test_an_error_names_the_field_and_no_internals(shared_server: Running, path: str, body: object, place: str) -> None:
     response = shared_server.post(f"/v1/{path}", content=json.dumps(body), headers={"Content-Type": "application/json"})
     error = response.json()["error"]
     assert (response.status_code, error["param"]) == (422, place)
@@ -199,7 +199,7 @@ def test_an_upload_without_a_file_is_refused(shared_server: Running) -> None:
     assert (response.status_code, response.json()["error"]["message"]) == (422, "files: expected a file")
 
 
-def test_other_addresses_and_methods(shared_server: Running) -> None:
+def test_unknown_addresses_and_methods_are_refused(shared_server: Running) -> None:
     assert shared_server.get("/nowhere").json()["error"]["code"] == "no_such_address"
     assert shared_server.get("/v1/chat/completions").status_code == 405
     assert shared_server.post("/v1/responses", json={"model": "gpt-9", "input": "a"}).status_code == 404
@@ -253,7 +253,7 @@ def test_a_body_without_a_length_is_refused_at_the_limit(stack: Stack) -> None:
 
 
 def test_a_client_that_sends_too_much_can_read_the_refusal(stack: Stack, linger_s: float) -> None:
-    """If the connection ended with the answer, the client would be cut off while it sends, and never read the answer."""
+    """If the server closed the connection right after its answer, the client would be cut off while sending, and never read the answer."""
     running, _ = stack(max_body_bytes=2048)
     for framing in ("Content-Length: 3145728\r\n\r\n", "Transfer-Encoding: chunked\r\n\r\n"):
         sender = begin_request(running, "POST /v1/retrieve")
@@ -283,7 +283,7 @@ WAITING = "modegraph_requests_waiting"
 
 
 def occupying_request(running: Running) -> socket.socket:
-    """A request that occupies the server's only slot: its body never arrives."""
+    """A request that occupies the only slot of the server, because its body never arrives."""
     first = begin_request(running, "POST /v1/retrieve")
     first.sendall(b"Content-Length: 10\r\n\r\n")
     until(lambda: running.metric(WAITING) == 1)
@@ -305,7 +305,7 @@ def test_a_request_over_capacity_is_refused_before_its_body_is_read(stack: Stack
     second.sendall(b"Content-Length: 500000\r\n\r\n")
     answer = read_to_end(second)
     assert answer.startswith("HTTP/1.1 429") and "retry-after: 1" in answer.lower()
-    assert time.perf_counter() - started < 10, "the refusal should come before half of the body's timeout"
+    assert time.perf_counter() - started < 10, "the refusal should come well before the timeout of the body"
     first.close()
     until(lambda: running.metric(WAITING) == 0)
     assert running.post("/v1/retrieve", json={"query": "Lantern"}).status_code == 200
@@ -315,7 +315,7 @@ def test_a_request_over_capacity_is_refused_before_its_body_is_read(stack: Stack
 @pytest.mark.parametrize(
     "rest", [b"", b"Content-Length: 3145728\r\n\r\n" + b" " * 3145728], ids=["the head", "a long body"]
 )
-def test_a_client_refused_at_its_first_line_can_read_why_whatever_it_sends_next(
+def test_a_client_refused_at_its_first_line_can_read_the_reason_whatever_it_sends_next(
     stack: Stack, rest: bytes, linger_s: float
 ) -> None:
     """The rest of the head, and the body, arrive after the answer has been written."""
@@ -330,7 +330,7 @@ def test_a_client_refused_at_its_first_line_can_read_why_whatever_it_sends_next(
 
 
 @pytest.mark.parametrize("head", ["POST /v1/retrieve HTTP/1.0\r\nTransfer-Encoding: chunked", "nonsense"])
-def test_a_client_refused_for_its_head_can_read_why_while_sending(
+def test_a_client_refused_for_its_head_can_read_the_reason_while_sending(
     shared_server: Running, head: str, linger_s: float
 ) -> None:
     with socket.create_connection(("127.0.0.1", shared_server.port), timeout=10) as sender:
@@ -341,7 +341,7 @@ def test_a_client_refused_for_its_head_can_read_why_while_sending(
         assert read_to_end(sender).startswith("HTTP/1.1 400")
 
 
-def test_a_refused_connection_ends_though_its_client_stays(stack: Stack, linger_s: float) -> None:
+def test_a_refused_connection_ends_even_if_the_client_does_not_close_it(stack: Stack, linger_s: float) -> None:
     """The connection ends after a while, or at once if the whole request was read."""
     running, _ = stack(max_body_bytes=2048)
     unread, complete = begin_request(running, "POST /v1/retrieve"), begin_request(running, "GET /health")

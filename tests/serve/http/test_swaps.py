@@ -46,7 +46,7 @@ def add_a_document_after_the_first_opening(folder: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(graph.index.index, "load_arrays", load_and_write)
 
 
-def test_a_replacement_index_is_used_at_once_though_its_number_is_the_same(isles: Path, tmp_path: Path) -> None:
+def test_a_replacement_index_is_used_at_once_even_if_its_generation_is_the_same(isles: Path, tmp_path: Path) -> None:
     build(tmp_path / "other", [Document("gull", "Gull Rock", "The Lantern of Gull Rock was built in 1702.")])
     with chat_server(lambda body, number: "x") as upstream, serving(isles, f"openai:tiny@{upstream.url}") as running:
         ask = {"query": "When was the Lantern built?"}
@@ -83,7 +83,7 @@ def test_an_index_copied_over_another_leaves_the_open_one_unchanged(tmp_path: Pa
     assert list(reader.data.passage_texts) == texts and reader.data.passage_vectors_PD[:].tolist() == vectors
 
 
-def test_the_number_matches_the_open_index_if_a_document_is_added_while_it_is_opened(
+def test_the_generation_matches_the_open_index_if_a_document_is_added_while_it_is_opened(
     isles: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     add_a_document_after_the_first_opening(isles, monkeypatch)
@@ -100,7 +100,7 @@ def test_a_fresh_index_has_the_document_that_a_writer_adds_while_it_is_opened(
     assert len(FreshIndex(isles, lambda spec: HashEncoder()).get().sources()) == len(ISLES) + 1
 
 
-def test_a_search_runs_on_the_index_that_it_began_with(isles: Path) -> None:
+def test_a_search_uses_one_index_from_start_to_end(isles: Path) -> None:
     with chat_server(lambda body, number: "x") as upstream, serving(isles, f"openai:tiny@{upstream.url}") as running:
         services = running.services
         live_index = services.collections.live["index"]
@@ -116,7 +116,7 @@ def test_a_search_runs_on_the_index_that_it_began_with(isles: Path) -> None:
     assert "gull" in {found.item.source for found in new.passages}
 
 
-def test_a_missing_index_is_reported_once_and_its_return_too(isles: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_missing_index_and_its_return_are_each_reported_once(isles: Path, caplog: pytest.LogCaptureFixture) -> None:
     live_index = open_live_index(isles)
     manifest, away = isles / "manifest.json", isles / "away"
 
@@ -135,8 +135,8 @@ def test_a_missing_index_is_reported_once_and_its_return_too(isles: Path, caplog
     assert "manifest.json" in logged[0][1] and "generation 1" in logged[1][1]
 
 
-def test_a_file_that_cannot_be_read_does_not_end_the_watch(isles: Path) -> None:
-    """numpy raises its own kinds of error for a file that it cannot read."""
+def test_a_file_that_cannot_be_read_does_not_stop_the_watching(isles: Path) -> None:
+    """numpy raises several kinds of error for a file that it cannot read."""
     live_index = open_live_index(isles)
     build(isles, [Document("gull", "Gull Rock", "Gull Rock is a lighthouse.")])
     arrays = max(isles.glob("arrays-*"))

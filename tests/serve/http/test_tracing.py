@@ -1,4 +1,4 @@
-"""Spans sent to a real collector: their names, parents and attributes, and the texts that they never contain; no spans without the option."""
+"""Spans sent to a real collector: their names, parents and attributes, and the text that they never contain; no spans without the option."""
 
 import subprocess
 import sys
@@ -90,7 +90,7 @@ def test_the_trace_of_the_caller_is_continued(shared_isles: Path) -> None:
 
 
 def test_spans_contain_no_text_and_no_key(shared_isles: Path) -> None:
-    """They do not contain a URL's query, a document's name, or the message of an error either, expected or not."""
+    """Nor do they contain the query of a URL, the name of a document, or the message of an error, expected or not."""
     headers = {"Authorization": f"Bearer {KEY}", "User-Agent": "zebra-word", "X-Extra": "zebra-word"}
     with collecting() as collector:
         with (
@@ -152,7 +152,7 @@ def test_without_the_option_nothing_is_sent_or_imported(shared_isles: Path, monk
 
 
 @pytest.mark.parametrize("status", [503, None])
-def test_a_failing_collector_fails_no_request_and_delays_no_stop(shared_isles: Path, status: int | None) -> None:
+def test_a_failing_collector_neither_fails_requests_nor_delays_stopping(shared_isles: Path, status: int | None) -> None:
     with collecting(status or 200) as collector:
         url = collector.url if status else "http://127.0.0.1:9"
         with serving(shared_isles, "openai:tiny@http://127.0.0.1:9/v1", otlp_endpoint=url) as running:
@@ -180,14 +180,14 @@ def test_an_invalid_endpoint_is_refused(url: str) -> None:
         parse_settings(ServerSettings, {"otlp_endpoint": url}, "serve")
 
 
-def test_the_flag_reaches_the_settings(tmp_path: Path) -> None:
+def test_the_option_sets_the_endpoint(tmp_path: Path) -> None:
     result = CliRunner().invoke(
         build_app(), ["serve", str(tmp_path), "--model", "openai:a@http://b", "--otlp-endpoint", "nowhere"]
     )
     assert "otlp_endpoint" in str(result.exception) + result.output and result.exit_code != 0
 
 
-def test_without_opentelemetry_the_error_names_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_opentelemetry_the_error_states_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "serve.http.otlp", raising=False)
     monkeypatch.setitem(sys.modules, "opentelemetry.instrumentation.fastapi", None)
     with pytest.raises(UserError, match=r"pip install 'modegraph\[otel\]'"):

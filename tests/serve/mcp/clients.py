@@ -1,4 +1,4 @@
-"""The MCP package's own client against a listening server, in either version of the protocol."""
+"""The client of the MCP package, connected to a listening server in either version of the protocol."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
@@ -12,7 +12,7 @@ from tests.serve.http.running import Running
 
 T = TypeVar("T")
 VERSIONS = {"legacy": "2025-11-25", "2026-07-28": "2026-07-28"}
-"""Client modes, and the protocol version that both sides then agree on."""
+"""The modes of the client, and the protocol version that both sides agree on in each."""
 
 
 def with_client(

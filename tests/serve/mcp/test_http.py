@@ -1,4 +1,4 @@
-"""/mcp of a real server, through the protocol's own client, with and without a handshake."""
+"""/mcp of a real server, through the client of the MCP package, with and without a handshake."""
 
 from collections.abc import Callable, Iterator
 from importlib.metadata import version
@@ -60,7 +60,7 @@ def test_either_protocol_version_is_agreed_on_and_offers_the_same_tools(running:
     assert read_only == [True, True, True, True, False]
 
 
-def test_the_server_reports_its_own_version(running: Running) -> None:
+def test_the_server_reports_the_version_of_modegraph(running: Running) -> None:
     async def session(client: Client) -> str:
         assert client.server_info is not None
         return client.server_info.version
@@ -106,7 +106,7 @@ def test_an_answer_cites_only_passages_of_its_prompt(running: Running, mode: str
     with_client(running, mode, session)
 
 
-def test_unsupported_sentences_are_marked_as_over_http(running: Running) -> None:
+def test_unsupported_sentences_are_marked_as_in_chat_completions(running: Running) -> None:
     async def session(client: Client) -> dict[str, Any]:
         return await call_tool(client, "ask", question=WRECKED)
 
@@ -117,7 +117,7 @@ def test_unsupported_sentences_are_marked_as_over_http(running: Running) -> None
     assert {name: answer[name] for name in CHECKS} == {name: message[name] for name in CHECKS}
 
 
-def test_a_search_finds_as_many_passages_as_the_server_is_set_to(tmp_path: Path) -> None:
+def test_the_number_of_passages_of_a_search_is_that_of_the_servers_settings(tmp_path: Path) -> None:
     folder = tmp_path / "isles"
     build_index(folder, ISLES, SETTINGS, lambda spec: HashEncoder())
 
@@ -151,7 +151,9 @@ def test_errors_are_reported_and_the_server_keeps_answering(running: Running, mo
     with_client(running, mode, session)
 
 
-def test_errors_of_tools_count_as_over_http(shared_isles: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_errors_of_tools_are_counted_like_those_of_other_routes(
+    shared_isles: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def session(client: Client) -> tuple[str, str, str]:
         gone = await refusal_of(client, "ask", question=QUESTION)
         monkeypatch.setattr(Collections, "view", failing_with(Unavailable("no database", "one", "start it")))
@@ -191,7 +193,7 @@ def test_documents_are_resources(running: Running, mode: str) -> None:
 
 
 @pytest.mark.long
-def test_resources_come_in_whole_pages_across_collections(tmp_path: Path) -> None:
+def test_resources_are_listed_in_full_pages_across_collections(tmp_path: Path) -> None:
     documents = [Document(f"n/{number:03}", "", f"Note {number} is short.") for number in range(205)]
     for name, part in (("a", documents[:130]), ("b", documents[130:])):
         build_index(tmp_path / name, part, SETTINGS, lambda spec: HashEncoder())

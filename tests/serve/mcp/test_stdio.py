@@ -1,4 +1,4 @@
-"""`modegraph mcp` as a real process, called by the MCP package's own client; the model's server is fake."""
+"""`modegraph mcp` as a real process, called by the client of the MCP package; the server of the model is fake."""
 
 import os
 import subprocess
@@ -37,7 +37,7 @@ print("noise before the protocol", file=sys.stderr)
 sys.argv[0] = "modegraph"
 modegraph.cli.main()
 """
-"""The program itself, with the tests' encoder: opening the real one takes longer than everything else here."""
+"""The program with the stand-in encoder: opening the real one takes longer than everything else in these tests."""
 
 
 @pytest.fixture(scope="module")
@@ -126,7 +126,7 @@ def test_a_changed_index_is_reloaded(tmp_path: Path) -> None:
     assert anyio.run(sources) == set(TEXTS)
 
 
-def test_a_missing_index_is_reported_on_standard_error_alone(tmp_path: Path) -> None:
+def test_a_missing_index_is_reported_only_on_standard_error(tmp_path: Path) -> None:
     command = [sys.executable, "-P", "-m", "modegraph", "mcp", str(tmp_path / "nowhere")]
     done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=ROOT, timeout=120)
     assert done.returncode == 2 and done.stdout == "" and "nowhere" in done.stderr
@@ -149,7 +149,7 @@ def test_over_http_it_serves_only_mcp_and_health(index: Path) -> None:
             until(lambda: answers(url), 60)
             assert httpx2.get(f"{url}/v1/documents", headers=headers).status_code == 404
             assert httpx2.post(f"{url}/mcp", json={}).status_code == 401
-            assert "<html" not in httpx2.get(url).text, "not even the page that asks for a key"
+            assert "<html" not in httpx2.get(url).text, "even the page that asks for a key should be missing"
 
             async def count_found(client: Client) -> int:
                 result = await client.call_tool("search", {"query": QUESTION, "k": 3})
@@ -169,7 +169,7 @@ def answers(url: str) -> bool:
         return False
 
 
-def test_every_entry_point_uses_the_same_mode_unless_one_is_named() -> None:
-    """A tool leaves the mode to the server's settings."""
+def test_every_entry_point_has_the_same_default_mode() -> None:
+    """The tools of MCP use the mode in the settings of the server."""
     assert SearchArguments(query=QUESTION).mode is None
     assert {RetrieveSettings().mode, ServerSettings().mode} == {DEFAULT_MODE} == {"auto"}

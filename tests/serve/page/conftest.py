@@ -1,4 +1,4 @@
-"""The page in headless Chromium, against the real server over a small index with a hostile document in it."""
+"""The page in headless Chromium, with the real server and a small index that contains a hostile document."""
 
 import shutil
 from collections.abc import Callable, Iterator
@@ -32,7 +32,7 @@ REPLY = "###Reason: The yard did [1], says [9]. ###Answer: <b>the Marlow Yard</b
 
 @dataclass
 class PageSession:
-    """A page, its requests to other origins, and its other problems: dialogs and errors."""
+    """A page, its requests to other origins, and other problems: dialogs and errors."""
 
     page: Any
     url: str
@@ -51,13 +51,13 @@ class PageSession:
 
 
 def reader_text(page: Any) -> str:
-    """The text in the reader's panel, once the document has arrived."""
+    """The text in the reader's panel, when the document has arrived."""
     page.wait_for_selector("#reader[open] #reader-text:not(:has(.hint))")
     return str(page.inner_text("#reader-text"))
 
 
 def contrast(page: Any, selector: str = "body") -> int:
-    """How much brighter the background of an element is than its text, by their red channels: -255 to 255."""
+    """How much brighter the background of an element is than its text, from their red channels: -255 to 255."""
     paper, ink = (
         page.eval_on_selector(selector, f"each => getComputedStyle(each).{name}")
         for name in ("backgroundColor", "color")
@@ -73,7 +73,7 @@ def axe_violations(page: Any) -> list[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Callable[[], Any]]:
-    """Chromium, started again if it has died, so that only the test in which it died fails.
+    """Chromium, started again if it has crashed, so that only the test in which it crashed fails.
 
     Playwright keeps an event loop running in this thread, so it is closed before other tests run theirs.
     """
@@ -105,21 +105,21 @@ def isles_and_hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def server(isles_and_hostile: Path) -> Iterator[Running]:
     """A server without a key, whose model writes REPLY."""
-    with replying(isles_and_hostile, seconds_a_word=0.002) as running:
+    with replying(isles_and_hostile, seconds_per_word=0.002) as running:
         yield running
 
 
 @pytest.fixture
 def slow_server(isles_and_hostile: Path) -> Iterator[Running]:
-    """A server whose model writes REPLY slowly enough for a test to watch."""
-    with replying(isles_and_hostile, seconds_a_word=0.05) as running:
+    """A server whose model writes REPLY slowly enough for a test to observe the stream."""
+    with replying(isles_and_hostile, seconds_per_word=0.05) as running:
         yield running
 
 
 @contextmanager
-def replying(index: Path, seconds_a_word: float) -> Iterator[Running]:
+def replying(index: Path, seconds_per_word: float) -> Iterator[Running]:
     with (
-        chat_server(lambda body, number: REPLY, seconds_a_word) as upstream,
+        chat_server(lambda body, number: REPLY, seconds_per_word) as upstream,
         serving(index, f"openai:tiny@{upstream.url}", ("sft",)) as running,
     ):
         yield running

@@ -10,7 +10,7 @@ from tests.serve.page.conftest import KEY, PageSession, Visits, contrast
 
 
 def open_docs(visit: Visits, running: Running, address: str = "/docs", **options: Any) -> PageSession:
-    """The page of routes in a new tab, once it shows them."""
+    """The page of routes in a new tab, when it has loaded them."""
     session = visit(running, **options)
     session.page.wait_for_selector("#columns select")
     session.open(address)
@@ -56,7 +56,7 @@ def test_references_are_followed_and_limits_shown(server: Running, visit: Visits
     assert page.url.endswith("#get-v1-graph-neighbourhood")
 
 
-def test_routes_are_tried_by_keyboard(server: Running, visit: Visits) -> None:
+def test_routes_can_be_tried_by_keyboard(server: Running, visit: Visits) -> None:
     session = open_docs(visit, server)
     page = session.page
     page.focus("#get-v1-models-model summary")
@@ -73,7 +73,7 @@ def test_routes_are_tried_by_keyboard(server: Running, visit: Visits) -> None:
     session.problems.clear()  # Chromium logs the expected 404.
 
 
-def test_a_body_of_json_is_sent(server: Running, visit: Visits) -> None:
+def test_a_json_body_is_checked_and_sent(server: Running, visit: Visits) -> None:
     page = open_docs(visit, server, "/docs#post-v1-retrieve").page
     box = page.locator("#post-v1-retrieve textarea")
     assert json.loads(box.input_value()) == {"query": ""}
@@ -102,7 +102,9 @@ def test_with_a_key_the_page_asks_for_it(server_with_key: Running, visit: Visits
     page.wait_for_selector("#get-v1-models .answered:visible")
     assert '"tiny"' in page.inner_text("#get-v1-models .answered")
     page.wait_for_selector("#key-button:visible")
-    assert all("401" in each for each in session.problems)  # Chromium itself notes each 401; nothing else went wrong.
+    assert all(
+        "401" in each for each in session.problems
+    )  # Chromium itself logs each 401; there should be no other problem.
     session.problems.clear()
 
 

@@ -1,4 +1,4 @@
-"""The list of documents: their facts, the requested order, opening and deleting; by mouse, by keys and on a phone."""
+"""The list of documents: their details, the requested order, opening and deleting; by mouse, by keyboard and on a phone."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -51,7 +51,7 @@ def open_documents(running: Running, visit: Visits, **options: Any) -> Any:
     return page
 
 
-def test_each_document_is_listed_with_its_facts(library: Running, visit: Visits) -> None:
+def test_each_document_is_listed_with_its_details(library: Running, visit: Visits) -> None:
     page = open_documents(library, visit)
     assert "9 documents" in page.inner_text(".library-head") and sorted(titles(page)) == sorted(
         each.title for each in LIBRARY
@@ -105,7 +105,7 @@ def test_a_document_is_deleted_after_confirmation(library: Running, visit: Visit
     page.wait_for_function("() => document.querySelector('#status').textContent.startsWith('8 documents')")
 
 
-def test_a_refused_deletion_says_why(library: Running, visit: Visits) -> None:
+def test_a_refused_deletion_shows_the_reason(library: Running, visit: Visits) -> None:
     session = visit(library)
     page = session.page
     page.click("nav >> text=Documents")
@@ -114,7 +114,7 @@ def test_a_refused_deletion_says_why(library: Running, visit: Visits) -> None:
     page.click("[aria-label='Delete Tarn']")
     page.click("#delete .primary")
     page.wait_for_selector("#delete [role=alert] >> text=The index has no document 'tarn'")
-    session.problems.clear()  # Chromium notes the refusal.
+    session.problems.clear()  # Chromium logs the refusal.
 
 
 def test_a_long_list_of_documents_is_shown_page_by_page(tmp_path: Path, visit: Visits) -> None:
@@ -128,9 +128,11 @@ def test_a_long_list_of_documents_is_shown_page_by_page(tmp_path: Path, visit: V
         assert titles(page)[-1] == "gull-59.md" and not page.is_visible(".more")
 
 
-def test_by_keys_alone(library: Running, visit: Visits) -> None:
+def test_the_list_can_be_used_by_keyboard(library: Running, visit: Visits) -> None:
     page = visit(library).page
-    page.on("filechooser", lambda chooser: None)  # Set early: Chromium needs a moment before it reports file choosers.
+    page.on(
+        "filechooser", lambda chooser: None
+    )  # Set early, because Chromium needs a moment before it reports file choosers.
     page.wait_for_selector(".suggestion")
     question = page.inner_text(".suggestion >> nth=0")
 

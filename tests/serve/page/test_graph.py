@@ -1,4 +1,4 @@
-"""The graph of the whole collection: its drawing, its search field, and opening documents by mouse or by keys alone."""
+"""The graph of the whole collection: its drawing, its search field, and opening documents by mouse or by keyboard."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ AT_REST = "() => new Promise((done) => setTimeout(() => requestAnimationFrame(do
 
 
 def drawing(page: Any) -> bytes:
-    """The picture, once the camera has come to rest."""
+    """The picture, when the camera no longer moves."""
     page.evaluate(AT_REST)
     return bytes(page.locator("#map").screenshot())
 
@@ -45,7 +45,7 @@ def test_the_graph_is_drawn_zoomed_and_a_click_opens_the_document(feedback_serve
     assert page.inner_text("#reader-title") == "Ada Marlow"
 
 
-def test_an_entity_is_found_by_keys_and_lists_its_documents(feedback_server: Running, visit: Visits) -> None:
+def test_an_entity_is_found_by_keyboard_and_lists_its_documents(feedback_server: Running, visit: Visits) -> None:
     page = visit(feedback_server, viewport={"width": 390, "height": 800}).page
     page.wait_for_selector("#columns select")
     keys = Keys(page)
@@ -53,7 +53,7 @@ def test_an_entity_is_found_by_keys_and_lists_its_documents(feedback_server: Run
     page.wait_for_selector("#graph-node li")
     keys.go("graph-field")
     page.keyboard.type("marlow yard")
-    page.focus("#graph-node button.kind-entity >> text=Marlow Yard")  # The document of this title is listed too.
+    page.focus("#graph-node button.kind-entity >> text=Marlow Yard")  # The document with this title is listed too.
     page.keyboard.press("Enter")
     page.wait_for_selector("#graph-node h3")
     titles = [each.title for each in ISLES if "Marlow Yard" in each.text]

@@ -1,4 +1,4 @@
-"""The whole page without a mouse: every view is reached, used and left by keys alone, and the focus is always visible."""
+"""The whole page without a mouse: every view is reached, used and left by keyboard, and the focus is always visible."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ HERE = """(() => {
 
 @dataclass
 class Keys:
-    """The keyboard of a page. Notes each element that had the focus without showing it."""
+    """The keyboard of a page. Records each element that had the focus without showing it."""
 
     page: Any
     unseen: list[str] = field(default_factory=list)
@@ -55,7 +55,7 @@ class Keys:
 
 @pytest.fixture
 def keys(feedback_server: Running, visit: Visits) -> Iterator[Keys]:
-    """The keyboard of a ready page on a screen with room for two columns; fails at the end if the focus was ever invisible."""
+    """The keyboard of a loaded page, wide enough for two columns; fails at the end if the focus was ever invisible."""
     page = visit(feedback_server, viewport={"width": 1280, "height": 800}).page
     page.wait_for_selector("#columns select")
     keyboard = Keys(page)
@@ -63,7 +63,7 @@ def keys(feedback_server: Running, visit: Visits) -> Iterator[Keys]:
     assert keyboard.unseen == []
 
 
-def test_ask_read_judge_and_come_back_by_keys_alone(keys: Keys) -> None:
+def test_asking_reading_voting_and_returning_work_by_keyboard(keys: Keys) -> None:
     page = keys.page
     keys.press("Skip to the question")
     keys.ask()
@@ -98,7 +98,7 @@ def test_ask_read_judge_and_come_back_by_keys_alone(keys: Keys) -> None:
     page.wait_for_selector(".turn-question")
 
 
-def test_two_models_are_compared_by_keys_alone(keys: Keys) -> None:
+def test_two_models_can_be_compared_by_keyboard(keys: Keys) -> None:
     page = keys.page
     keys.press("compare")
     page.wait_for_function("() => document.querySelectorAll('.column').length === 2")
@@ -112,7 +112,7 @@ def test_two_models_are_compared_by_keys_alone(keys: Keys) -> None:
     page.wait_for_selector("#consent[open]")
 
 
-def test_browsing_and_the_routes_by_keys_alone(keys: Keys) -> None:
+def test_browsing_and_the_page_of_routes_work_by_keyboard(keys: Keys) -> None:
     page = keys.page
     keys.press("Documents")
     page.wait_for_selector(".documents > li")

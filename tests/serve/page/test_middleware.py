@@ -1,4 +1,4 @@
-"""How the page is served: its headers and versions; no path leads to another file."""
+"""How the page is served: its headers and versions; no path gives access to another file."""
 
 import re
 
@@ -11,7 +11,7 @@ from tests.serve.http.running import Running
 from tests.serve.page.conftest import KEY
 
 
-def test_the_page_and_its_files_with_their_headers(server: Running) -> None:
+def test_the_page_and_its_files_are_sent_with_their_headers(server: Running) -> None:
     front = server.get("/")
     assert front.status_code == 200 and front.headers["cache-control"] == "no-cache"
     policy = front.headers["content-security-policy"]
@@ -37,7 +37,7 @@ def test_the_page_of_routes_loads_only_from_this_server(server: Running) -> None
     assert [server.get(path).status_code for path in ("/redoc", "/docs/", "/docs/oauth2-redirect")] == [404] * 3
 
 
-def test_a_page_that_the_browser_has_is_not_sent_again(server: Running) -> None:
+def test_a_page_that_the_browser_has_cached_is_not_sent_again(server: Running) -> None:
     tag = server.get("/").headers["etag"]
     again = server.get("/", headers={"If-None-Match": tag})
     assert again.status_code == 304 and again.content == b"" and tag == f'"{version()}"'
@@ -68,7 +68,7 @@ def test_the_version_changes_with_any_file(monkeypatch: pytest.MonkeyPatch) -> N
         "vendor/LICENSES",
     ],
 )
-def test_no_path_leads_elsewhere(server: Running, path: str) -> None:
+def test_no_path_gives_access_to_another_file(server: Running, path: str) -> None:
     response = server.get(f"/page/{version()}/{path}")
     assert response.status_code == 404 and response.json()["error"]["code"] == "no_such_address"
 

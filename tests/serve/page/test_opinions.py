@@ -1,4 +1,4 @@
-"""Feedback on answers in the page, through to a row of training data; copying and sharing an answer; adding files."""
+"""Feedback on answers in the page, up to a row of training data; copying and sharing an answer; adding files."""
 
 import json
 from pathlib import Path
@@ -70,7 +70,7 @@ def test_a_choice_between_two_models_becomes_a_row_that_training_reads(
     assert validate_file(file).bad == ()
 
 
-def test_a_choice_between_answers_from_different_passages_trains_nothing_and_says_so(
+def test_a_choice_between_answers_from_different_passages_gives_no_row_and_the_page_says_so(
     feedback_server: Running, visit: Visits, tmp_path: Path
 ) -> None:
     session = visit(feedback_server, viewport={"width": 1280, "height": 800})
@@ -153,7 +153,7 @@ def test_feedback_is_deleted_in_all_collections(two_collections: Running, visit:
     assert [list(read_feedback(folder)) for folder in folders] == [[], []]
 
 
-def test_without_feedback_no_opinion_is_requested(server: Running, visit: Visits) -> None:
+def test_if_the_server_takes_no_feedback_none_is_requested(server: Running, visit: Visits) -> None:
     session = visit(server, viewport={"width": 1280, "height": 800})
     session.page.click("#compare")
     session.page.select_option("[id^=model-] >> nth=1", "sft")
@@ -180,7 +180,7 @@ def test_an_answer_is_copied_and_shared_with_its_sources(feedback_server: Runnin
     assert Path(started.value.path()).read_text(encoding="utf-8") == expected
 
 
-def test_files_are_indexed_with_progress_and_refusals_are_named(
+def test_files_are_indexed_with_progress_and_refusals_are_listed(
     feedback_server: Running, visit: Visits, tmp_path: Path
 ) -> None:
     files = {f"gull-{n}.md": f"# Gull {n}\n\nGull number {n} nests on the rock." for n in range(3)}
@@ -200,7 +200,7 @@ def test_files_are_indexed_with_progress_and_refusals_are_named(
         "tool.exe: this kind of file cannot be read"
     )
     assert feedback_server.get("/v1/documents").json()["total"] == before + 3
-    session.problems.clear()  # Chromium notes the two refusals.
+    session.problems.clear()  # Chromium logs the two refusals.
     (tmp_path / "tern.md").write_text("Terns nest beside the gulls.")
     page.set_input_files(field, tmp_path / "tern.md")
     page.wait_for_selector(".documents .title >> text=tern")

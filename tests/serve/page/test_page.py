@@ -1,4 +1,4 @@
-"""The page as a reader uses it: asking, following citations, comparing, browsing; the words of documents and models stay text."""
+"""The page as a reader uses it: asking, following citations, comparing, browsing; text from documents and models is never treated as markup."""
 
 import re
 from pathlib import Path
@@ -24,7 +24,9 @@ PIXELS = """() => [...document.querySelectorAll(".graph canvas")].some((canvas) 
 })"""
 
 
-def test_enter_asks_and_the_answer_streams_with_checked_citations(slow_server: Running, visit: Visits) -> None:
+def test_enter_sends_the_question_and_the_answer_streams_with_checked_citations(
+    slow_server: Running, visit: Visits
+) -> None:
     page = visit(slow_server).page
     page.wait_for_selector("#columns select")
     assert page.evaluate("document.activeElement.id") == "question"
@@ -97,7 +99,7 @@ def test_offsets_count_characters_as_the_index_does(server: Running, visit: Visi
 
 
 def test_a_citation_marks_the_sentence_closest_to_its_statement(visit: Visits, scripted_server: ScriptedServer) -> None:
-    """The reader's panel names the marked sentence. If no sentence is close, the whole passage is marked, and the panel says so."""
+    """The reader's panel says which sentence is marked. If no sentence is close, the whole passage is marked, and the panel says so."""
     question = "Who was born in Tarn and died on 4 May 1931?"
     found = scripted_server.running.post("/v1/retrieve", json={"query": question}).json()["passages"]
     n = next(place for place, each in enumerate(found, 1) if each["title"] == "Ada Marlow")
@@ -137,7 +139,7 @@ def test_a_sentence_that_its_passage_does_not_support_is_listed_below_the_answer
     session.ask()
     note = session.page.inner_text(".answer .hint >> nth=0")
     assert re.fullmatch(
-        r"Not supported by \[1\] \(probability 0\.\d\d; not there: .*\b1822\b.*\): “Pirates .* \[1\]\.”", note
+        r"Not supported by \[1\] \(probability 0\.\d\d; missing: .*\b1822\b.*\): “Pirates .* \[1\]\.”", note
     )
 
 
@@ -152,7 +154,7 @@ VERDICTS = {
 
 
 @pytest.mark.parametrize("answer", VERDICTS)
-def test_an_answer_has_a_badge_in_words(visit: Visits, scripted_server: ScriptedServer, answer: str) -> None:
+def test_an_answer_has_a_badge_with_its_verdict(visit: Visits, scripted_server: ScriptedServer, answer: str) -> None:
     scripted_server.reply = lambda prompt: answer
     session = visit(scripted_server.running)
     session.ask()
@@ -174,7 +176,7 @@ def test_the_badge_of_a_server_that_checks_nothing_says_so(isles_and_hostile: Pa
         assert session.page.inner_text(".verdict") == "Not checked The check is off."
 
 
-def test_on_focus_a_citation_shows_its_page_and_the_one_sentence_that_it_marks(tmp_path: Path, visit: Visits) -> None:
+def test_on_focus_a_citation_shows_its_page_and_the_sentence_that_it_marks(tmp_path: Path, visit: Visits) -> None:
     build_index(tmp_path, [*ISLES, PAGED], IndexSettings(), lambda spec: HashEncoder())
 
     def reply(body: dict[str, Any], number: int) -> str:
@@ -251,7 +253,7 @@ def test_a_question_outside_the_documents_is_reported_without_a_model_call(
         assert session.page.inner_text(".answer-text") and upstream.requests == []
 
 
-def test_sentences_are_found_by_the_words_they_share(server: Running, visit: Visits) -> None:
+def test_the_closest_sentences_are_found_by_shared_words(server: Running, visit: Visits) -> None:
     page = visit(server).page
     page.wait_for_selector("#columns select")
     found = page.evaluate(
@@ -284,7 +286,7 @@ a[1] = **b**
 See [this](http://evil.example) <b>bold</b> ![x](http://evil.example/x.png) <javascript:alert(1)>"""
 
 
-def test_markdown_is_shown_and_nothing_in_it_is_live(visit: Visits, scripted_server: ScriptedServer) -> None:
+def test_markdown_is_rendered_without_links_images_or_scripts(visit: Visits, scripted_server: ScriptedServer) -> None:
     scripted_server.reply = lambda question: f"###Reason: as _stated_ [1]. ###Answer: {MARKDOWN}"
     session = visit(scripted_server.running)
     page = session.page
@@ -302,7 +304,7 @@ def test_markdown_is_shown_and_nothing_in_it_is_live(visit: Visits, scripted_ser
     assert page.query_selector(".answer :is(a, img, b, script, iframe)") is None
 
 
-def test_any_text_becomes_nodes_without_an_error(server: Running, visit: Visits) -> None:
+def test_any_text_is_rendered_without_an_error(server: Running, visit: Visits) -> None:
     page = visit(server).page
     page.wait_for_selector("#columns select")
     keeps_letters = page.evaluate(
@@ -372,7 +374,7 @@ def test_without_a_model_the_page_searches_and_says_so(server_without_model: Run
     page.wait_for_selector("#reader mark")
 
 
-def test_a_hostile_document_stays_text(server: Running, visit: Visits) -> None:
+def test_markup_in_a_document_is_shown_as_text(server: Running, visit: Visits) -> None:
     session = visit(server)
     page = session.page
     session.ask("Where does the wreck Zanzu lie? <img src=x onerror=alert(5)>")
@@ -386,7 +388,7 @@ def test_a_hostile_document_stays_text(server: Running, visit: Visits) -> None:
     assert page.query_selector("main img, main script, main svg, dialog img, dialog script, dialog svg") is None
 
 
-def test_the_path_is_drawn_and_written_in_words(server: Running, visit: Visits) -> None:
+def test_the_path_is_drawn_and_described_in_words(server: Running, visit: Visits) -> None:
     session = visit(server)
     page = session.page
     session.ask()
@@ -399,7 +401,7 @@ def test_the_path_is_drawn_and_written_in_words(server: Running, visit: Visits) 
     )
 
 
-def test_modes_and_models_side_by_side(server: Running, visit: Visits) -> None:
+def test_modes_and_models_are_compared_side_by_side(server: Running, visit: Visits) -> None:
     session = visit(server, viewport={"width": 1280, "height": 800})
     page = session.page
     page.click("#compare")
@@ -459,11 +461,11 @@ def test_a_server_with_a_key_asks_for_it(server_with_key: Running, visit: Visits
     stored = page.evaluate("JSON.stringify({ ...localStorage })")
     assert "modegraph-talks" in stored and KEY not in stored and page.context.cookies() == []
     refused = [each for each in session.problems if "401" in each]
-    assert len(refused) == len(session.problems)  # Chromium itself notes each 401; nothing else went wrong.
+    assert len(refused) == len(session.problems)  # Chromium itself logs each 401; there should be no other problem.
     session.problems.clear()
 
 
-def test_light_dark_and_narrow(server: Running, visit: Visits) -> None:
+def test_the_page_is_readable_in_light_and_dark_and_fits_a_narrow_screen(server: Running, visit: Visits) -> None:
     def contrast_in(scheme: str) -> int:
         page = visit(server, color_scheme=scheme, viewport={"width": 400, "height": 800}).page
         page.wait_for_selector("#columns select")

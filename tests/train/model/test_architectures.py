@@ -23,7 +23,7 @@ from train.model.attention import use_shared_prefix_attention
 from train.model.load import load_tokenizer, without_dropout
 from train.model.logps import RotationLimit, check_rotation, rotation_limit
 from train.model.packing import TokenizedGroup, pack_rows, packed_logps, packing_problem, plain_logps
-from train.model.trial import check_model, check_still
+from train.model.trial import check_deterministic, check_model
 from train.preference.preference import train_once
 from train.run.settings import DpoSettings, SftSettings
 from train.sft import train_sft
@@ -115,10 +115,10 @@ def test_all_layouts_equal_float64_or_the_model_is_refused(model_type: str) -> N
     if model_type in REFUSED:
         with pytest.raises(UserError, match=f"a model of type '{model_type}': {REFUSED[model_type]}"):
             check_model(model)
-            check_still(model)
+            check_deterministic(model)
         return
     check_model(model)
-    check_still(model)
+    check_deterministic(model)
     assert model.training
     expected_R = twin_logps(twin, GROUPS)
     expected = gradients(twin, expected_R)
@@ -246,9 +246,9 @@ def test_noise_in_functions_and_configurations_is_turned_off(model_type: str) ->
     """OPT calls a dropout function with a rate that it stores itself, and Falcon reads its configuration; neither uses a Dropout module."""
     model = tiny_model(model_type)
     with pytest.raises(UserError, match=f"a model of type '{model_type}': its log-probabilities are off by"):
-        check_still(model)
+        check_deterministic(model)
     without_dropout(model)
-    check_still(model)
+    check_deterministic(model)
 
 
 def test_a_policy_with_dropout_starts_at_its_reference(base: Path, data: Path, tmp_path: Path) -> None:

@@ -361,12 +361,12 @@ def test_these_models_can_be_packed(name: str) -> None:
 
 def test_a_sliding_window_is_refused_unless_it_holds_the_longest_row() -> None:
     window = MistralForCausalLM(MistralConfig(**SHAPE, sliding_window=16))
-    assert packing_problem(window) == packing_problem(window, 17) == "its attention slides a window of 16 tokens"
+    assert packing_problem(window) == packing_problem(window, 17) == "its attention has a sliding window of 16 tokens"
     assert packing_problem(window, 16) == ""
     fitting = groups_of([(9, [7, 3]), (4, [2, 5])])
     assert_layouts_equal(window.train(), fitting, 100)
     qwen = Qwen2Config(**SHAPE, use_sliding_window=True, sliding_window=8, max_window_layers=1)
-    assert packing_problem(Qwen2ForCausalLM(qwen)) == "its attention slides a window of 8 tokens"
+    assert packing_problem(Qwen2ForCausalLM(qwen)) == "its attention has a sliding window of 8 tokens"
 
 
 def test_other_attentions_are_refused_with_their_reason() -> None:

@@ -204,7 +204,7 @@ def test_the_longest_rows_are_measured_and_random_rows_are_timed() -> None:
     assert chosen_rows([5], 2, 1, random.Random(0)) == [0, 0, 0, 0]
 
 
-def test_hours_are_seconds_a_token_times_tokens(base: Path, data: Path, scored_data: Path, tmp_path: Path) -> None:
+def test_hours_are_seconds_per_token_times_tokens(base: Path, data: Path, scored_data: Path, tmp_path: Path) -> None:
     plan = plan_training(settings_of("ms", base, data, scored_data, tmp_path / "run"), Launch(), steps=0)
     calibration = Calibration("cpu", 3, 1000, 2.0, 0)
     training = 0.002 * plan.counts.tokens

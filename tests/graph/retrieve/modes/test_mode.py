@@ -115,7 +115,7 @@ def test_a_plan_that_is_wrong_is_refused_before_any_other_call(
     model = planner(plan_of(*steps))
     found = ask(isles, model)
     assert len(model.requests) == found.trace.model_calls == 1
-    assert found.trace.steps[0].startswith(f"plan refused: {fault} (") and where in found.trace.steps[0]
+    assert found.trace.steps[0].startswith(f"plan rejected: {fault} (") and where in found.trace.steps[0]
     assert found.trace.steps[0].endswith("searching for the whole question") and found.trace.stopped == ""
     whole = ask(isles, None, mode="hops")
     assert (found.passages, found.paths, found.findings) == (whole.passages, whole.paths, ())
@@ -128,7 +128,7 @@ def test_after_two_replies_that_are_not_plans_the_whole_question_is_searched(isl
     model = ScriptedModel(lambda request: reply)
     found = ask(isles, model)
     assert len(model.requests) == 2 and found.passages == ask(isles, None, mode="hops").passages
-    assert found.trace.steps[0] == "plan refused: no usable reply; searching for the whole question"
+    assert found.trace.steps[0] == "plan rejected: no usable reply; searching for the whole question"
 
 
 @given(st.lists(st.sets(st.integers(0, 7)), min_size=1, max_size=8))

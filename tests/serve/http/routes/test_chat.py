@@ -21,7 +21,7 @@ ASK = [{"role": "user", "content": QUESTION}]
 FOREIGN = [{"role": "user", "content": "Do statins lower mortality after strokes?"}]
 
 
-def test_an_answer_says_where_each_sentence_comes_from(stack: Stack) -> None:
+def test_an_answer_cites_the_source_of_each_sentence(stack: Stack) -> None:
     running, upstream = stack("###Reason: The yard did [1], says [9]. ###Answer: the Marlow Yard [2]")
     completion = running.client().chat.completions.create(model="tiny", messages=ASK)  # type: ignore[arg-type]
     message = completion.choices[0].message
@@ -118,7 +118,7 @@ def test_an_answer_without_citations_gets_the_passages_that_support_it(
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_the_models_own_citations_are_quoted_and_unjudged_sentences_are_reported(stack: Stack, stream: bool) -> None:
+def test_citations_by_the_model_are_quoted_and_unjudged_sentences_are_reported(stack: Stack, stream: bool) -> None:
     running, _ = stack("The Lantern was built in 1911 by the Marlow Yard [1]. Да, это так.")
     message = last_message(running, stream)
     [citation] = message["citations"]
@@ -257,7 +257,7 @@ def test_the_form_of_the_models_reply_is_hidden_from_the_client(
     assert answers_of(running, stream, n=2) == [(content, reasoning, "stop", cited, removed)] * 2
 
 
-def test_an_answer_cut_off_in_its_reasoning_counts_as_none(stack: Stack) -> None:
+def test_a_reply_cut_off_in_its_reasoning_counts_as_unanswered(stack: Stack) -> None:
     running, _ = stack("###Reason: It was built [1] there. ###Answer: 1911")
     assert answers_of(running, False, max_tokens=4) == [(NO_ANSWER, "It was built", "length", [1], [])]
     assert answers_of(running, False, max_tokens=6) == [(NO_ANSWER, "It was built [1] there.", "length", [1], [])]
@@ -282,7 +282,7 @@ def test_the_nearest_passage_replaces_an_empty_answer(stack: Stack, stream: bool
         message = running.post("/v1/chat/completions", json=body).json()["choices"][0]["message"]
         content = message["content"]
     title = "" if found["text"].startswith(found["title"]) else f"{found['title']}: "
-    passage = f"The passage that is nearest to the question: {title}{found['text']} [1]"
+    passage = f"The passage nearest to the question: {title}{found['text']} [1]"
     assert content.strip() == f"{NO_ANSWER} {passage}"
     assert message["answered"] is False and message["unsupported"] == []
     assert [each["text"] for each in message["citations"]] == [found["text"]]
@@ -290,7 +290,7 @@ def test_the_nearest_passage_replaces_an_empty_answer(stack: Stack, stream: bool
     assert content[note["url_citation"]["start_index"] : note["url_citation"]["end_index"]] == "[1]"
 
 
-def test_a_long_replacement_is_shortened_and_its_brackets_cite_nothing() -> None:
+def test_a_long_replacement_is_shortened_and_its_bracketed_numbers_are_removed() -> None:
     words = "Tarn [2] is a village. " * 100
     passage = Excerpt("a", "Tarn", words, "tarn", 0, len(words))
     replacement = fallback_answer([passage, passage])
@@ -359,7 +359,7 @@ def test_fields_of_the_engine_are_passed_on(stack: Stack) -> None:
     assert "retrieval" not in request and "stream" not in request
 
 
-def test_models_are_called_by_their_own_names(stack: Stack) -> None:
+def test_the_model_and_adapters_are_called_by_name(stack: Stack) -> None:
     running, upstream = stack(adapters=("sft", "ms"))
     client = running.client()
     assert [model.id for model in client.models.list()] == ["tiny", "sft", "ms"]
@@ -397,7 +397,7 @@ def test_the_clients_own_instructions_follow_ours(stack: Stack) -> None:
     assert system == answer_messages("?", ())[0].content + "\n\nAnswer in Welsh."
 
 
-def test_parts_of_a_message_are_read_as_one_text(stack: Stack) -> None:
+def test_the_text_parts_of_a_message_are_joined(stack: Stack) -> None:
     running, upstream = stack()
     parts = [{"type": "text", "text": "Who built"}, {"type": "text", "text": "the Lantern?"}]
     body = {"model": "tiny", "messages": [{"role": "user", "content": parts}]}
@@ -405,7 +405,7 @@ def test_parts_of_a_message_are_read_as_one_text(stack: Stack) -> None:
     assert upstream.requests[0]["messages"][1]["content"].endswith("Question: Who built the Lantern?")
 
 
-def test_a_context_keeps_to_its_token_limit(stack: Stack) -> None:
+def test_a_context_stays_within_its_token_limit(stack: Stack) -> None:
     running, upstream = stack()
     body = {"model": "tiny", "messages": ASK, "retrieval": {"k": 5, "max_context_tokens": 70}}
     assert running.post("/v1/chat/completions", json=body).status_code == 200

@@ -1,4 +1,4 @@
-"""Conversations through a server: the search query, and the turns that the model reads."""
+"""Conversations through a server: the search query, and the turns that the model gets."""
 
 import json
 from typing import Any
@@ -26,7 +26,7 @@ def ask(running: Any, last: str, conversation: list[dict[str, str]] = CONVERSATI
     return dict(response.json())
 
 
-def test_a_standalone_question_is_left_alone(stack: Stack) -> None:
+def test_a_standalone_question_is_not_rewritten(stack: Stack) -> None:
     running, upstream = stack(reply_of(json.dumps({"question": "never"})))
     retrieval = ask(running, "How many people live in the village of Tarn?")["retrieval"]
     assert (retrieval["question"], retrieval["rewritten_by"]) == (
@@ -36,7 +36,7 @@ def test_a_standalone_question_is_left_alone(stack: Stack) -> None:
     assert len(upstream.requests) == 1
 
 
-def test_the_model_rewrites_a_dependent_question_and_answers_the_users_own(stack: Stack) -> None:
+def test_the_model_rewrites_a_dependent_question_but_answers_the_original(stack: Stack) -> None:
     running, upstream = stack(reply_of(json.dumps({"question": "When was the Marlow Yard founded?"})))
     retrieval = ask(running, CONVERSATION[-1]["content"])["retrieval"]
     assert (retrieval["question"], retrieval["rewritten_by"], retrieval["intent"]) == (
@@ -54,21 +54,21 @@ def test_the_model_rewrites_a_dependent_question_and_answers_the_users_own(stack
     assert running.metric('modegraph_questions_rewritten_total{by="model"}') == 1
 
 
-def test_an_unusable_rewriting_gives_way_to_the_previous_turn(stack: Stack) -> None:
+def test_instead_of_an_unusable_rewrite_the_previous_turn_is_used(stack: Stack) -> None:
     running, _ = stack(reply_of("no json"))
     retrieval = ask(running, CONVERSATION[-1]["content"])["retrieval"]
     assert retrieval["question"] == "Who built the Lantern? The Marlow Yard did. When was it founded?"
     assert retrieval["rewritten_by"] == "turns"
 
 
-def test_a_first_question_costs_no_call_to_rewrite_it(stack: Stack) -> None:
+def test_a_first_question_is_not_sent_to_be_rewritten(stack: Stack) -> None:
     running, upstream = stack()
     ask(running, "When was it founded?", CONVERSATION[:1])
     assert len(upstream.requests) == 1
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_the_model_sees_the_turns_without_stale_numbers_or_special_tokens(stack: Stack, stream: bool) -> None:
+def test_the_model_gets_the_turns_without_old_citation_numbers_or_special_tokens(stack: Stack, stream: bool) -> None:
     running, upstream = stack(reply_of("no json"))
     conversation = [
         CONVERSATION[0],
@@ -101,7 +101,7 @@ def test_thanks_are_not_searched_for_and_the_model_answers_them(stack: Stack) ->
     assert turns[-1]["content"] == "Thanks!" and "Passages" not in json.dumps(turns)
 
 
-def test_thanks_in_a_stream(stack: Stack) -> None:
+def test_thanks_are_also_answered_in_a_stream(stack: Stack) -> None:
     running, _ = stack("You are welcome.")
     body = {"model": "tiny", "messages": [*CONVERSATION[:2], {"role": "user", "content": "Thanks!"}], "stream": True}
     text = running.post("/v1/chat/completions", json=body).text
@@ -109,7 +109,7 @@ def test_thanks_in_a_stream(stack: Stack) -> None:
 
 
 @pytest.mark.parametrize("last", ["Shorter, please", "Translate that into French", "And as a list?"])
-def test_a_request_about_the_answer_reads_the_same_passages_again(stack: Stack, last: str) -> None:
+def test_a_request_about_the_answer_gets_the_same_passages_again(stack: Stack, last: str) -> None:
     running, upstream = stack("###Reason: So [1]. ###Answer: 1911 [2]")
     first = ask(running, "Who built the Lantern?", CONVERSATION[:1])
     completion = ask(running, last)

@@ -59,15 +59,15 @@ def test_added_documents_are_found_and_deleted_ones_are_not(isles: Path) -> None
         assert running.post("/v1/retrieve", json={"query": "anything"}).json()["passages"] == []
 
 
-def test_the_list_gives_the_facts_of_each_document_in_the_requested_order(tmp_path: Path) -> None:
+def test_the_list_describes_each_document_in_the_requested_order(tmp_path: Path) -> None:
     """The list agrees with the documents; one has no propositions, one several passages, and one a `date` that is not a date."""
     long = Document("long", "Almanac", "The tide turns at noon. " * 200, {"date": "soon", "year": 1754})
-    odd = [
+    unusual = [
         Document("aha", "", "Aha."),
         long,
         Document("crew", "crew list", "The crew follows.", {"date": "2024-03-01T10:00"}),
     ]
-    build_index(tmp_path / "index", [*ISLES, *odd], SETTINGS, lambda spec: HashEncoder())
+    build_index(tmp_path / "index", [*ISLES, *unusual], SETTINGS, lambda spec: HashEncoder())
     with serving(tmp_path / "index", None) as running:
         listing = running.get("/v1/documents").json()
         assert listing["total"] == 8 and listing["total_passages"] == sum(
@@ -102,7 +102,7 @@ def test_a_server_that_is_not_writable_changes_nothing(stack: Stack) -> None:
     assert running.delete("/v1/documents/tarn").status_code == 403
 
 
-def files_but_arrays(folder: Path) -> set[Path]:
+def files_except_arrays(folder: Path) -> set[Path]:
     return {file for file in folder.rglob("*") if not re.search(r"/(arrays-|vectors/)", str(file))}
 
 
@@ -110,7 +110,7 @@ def test_uploads_cannot_leave_their_folder(isles: Path, tmp_path: Path) -> None:
     """Plain paths, encoded paths and control characters; an upload with the name of a symbolic link does not follow the link."""
     (isles / "link.md").symlink_to(tmp_path / "secret.md")
     (tmp_path / "secret.md").write_text("The secret is 41.")
-    before = files_but_arrays(tmp_path)
+    before = files_except_arrays(tmp_path)
     with (
         chat_server(lambda body, number: "x") as upstream,
         serving(isles, f"openai:t@{upstream.url}", writable=True) as running,
@@ -124,7 +124,7 @@ def test_uploads_cannot_leave_their_folder(isles: Path, tmp_path: Path) -> None:
                 content=body.encode(),
                 headers={"Content-Type": "multipart/form-data; boundary=b"},
             )
-            # The form parser strips a Windows path from a name; the rest is a plain name.
+            # The form parser strips the folders of a Windows path; the rest is a plain name.
             assert raw.status_code == (200 if name.startswith("C:") else 400), (name, raw.text)
         response = running.post("/v1/documents/files", files={"files": ("link.md", b"A harmless note.")})
         assert response.status_code == 200
@@ -132,7 +132,7 @@ def test_uploads_cannot_leave_their_folder(isles: Path, tmp_path: Path) -> None:
         sources = [each["source"] for each in running.get("/v1/documents").json()["documents"]]
         assert sources == ["ada", "bread", "lantern", "link.md", "marlow", "tarn", "x.md"]
     assert (tmp_path / "secret.md").read_text() == "The secret is 41."
-    assert files_but_arrays(tmp_path) - before <= {isles / "index.sqlite.seal", isles / "writer.lock"}
+    assert files_except_arrays(tmp_path) - before <= {isles / "index.sqlite.seal", isles / "writer.lock"}
 
 
 @pytest.mark.parametrize(
@@ -154,8 +154,10 @@ def test_a_file_that_cannot_be_read_is_refused(isles: Path, name: str, data: byt
         assert "modegraph-upload" not in response.text
 
 
-def test_a_reading_model_that_does_not_answer_is_reported_without_its_address(tmp_path: Path, no_waiting: None) -> None:
-    """As a failure of the server's machines, not of the request; search goes on."""
+def test_an_extraction_model_that_does_not_answer_is_reported_without_its_address(
+    tmp_path: Path, no_waiting: None
+) -> None:
+    """Reported as a failure of the server, not of the request; search still works."""
     with chat_server(lambda body, number: "x") as upstream:
         url = upstream.url
     settings = parse_settings(IndexSettings, {"extractor": "llm", "extractor_model": f"openai:m@{url}"}, "test")
@@ -167,7 +169,7 @@ def test_a_reading_model_that_does_not_answer_is_reported_without_its_address(tm
         assert running.post("/v1/retrieve", json={"query": "Lantern"}).status_code == 200
 
 
-def test_a_full_disk_is_reported_as_such_and_search_goes_on(tmp_path: Path) -> None:
+def test_a_full_disk_is_reported_as_such_and_search_still_works(tmp_path: Path) -> None:
     with mounted_disk(tmp_path / "disk") as disk:
         isles = disk.folder / "index"
         build_index(isles, ISLES, SETTINGS, lambda spec: HashEncoder())

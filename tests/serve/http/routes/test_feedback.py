@@ -1,4 +1,4 @@
-"""Feedback over HTTP: stored unchanged, shown and deleted by its author's name, and refused where the server accepts none."""
+"""Feedback over HTTP: stored unchanged, shown and deleted by the name of its author, and refused if the server accepts none."""
 
 from pathlib import Path
 from typing import Any
@@ -77,7 +77,7 @@ BAD = [
 ]
 
 
-def test_malformed_feedback_is_refused_with_its_fields_name_and_not_stored(isles: Path) -> None:
+def test_malformed_feedback_is_refused_with_the_name_of_the_field_and_not_stored(isles: Path) -> None:
     with serving(isles, None, feedback=True) as running:
         for body, param in BAD:
             response = running.post("/v1/feedback", json={**COMMON, **body})

@@ -22,14 +22,14 @@ def chat(running: Running, **fields: Any) -> ChatOpenAI:
 
 
 def searching_model(running: Running) -> Any:
-    """A model that uses the Responses route, with file search as its tool."""
+    """A model that uses the Responses API, with file search as its tool."""
     return chat(running, use_responses_api=True).bind_tools(SEARCH)
 
 
 def citations_of(message: AIMessage) -> list[tuple[Any, ...]]:
-    """Every citation of a message: its type, title, address and the three characters of the text at its position.
+    """Every citation of a message: its type, title, address, and the three characters at its position in the text.
 
-    LangChain drops the end of a file citation (`end_index`) and puts other fields that it does not know into `extras`.
+    LangChain drops the end of a file citation (`end_index`) and puts fields unknown to it into `extras`.
     """
     texts = [block for block in message.content_blocks if block["type"] == "text"]
     notes = [note for block in texts for note in block.get("annotations", [])]
@@ -54,7 +54,7 @@ def expected_citations(running: Running) -> list[tuple[Any, ...]]:
     return [("citation", *sources[1], "[2]"), ("citation", *sources[0], "[1]")]
 
 
-def test_citations_are_langchains_own(stack: Stack) -> None:
+def test_citations_are_annotations_that_langchain_knows(stack: Stack) -> None:
     running, upstream = stack(REPLY)
     message = searching_model(running).invoke(QUESTION)
     assert text_of(message) == ANSWER and citations_of(message) == expected_citations(running)

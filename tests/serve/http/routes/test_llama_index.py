@@ -1,4 +1,4 @@
-"""LlamaIndex's own classes against a live server, in the environment that MODEGRAPH_LLAMA_INDEX_PYTHON names.
+"""LlamaIndex's classes against a live server, in the environment that MODEGRAPH_LLAMA_INDEX_PYTHON names.
 
 llama-index-llms-openai needs openai below 3 and this project needs openai 3: they cannot be installed together.
 """
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.skipif(
 
 
 def client_output(url: str, model: str = "tiny") -> Any:
-    """The output of the client, parsed."""
+    """The parsed output of the client."""
     environment = {**os.environ, "OPENAI_API_KEY": "none"}
     environment.pop("PYTHONPATH", None)
     process = subprocess.run(
@@ -58,7 +58,7 @@ def test_llama_index_reads_answers_citations_streams_and_vectors(stack: Stack) -
 
 @pytest.mark.slow
 @pytest.mark.skipif(not is_fetched(SMOLLM2), reason="smollm2 is not fetched: modegraph models get smollm2")
-def test_whatever_a_real_small_model_says_is_read_whole_and_streamed(shared_isles: Path) -> None:
+def test_replies_of_a_real_small_model_are_read_whole_and_streamed(shared_isles: Path) -> None:
     with serving(shared_isles, "hf:smollm2", request_timeout_s=280) as running:
         results = client_output(running.url, "smollm2")
     for output, field in ((results["responses"], "cited"), (results["chat"], "citations")):

@@ -1,4 +1,4 @@
-"""Anthropic's Messages through its own client: blocks with citations, thinking, events, refusals."""
+"""Anthropic's Messages API through Anthropic's client: blocks with citations, thinking, events, refusals."""
 
 import json
 from typing import Any
@@ -116,7 +116,7 @@ def test_an_answer_that_cites_nothing_has_attributed_citations(stack: Stack, str
         assert [block.citations for block in blocks] == [None]  # type: ignore[union-attr]
 
 
-def test_the_events_are_those_of_the_sdk_in_order(stack: Stack) -> None:
+def test_events_are_those_of_the_sdk_in_its_order(stack: Stack) -> None:
     running, _ = stack(UNCITED_REPLY)
     events = list(client(running).messages.create(**request_body(stream=True)))
     kinds = [event.type for event in events]
@@ -185,7 +185,7 @@ def test_unsupported_fields_are_refused_by_name(stack: Stack, fields: dict[str, 
     assert (refusal.value.status_code, error["param"]) == (status, place) and upstream.requests == []
 
 
-def test_the_route_requires_the_key_and_anthropics_client_sends_it(stack: Stack) -> None:
+def test_the_route_requires_the_key_that_the_anthropic_client_sends(stack: Stack) -> None:
     running, _ = stack("1911 [1]", api_key="k")
     with pytest.raises(anthropic.AuthenticationError):
         client(running).messages.create(**request_body())
@@ -197,6 +197,6 @@ def test_a_stream_that_breaks_or_takes_too_long_raises(stack: Stack) -> None:
     running, _ = stack(lambda body, number: (200, f"data: {broken}\n\n"))
     with pytest.raises(anthropic.APIStatusError, match="cut_off"):
         list(client(running).messages.create(**request_body(stream=True)))
-    slow, _ = stack("word " * 50, seconds_a_word=0.1, request_timeout_s=0.5)
+    slow, _ = stack("word " * 50, seconds_per_word=0.1, request_timeout_s=0.5)
     with pytest.raises(anthropic.APIStatusError, match="too_long"):
         list(client(slow).messages.create(**request_body(stream=True)))

@@ -1,4 +1,4 @@
-"""/v1/questions and /v1/suggestions: questions made by rules, with the sentence that contains each answer; a key needs read access and gets questions about its documents only."""
+"""/v1/questions and /v1/suggestions: questions made by rules, with the sentence that contains each answer; only about documents that the key may read."""
 
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -48,7 +48,7 @@ def test_pages_are_parts_of_one_list_of_questions_that_one_document_answers(tmp_
     assert [row for page in pages for row in page] == whole["questions"]
     assert whole["total"] == len(set(ids)) == len(ids) > 30
     assert not any("Guild meet" in row["question"] for row in whole["questions"]), (
-        "eight documents say where a guild meets"
+        "eight documents state where a guild meets"
     )
     sources = [row["gold_ids"][0] for row in whole["questions"]]
     assert len(set(sources[:10])) == 10
@@ -64,7 +64,7 @@ def test_a_bad_count_is_refused_by_name(stack: Stack, query: str, field: str) ->
     assert running.post("/v1/questions").status_code == 405
 
 
-def test_a_key_needs_read_access_and_gets_questions_about_its_documents(tmp_path: Path) -> None:
+def test_a_key_needs_read_access_and_gets_questions_about_documents_that_it_may_see(tmp_path: Path) -> None:
     build_index(tmp_path / "index", ISLES, SETTINGS, lambda spec: HashEncoder())
     new_keys = {
         "all": make_key("all", scopes=("read",)),
@@ -85,7 +85,7 @@ def test_a_key_needs_read_access_and_gets_questions_about_its_documents(tmp_path
     assert len({row["gold_ids"][0] for row in answers["all"].json()["questions"]}) == 5
 
 
-def test_searches_go_on_while_the_questions_are_made_once(isles: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_searches_work_while_the_questions_are_made_once(isles: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     go_on, calls = Event(), []
 
     def slow(index: Index) -> tuple[ProposedQuestion, ...]:
@@ -104,7 +104,9 @@ def test_searches_go_on_while_the_questions_are_made_once(isles: Path, monkeypat
         assert [each.result().json()["total"] for each in waiting] == [7] * 3 and len(calls) == 1
 
 
-def test_evenly_spread_documents_of_a_large_index_are_read(isles: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_questions_for_a_large_index_are_made_from_evenly_spaced_documents(
+    isles: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(collections, "propose_questions", partial(proposals.propose_questions, most_passages=3))
     with serving(isles, None) as running:
         found = running.get("/v1/questions").json()["questions"]
@@ -125,7 +127,7 @@ def indexed(folder: Path, documents: list[Document]) -> Index:
 
 
 @pytest.mark.parametrize("example", ["documents", "handbook"])
-def test_suggestions_are_short_and_of_different_documents_and_kinds(tmp_path: Path, example: str) -> None:
+def test_suggestions_are_short_and_about_different_documents_and_kinds_of_facts(tmp_path: Path, example: str) -> None:
     index = indexed(tmp_path / "index", list(read_documents(ROOT / "examples" / example, print)))
     suggestions = suggest_questions(index, 12)
     gold = {one.question: one.gold_ids for one in proposals.propose_questions(index)}
@@ -150,7 +152,7 @@ def test_no_question_is_suggested_about_a_name_that_two_documents_share(tmp_path
     assert suggest_questions(indexed(tmp_path / "one", ferries[:1]), 3) == ("In what year was Heron built?",)
 
 
-def test_where_no_rule_fits_nothing_is_suggested(tmp_path: Path) -> None:
+def test_if_no_rule_fits_nothing_is_suggested(tmp_path: Path) -> None:
     documents = [
         Document("a", "灯台", "灯台は東京にある。1911年に建てられた。"),
         Document("b", "log.txt", "2024-01-01 ERROR disk full. 2024-01-02 OK."),

@@ -1,4 +1,4 @@
-"""Responses with file search, through the openai client: its own types read the items, the citations and every event."""
+"""Responses with file search, through the openai client, whose types read the items, the citations and every event."""
 
 import json
 from typing import Any
@@ -51,7 +51,7 @@ def ask(running: Running, **fields: Any) -> Any:
 
 
 def without_repeated_deltas(kinds: list[str]) -> list[str]:
-    """The kinds of events; of consecutive deltas of one kind, only the first."""
+    """The kinds of events; of consecutive deltas of the same kind, only the first."""
     return [kind for n, kind in enumerate(kinds) if not (n and kinds[n - 1] == kind and kind.endswith("delta"))]
 
 
@@ -121,7 +121,7 @@ def test_an_answer_that_cites_nothing_has_attributed_annotations(stack: Stack, s
     assert [(each.attributed, hasattr(each, "statement")) for each in own] == [(False, False)]
 
 
-def test_the_sdks_own_accumulation_agrees(stack: Stack) -> None:
+def test_the_response_that_the_sdk_assembles_from_a_stream_agrees(stack: Stack) -> None:
     running, _ = stack(REPLY)
     with running.client().responses.stream(model="tiny", input=QUESTION, tools=SEARCH) as stream:  # type: ignore[arg-type]
         for _ in stream:
@@ -130,7 +130,7 @@ def test_the_sdks_own_accumulation_agrees(stack: Stack) -> None:
     assert response.output_text == "😀 the Marlow Yard [2][1]."
 
 
-def test_events_are_named_and_the_stream_says_when_it_is_done(stack: Stack) -> None:
+def test_events_have_names_and_the_stream_ends_with_done(stack: Stack) -> None:
     running, _ = stack("1911 [1]")
     body = {"model": "tiny", "input": QUESTION, "tools": SEARCH, "stream": True}
     blocks = running.post("/v1/responses", json=body).text.split("\n\n")
@@ -191,7 +191,7 @@ def test_without_evidence_the_model_is_not_called(stack: Stack) -> None:
     assert response.output_text == NOT_FOUND and upstream.requests == []
 
 
-def test_the_clients_own_format_reaches_the_engine(stack: Stack) -> None:
+def test_the_format_that_the_client_requests_reaches_the_engine(stack: Stack) -> None:
     running, upstream = stack('{"a": "b [1]"}')
     form = {"type": "json_schema", "name": "a", "schema": {"type": "object"}, "strict": True}
     response = ask(running, text={"format": form, "verbosity": "low"}, reasoning={"effort": "low"}, temperature=0.5)
@@ -244,7 +244,9 @@ def test_unsupported_fields_are_refused_by_name(stack: Stack, fields: dict[str, 
         ({"input": "x" * 8001}, 400, "8,000"),
     ],
 )
-def test_bad_requests_are_distinguished(stack: Stack, fields: dict[str, Any], status: int, words: str) -> None:
+def test_different_mistakes_have_different_errors(
+    stack: Stack, fields: dict[str, Any], status: int, words: str
+) -> None:
     running, _ = stack()
     response = running.post("/v1/responses", json={"model": "tiny", "input": QUESTION, "tools": SEARCH, **fields})
     assert response.status_code == status and words in response.json()["error"]["message"], response.text

@@ -14,7 +14,7 @@ QUESTION = "Who founded the Marlow Yard that built the Lantern?"
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_every_mode_gives_the_results_of_the_function(stack: Stack, shared_isles, mode: str) -> None:  # type: ignore[no-untyped-def]
+def test_every_mode_returns_the_results_of_the_function(stack: Stack, shared_isles, mode: str) -> None:  # type: ignore[no-untyped-def]
     running, upstream = stack()
     response = running.post("/v1/retrieve", json={"query": QUESTION, "mode": mode, "k": 3}).json()
     index = open_index(shared_isles, lambda spec: HashEncoder())
@@ -28,7 +28,7 @@ def test_every_mode_gives_the_results_of_the_function(stack: Stack, shared_isles
     assert response["trace"]["mode"] == mode and response["question"] == QUESTION and upstream.requests == []
 
 
-def test_filters_reach_the_search(stack: Stack) -> None:
+def test_filters_are_applied_to_the_search(stack: Stack) -> None:
     running, _ = stack()
     body = {"query": QUESTION, "where": ["source=tarn"]}
     assert {each["source"] for each in running.post("/v1/retrieve", json=body).json()["passages"]} == {"tarn"}

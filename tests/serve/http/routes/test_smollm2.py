@@ -1,4 +1,4 @@
-"""The vendors' own clients against a server with a real small model: whatever the model says, each client reads text and citations that agree."""
+"""The clients of the vendors against a server with a real small model: whatever the model replies, each client reads text and citations that agree."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,7 +29,7 @@ def running(shared_isles: Path) -> Iterator[Running]:
         yield server
 
 
-def test_openai_whole_and_streamed(running: Running) -> None:
+def test_the_openai_client_reads_whole_and_streamed_answers(running: Running) -> None:
     request_body: dict[str, Any] = {
         "model": "smollm2",
         "input": QUESTION,
@@ -53,7 +53,7 @@ def test_openai_whole_and_streamed(running: Running) -> None:
                 assert content.text[note.index : end] in marks and note.filename
 
 
-def test_anthropic_whole_and_streamed(running: Running) -> None:
+def test_the_anthropic_client_reads_whole_and_streamed_answers(running: Running) -> None:
     client = anthropic.Anthropic(base_url=running.url, api_key="none", max_retries=0, timeout=280)
     request_body: dict[str, Any] = {
         "model": "smollm2",
@@ -71,7 +71,7 @@ def test_anthropic_whole_and_streamed(running: Running) -> None:
             assert note.attributed or f"[{note.search_result_index + 1}]" in block.text  # type: ignore[union-attr]
 
 
-def test_langchain_whole_and_streamed(running: Running) -> None:
+def test_langchain_reads_whole_and_streamed_answers(running: Running) -> None:
     fields: dict[str, Any] = {"model": "smollm2", "base_url": f"{running.url}/v1", "api_key": "none", "timeout": 280}
     model = ChatOpenAI(**fields, **GREEDY, use_responses_api=True, max_retries=0).bind_tools([SEARCH])
     whole = model.invoke(QUESTION, max_output_tokens=TOKENS)
@@ -81,7 +81,7 @@ def test_langchain_whole_and_streamed(running: Running) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_ask_over_mcp(running: Running, version: str) -> None:
+def test_ask_works_over_mcp(running: Running, version: str) -> None:
     async def ask(client: Client) -> dict[str, Any]:
         return await call_tool(client, "ask", question=QUESTION, k=2)
 

@@ -1,4 +1,4 @@
-"""Open WebUI's own requests (for a title, tags, follow-ups) reach the model unchanged except for special tokens: no search, no prompt of ours, no length limit but the model's window."""
+"""Requests of Open WebUI for a title, tags or follow-ups reach the model unchanged except for special tokens: no search, no limit but the model's window."""
 
 from collections.abc import Callable
 
@@ -70,7 +70,7 @@ def test_text_that_is_not_a_task_is_searched_for(stack: Stack, text: str) -> Non
     assert read_task([task("tags", "a"), "b"], "") is None
 
 
-def test_a_task_is_cut_no_further_than_it_must_be() -> None:
+def test_a_task_is_cut_no_further_than_necessary() -> None:
     whole = Task("", "a b <chat_history>", " ".join(["c"] * 400), "</chat_history>")
     model = ScriptedModel(lambda request: "", window=100)
     fits, tokens = fit_task(whole, model, 512)
@@ -80,7 +80,7 @@ def test_a_task_is_cut_no_further_than_it_must_be() -> None:
     assert fit_task(whole, ScriptedModel(lambda request: ""), 512) == (whole, 512)
 
 
-def test_reading_is_linear() -> None:
+def test_a_task_is_recognised_in_linear_time() -> None:
     def prepare(pieces: int) -> Callable[[], object]:
         text = "### Task:\n" + "<chat_history>" * pieces
         assert read_task([text], "") is None

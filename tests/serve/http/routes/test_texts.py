@@ -1,4 +1,4 @@
-"""Embeddings and reranking by the index's encoder: the numbers are those of the encoder, in the forms that clients read."""
+"""Embeddings and reranking by the encoder of the index: the numbers are those of the encoder, in the formats that clients read."""
 
 import base64
 from pathlib import Path
@@ -52,7 +52,7 @@ def test_texts_that_cannot_be_encoded_are_reported(
     assert response.status_code == status and words in response.json()["error"]["message"]
 
 
-def test_documents_come_in_the_order_of_their_cosines(stack: Stack) -> None:
+def test_documents_are_ranked_by_their_cosines(stack: Stack) -> None:
     running, _ = stack()
     ranking = running.post(
         "/v1/rerank", json={"query": "kelp bread", "documents": TEXTS, "return_documents": True}
@@ -103,7 +103,7 @@ def test_requests_that_cannot_be_ranked_are_reported(
     assert response.status_code == status and words in response.json()["error"]["message"]
 
 
-def test_openais_client_reads_the_refusal(stack: Stack) -> None:
+def test_the_openai_client_reads_the_refusal(stack: Stack) -> None:
     running, _ = stack()
     with pytest.raises(openai.NotFoundError, match="minilm"):
         running.client().embeddings.create(model="other", input="a")

@@ -1,4 +1,4 @@
-"""A client's choices for sentences that the passages do not support (mark, drop or ignore them), in each of the three APIs, streamed and not."""
+"""What a client can choose for sentences that the passages do not support (mark, drop or ignore them), in each of the three APIs, streamed or not."""
 
 import json
 from typing import Any
@@ -25,7 +25,7 @@ SCHEMA = {"name": "a", "schema": {"type": "object"}}
 
 
 def answer_of(running: Running, api: str, stream: bool, **retrieval: Any) -> dict[str, Any]:
-    """An API's answer: its reasoning, its content, the marks ([n]) of its citations and its unsupported sentences."""
+    """The answer of an API: its reasoning, its content, its citation marks ([n]) and its unsupported sentences."""
     path, body = PATHS[api]
     body = {"model": "tiny", "stream": stream, "retrieval": retrieval, **body}
     response = running.post(path, json=body)
@@ -129,7 +129,7 @@ def test_each_request_decides_what_happens_to_unsupported_sentences(stack: Stack
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("api", list(PATHS))
-def test_an_answer_of_which_nothing_remains_is_a_refusal(stack: Stack, api: str, stream: bool) -> None:
+def test_an_answer_without_remaining_sentences_becomes_a_refusal(stack: Stack, api: str, stream: bool) -> None:
     running, _ = stack(f"###Reason: {SUPPORTED[0]} ###Answer: {WRONG}")
     answer = answer_of(running, api, stream, unsupported="drop")
     assert answer["content"] == NOT_FOUND and answer["marks"] == []
@@ -204,13 +204,13 @@ def test_impossible_requests_are_refused_by_name(
     assert (refusal.status_code, refusal.json()["error"]["param"]) == (status, place) and upstream.requests == []
 
 
-def test_a_search_alone_has_no_sentences_to_drop(stack: Stack) -> None:
+def test_a_search_without_an_answer_cannot_drop_sentences(stack: Stack) -> None:
     running, _ = stack()
     refusal = running.post("/v1/retrieve", json={"query": "Who?", "unsupported": "drop"})
     assert refusal.status_code == 422 and refusal.json()["error"]["param"] == "unsupported"
 
 
-def test_a_reply_in_the_clients_own_format_is_only_marked_on_a_server_that_drops_sentences(stack: Stack) -> None:
+def test_a_reply_in_a_format_of_the_client_is_only_marked_even_if_the_server_drops_sentences(stack: Stack) -> None:
     running, _ = stack(json.dumps({"a": WRONG}), unsupported="drop")
     body = {"model": "tiny", **TURNS, "response_format": {"type": "json_schema", "json_schema": SCHEMA}}
     message = running.post("/v1/chat/completions", json=body).json()["choices"][0]["message"]

@@ -1,4 +1,4 @@
-"""Files from clients are read in separate processes and written in turn: chat continues, all uploads succeed, nothing is left behind."""
+"""Files from clients are read in separate processes and written one after another: chat continues, all uploads succeed, and no file or process remains."""
 
 import os
 import socket
@@ -28,7 +28,7 @@ QUESTION = {"model": "t", "messages": [{"role": "user", "content": "Who built th
 
 
 @contextmanager
-def upload_under_way(port: int, data: bytes) -> Iterator[None]:
+def running_upload(port: int, data: bytes) -> Iterator[None]:
     """An upload whose client disconnects when the block ends."""
     head = b'--b\r\nContent-Disposition: form-data; name="files"; filename="endless.pdf"\r\n\r\n'
     body = head + data + b"\r\n--b--\r\n"
@@ -40,7 +40,7 @@ def upload_under_way(port: int, data: bytes) -> Iterator[None]:
         yield
 
 
-def test_reading_ends_when_its_client_leaves_and_chat_answers_meanwhile(
+def test_reading_ends_when_the_client_disconnects_and_chat_answers_meanwhile(
     isles: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "temporary").mkdir()
@@ -50,7 +50,7 @@ def test_reading_ends_when_its_client_leaves_and_chat_answers_meanwhile(
         serving(isles, f"openai:t@{upstream.url}", writable=True, file_seconds=600) as running,
     ):
         before = parsers_below(os.getpid())
-        with upload_under_way(running.port, ENDLESS):
+        with running_upload(running.port, ENDLESS):
             until(lambda: parsers_below(os.getpid()) - before)
             assert running.post("/v1/chat/completions", json=QUESTION).status_code == 200
             assert list((tmp_path / "temporary").iterdir()) == []
@@ -69,7 +69,7 @@ def test_a_file_that_takes_too_long_is_refused_by_name(isles: Path) -> None:
 
 
 @needs_tesseract
-def test_an_uploaded_scan_is_read_where_ocr_is_on(isles: Path) -> None:
+def test_an_uploaded_scan_is_read_if_ocr_is_on(isles: Path) -> None:
     upload = {"files": ("deeds.pdf", scan(["The Lantern", "Tarn is a village of 312 people."]))}
     with serving(isles, None, writable=True, ocr="tesseract", ocr_pages=2) as running:
         assert running.post("/v1/documents/files", files=upload).status_code == 200
@@ -135,13 +135,13 @@ def test_an_upload_that_waits_too_long_gets_a_retry_time_and_is_not_written_late
             ):
                 assert response.status_code == 409 and response.json()["error"]["code"] == "being_written"
                 assert int(response.headers["Retry-After"]) > 0
-        # On a busy machine the first write may take longer than this server waits; the client retries, as the answer says.
+        # On a busy machine, the first write may take longer than this server waits; the client retries, as the answer says.
         until(lambda: running.post("/v1/documents/files", files=note(2)).status_code == 200, 60)
         sources = [each["source"] for each in running.get("/v1/documents").json()["documents"]]
         assert "note-01.md" not in sources and {"note-02.md", "tarn"} < set(sources)
 
 
-def test_a_read_only_server_reserves_no_places_for_writers(isles: Path) -> None:
+def test_a_read_only_server_reserves_no_capacity_for_writers(isles: Path) -> None:
     with (
         chat_server(lambda body, number: "x") as upstream,
         serving(isles, f"openai:t@{upstream.url}", capacity=1, queue=0) as running,

@@ -1,4 +1,4 @@
-"""The index as an OpenAI vector store, read by the SDK's own types; unsupported fields are refused by name."""
+"""The index as an OpenAI vector store, read by the types of the SDK; unsupported fields are refused by name."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -35,7 +35,7 @@ def found(running: Running, **options: object) -> list[str]:
     return sorted({each.file_id for each in page})
 
 
-def test_a_search_gives_the_passages_of_retrieve(running: Running) -> None:
+def test_a_search_returns_the_passages_of_retrieve(running: Running) -> None:
     expected = running.post("/v1/retrieve", json={"query": QUESTION, "k": 3}).json()["passages"]
     page = running.client().vector_stores.search("harbour", query=[QUESTION], max_num_results=3)
     assert len(expected) == 3 and not page.has_next_page()
@@ -99,12 +99,14 @@ def test_unsupported_fields_are_refused_by_name(running: Running, options: dict[
         ({"surprise": 1}, 422, "surprise"),
     ],
 )
-def test_bad_searches_are_distinguished(running: Running, options: dict[str, object], status: int, words: str) -> None:
+def test_different_mistakes_have_different_errors(
+    running: Running, options: dict[str, object], status: int, words: str
+) -> None:
     response = running.post("/v1/vector_stores/harbour/search", json={"query": QUESTION, **options})
     assert response.status_code == status and words in response.json()["error"]["message"]
 
 
-def test_the_one_store_is_listed(running: Running) -> None:
+def test_the_vector_store_is_listed(running: Running) -> None:
     client = running.client()
     (store,) = client.vector_stores.list()
     assert (store.id, store.status, store.file_counts.completed) == ("harbour", "completed", len(DATED))

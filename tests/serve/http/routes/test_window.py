@@ -1,4 +1,4 @@
-"""A prompt is cut to the model's window: fewer passages, which the reply reports; an error only if nothing can be left out."""
+"""A prompt is shortened to the model's window: fewer passages, which the reply reports; an error only if nothing can be left out."""
 
 import json
 import os
@@ -43,7 +43,7 @@ def halmaren(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
-def test_a_third_of_the_questions_of_the_examples_is_answered_in_a_window_of_1024(small: Path, halmaren: Path) -> None:
+def test_a_third_of_the_questions_in_examples_are_answered_in_a_window_of_1024(small: Path, halmaren: Path) -> None:
     """With MODEGRAPH_ALL_CASES set, every question."""
     fewer = 0
     stride = 1 if os.environ.get("MODEGRAPH_ALL_CASES") else 3
@@ -58,7 +58,7 @@ def test_a_third_of_the_questions_of_the_examples_is_answered_in_a_window_of_102
     assert fewer >= 1
 
 
-def test_space_for_the_answer_leaves_fewer_passages(small: Path, halmaren: Path) -> None:
+def test_the_space_reserved_for_the_answer_leaves_fewer_passages(small: Path, halmaren: Path) -> None:
     with serving(halmaren, f"hf:{small}") as running:
         conversation = [
             {"role": "user", "content": "Who built the Lantern? " * 40},
@@ -106,7 +106,7 @@ def test_a_window_that_the_engine_reports_is_respected(stack: Stack) -> None:
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_where_no_window_is_known_a_refusal_leads_to_fewer_passages(stack: Stack, stream: bool) -> None:
+def test_if_no_window_is_known_a_refusal_leads_to_fewer_passages(stack: Stack, stream: bool) -> None:
     running, upstream = stack(refuses_over(110))
     response = running.post("/v1/chat/completions", json={"model": "tiny", "messages": ASK, "stream": stream})
     assert response.status_code == 200
@@ -114,7 +114,7 @@ def test_where_no_window_is_known_a_refusal_leads_to_fewer_passages(stack: Stack
     assert '"left_out":2' in response.text.replace(" ", "") and '"excerpts":3' in response.text.replace(" ", "")
 
 
-def test_a_lasting_refusal_is_reported_with_a_remedy(stack: Stack) -> None:
+def test_a_prompt_that_is_always_refused_is_reported_with_a_remedy(stack: Stack) -> None:
     running, upstream = stack(refuses_over(10))
     response = running.post("/v1/chat/completions", json={"model": "tiny", "messages": ASK})
     error = response.json()["error"]
@@ -122,7 +122,7 @@ def test_a_lasting_refusal_is_reported_with_a_remedy(stack: Stack) -> None:
     assert "maximum context length is 10" in error["message"] and "larger window" in error["message"]
 
 
-def test_a_refusal_for_another_reason_is_not_tried_again(stack: Stack) -> None:
+def test_a_refusal_for_another_reason_is_not_retried(stack: Stack) -> None:
     running, upstream = stack(lambda body, number: (400, json.dumps({"error": {"message": "n must be 1"}})))
     response = running.post("/v1/chat/completions", json={"model": "tiny", "messages": ASK})
     assert (response.status_code, response.json()["error"]["code"], len(upstream.requests)) == (

@@ -1,0 +1,34 @@
+"""Whole files written at once: an error leaves the former file and no temporary one."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from graph.shared.jsonl import read_jsonl, replacing, write_jsonl
+
+
+def test_rows_are_written_as_utf8_lines(tmp_path: Path) -> None:
+    rows: list[dict[str, Any]] = [{"a": "naïve 東京"}, {"a": "two\nlines"}]
+    assert write_jsonl(tmp_path / "rows.jsonl", rows) == 2
+    assert list(read_jsonl(tmp_path / "rows.jsonl")) == [(1, rows[0]), (2, rows[1])]
+    assert "naïve 東京" in (tmp_path / "rows.jsonl").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("problem", [ValueError, KeyboardInterrupt])
+def test_an_error_while_writing_leaves_the_former_file(tmp_path: Path, problem: type[BaseException]) -> None:
+    file = tmp_path / "rows.jsonl"
+    write_jsonl(file, [{"a": 1}])
+
+    def rows() -> Iterator[dict[str, Any]]:
+        yield {"a": 2}
+        raise problem
+
+    with pytest.raises(problem):
+        write_jsonl(file, rows())
+    with pytest.raises(problem), replacing(file) as partial:
+        partial.write_bytes(b"half")
+        raise problem
+    assert list(read_jsonl(file)) == [(1, {"a": 1})]
+    assert list(tmp_path.iterdir()) == [file]

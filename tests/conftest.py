@@ -22,7 +22,7 @@ from tests.postgres_server import postgres_server
 # No example has a deadline, because the machine may be busy. Runs are repeatable: the examples are the same each time.
 UNTIMED = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 settings.register_profile("repeatable", derandomize=True, **UNTIMED)
-# Different examples each time, to find cases that nobody thought of: HYPOTHESIS_PROFILE=explore.
+# Different examples each time, to find unforeseen cases: HYPOTHESIS_PROFILE=explore.
 settings.register_profile("explore", **UNTIMED)
 # Few examples, for a first look: make quick.
 settings.register_profile("quick", derandomize=True, max_examples=10, **UNTIMED)

@@ -1,4 +1,4 @@
-"""The whole command line: every command, option and help page, as typer builds them, and every command line in the docs."""
+"""The command line: every command, option and help page, as typer builds them, and every command line in the docs."""
 
 import re
 import shlex
@@ -24,7 +24,7 @@ from modegraph.cli_root import LIBRARIES
 from tests.places import ROOT
 from tests.test_configs import CONFIGS
 
-# Without docs/troubleshooting/messages.md, whose command lines have gaps.
+# Except docs/troubleshooting/messages.md, whose command lines have gaps.
 PAGES = [
     ROOT / "AGENTS.md",
     ROOT / "README.md",
@@ -75,7 +75,7 @@ def test_the_walk_finds_the_commands() -> None:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_a_command_says_what_it_does_and_reports_our_errors(name: str) -> None:
+def test_a_command_has_a_short_description_and_reports_our_errors(name: str) -> None:
     command = COMMANDS[name]
     assert isinstance(command, Command)
     first = command.help.split("\n\n")[0]
@@ -89,7 +89,7 @@ def test_a_group_has_help_and_reports_our_errors(name: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "param"), OPTIONS, ids=[f"{name} {param.opts[0]}" for name, param in OPTIONS])
-def test_every_option_has_help_a_group_and_a_word_for_its_value(name: str, param: Any) -> None:
+def test_every_option_has_help_a_group_and_a_metavar(name: str, param: Any) -> None:
     assert re.fullmatch(r"\S.{8,}\.", param.help or "", flags=re.DOTALL), "end it with a full stop"
     assert param.help.endswith("Repeatable.") == param.multiple
     assert param.rich_help_panel in PANELS
@@ -105,7 +105,7 @@ def test_every_argument_has_help_and_a_name(name: str) -> None:
 
 
 def test_an_option_has_one_meaning() -> None:
-    """Its help, kind of value and group are the same everywhere; where the option is repeatable, the help adds that."""
+    """Its help, type and group are the same everywhere; if the option is repeatable, the help adds that."""
     meanings: dict[str, dict[tuple[Any, ...], list[str]]] = {}
     for name, param in OPTIONS:
         kind = param.type_descriptor.annotation
@@ -115,14 +115,14 @@ def test_an_option_has_one_meaning() -> None:
     assert {option: found for option, found in meanings.items() if len(found) > 1} == {}
 
 
-def test_every_command_retrieves_by_the_default_mode_unless_one_is_named() -> None:
+def test_every_command_has_the_same_default_mode() -> None:
     """Without the option, `serve` leaves its setting unchanged."""
     modes = {name: param.default for name, param in OPTIONS if param.opts[0] == "--mode"}
     assert modes.pop("serve") is None
     assert len(modes) >= 3 and set(modes.values()) == {DEFAULT_MODE}
 
 
-def test_the_name_of_an_argument_has_one_meaning() -> None:
+def test_an_argument_has_one_meaning() -> None:
     arguments: dict[str, set[str]] = {}
     for command in COMMANDS.values():
         for param in command.params:
@@ -137,14 +137,14 @@ def test_the_name_of_an_argument_has_one_meaning() -> None:
 def test_no_help_mentions_an_option_that_does_not_exist(name: str) -> None:
     command = COMMANDS[name]
     text = " ".join([command.help, *(param.help for param in command.params)])
-    assert set(OPTION.findall(text)) - NAMES <= {"--max-model-len"}  # an argument of vLLM
+    assert set(OPTION.findall(text)) - NAMES <= {"--max-model-len"}  # an option of vLLM
     own_options = {opt for param in command.params for opt in param.opts}
     mentioned = set(OPTION.findall(re.sub(r"`[^`]*`|use it with[^.]*\.", "", command.help)))
     assert mentioned <= own_options, "an option that this command does not have"
 
 
 @pytest.mark.parametrize("name", [*COMMANDS, *GROUPS])
-def test_a_page_fits_eighty_columns_and_cuts_nothing(name: str) -> None:
+def test_a_help_page_fits_eighty_columns_and_truncates_nothing(name: str) -> None:
     shown = page(name)
     assert all(len(line) <= WIDTH for line in shown.splitlines())
     assert "…" not in shown and not re.search(r"<\w+>", shown)
@@ -159,12 +159,12 @@ def test_the_groups_of_options_are_in_order(name: str) -> None:
     assert titles == [panel for panel in OPTION_PANELS if panel in titles] and OUTPUT in titles
 
 
-def test_the_front_page_has_its_groups_in_order() -> None:
+def test_the_main_help_page_has_its_groups_in_order() -> None:
     titles = re.findall(r"╭─ ([\w ]+?) ─", page(""))
     assert titles == ["Options", "Index", "Ask and serve", "Data", "Train", "Evaluate", "Settings"]
 
 
-def test_the_front_page_imports_nothing_heavy() -> None:
+def test_the_main_help_page_imports_nothing_slow() -> None:
     script = (
         "import sys\nfrom modegraph.cli import main\nsys.argv = ['modegraph', '--help']\n"
         "try:\n    main()\nexcept SystemExit:\n    pass\nprint(*sorted(sys.modules), file=sys.stderr)"
@@ -183,7 +183,7 @@ def test_exactly_the_commands_with_settings_take_config_or_set() -> None:
 
 
 @pytest.mark.parametrize("name", WITH_SETTINGS)
-def test_a_page_lists_the_settings_with_default_and_meaning(name: str) -> None:
+def test_a_help_page_lists_the_settings_with_default_and_meaning(name: str) -> None:
     shown = " ".join(page(name).replace("│", " ").split())
     for each in setting_lines(settings_class(WITH_SETTINGS[name])):
         if each.meaning:
@@ -202,7 +202,7 @@ def test_every_setting_has_a_description(path: str) -> None:
 
 @pytest.mark.parametrize("path", sorted(set(WITH_SETTINGS.values())))
 def test_the_settings_shown_match_the_class(path: str) -> None:
-    """Read back, the YAML equals the defaults of the class; only required values are missing."""
+    """The YAML shown, if read, equals the defaults of the class, except for required values, which are missing."""
     kind = settings_class(path)
     values = yaml.safe_load(as_yaml(kind, "Settings"))
     optional = {key: value for key, value in values.items() if kind.model_fields[key].is_required() is False}
@@ -217,7 +217,7 @@ def run(*words: object) -> Any:
     return CliRunner().invoke(tree_app(), [str(word) for word in words])
 
 
-def test_settings_are_shown_by_either_name() -> None:
+def test_settings_are_shown_for_the_short_and_the_long_name_of_a_command() -> None:
     assert run("config", "show", "train", "ms").output == run("config", "show", "ms").output
     error = run("config", "show", "mss").exception
     assert isinstance(error, UserError) and "Did you mean" in str(error) and "train ms" in str(error)
@@ -254,7 +254,7 @@ def test_the_versions_of_the_libraries_are_printed() -> None:
     assert all(version[:1].isdigit() or version == "not installed" for _, _, version in lines)
 
 
-def test_the_shell_completes_commands_options_and_modes() -> None:
+def test_the_shell_completion_covers_commands_options_and_modes() -> None:
     def completed(*words: str) -> list[str]:
         place = {"COMP_WORDS": " ".join(("modegraph", *words)), "COMP_CWORD": str(len(words))}
         environment = {**place, "_MODEGRAPH_COMPLETE": "complete_bash"}
@@ -316,7 +316,7 @@ DOCUMENTED = sorted({(file.relative_to(ROOT).as_posix(), line) for file in PAGES
 
 
 def command_of(words: list[str]) -> tuple[str, Any, list[str]]:
-    """The name and the command that words lead to in the tree, preferring names of two words, and the remaining words."""
+    """The name and the command that the words select in the tree, preferring names of two words, and the remaining words."""
     found, path = tree(), []
     while names := [name for n in (2, 1) if (name := " ".join(words[:n])) in getattr(found, "commands", {})]:
         path.append(names[0])
@@ -346,7 +346,7 @@ def test_a_documented_command_line_is_valid(file: str, line: str) -> None:
         )
 
 
-def test_the_docs_are_read() -> None:
+def test_command_lines_in_the_docs_are_found() -> None:
     assert len(DOCUMENTED) > 60 and len({file for file, _ in DOCUMENTED}) > 10
     assert spread(["--modes", "a", "b"], {"--modes"}) == ["--modes", "a", "--modes", "b"]
 

@@ -62,7 +62,7 @@ def kind_of(file: Path) -> type[Settings]:
 @pytest.mark.parametrize("file", CONFIGS, ids=lambda file: file.relative_to(ROOT).as_posix())
 def test_every_shipped_config_parses(file: Path) -> None:
     assert file.parent.name in ("train", "tiny", "serve", "eval", "data", "study"), (
-        "say here which class a new folder of configs is for"
+        "add the settings class of a new folder of configs to `kind_of`"
     )
     load_settings(kind_of(file), file)
 
@@ -85,7 +85,7 @@ def test_the_expected_configs_are_shipped() -> None:
 
 @pytest.mark.parametrize("file", LAUNCHERS, ids=lambda file: file.stem)
 def test_accelerate_reads_every_launch_config(file: Path) -> None:
-    """With accelerate's own loader, which refuses unknown keys; the command on the second line of a config names files that exist."""
+    """With the loader of accelerate, which refuses unknown keys; the command on the second line of a config names files that exist."""
     from accelerate.commands.config.config_args import load_config_from_file
     from accelerate.commands.launch import launch_command_parser
 
@@ -105,7 +105,7 @@ def test_accelerate_reads_every_launch_config(file: Path) -> None:
 
 
 def test_the_configs_of_a_chain_share_model_data_and_precision() -> None:
-    """Each ms and dpo config starts from the output of the sft config of the same name, with its data, quantisation and precision."""
+    """Each ms and dpo config starts from the output of the sft config for the same model, with its data, quantisation and precision."""
     for file in (ROOT / "configs" / "train").glob("sft-*.yaml"):
         sft = load_settings(SftSettings, file)
         for stage in ("ms", "dpo"):
@@ -132,10 +132,10 @@ def test_the_recipe_of_graphmpa_is_the_default() -> None:
 
 @pytest.mark.parametrize("file", [file for file in CONFIGS if file.parent.name == "train"], ids=lambda file: file.stem)
 def test_the_papers_recipes_are_shipped(file: Path) -> None:
-    """GraphMPA's recipe in every config for pairs and for K = 8, and in those for SFT, there with the learning rate of an adapter.
+    """GraphMPA's recipe is in every config for pairs and for K = 8, and in those for SFT, but with the learning rate of an adapter.
 
-    EXO's recipe: β_r = β_π = .5, learning rate 1e-6, 1 epoch, K = 4. The configs of smollm2, the readers, the reward
-    model, the selectors and the verifier have recipes of their own.
+    EXO's recipe: β_r = β_π = .5, learning rate 1e-6, 1 epoch, K = 4. The configs for smollm2, the readers, the reward
+    model, the selectors and the verifier have different recipes.
     """
     values = load_settings(kind_of(file), file).model_dump()
     if file.stem.startswith(("sft-reader", "reward", "selector", "verifier")) or file.stem.endswith(
@@ -150,7 +150,7 @@ def test_the_papers_recipes_are_shipped(file: Path) -> None:
 
 
 def all_settings_classes() -> list[type[Settings]]:
-    """Every settings class of our folders."""
+    """Every settings class in our folders."""
     for folder in FOLDERS:
         package = importlib.import_module(folder)
         for module in pkgutil.walk_packages(package.__path__, f"{folder}."):

@@ -1,4 +1,4 @@
-"""The documentation: the files and links in it exist, and the pages that promise to be short are short."""
+"""The documentation: the files and link targets in it exist, and the README and the tour are short."""
 
 import re
 import subprocess
@@ -11,31 +11,31 @@ from tests.places import ROOT
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), ROOT / "examples/README.md"])
 LINK = re.compile(r"\]\(([^)#\s]+)[^)]*\)")
 FILE = re.compile(r"`([\w./{},-]+\.(?:py|txt|yaml|jsonl|md|svg|toml))(?::[^`]*)?`")
-OF_USERS = re.compile(
+MADE_BY_USERS = re.compile(
     r"^(?:my-|train|settings|run|config|[AB]|report|log|card|progress|rounds|adapter_config|corpus|questions|items|answers|vocab)"
 )
-"""Names of files that a user or a run makes."""
+"""Names of files that a user or a run creates."""
 TRACKED = {line for line in subprocess.check_output(["git", "ls-files"], cwd=ROOT, text=True).split("\n") if line}
 
 
 def alternatives(name: str) -> list[str]:
-    """`a/{b,c}.py` as a/b.py and a/c.py."""
+    """`a/{b,c}.py` expanded to a/b.py and a/c.py."""
     inner = re.search(r"\{([^}]*)\}", name)
     return [name.replace(inner[0], each) for each in inner[1].split(",")] if inner else [name]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
-def test_links_lead_somewhere(page: Path) -> None:
+def test_the_targets_of_links_exist(page: Path) -> None:
     inside = [target for target in LINK.findall(page.read_text(encoding="utf-8")) if "://" not in target]
     assert [target for target in inside if not (page.parent / target).exists()] == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
-def test_every_file_that_is_named_exists(page: Path) -> None:
+def test_every_file_named_exists(page: Path) -> None:
     named = {each for found in FILE.findall(page.read_text(encoding="utf-8")) for each in alternatives(found)}
     names = {Path(file).name for file in TRACKED}
     gone = {each for each in named if "/" in each and each not in TRACKED and not (page.parent / each).exists()}
-    gone |= {each for each in named if "/" not in each and each not in names and not OF_USERS.match(each)}
+    gone |= {each for each in named if "/" not in each and each not in names and not MADE_BY_USERS.match(each)}
     assert {each for each in gone if not each.startswith(("my-", "-", "demo-run/", "runs/", "../shared/"))} == set()
 
 

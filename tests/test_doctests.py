@@ -1,4 +1,4 @@
-"""The examples in docstrings and in the Python guide, run: a wrong example is worse than none."""
+"""Runs the examples in docstrings and in the Python guide: a wrong example is worse than none."""
 
 import doctest
 from importlib import import_module
@@ -17,14 +17,14 @@ MODULES = [
 
 
 @pytest.mark.parametrize("module", MODULES)
-def test_examples_in_docstrings_hold(module: str) -> None:
+def test_examples_in_docstrings_give_the_output_shown(module: str) -> None:
     failed, tried = doctest.testmod(import_module(module))
     assert tried > 0 and failed == 0
 
 
 @pytest.mark.long
-def test_examples_in_the_python_guide_hold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the encoder that users have; ELLIPSIS is needed only for the list of known settings."""
+def test_examples_in_the_python_guide_give_the_output_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the real encoder; ELLIPSIS is needed only for the list of known settings."""
     monkeypatch.chdir(tmp_path)
     guide = str(ROOT / "docs" / "python.md")
     failed, tried = doctest.testfile(guide, module_relative=False, optionflags=doctest.ELLIPSIS)

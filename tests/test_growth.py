@@ -1,4 +1,4 @@
-"""Tests `assert_linear` itself: linear work passes and quadratic work is caught, however little time it takes."""
+"""Tests `assert_linear` itself: linear time passes and quadratic time is detected, however short it is."""
 
 import pytest
 
@@ -6,12 +6,12 @@ from tests.growth import assert_linear
 
 
 @pytest.mark.long
-def test_linear_work_passes() -> None:
+def test_linear_time_passes() -> None:
     assert_linear(lambda size: lambda: sum(range(size)), 2_000)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("size", [20, 200])
-def test_quadratic_work_is_caught(size: int) -> None:
+def test_quadratic_time_is_detected(size: int) -> None:
     with pytest.raises(AssertionError, match=r" s, \d+: "):
         assert_linear(lambda n: lambda: [0 for _ in range(n) for _ in range(n)], size)

@@ -71,8 +71,8 @@ LATE = {
 }
 """Packages that may be imported inside a function, for the reasons in CONTRIBUTING.md."""
 SHORT = 40
-"""A file with fewer lines and a single importer belongs in that importer."""
-ALIKE = (
+"""A file with fewer lines than this and a single importer belongs in that importer."""
+SIMILAR_FILES = (
     "eval/tasks/sets",
     "graph/documents/parse",
     "graph/retrieve/modes",
@@ -80,7 +80,7 @@ ALIKE = (
     "serve/http/routes",
 )
 """Folders of many similar files, each of which may be short."""
-ALONE = ("graph/workers/worker.py",)
+SEPARATE_PROCESSES = ("graph/workers/worker.py",)
 """Files that separate processes load, with as few imports as possible."""
 FILES = [file for folder in FOLDERS for file in sorted((ROOT / folder).rglob("*.py"))]
 CLIS = [file for file in FILES if file.name.startswith(("cli", "__main__"))]
@@ -113,11 +113,13 @@ def test_a_folder_imports_only_the_layers_below_it(file: Path) -> None:
     allowed = MAY_IMPORT[folder]
     above = {name for name in ours if not any(name == layer or name.startswith(layer + ".") for layer in allowed)}
     assert not above, f"{folder} may import {sorted(allowed)}"
-    assert file in CLIS or not any(map(is_cli, ours)), "a command line is for people; call the function behind it"
+    assert file in CLIS or not any(map(is_cli, ours)), (
+        "command-line modules are for users; import the function that the command calls"
+    )
 
 
 @pytest.mark.parametrize("file", CLIS, ids=lambda file: file.relative_to(ROOT).as_posix())
-def test_a_command_line_imports_nothing_heavy_at_the_top(file: Path) -> None:
+def test_a_command_line_module_imports_nothing_slow_at_the_top(file: Path) -> None:
     standard = sys.stdlib_module_names
     heavy = {
         name
@@ -141,7 +143,7 @@ def folder_of(module: str, known: dict[str, Path]) -> str:
 
 
 def imported_folders(known: dict[str, Path]) -> dict[str, set[str]]:
-    """The folders that the files of each folder import. Command lines may import anything, and nothing imports them."""
+    """The folders that the files of each folder import. Command-line modules may import anything, and nothing imports them."""
     imported: dict[str, set[str]] = {folder_of(module, known): set() for module in known}
     for module, file in known.items():
         if not file.name.startswith("cli"):
@@ -152,7 +154,7 @@ def imported_folders(known: dict[str, Path]) -> dict[str, set[str]]:
 
 @cache
 def names_imported(file: Path) -> set[str]:
-    """Modules that a file imports, anywhere in it: `from a.b import c` may be the module a.b or a.b.c."""
+    """The modules that a file imports, at its top or in functions: `from a.b import c` may import the module a.b or a.b.c."""
     names: set[str] = set()
     for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
@@ -164,7 +166,7 @@ def names_imported(file: Path) -> set[str]:
 
 
 def path_into_cycle(edges: dict[str, set[str]]) -> list[str]:
-    """A path that ends in a cycle; [] if there is no cycle."""
+    """A path whose end is a cycle; [] if there is no cycle."""
     left = dict(edges)
     while leaves := [node for node, wanted in left.items() if not wanted & left.keys()]:
         for node in leaves:
@@ -192,7 +194,11 @@ def test_no_short_file_has_one_importer() -> None:
     for module, file in known.items():
         importers = [other for other, names in imports.items() if module in names and other != module]
         place = file.relative_to(ROOT).as_posix()
-        exempt = place in ALONE or place.rpartition("/")[0] in ALIKE or file.name in ("__init__.py", "__main__.py")
+        exempt = (
+            place in SEPARATE_PROCESSES
+            or place.rpartition("/")[0] in SIMILAR_FILES
+            or file.name in ("__init__.py", "__main__.py")
+        )
         if not exempt and len(importers) == 1 and len(file.read_text(encoding="utf-8").splitlines()) < SHORT:
             found.append(f"put {place} into {importers[0]}")
     assert found == []
@@ -204,10 +210,10 @@ def test_no_two_files_of_a_package_share_a_name(folder: str) -> None:
     assert [name for name, count in names.items() if count > 1] == []
 
 
-def test_tests_mirror_the_packages() -> None:
+def test_folders_of_tests_mirror_those_of_the_packages() -> None:
     for folder in {file.parent.relative_to(ROOT / "tests") for file in (ROOT / "tests").rglob("test_*.py")}:
         mirrored = folder.parts[:1] and folder.parts[0] in FOLDERS
-        assert not mirrored or (ROOT / folder).is_dir(), f"tests/{folder} mirrors no folder"
+        assert not mirrored or (ROOT / folder).is_dir(), f"tests/{folder} has no counterpart"
 
 
 def test_opening_an_index_imports_neither_its_store_nor_the_readers_of_documents() -> None:
@@ -230,12 +236,12 @@ def test_packages_imported_inside_functions_are_slow_to_load_or_may_be_missing(f
 def test_every_file_is_described_and_every_folder_is_typed() -> None:
     for file in FILES:
         if file.name != "__init__.py" or file.stat().st_size:
-            assert ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))), f"{file} does not say what it is for"
+            assert ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))), f"{file} has no docstring"
     for folder in FOLDERS:
         assert (ROOT / folder / "py.typed").exists()
 
 
-def test_no_folder_of_tests_is_passed_over(pytestconfig: pytest.Config) -> None:
+def test_pytest_skips_no_folder_of_tests(pytestconfig: pytest.Config) -> None:
     patterns = pytestconfig.getini("norecursedirs")
     folders = {file.parent.relative_to(ROOT) for file in (ROOT / "tests").rglob("test_*.py")}
     assert {str(each) for each in folders for part in each.parts for name in patterns if fnmatch(part, name)} == set()

@@ -1,4 +1,4 @@
-"""The PostgreSQL server of the tests runs even if it is installed where its user may not read."""
+"""The PostgreSQL server of the tests runs even if it is installed in a folder that its user may not read."""
 
 import importlib.util
 import os

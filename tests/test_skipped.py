@@ -20,19 +20,19 @@ OTHER = {
     "root can read every folder",
 }
 """Skip reasons for which nothing can be installed."""
-ALL_THERE = """
+NONE_MISSING = """
 import pytest
 
 def test_passes():
     pass
 
-def test_of_another_reason():
+def test_skipped_for_another_reason():
     pytest.skip("reads /proc")
 """
 SOME_MISSING = """
 @pytest.mark.parametrize("number", range(3))
 @pytest.mark.skipif(True, reason="smollm2 is not fetched: modegraph models get smollm2")
-def test_of_a_model(number):
+def test_that_needs_a_model(number):
     pass
 
 @pytest.fixture(scope="session")
@@ -40,7 +40,7 @@ def server():
     pytest.skip("PostgreSQL does not start here: no memory")
 
 @pytest.mark.parametrize("number", range(2))
-def test_of_a_server(server, number):
+def test_that_needs_a_server(server, number):
     pass
 """
 
@@ -57,13 +57,13 @@ def last_lines(folder: Path, tests: str, processes: str) -> list[str]:
 @pytest.mark.parametrize("processes", ["0", "2"])
 def test_the_last_line_counts_the_skipped_tests_by_missing_item(tmp_path: Path, processes: str) -> None:
     (tmp_path / "test_package.py").write_text("import pytest\n\npytest.importorskip('nowhere.inside')\n")
-    totals, last = last_lines(tmp_path, ALL_THERE + SOME_MISSING, processes)
+    totals, last = last_lines(tmp_path, NONE_MISSING + SOME_MISSING, processes)
     assert "1 passed, 7 skipped" in totals
     assert last == "Skipped, missing: smollm2 (3: modegraph models get smollm2), PostgreSQL (2), nowhere (1)"
 
 
-def test_a_run_that_lacks_nothing_ends_with_its_totals(tmp_path: Path) -> None:
-    assert "1 passed, 1 skipped" in last_lines(tmp_path, ALL_THERE, "0")[-1]
+def test_a_run_without_missing_items_ends_with_its_totals(tmp_path: Path) -> None:
+    assert "1 passed, 1 skipped" in last_lines(tmp_path, NONE_MISSING, "0")[-1]
 
 
 def reasons_in(file: Path) -> Iterator[str]:
@@ -82,7 +82,7 @@ def text_of(string: ast.expr) -> str:
     return "".join(str(node.value) for node in ast.walk(string) if isinstance(node, ast.Constant))
 
 
-def test_every_skip_reason_names_something_missing_or_is_a_known_other() -> None:
+def test_every_skip_reason_names_a_missing_item_or_is_listed_here() -> None:
     found = {reason for file in (ROOT / "tests").rglob("*.py") for reason in reasons_in(file)}
     assert len(found) > 20
     assert {reason for reason in found if missing_item(reason) is None} == OTHER

@@ -1,4 +1,4 @@
-"""A tiny random Llama with a byte-level tokenizer and ChatML special tokens, on disk."""
+"""Writes a tiny random Llama with a byte-level tokenizer and ChatML special tokens to disk."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ CONTEXT_TOKENS = 512
 
 
 def write_tiny_llama(folder: Path) -> Path:
-    """Write the model, its weights drawn from seed 0, into `folder`; returns the folder."""
+    """Write the model, with weights drawn from seed 0, into `folder`; returns the folder."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
     letters = sorted(pre_tokenizers.ByteLevel.alphabet())

@@ -32,7 +32,7 @@ class Server:
     url: str
 
     def requests_served(self) -> float:
-        """Successful requests so far, as the server itself counts them."""
+        """The number of successful requests so far, as counted by the server."""
         with urllib.request.urlopen(self.url.replace("/v1", "/metrics")) as answer:
             lines = answer.read().decode().splitlines()
         return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith("vllm:request_success_total"))
@@ -40,7 +40,7 @@ class Server:
 
 @contextmanager
 def serving(model: Path, max_tokens: int, name: str = "tiny", more: Sequence[object] = ()) -> Iterator[Server]:
-    """A ready server for a model's folder, with a context of `max_tokens` and the options of `more`; stopped at the end."""
+    """A ready server for the folder of a model, with a context of `max_tokens` and the options `more`; stopped at the end."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -64,14 +64,14 @@ def serving(model: Path, max_tokens: int, name: str = "tiny", more: Sequence[obj
     finally:
         process.terminate()
         process.wait(60)
-        # The engine outlives a server that a test has killed.
+        # If a test has killed the server, its engine is still running.
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
 
 
 @contextmanager
 def relay_that_kills(server: Server, completions: int) -> Iterator[str]:
-    """The URL of a relay that passes on this many completions and kills the server at the next request for one."""
+    """The URL of a relay that passes on this many completions and kills the server at the next request."""
     left = itertools.count(completions, -1)
 
     class Relay(BaseHTTPRequestHandler):
@@ -86,7 +86,7 @@ def relay_that_kills(server: Server, completions: int) -> Iterator[str]:
             self.pass_on(body)
 
         def pass_on(self, body: bytes | None) -> None:
-            """Return the server's response; close the connection if there is none."""
+            """Send the response of the server to the client; close the connection if there is none."""
             request = urllib.request.Request(server.url.replace("/v1", self.path), body)
             request.add_header("Content-Type", "application/json")
             with suppress(OSError), urllib.request.urlopen(request) as answer:

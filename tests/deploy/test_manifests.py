@@ -54,7 +54,7 @@ def every_value(tree: object, key: str) -> Iterator[Any]:
         yield from every_value(each, key)
 
 
-def test_every_file_is_applied_or_is_the_job() -> None:
+def test_every_file_except_the_job_is_applied() -> None:
     settings = KUSTOMIZATION["configMapGenerator"][0]
     shipped = {file.name for file in KUBERNETES.iterdir()}
     assert shipped == {"kustomization.yaml", *KUSTOMIZATION["resources"], JOB, *settings["files"]}

@@ -82,7 +82,7 @@ def longer(one, two):
     return "tie" if len(one) == len(two) else "1" if len(one) > len(two) else "2"
 
 
-def test_a_judge_that_prefers_length_gives_half_at_equal_lengths():
+def test_a_judge_that_prefers_length_has_a_length_controlled_rate_of_one_half():
     rng = np.random.default_rng(0)
     pairs = [
         AnswerPair(str(n), "?", "a" * int(k), "b" * int(m)) for n, (k, m) in enumerate(rng.integers(50, 400, (200, 2)))

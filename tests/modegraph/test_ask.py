@@ -81,7 +81,7 @@ def test_a_stream_leaves_the_event_loop_of_its_thread_unchanged(isles: mg.Index)
 
 
 @pytest.mark.long
-def test_leaving_a_stream_ends_the_generation(isles: mg.Index) -> None:
+def test_abandoning_a_stream_ends_the_generation(isles: mg.Index) -> None:
     with chat_server(lambda body, number: "word " * 200, seconds_per_word=0.01) as server:
         for _ in isles.ask_stream(QUESTION, model=f"openai:m@{server.url}"):
             break

@@ -16,7 +16,7 @@ def python(program: str, cwd: Path = ROOT) -> "subprocess.CompletedProcess[str]"
     return subprocess.run([sys.executable, "-c", program], cwd=cwd, capture_output=True, text=True, check=False)
 
 
-def test_importing_it_imports_nothing_else() -> None:
+def test_importing_modegraph_imports_nothing_else() -> None:
     ours = ("graph", "serve", "train", "eval", "data_synth", "modegraph")
     done = python("import sys, modegraph; print(*sorted(sys.modules))")
     loaded = [name for name in done.stdout.split() if name.split(".")[0] in (*ours, "numpy", "torch", "pydantic")]

@@ -1,4 +1,4 @@
-"""Structured requests as retrieval and synthesis send them, over the example documents."""
+"""Structured requests as retrieval and synthesis send them, about the example documents."""
 
 from collections import Counter
 
@@ -16,7 +16,7 @@ from tests.places import EXAMPLES
 
 
 def requests(per_kind: int) -> list[tuple[type[ReplyModel], CompletionRequest]]:
-    """`per_kind` requests of each of five kinds: for the sub-questions of a question, the statements relevant to it, their contribution to it,
+    """`per_kind` requests of each of five kinds: for the sub-questions of a question, the statements relevant to it, their contributions to the answer,
     its answer from passages, and a verdict on whether passages support an answer's reasoning.
     """
     questions = [str(row["question"]) for _, row in read_jsonl(EXAMPLES / "questions.jsonl")][:per_kind]
@@ -49,7 +49,7 @@ def count_valid(model: LanguageModel, per_kind: int) -> tuple[Counter[str], int]
 
 
 def is_valid(kind: type[ReplyModel], answer: Completion) -> bool:
-    """Whether a reply is not cut off and parses with nothing dropped."""
+    """Whether a reply is complete and can be parsed without dropping anything."""
     dropped: list[object] = []
     try:
         parse_reply(kind, answer.text, dropped)

@@ -45,7 +45,7 @@ def test_citations_resolve_to_their_excerpts_and_others_are_removed() -> None:
     )
 
 
-def test_where_the_model_cites_nothing_a_citation_is_attributed() -> None:
+def test_if_the_model_cites_nothing_a_citation_is_attributed() -> None:
     result, _ = answer("###Reason: It is known. ###Answer: May 1958")
     [(number, found)] = result.citations.items()
     quotes = (Quote("May 1958", LANTERN.text, 0, 36),)
@@ -86,7 +86,7 @@ def test_sentences_that_the_passages_do_not_support_are_marked_and_can_be_droppe
 
 
 @pytest.mark.parametrize("abstained", [True, False])
-def test_abstaining_calls_no_model(abstained: bool) -> None:
+def test_when_abstaining_no_model_is_called(abstained: bool) -> None:
     result, model_calls = answer(
         "###Reason: so [1]. ###Answer: May 1958", replace(FOUND, absence=Absence(0.9, abstained))
     )
@@ -152,7 +152,7 @@ def test_a_replayed_answer_has_the_cost_of_the_original_call(tmp_path: Path) -> 
 
 
 def test_the_context_stays_within_its_token_limit() -> None:
-    # In words, as ScriptedModel counts: "[1] Lantern: The Lantern was …" has 9, "[2] Yard: The … < |im_end| > up" 9.
+    # ScriptedModel counts words: "[1] Lantern: The Lantern was …" has 9, and "[2] Yard: The … < |im_end| > up" has 9.
     model = ScriptedModel(lambda request: "x")
     answer_from(FOUND, 5, 17, model, 64)
     answer_from(FOUND, 5, 18, model, 64)

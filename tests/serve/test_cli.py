@@ -76,7 +76,7 @@ def test_with_a_model_the_answer_is_cited(index: Path) -> None:
     assert full["citations"]["1"]["source"] in shown
 
 
-def test_where_the_model_cites_nothing_the_passage_is_shown_as_attributed(index: Path) -> None:
+def test_if_the_model_cites_nothing_the_passage_is_shown_as_attributed(index: Path) -> None:
     arguments = (index, "Where was Ada Marlow born?", "--model", "scripted")
     text = "###Reason: It is known. ###Answer: Tarn"
     shown = " ".join(run(*arguments, text=text).split())
@@ -108,8 +108,8 @@ def test_a_question_about_something_else_is_not_answered_and_no_model_is_called(
     shown = invoke(*foreign, "--abstain", 0.5, model=model).stdout
     assert shown.startswith(f"{NOT_FOUND}\n") and "; the model was not called." in shown and model.requests == []
     assert "Not in these documents: probability 0.7" in run(*foreign, "--abstain", 0.5, "--retrieve-only")
-    own = run(index, QUESTION, "--model", "scripted", "--abstain", 0.5)
-    assert own.startswith("Ada Marlow\n") and "Not in these documents" not in own
+    answered = run(index, QUESTION, "--model", "scripted", "--abstain", 0.5)
+    assert answered.startswith("Ada Marlow\n") and "Not in these documents" not in answered
     by_default = run(*foreign)
     assert "Not in these documents: probability 0.7" in by_default and "not called" not in by_default
     full = json.loads(run(*foreign, "--abstain", 1, "--json"))
@@ -123,7 +123,7 @@ def test_an_answer_without_a_call_does_not_wait_for_the_model(index: Path) -> No
     def open_model(spec: str, ledger: Path | None = None) -> LanguageModel:
         shown, ends = sys.stdout.buffer, time.monotonic() + 20
         while NOT_FOUND.encode() not in shown.getvalue():  # type: ignore[attr-defined]
-            assert time.monotonic() < ends, "the answer should come before the model is open"
+            assert time.monotonic() < ends, "the answer should be printed before the model is open"
             time.sleep(0.01)
         return ScriptedModel(lambda request: "never")
 
@@ -171,7 +171,7 @@ def test_the_help_names_every_mode() -> None:
     assert all(re.search(rf"\b{mode}\b", shown) for mode in graph.retrieve.retrieve.MODES)
 
 
-def test_filters_reach_the_retrieval(index: Path) -> None:
+def test_filters_are_applied_to_the_retrieval(index: Path) -> None:
     found = json.loads(run(index, QUESTION, "--where", "source!=a*", "--where", "title=*r*n*", "--json"))
     assert {each["item"]["source"] for each in found["passages"]} == {"lantern", "tarn"}
 

@@ -21,7 +21,7 @@ def run(*words: object) -> str:
 
 
 def shown_id(index: Path, source: str) -> str:
-    """The id of a passage, read from the output of `ask` as a person would."""
+    """The id of a passage, read from the output of `ask` as a user would."""
     heading = next(line for line in run("ask", index, QUESTION).splitlines() if f"· {source} 0–" in line)
     return heading.rpartition(" · ")[2]
 
@@ -55,7 +55,7 @@ def test_the_json_explanation_agrees_with_ask(hashed_isles: Path) -> None:
     assert explanation["before"] == found[:place] and explanation["leads"][0]["passage"]["source"] == "lantern"
 
 
-def test_a_document_with_one_passage_can_be_named_instead(hashed_isles: Path) -> None:
+def test_a_document_with_one_passage_can_be_given_instead_of_a_passage(hashed_isles: Path) -> None:
     shown = run("explain", hashed_isles, QUESTION, "--passage", "marlow")
     assert shown == run("explain", hashed_isles, QUESTION, "--passage", shown_id(hashed_isles, "marlow"))
 

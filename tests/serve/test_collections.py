@@ -1,4 +1,4 @@
-"""The parts of an index that callers may see: cached, and the same for many callers at once."""
+"""The parts of an index that callers may see: each is computed once, and simultaneous callers get the right one."""
 
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -12,7 +12,7 @@ from serve.server.collections import Generation
 from tests.fakes import HashEncoder
 
 
-def test_many_callers_at_once_get_the_part_that_they_ask_for(
+def test_simultaneous_callers_get_the_parts_that_they_request(
     shared_isles: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(collections, "MAX_VIEWS", 1)

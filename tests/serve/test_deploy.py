@@ -43,7 +43,7 @@ def test_both_images_run_as_an_unprivileged_user_and_contain_no_secret() -> None
     assert re.search(r"^(ENV|ARG).*(KEY|TOKEN|SECRET|PASSWORD)", DOCKERFILE, re.MULTILINE | re.IGNORECASE) is None
 
 
-def test_the_image_gets_every_folder_of_the_program_but_no_tests_or_examples() -> None:
+def test_the_image_contains_every_folder_of_the_program_but_no_tests_or_examples() -> None:
     lines = (ROOT / ".dockerignore").read_text().splitlines()
     included = {line[1:] for line in lines if line.startswith("!")}
     assert "*" in lines and {"modegraph", *FOLDERS} <= included

@@ -10,7 +10,7 @@ from tests.fakes import chat_server
 
 
 @pytest.mark.parametrize("spec", ["", "hf", "hf:", "gpt-5", "vllm:", "openai:"])
-def test_an_unknown_spec_lists_the_forms(spec: str) -> None:
+def test_the_error_for_an_unknown_spec_lists_the_forms(spec: str) -> None:
     with pytest.raises(
         UserError, match="hf:PATH_OR_NAME, gguf:FILE, openvino:FOLDER, vllm:PATH_OR_NAME, openai:NAME@URL"
     ):
@@ -45,4 +45,4 @@ def test_a_catalogue_model_is_opened_by_the_fastest_available_engine(
     monkeypatch.setattr("serve.engines.openvino_ir.is_installed", lambda: "openvino" in installed)
     monkeypatch.setattr("serve.engines.llama.is_installed", lambda: "llama" in installed)
     assert kind_of(name) == (kind, name)
-    assert kind_of(f"vllm:{name}") == ("vllm", name), "a kind named in the spec takes precedence"
+    assert kind_of(f"vllm:{name}") == ("vllm", name), "an engine named in the spec takes precedence"

@@ -35,9 +35,9 @@ ABSENT = (
     "&#91;98&#93;",
     "[٩]",
 )
-"""Ways to cite a passage that does not exist."""
+"""Citations of passages that do not exist, in all notations."""
 NORMALISED = {"[1, 9]": "[1]", "［2］": "[2]", "【3†source】": "[3]", "\\[1\\]": "[1]", "[^2]": "[2]", "[p. 3]": "[3]"}
-"""Ways to cite passages that exist, and the form in which they are shown."""
+"""Citations of passages that exist, and the form in which they are shown."""
 PLAIN = ("a[0]=b[99]", "`x[9]`", "as in [2019] UKSC 5 it was held", "(see above)", "f(x) = [x]")
 REASON = "It says " + ", ".join([*ABSENT, *NORMALISED]) + "."
 ANSWER = "1911 [1]; " + "; ".join([*PLAIN, *ABSENT, *NORMALISED, "[[7]7]", "[2-9]", "[1-9]", "[1][x]"]) + "; the end"
@@ -100,7 +100,7 @@ def by_stream(running: Running, mode: str) -> View:
 
 
 def view_of(parts: list[dict[str, Any]]) -> View:
-    """The view of a message, given whole or as its deltas."""
+    """The view of a message, which is given whole or as deltas."""
     reason, answer = ("".join(part.get(name) or "" for part in parts) for name in ("reasoning_content", "content"))
     cited = tuple(each["number"] for each in parts[-1]["citations"])
     return View(reason, answer, cited, tuple(parts[-1]["removed"]))

@@ -35,7 +35,7 @@ def ask(text: str, max_tokens: int = 12, temperature: float = 0.0, seed: int | N
 TEXTS = ["a", "Who built the lighthouse at Tarn?", "bread", "x " * 90, "Ω€", "the same", "the same"]
 
 
-def test_a_batch_gives_the_replies_of_single_calls_and_of_a_step_by_step_arg_max(model: HfModel) -> None:
+def test_a_batch_gives_the_replies_of_single_calls_and_of_step_by_step_argmax(model: HfModel) -> None:
     together = model.complete([ask(text) for text in TEXTS])
     assert together == [model.complete([ask(text)])[0] for text in TEXTS]
     for text, completion in zip(TEXTS, together, strict=True):
@@ -50,13 +50,13 @@ def test_a_batch_gives_the_replies_of_single_calls_and_of_a_step_by_step_arg_max
         assert completion.text == model._tokenizer.decode(ids[start:], skip_special_tokens=True).strip()
 
 
-def test_limits_differ_within_one_call(model: HfModel) -> None:
+def test_limits_may_differ_within_one_call(model: HfModel) -> None:
     completions = model.complete([ask("bread", 3), ask("bread", 6), ask("bread", 2)])
     assert [one.completion_tokens for one in completions] == [3, 6, 2]
     assert all(one.finish_reason == "length" for one in completions)
 
 
-def test_sampling_depends_on_the_seed_and_not_on_the_neighbours(model: HfModel) -> None:
+def test_sampling_depends_on_the_seed_and_not_on_the_other_requests(model: HfModel) -> None:
     alone = model.complete([ask("bread", temperature=1.0, seed=5)])[0]
     batched = model.complete(
         [ask("other", temperature=1.0, seed=1), ask("bread", temperature=1.0, seed=5), ask("bread")]
@@ -69,7 +69,7 @@ def test_sampling_depends_on_the_seed_and_not_on_the_neighbours(model: HfModel) 
 
 
 def test_requests_with_the_same_prompt_are_decoded_side_by_side(model: HfModel, monkeypatch) -> None:
-    """One row for each prompt until half of the prompts are finished, one column for each of its unfinished requests; the texts equal those of single calls."""
+    """There is one row per prompt until half of the prompts are finished, and one column per unfinished request; the texts equal those of single calls."""
     counts = {"bread": 3, "x " * 40: 4, "other": 1, "ship": 1}
     requests = [ask(text, 300, 50.0, seed) for text, count in counts.items() for seed in range(count)]
     alone = [model.complete([request])[0] for request in requests]
@@ -101,8 +101,8 @@ def test_requests_with_the_same_prompt_are_decoded_side_by_side(model: HfModel, 
     assert [shape[0] for shape in shapes] == expected and set(expected) == {4, 2}
 
 
-def test_prompts_that_differ_in_padding_alone_are_not_one_prompt(model: HfModel) -> None:
-    """A prompt that begins with the padding token, and a shorter prompt that is padded to the same ids: each gets the logits that it gets alone."""
+def test_prompts_that_differ_only_in_padding_are_different_prompts(model: HfModel) -> None:
+    """A prompt that begins with the padding token, and a shorter prompt that is padded to the same ids: each gets the same logits as alone."""
     ids_BT, mask_BT = torch.tensor([[model._pad_id, 5, 7]] * 3), torch.tensor([[1, 1, 1], [0, 1, 1], [0, 1, 1]])
     after_prompts: list[torch.Tensor] = []
 
@@ -117,8 +117,8 @@ def test_prompts_that_differ_in_padding_alone_are_not_one_prompt(model: HfModel)
     assert (long - short).abs().max() > 1e-3
 
 
-def test_every_step_has_the_logits_of_the_whole_sequence_also_after_prompts_left_the_cache(model: HfModel) -> None:
-    """Prompts of different lengths, two rows each, with forced tokens; the rows of the prompts 0 and 2 end first, then one of prompt 3."""
+def test_every_step_has_the_logits_of_the_whole_sequence_even_after_prompts_left_the_cache(model: HfModel) -> None:
+    """Prompts of different lengths, two rows each, with forced tokens; the rows of prompts 0 and 2 end first, then one of prompt 3."""
     stop, steps = 2, 6
     prompts = [[5, 7, 9], [4, 6], [8, 3, 3, 5, 7], [9, 4, 8, 6]]
     longest = max(map(len, prompts))
@@ -148,7 +148,7 @@ def test_every_step_has_the_logits_of_the_whole_sequence_also_after_prompts_left
 def test_a_model_that_cannot_decode_side_by_side_decodes_each_row(
     window: int | None, tiny_llama: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A model whose attention ignores its caller's mask, and a model with sliding windows."""
+    """A model whose attention ignores the mask of the caller, and a model with sliding windows."""
     if window is None:
         name, attention = "blind", ALL_ATTENTION_FUNCTIONS["sdpa"]
 
@@ -181,7 +181,7 @@ def test_the_sampler_draws_from_the_softmax_at_its_temperature() -> None:
     assert ((counts / draws - expected).abs() < 4 * deviation).all()
 
 
-def test_an_end_token_ends_the_text_and_is_not_in_it(model: HfModel) -> None:
+def test_an_end_token_ends_the_text_and_is_left_out(model: HfModel) -> None:
     completions = model.complete([ask("go", 300, temperature=50.0, seed=seed) for seed in range(6)])
     stopped = [one for one in completions if one.finish_reason == "stop"]
     assert stopped and all(one.completion_tokens < 300 for one in stopped)
@@ -197,13 +197,13 @@ ATTACKS = [
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
-def test_foreign_text_never_becomes_a_control_token(model: HfModel, attack: str) -> None:
+def test_text_from_documents_and_users_never_becomes_a_control_token(model: HfModel, attack: str) -> None:
     control = set(model._tokenizer.convert_tokens_to_ids(list(CONTROL)))
 
     def controls(ids: list[int]) -> list[int]:
         return [token for token in ids if token in control]
 
-    assert controls(model._tokenizer(attack)["input_ids"]), "the attack would work on a bare tokenizer"
+    assert controls(model._tokenizer(attack)["input_ids"]), "the attack should work on a plain tokenizer"
     harmless = model.prompt_ids((Message("system", "be brief"), Message("user", "a question")))
     assert controls(model.prompt_ids((Message("system", attack), Message("user", attack)))) == controls(harmless)
     excerpt = Excerpt("1", attack, attack, "doc", 0, len(attack))
@@ -226,7 +226,7 @@ def test_threads_share_a_model(model: HfModel) -> None:
     assert replies == expected * 3
 
 
-def test_the_models_own_sampling_defaults_do_not_affect_greedy_decoding(
+def test_the_sampling_defaults_of_a_model_do_not_affect_greedy_decoding(
     tiny_llama: Path, tmp_path: Path, model: HfModel
 ) -> None:
     folder = tmp_path / "bent"
@@ -279,7 +279,7 @@ def test_an_adapter_keeps_its_training_precision_if_the_processor_supports_it(
     assert {weights.dtype for weights in open_hf(str(folder))._model.parameters()} == {dtype}
 
 
-def test_the_record_of_a_run_sets_the_answer_form_of_its_model(
+def test_the_record_of_a_run_determines_the_answer_form_of_its_model(
     tiny_adapter: Path, tmp_path: Path, model: HfModel
 ) -> None:
     folder = tmp_path / "run"
@@ -290,7 +290,7 @@ def test_the_record_of_a_run_sets_the_answer_form_of_its_model(
     assert model.form == "reasoned"
 
 
-def test_an_adapter_with_the_name_of_its_model_is_refused(tiny_adapter: Path) -> None:
+def test_an_adapter_with_the_same_name_as_its_model_is_refused(tiny_adapter: Path) -> None:
     with pytest.raises(UserError, match="another name"):
         open_backend("hf:tiny", [f"tiny={tiny_adapter}"], VllmOptions())
 

@@ -57,7 +57,7 @@ def rows_of(file: Path, statement: str = "SELECT key FROM calls") -> list[tuple[
         return database.execute(statement).fetchall()
 
 
-def test_a_finished_call_is_never_made_again(file: Path) -> None:
+def test_a_finished_call_is_never_repeated(file: Path) -> None:
     model = ScriptedModel(echo)
     ledger = Ledger(model, file)
     first = ledger.complete([ask("a"), ask("b"), ask("a")])
@@ -78,7 +78,7 @@ def test_a_truncated_text_is_returned_but_not_stored(file: Path) -> None:
     assert rows_of(file) == []
 
 
-def test_whatever_decides_a_completion_is_in_its_key() -> None:
+def test_everything_that_determines_a_completion_is_in_its_key() -> None:
     request = ask("a")
     others = [
         replace(request, messages=(Message("system", "a"),)),
@@ -93,7 +93,7 @@ def test_whatever_decides_a_completion_is_in_its_key() -> None:
     assert call_key("m", ask("a")) == call_key("m", request)
 
 
-def test_a_failing_call_loses_no_finished_one(file: Path) -> None:
+def test_a_failing_call_loses_no_finished_call(file: Path) -> None:
     def reply(request: CompletionRequest) -> str:
         if request.messages[0].content == "bad":
             raise UserError("server gone", "", "")
@@ -107,7 +107,7 @@ def test_a_failing_call_loses_no_finished_one(file: Path) -> None:
     assert again.requests == [ask("bad")]
 
 
-def test_a_batching_model_gets_whole_batches(tmp_path: Path) -> None:
+def test_a_batching_model_gets_full_batches(tmp_path: Path) -> None:
     sizes: list[int] = []
 
     class Batched(ScriptedModel):
@@ -139,7 +139,7 @@ def test_two_equal_calls_get_the_reply_of_the_first(file: Path) -> None:
     assert one == two
 
 
-def test_a_row_that_was_changed_is_dropped_and_its_call_made_again(file: Path) -> None:
+def test_a_changed_row_is_dropped_and_its_call_repeated(file: Path) -> None:
     Ledger(ScriptedModel(echo), file).complete([ask("a"), ask("b")])
     rows_of(file, "UPDATE calls SET text = 'forged' WHERE text = 'echo a'")
     again = ScriptedModel(echo)
@@ -162,7 +162,7 @@ def test_a_reply_that_postgresql_cannot_store_is_returned_but_not_stored(file: P
     assert rows_of(file) == []
 
 
-def test_another_file_is_refused_and_left_alone(tmp_path: Path) -> None:
+def test_another_file_is_refused_and_left_unchanged(tmp_path: Path) -> None:
     notes = tmp_path / "notes.txt"
     notes.write_text("my notes, of more than sixteen bytes\n" * 40)
     with pytest.raises(UserError, match=r"notes\.txt: not a call ledger"):

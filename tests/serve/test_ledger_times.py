@@ -20,7 +20,7 @@ def ask(text: str) -> CompletionRequest:
 
 
 class Slow(ScriptedModel):
-    """Sleeps for the seconds that a request names; the requests of a batch run one after another."""
+    """Sleeps for the number of seconds in a request; the requests of a batch run one after another."""
 
     def complete(self, requests):  # type: ignore[no-untyped-def]
         time.sleep(sum(float(request.messages[0].content) for request in requests))
@@ -58,8 +58,8 @@ def test_a_call_that_is_made_is_not_reported_as_replayed(tmp_path: Path) -> None
 
 
 @pytest.mark.long
-def test_concurrent_calls_count_as_they_ran(tmp_path: Path) -> None:
-    """Calls to a server ran side by side; calls of a local model ran batch after batch."""
+def test_replayed_calls_take_as_long_as_they_took_together(tmp_path: Path) -> None:
+    """Calls to a server ran at the same time; calls of a local model ran batch after batch."""
     requests = [ask(text) for text in ("0.1", "0.10", "0.100", "0.1000")]
     for size, together in ((1, max), (4, sum)):
         file = tmp_path / str(size) / FILE
@@ -71,13 +71,13 @@ def test_concurrent_calls_count_as_they_ran(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_a_replay_during_a_longer_call_costs_nothing_more(tmp_path: Path) -> None:
+def test_a_replay_during_a_longer_call_adds_no_time(tmp_path: Path) -> None:
     ledger = Ledger(slow(), tmp_path / FILE)
     ledger.complete([ask("0.01")])
     assert replayed_seconds(ledger.complete([ask("0.01"), ask("0.5")])) == pytest.approx(0, abs=1e-5)
 
 
-def test_a_call_with_a_changed_time_is_made_again(tmp_path: Path) -> None:
+def test_a_call_with_a_changed_time_is_repeated(tmp_path: Path) -> None:
     model = slow()
     Ledger(model, tmp_path / FILE).complete([ask("0")])
     for change in ("microseconds + 1", "'soon'"):
@@ -88,7 +88,7 @@ def test_a_call_with_a_changed_time_is_made_again(tmp_path: Path) -> None:
 
 
 @given(st.lists(st.floats(0, 100)), st.integers(1, 9))
-def test_calls_side_by_side_take_at_least_their_share_and_at_most_their_sum(seconds: list[float], lanes: int) -> None:
+def test_parallel_calls_take_at_least_their_share_and_at_most_their_sum(seconds: list[float], lanes: int) -> None:
     whole = parallel_seconds(seconds, lanes)
     assert max([*seconds, sum(seconds) / lanes]) <= whole * (1 + 1e-9) + 1e-9 and whole <= sum(seconds) * (1 + 1e-9)
     assert parallel_seconds(seconds[1:], lanes) <= whole * (1 + 1e-9)

@@ -1,4 +1,4 @@
-"""llama.cpp's server as an engine, with the GGUF file of smollm2: agreement with transformers on the same weights, refusals, and the end of the server."""
+"""llama.cpp's server as an engine, with the GGUF file of smollm2: agreement with transformers on the same weights, refusals, and stopping the server."""
 
 import json
 import os
@@ -46,8 +46,8 @@ def model() -> LanguageModel:
     return open_model("gguf:smollm2")
 
 
-def test_the_engine_answers_as_transformers_does_one_at_a_time_and_at_once(model: LanguageModel) -> None:
-    """The weights are the same, in 4 bits for llama.cpp and dequantised for transformers. A batch rounds differently, which may change a token whose choice is close."""
+def test_the_engine_agrees_with_transformers_for_single_and_simultaneous_requests(model: LanguageModel) -> None:
+    """The same weights, in 4 bits for llama.cpp and dequantised for transformers. A batch rounds differently, which may change a token with a close rival."""
     requests = [ask(question) for question in QUESTIONS]
     alone = [model.complete([each])[0] for each in requests]
     at_once = model.complete(requests)
@@ -59,7 +59,7 @@ def test_the_engine_answers_as_transformers_does_one_at_a_time_and_at_once(model
     assert [one.prompt_tokens for one in alone] == [one.prompt_tokens for one in by_transformers]
 
 
-def test_tokens_are_counted_as_the_model_counts_them(model: LanguageModel) -> None:
+def test_tokens_are_counted_like_those_of_the_model(model: LanguageModel) -> None:
     transformers_model = open_model("hf:smollm2")
     chat = [Message("system", "Answer briefly."), Message("user", "Who lit the Lantern in 1902?")]
     assert model.prompt_tokens(chat) == transformers_model.prompt_tokens(chat) and model.window() == CONTEXT_TOKENS
@@ -67,7 +67,7 @@ def test_tokens_are_counted_as_the_model_counts_them(model: LanguageModel) -> No
 
 
 def test_replies_follow_the_schema_and_repeat_with_the_seed(model: LanguageModel) -> None:
-    """The requests are sent one at a time: a batch rounds differently, which may change a draw."""
+    """The requests are sent one at a time: a batch rounds differently, which may change a sampled token."""
     requests = [ask("Name a town, as JSON.", 40, 1.0, seed=seed, schema=SCHEMA) for seed in (1, 1, 2, 3)]
     texts = [model.complete([each])[0].text for each in requests]
     assert all(set(json.loads(text)) == {"town"} for text in texts)
@@ -80,12 +80,12 @@ def test_a_prompt_that_is_too_long_is_refused_without_failing_the_others(model: 
     assert short.text.startswith(REPLY)
 
 
-def test_one_file_is_opened_once(model: LanguageModel) -> None:
+def test_a_file_is_opened_only_once(model: LanguageModel) -> None:
     assert open_llama("smollm2") is model and open_llama(str(gguf_of(SMOLLM2))) is model
     assert model.name.startswith("SmolLM2-135M-Instruct.Q4_1#"), "named after the file, however it is opened"
 
 
-def test_the_key_is_required_and_is_on_no_command_line(model: LanguageModel) -> None:
+def test_the_key_is_required_and_appears_on_no_command_line(model: LanguageModel) -> None:
     assert isinstance(model, OpenAIModel)
     body = {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 1}
     with httpx2.Client(trust_env=False) as client:
@@ -114,14 +114,14 @@ def test_the_server_ends_when_the_process_that_started_it_is_killed() -> None:
         except httpx2.ConnectError:
             return True
         except httpx2.TransportError:
-            return False  # The server ended while it answered.
+            return False  # The server ended while answering.
         return False
 
     until(gone, 40)
 
 
 @pytest.mark.parametrize("content", [b"", b"PK\3\4 no model", b"GGUF and then nothing"])
-def test_a_file_that_is_no_model_is_reported_in_one_line(content: bytes, tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_model_is_reported_in_one_line(content: bytes, tmp_path: Path) -> None:
     file = tmp_path / "model.gguf"
     file.write_bytes(content)
     with pytest.raises(UserError, match=r"not a GGUF file|llama\.cpp ended before it answered") as problem:
@@ -129,7 +129,7 @@ def test_a_file_that_is_no_model_is_reported_in_one_line(content: bytes, tmp_pat
     assert "\n" not in str(problem.value)
 
 
-def test_missing_files_and_packages_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_files_and_packages_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UserError, match=r"no such file\. Expected a GGUF file or a folder with one, or one of smollm2"):
         read_llama("nowhere.gguf", {})
     with pytest.raises(UserError, match="0 GGUF files"):
@@ -157,12 +157,12 @@ def test_an_exported_adapter_is_applied_to_the_base_that_its_record_names(tmp_pa
     spec = read_llama(str(tmp_path), {})
     assert spec.file == gguf_of(SMOLLM2).resolve() and spec.name == "smollm2"
     assert spec.extra(tmp_path.name)["lora"] == [{"id": 0, "scale": 1.0}]
-    assert spec.extra("smollm2")["lora"] == [{"id": 0, "scale": 0.0}], "the base answers without the adapter"
+    assert spec.extra("smollm2")["lora"] == [{"id": 0, "scale": 0.0}], "the base should answer without the adapter"
     assert spec.extra("smollm2")["chat_template_kwargs"] == {"enable_thinking": False}, "as in training"
 
 
 @pytest.mark.parametrize(("requested", "threads"), [("3", 3), ("", None), ("0", None), ("2,1", None)])
-def test_a_number_of_threads_is_taken_from_the_environment(
+def test_the_number_of_threads_is_taken_from_the_environment(
     requested: str, threads: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", requested)
@@ -170,7 +170,7 @@ def test_a_number_of_threads_is_taken_from_the_environment(
     assert options["threads"] == (threads or len(os.sched_getaffinity(0)))
 
 
-def test_a_server_that_does_not_start_says_why(tmp_path: Path) -> None:
+def test_a_server_that_does_not_start_is_reported_with_its_log(tmp_path: Path) -> None:
     server = OwnServer(LlamaSpec(tmp_path / "gone.gguf", "gone", {}))
     with pytest.raises(UserError, match=r"gguf:.*gone\.gguf: llama\.cpp ended before it answered \(.*see /"):
         server.wait()
@@ -178,7 +178,7 @@ def test_a_server_that_does_not_start_says_why(tmp_path: Path) -> None:
     assert server.log.exists()
 
 
-def test_a_server_is_waited_for_without_the_proxy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_waiting_for_a_local_server_does_not_use_the_proxy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Answers(LlamaSpec):
         def command(self, port: int) -> list[str]:
             folder = ["--directory", str(tmp_path)]

@@ -27,7 +27,9 @@ print(json.dumps([torch.get_num_threads(), *counts, faiss.omp_get_max_threads(),
 
 
 @pytest.mark.parametrize(("setting", "expected"), [(None, [1, 1, 1, None]), ("2", [2, 2, 2, "2"])])
-def test_one_thread_unless_the_environment_says_otherwise(setting: str | None, expected: list[object]) -> None:
+def test_one_thread_is_used_unless_the_environment_sets_another_number(
+    setting: str | None, expected: list[object]
+) -> None:
     environment = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}
     environment |= {"OMP_NUM_THREADS": setting} if setting else {}
     done = subprocess.run([sys.executable, "-c", PROBE], env=environment, capture_output=True, text=True, check=True)
@@ -45,7 +47,7 @@ def test_one_thread_unless_the_environment_says_otherwise(setting: str | None, e
         (None, "", False, False),
     ],
 )
-def test_only_a_model_that_this_process_computes_gets_every_core(
+def test_every_core_is_used_only_if_this_process_computes_a_model(
     model: str | None, verifier: str, openvino: bool, here: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("serve.engines.on_cpu", lambda: True)

@@ -23,7 +23,7 @@ def ask(text: str, **options: object) -> CompletionRequest:
 
 
 @pytest.mark.long
-def test_answers_come_in_the_order_of_requests_and_never_too_many_at_once() -> None:
+def test_answers_are_in_the_order_of_requests_and_simultaneous_requests_are_limited() -> None:
     def slow_first(body: dict[str, object], number: int) -> str:
         time.sleep(0.15 if number == 1 else 0.03)
         return "echo " + body["messages"][-1]["content"]  # type: ignore[index]
@@ -75,7 +75,7 @@ def test_a_brief_failure_is_retried(status: int) -> None:
 
 
 @pytest.mark.long
-def test_a_local_server_is_waited_for_where_another_would_be_retried() -> None:
+def test_a_call_to_our_own_server_waits_longer_instead_of_retrying() -> None:
     """An abandoned reply is still being generated: a retry would double the work of a busy server."""
 
     def slow(body: dict[str, object], number: int) -> str:
@@ -88,8 +88,8 @@ def test_a_local_server_is_waited_for_where_another_would_be_retried() -> None:
         assert len(server.requests) == ATTEMPTS
         assert OpenAIModel("m", server.url, timeout_s=PATIENCE_S).complete([ask("hi")])[0].text == "there"
         assert len(server.requests) == ATTEMPTS + 1
-        own = VllmModel("m", SimpleNamespace(url=server.url, key="k", close=lambda: None), "m")  # type: ignore[arg-type]
-    assert own._client.timeout == PATIENCE_S > 10 * TIMEOUT_S
+        child = VllmModel("m", SimpleNamespace(url=server.url, key="k", close=lambda: None), "m")  # type: ignore[arg-type]
+    assert child._client.timeout == PATIENCE_S > 10 * TIMEOUT_S
 
 
 @pytest.mark.long
@@ -116,12 +116,12 @@ def test_a_refused_request_does_not_fail_the_others(status: int) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("body", ["<html>hello</html>", "{}", '{"choices": []}', '{"choices": [{"index": 0}]}', "[]"])
-def test_an_answer_of_another_shape_is_reported(body: str) -> None:
+def test_a_malformed_answer_is_reported(body: str) -> None:
     with chat_server(lambda request, number: (200, body)) as server, pytest.raises(UserError, match="not a chat comp"):
         open_openai(f"m@{server.url}").complete([ask("hi")])
 
 
-def test_an_unreachable_server_is_named_with_the_remedy() -> None:
+def test_an_unreachable_server_is_reported_with_a_remedy() -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{free.getsockname()[1]}/v1"
@@ -130,7 +130,7 @@ def test_an_unreachable_server_is_named_with_the_remedy() -> None:
 
 
 @pytest.mark.parametrize("target", ["name", "name@", "@http://x/v1", "name@localhost"])
-def test_a_spec_of_another_form_is_refused(target: str) -> None:
+def test_a_malformed_spec_is_refused(target: str) -> None:
     with pytest.raises(UserError, match="openai:NAME@URL"):
         open_openai(target)
 
@@ -141,7 +141,7 @@ def test_only_http_addresses_are_opened(target: str) -> None:
         open_openai(target)
 
 
-def test_tokens_are_estimated_from_above() -> None:
+def test_the_estimated_number_of_tokens_is_rounded_up() -> None:
     model = open_openai("m@http://localhost/v1")
     assert [model.count_tokens(text) for text in ("", "abc", "abcd", "€€")] == [0, 1, 2, 2]
 

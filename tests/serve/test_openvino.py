@@ -34,7 +34,7 @@ def model() -> OpenVinoModel:
     return open_openvino("smollm2")
 
 
-def test_the_engine_answers_as_transformers_does_one_at_a_time_and_at_once(model: OpenVinoModel) -> None:
+def test_the_engine_agrees_with_transformers_for_single_and_simultaneous_requests(model: OpenVinoModel) -> None:
     requests = [ask(question) for question in QUESTIONS]
     alone = [model.complete([each])[0] for each in requests]
     assert model.complete(requests) == alone
@@ -65,7 +65,7 @@ def test_the_light_tokenizer_agrees_with_the_tokenizer_of_transformers(pretraine
 
 
 def test_the_engine_answers_without_torch_transformers_or_openai() -> None:
-    """In a separate process: importing torch takes five seconds and 0.4 GB, transformers one second, openai half of one."""
+    """In a separate process: importing torch takes five seconds and 0.4 GB, transformers one second, openai half a second."""
     code = (
         "import sys; from serve.engines import open_model;"
         "from graph.types import CompletionRequest, Message;"
@@ -88,11 +88,11 @@ def test_a_negative_top_k_is_no_limit(model: OpenVinoModel) -> None:
     request = ask("Name a town.", 8, 1.5, seed=2)
     model.complete(
         [request]
-    )  # the first reading of a prompt may differ in rounding from later ones, which find it in the cache
+    )  # the first run of a prompt may differ in rounding from later ones, which find it in the cache
     assert model.stream(request, lambda ids: False, Sampling(top_k=-1)) == model.complete([request])[0]
 
 
-def test_a_watcher_sees_each_token_and_ends_the_text(model: OpenVinoModel) -> None:
+def test_a_watcher_gets_each_token_and_can_end_the_text(model: OpenVinoModel) -> None:
     lengths: list[int] = []
 
     def watch(ids: list[int]) -> bool:
@@ -102,7 +102,7 @@ def test_a_watcher_sees_each_token_and_ends_the_text(model: OpenVinoModel) -> No
     cut = model.stream(ask("Count to one hundred in words.", 200), watch)
     assert lengths[:5] == [1, 2, 3, 4, 5] and cut.completion_tokens < 10
     assert model.complete([ask(SMOLLM2.question)])[0].text.startswith(REPLY), (
-        "the request that was cut should no longer run"
+        "the request that was ended should no longer run"
     )
 
 
@@ -116,7 +116,7 @@ def test_a_prompt_longer_than_the_window_is_refused(model: OpenVinoModel) -> Non
         model.complete([CompletionRequest((Message("user", "word " * 9000),), 8)])
 
 
-def test_missing_files_and_packages_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_files_and_packages_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UserError, match=r"no openvino_model\.xml"):
         open_openvino(str(tmp_path))
     (tmp_path / "openvino_model.xml").write_text("<net>")

@@ -1,4 +1,4 @@
-"""Several servers of one model: how calls are distributed, what happens to the calls of a server that fails, and which lists are refused."""
+"""Several servers of one model: how calls are distributed, what happens to the calls of a server that fails, and which lists of servers are refused."""
 
 import socket
 import threading
@@ -40,7 +40,7 @@ def texts_of(*servers: ChatServer) -> list[str]:
 
 
 @pytest.mark.long
-def test_the_quick_server_takes_more_and_the_answers_keep_their_order() -> None:
+def test_the_faster_server_gets_more_calls_and_the_answers_stay_in_order() -> None:
     with chat_server(echo(0.3)) as slow, chat_server(echo(0.02)) as quick:
         pool = pool_of(slow, quick)
         completions = pool.complete([ask(number) for number in range(40)])
@@ -51,7 +51,7 @@ def test_the_quick_server_takes_more_and_the_answers_keep_their_order() -> None:
 
 
 @pytest.mark.long
-def test_no_server_idles_while_a_call_waits() -> None:
+def test_no_server_is_idle_while_a_call_waits() -> None:
     """Eight calls of equal length for two servers with two slots each: four per server, whichever is first."""
     with chat_server(echo(0.2)) as one, chat_server(echo(0.2)) as other:
         pool_of(one, other).complete([ask(number) for number in range(8)])
@@ -59,8 +59,8 @@ def test_no_server_idles_while_a_call_waits() -> None:
 
 
 @pytest.mark.long
-def test_few_calls_are_dealt_out_evenly() -> None:
-    """Four calls for two servers with four slots each: one server would have room for all."""
+def test_few_calls_are_distributed_evenly() -> None:
+    """Four calls for two servers with four slots each: one server could take them all."""
     with chat_server(echo(0.3)) as one, chat_server(echo(0.3)) as other:
         pool_of(one, other, in_flight=4).complete([ask(number) for number in range(4)])
     assert (len(one.requests), len(other.requests)) == (2, 2)
@@ -111,7 +111,7 @@ def test_an_unreachable_server_is_left_out() -> None:
 
 
 @pytest.mark.long
-def test_when_no_server_is_left_the_run_ends_with_the_error_of_the_last() -> None:
+def test_if_no_server_is_left_the_run_ends_with_the_error_of_the_last() -> None:
     def gone(body: dict[str, Any], number: int) -> tuple[int, str]:
         return 500, "gone"
 
@@ -153,7 +153,7 @@ def test_the_smallest_window_applies() -> None:
 
 @pytest.mark.long
 def test_a_ledger_replays_a_call_whichever_server_answered_it(tmp_path: Path) -> None:
-    """The calls go first to two servers; then to one of them, to the other and a third, and to the third alone."""
+    """The calls are sent first to two servers, then to one of them, to the other and a third, and to the third only."""
     with chat_server(echo()) as one, chat_server(echo()) as other, chat_server(echo()) as third:
         specs = [f"openai:m@{server.url}" for server in (one, other, third)]
         first = open_model(specs[:2], tmp_path / "ledger.sqlite").complete([ask(number) for number in range(20)])

@@ -35,7 +35,7 @@ def test_evidence_shows_rank_score_title_source_offsets_and_text() -> None:
     assert show_evidence(Evidence("q")) == "Nothing found."
 
 
-def test_no_document_can_steer_the_terminal() -> None:
+def test_control_characters_of_documents_do_not_reach_the_terminal() -> None:
     shown = show_answer(ANSWER) + show_evidence(Evidence("q", passages=(Scored(PASSAGE, 0.5),)))
     assert all(character.isprintable() or character == "\n" for character in shown)
 
@@ -81,7 +81,7 @@ def test_sentences_that_cannot_be_checked_are_not_marked_as_unsupported() -> Non
     assert "Not supported" not in shown and "Not checked" not in show_answer(ANSWER)
 
 
-def test_attributed_citations_are_distinguished_from_the_models_own() -> None:
+def test_attributed_citations_are_distinguished_from_those_of_the_model() -> None:
     quote = Quote("noon", "High at noon.", 0, 13)
     attributed = replace(ANSWER.citations[1], attributed=True, quotes=(quote, replace(quote, statement="At noon.")))
     lines = show_answer(replace(ANSWER, citations={1: attributed})).split("\n")
@@ -94,7 +94,7 @@ def test_the_problems_of_a_reply_are_shown() -> None:
     shown = show_answer(wrong)
     assert "(the model wrote nothing)" in shown
     assert "Removed: [4], [6]" in shown and "Left out: 2 " in shown and "Cut: " in shown
-    assert "did not follow the answer format" not in shown, "there is no text to show"
+    assert "did not follow the answer format" not in shown, "an empty reply has no format"
     assert "did not follow the answer format" in show_answer(replace(ANSWER, well_formed=False))
 
 

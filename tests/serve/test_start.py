@@ -1,4 +1,4 @@
-"""The output of a command while it starts: modegraph's own lines and warnings of libraries, no other lines. Each command runs in a separate process."""
+"""The output of a command while it starts: only lines of modegraph and warnings of libraries. Each command runs in a separate process."""
 
 import os
 import subprocess
@@ -58,13 +58,15 @@ def run(program: str, *arguments: object, **environment: str) -> "subprocess.Com
     return subprocess.run(command, env=variables, capture_output=True, text=True, check=True)
 
 
-def test_lines_of_other_libraries_are_logged_only_when_something_is_wrong() -> None:
+def test_only_warnings_of_other_libraries_are_logged() -> None:
     lines = [line.split(" ", 2)[2] for line in run(LOG).stderr.splitlines()]
     assert lines == ["INFO index: generation 2 is in use", "WARNING the disk is full", "WARNING another thing"]
 
 
 @pytest.mark.slow
-def test_opening_a_model_prints_nothing_but_a_fetch_would_show_progress(tiny_llama: Path, tiny_adapter: Path) -> None:
+def test_opening_a_model_prints_nothing_but_a_download_would_show_progress(
+    tiny_llama: Path, tiny_adapter: Path
+) -> None:
     pytest.importorskip("bitsandbytes")
     done = run(OPEN_MODELS, "--help", tiny_llama, tiny_adapter)
     assert done.stderr == "" and done.stdout.endswith("a fetch shows progress\n")

@@ -1,6 +1,6 @@
-"""Retrieval with a real vLLM server on CPU: every mode that calls a model runs end to end, and if the server dies, the evidence is shown.
+"""Retrieval with a real vLLM server on CPU: every mode that calls a model runs from end to end, and if the server is killed, the evidence is still shown.
 
-Runs where tests/vllm.py finds a vLLM.
+Runs only if tests/vllm.py finds vLLM.
 """
 
 import json
@@ -63,7 +63,7 @@ def guilds(tmp_path_factory: pytest.TempPathFactory) -> Index:
 
 
 def calls_of(index: Index, server: Server, mode: Mode) -> int:
-    """Retrieve in a mode, check its count of calls against the server's own, and return the count."""
+    """Retrieve in a mode, compare its count of calls with that of the server, and return the count."""
     before = server.requests_served()
     settings = RetrieveSettings(mode=mode, top_k=4, selector="threshold" if mode == "plan" else "llm")
     found = retrieve(index, QUESTION, settings, open_openai(server.spec.removeprefix("openai:")))

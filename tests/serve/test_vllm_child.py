@@ -1,4 +1,4 @@
-"""The supervisor of a vLLM server, tested without vLLM: its command line, the guard, restarts. A small HTTP server stands in for the child."""
+"""The supervisor of a vLLM server, tested without vLLM: its command line, the guard, restarts. A small HTTP server replaces the child."""
 
 import asyncio
 import json
@@ -19,7 +19,7 @@ from serve.engines.child import PROCESS_GROUP_GUARD, SupervisedServer
 from serve.engines.vllm import VllmSpec, lora_rank, max_lora_rank, read_spec
 from tests.serve.http.running import until
 
-STAND_IN = """#!{python}
+FAKE_SERVER = """#!{python}
 import http.server, os, subprocess, sys
 port = int(sys.argv[sys.argv.index("--port") + 1])
 subprocess.Popen(["sleep", "1000"])
@@ -41,7 +41,7 @@ def adapter(folder: Path, **config: object) -> Path:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether a process runs; a zombie does not."""
+    """Whether a process runs; a zombie does not count."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
@@ -49,7 +49,7 @@ def is_alive(pid: int) -> bool:
 
 
 def members(group: int) -> list[int]:
-    """The living processes of a process group."""
+    """The running processes of a process group."""
     found = []
     for entry in Path("/proc").iterdir():
         try:
@@ -68,7 +68,7 @@ def test_the_rank_is_the_smallest_that_fits_every_adapter(
     assert max_lora_rank(adapters) == expected
 
 
-def test_ranks_of_single_layers_count_and_invalid_ranks_are_refused(tmp_path: Path) -> None:
+def test_the_ranks_of_single_layers_are_respected_and_invalid_ranks_are_refused(tmp_path: Path) -> None:
     assert lora_rank(adapter(tmp_path / "layers", r=4, rank_pattern={"q_proj": 24})) == 24
     with pytest.raises(UserError, match="at most 512"):
         max_lora_rank({"large": adapter(tmp_path / "large", r=513)})
@@ -80,7 +80,7 @@ def test_ranks_of_single_layers_count_and_invalid_ranks_are_refused(tmp_path: Pa
 @pytest.mark.parametrize(
     ("bfloat16", "gpu", "options"), [(True, False, ""), (False, False, "--dtype float32"), (False, True, "")]
 )
-def test_a_cpu_without_bfloat16_serves_in_float32_unless_set_otherwise(
+def test_a_cpu_without_bfloat16_serves_in_float32_unless_an_option_sets_another_type(
     monkeypatch: pytest.MonkeyPatch, bfloat16: bool, gpu: bool, options: str
 ) -> None:
     monkeypatch.setattr("serve.engines.vllm.computes_in_bfloat16", lambda: bfloat16)
@@ -89,7 +89,7 @@ def test_a_cpu_without_bfloat16_serves_in_float32_unless_set_otherwise(
     assert command.endswith(f"{options} --dtype bfloat16".strip()) and command.count("--dtype") == 1 + bool(options)
 
 
-def test_the_command_line(tmp_path: Path) -> None:
+def test_the_command_line_contains_the_model_its_adapters_and_the_options(tmp_path: Path) -> None:
     (tmp_path / "model").mkdir()
     adapters = {"sft": adapter(tmp_path / "sft", r=4)}
     spec = read_spec(str(tmp_path / "model"), adapters, sys.executable, ["--enforce-eager"])
@@ -98,7 +98,7 @@ def test_the_command_line(tmp_path: Path) -> None:
     assert f"--enable-lora --max-lora-rank 8 --lora-modules sft={tmp_path / 'sft'}" in words and words.endswith(
         "--enforce-eager"
     )
-    assert "--generation-config vllm" in words, "a model's own sampling defaults would change greedy answers"
+    assert "--generation-config vllm" in words, "the sampling defaults of a model would change greedy answers"
     assert "--host 127.0.0.1 --port 99" in words and "--enable-lora" not in read_spec(
         "o/m", {}, sys.executable, ()
     ).command(1)
@@ -135,26 +135,26 @@ def test_all_processes_end_with_the_holder_of_the_guard(how: str, tmp_path: Path
 
 
 @pytest.fixture
-def stand_in(tmp_path: Path) -> Path:
+def fake_server(tmp_path: Path) -> Path:
     python = tmp_path / "python"
-    python.write_text(STAND_IN.format(python=sys.executable))
+    python.write_text(FAKE_SERVER.format(python=sys.executable))
     python.chmod(0o755)
     return python
 
 
 @pytest.mark.parametrize("how", ["hangs", "killed"])
-def test_nothing_of_the_child_outlives_a_guard_that_cannot_end_it(
-    how: str, stand_in: Path, monkeypatch: pytest.MonkeyPatch
+def test_no_process_of_the_child_remains_if_the_guard_cannot_end_it(
+    how: str, fake_server: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A guard that hangs, or that was killed alone, for example when memory ran out."""
+    """The guard hangs, or only the guard was killed, for example because memory ran out."""
     monkeypatch.setattr(children, "STOP_S", 0.5)
     if how == "hangs":
-        hanging = stand_in.with_name("process_group_guard.py")
+        hanging = fake_server.with_name("process_group_guard.py")
         hanging.write_text("import subprocess, sys, time\nsubprocess.Popen(sys.argv[1:])\ntime.sleep(1000)\n")
         monkeypatch.setattr(children, "PROCESS_GROUP_GUARD", hanging)
 
     async def live() -> None:
-        child = SupervisedServer(read_spec("owner/model", {}, str(stand_in), ()))
+        child = SupervisedServer(read_spec("owner/model", {}, str(fake_server), ()))
         await child.start()
         await asyncio.wait_for(child.ready.wait(), 20)
         group = child.group
@@ -174,13 +174,15 @@ def test_nothing_of_the_child_outlives_a_guard_that_cannot_end_it(
     asyncio.run(live())
 
 
-def test_a_child_that_cannot_be_started_is_tried_again(stand_in: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Its log cannot be written for a while; then an adapter is missing for a while."""
+def test_starting_a_child_that_cannot_be_started_is_retried(
+    fake_server: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """At first, its log cannot be written; then, an adapter is missing for a while."""
 
     async def live() -> None:
-        lora = adapter(stand_in.parent / "lora", r=4)
-        child = SupervisedServer(read_spec("owner/model", {"lora": lora}, str(stand_in), ()))
-        log, child.log = child.log, stand_in.parent / "later" / "vllm.log"
+        lora = adapter(fake_server.parent / "lora", r=4)
+        child = SupervisedServer(read_spec("owner/model", {"lora": lora}, str(fake_server), ()))
+        log, child.log = child.log, fake_server.parent / "later" / "vllm.log"
         (lora / "adapter_config.json").rename(lora / "away")
         await child.start()
         while caplog.text.count("could not be started") < 1:
@@ -197,9 +199,9 @@ def test_a_child_that_cannot_be_started_is_tried_again(stand_in: Path, caplog: p
     assert "FileNotFoundError" in caplog.text
 
 
-def test_the_child_is_started_again_and_taken_down(stand_in: Path) -> None:
+def test_the_child_is_restarted_and_ended_on_request(fake_server: Path) -> None:
     async def live() -> None:
-        child = SupervisedServer(read_spec("owner/model", {}, str(stand_in), ()))
+        child = SupervisedServer(read_spec("owner/model", {}, str(fake_server), ()))
         await child.start()
         await asyncio.wait_for(child.ready.wait(), 20)
         async with httpx2.AsyncClient() as client:
@@ -222,8 +224,10 @@ def test_the_child_is_started_again_and_taken_down(stand_in: Path) -> None:
     asyncio.run(live())
 
 
-def test_on_a_cpu_vllm_computes_in_one_process_unless_the_user_says_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a CPU, vLLM's two processes would wait for each other by spinning; on a GPU they do not."""
+def test_on_a_cpu_vllm_computes_in_one_process_unless_the_environment_sets_otherwise(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """On a CPU, the two processes of vLLM would busy-wait for each other; on a GPU they do not."""
     name, spec = "VLLM_ENABLE_V1_MULTIPROCESSING", VllmSpec("hub/model", "model", {}, sys.executable)
     monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(checkpoint, "GPU_DEVICES", ())

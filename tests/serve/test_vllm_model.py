@@ -1,4 +1,4 @@
-"""vLLM as the model of a command: adapters of one base by name, samples drawn from each, and no server left behind."""
+"""vLLM as the model of a command: adapters of one base by name, samples drawn from each, and no server that remains."""
 
 import subprocess
 import sys
@@ -41,7 +41,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def adapters(base: Path) -> list[Path]:
-    """Two adapters that change the model's output a lot."""
+    """Two adapters that change the output of the model considerably."""
     folders = []
     for seed in (1, 2):
         torch.manual_seed(seed)
@@ -57,26 +57,28 @@ def adapters(base: Path) -> list[Path]:
 
 
 def test_samples_come_from_the_requested_adapter(adapters: list[Path]) -> None:
-    """Samples that vLLM draws are likelier under their own policy than under the other, by about as much as those that transformers draws."""
+    """Samples that vLLM draws are more likely under their policy than under the other, by about as much as those that transformers draws."""
     policies = [Policy(str(folder), *load_policy(str(folder))) for folder in adapters]
     prompts = [Prompt(f"q{number}", tuple(range(20 + number, 30 + number))) for number in range(4)]
-    for own, other in (policies, policies[::-1]):
-        vllm_samples = list(draw_by_vllm(own, prompts, SETTINGS))
+    for policy, other in (policies, policies[::-1]):
+        vllm_samples = list(draw_by_vllm(policy, prompts, SETTINGS))
         assert [one.group.prompt for one in vllm_samples] == [prompt.ids for prompt in prompts]
         assert all(len(one.group.responses) == 48 for one in vllm_samples)
         divergence = {
             engine: float(
-                torch.cat([logps_of_samples(own.model, s) - logps_of_samples(other.model, s) for s in samples]).mean()
+                torch.cat(
+                    [logps_of_samples(policy.model, s) - logps_of_samples(other.model, s) for s in samples]
+                ).mean()
             )
-            for engine, samples in (("vllm", vllm_samples), ("hf", draw_here(own, prompts, SETTINGS)))
+            for engine, samples in (("vllm", vllm_samples), ("hf", draw_here(policy, prompts, SETTINGS)))
         }
-        assert divergence["hf"] > 0.2, "for samples of the base the divergence is about 0"
-        assert 0.5 < divergence["vllm"] / divergence["hf"] < 1.5, "192 samples each, and bfloat16 in vLLM"
-    assert vllm_samples == list(draw_by_vllm(own, prompts, SETTINGS)), "the same seed draws the same"
+        assert divergence["hf"] > 0.2, "for samples from the base, the divergence is about 0"
+        assert 0.5 < divergence["vllm"] / divergence["hf"] < 1.5, "tolerance for 192 samples each and bfloat16 in vLLM"
+    assert vllm_samples == list(draw_by_vllm(policy, prompts, SETTINGS)), "the same seed should draw the same samples"
 
 
 def test_seeded_requests_with_long_prompts_are_all_answered(base: Path) -> None:
-    """The prompts have more tokens than vLLM reads at once: on a CPU, vLLM would crash at the first seeded prompt that it reads in parts."""
+    """The prompts have more tokens than vLLM processes at once: on a CPU, vLLM would crash at the first seeded prompt that it processes in parts."""
     model = open_vllm(str(base))
     assert open_vllm(str(base)) is model, "a second server would take as much memory again"
     requests = [
@@ -108,7 +110,7 @@ def test_a_server_ends_with_the_process_that_started_it(adapters: list[Path]) ->
     assert not serving_at(port)
 
 
-def test_a_vllm_that_does_not_start_is_reported_with_the_variable_to_set(
+def test_if_vllm_does_not_start_the_error_names_the_variable_to_set(
     base: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MODEGRAPH_VLLM_PYTHON", sys.executable)

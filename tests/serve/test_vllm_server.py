@@ -1,6 +1,6 @@
-"""`modegraph serve` over a real vLLM on CPU that it starts itself: a tiny Llama and two LoRA adapters trained here, in seconds.
+"""`modegraph serve` with a real vLLM on CPU, which it starts itself: a tiny Llama and two LoRA adapters, trained here in seconds.
 
-Runs where tests/vllm.py finds a vLLM.
+Runs only if tests/vllm.py finds vLLM.
 """
 
 import asyncio
@@ -52,7 +52,7 @@ CONVERSATIONS = 200
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with an index, a tiny model, and two adapters of different rank on it."""
+    """A folder with an index, a tiny model, and two adapters of it with different ranks."""
     folder = tmp_path_factory.mktemp("vllm-server")
     build_index(folder / "index", ISLES, IndexSettings(), lambda spec: HashEncoder())
     (folder / "pairs").mkdir()
@@ -74,12 +74,12 @@ def server(world: Path) -> Iterator[tuple[Running, Any, SupervisedServer]]:
         yield running, services, child
         processes = members(child.group)
         assert len(processes) > 2
-    assert not any(map(is_alive, processes)), "a process of the child outlives the server"
+    assert not any(map(is_alive, processes)), "no process of the child should outlive the server"
 
 
 @contextmanager
 def vllm_serving(world: Path) -> Iterator[tuple[Running, Any, SupervisedServer]]:
-    """The server, its application's services and the child, once the child answers."""
+    """The server, the services of its application and the child, when the child is ready."""
     adapters = (f"sft={world / 'sft'}", f"ms={world / 'ms'}")
     options = VllmOptions(PYTHON, EXTRA)
     with serving(world / "index", f"vllm:{world / 'tiny'}", adapters, options, max_answer_tokens=128) as running:
@@ -90,7 +90,7 @@ def vllm_serving(world: Path) -> Iterator[tuple[Running, Any, SupervisedServer]]
         yield running, running.services, running.services.backend.child
 
 
-def test_chat_and_its_citations(server: tuple[Running, Any, SupervisedServer]) -> None:
+def test_chat_answers_have_citations(server: tuple[Running, Any, SupervisedServer]) -> None:
     running, _, _ = server
     completion = running.client().chat.completions.create(
         model="tiny",
@@ -115,7 +115,7 @@ def test_chat_and_its_citations(server: tuple[Running, Any, SupervisedServer]) -
     assert message.model_extra["removed"] == [8]  # type: ignore[index]
 
 
-def test_a_stream_with_usage_and_citations(server: tuple[Running, Any, SupervisedServer]) -> None:
+def test_a_stream_ends_with_usage_and_citations(server: tuple[Running, Any, SupervisedServer]) -> None:
     running, _, _ = server
     chunks = list(
         running.client().chat.completions.create(  # type: ignore[call-overload]
@@ -133,8 +133,8 @@ def test_a_stream_with_usage_and_citations(server: tuple[Running, Any, Supervise
     assert {chunk.model for chunk in chunks} == {"sft"}
 
 
-def test_the_models_own_sampling_defaults_are_left_out(server: tuple[Running, Any, SupervisedServer]) -> None:
-    """The model's generation_config.json sets a penalty with which no token would be repeated."""
+def test_the_sampling_defaults_of_the_model_are_not_used(server: tuple[Running, Any, SupervisedServer]) -> None:
+    """The generation_config.json of the model sets a penalty that would prevent repeated tokens."""
     running, _, _ = server
     completion = running.client().chat.completions.create(
         model="tiny",
@@ -149,7 +149,7 @@ def test_the_models_own_sampling_defaults_are_left_out(server: tuple[Running, An
     assert len(set(tokens)) < len(tokens)
 
 
-def test_adapters_answer_under_their_own_names(server: tuple[Running, Any, SupervisedServer], world: Path) -> None:
+def test_adapters_answer_under_their_names(server: tuple[Running, Any, SupervisedServer], world: Path) -> None:
     running, _, child = server
     client = running.client()
     names = [model.id for model in client.models.list()]
@@ -166,7 +166,7 @@ def test_adapters_answer_under_their_own_names(server: tuple[Running, Any, Super
         client.chat.completions.create(model="dpo", messages=QUESTION)  # type: ignore[arg-type]
 
 
-def test_structured_output_and_rewriting(server: tuple[Running, Any, SupervisedServer]) -> None:
+def test_structured_output_and_rewriting_work(server: tuple[Running, Any, SupervisedServer]) -> None:
     running, _, _ = server
     schema = {
         "type": "object",
@@ -207,7 +207,7 @@ def test_a_responses_request_is_passed_to_the_engine(server: tuple[Running, Any,
     assert response.object == "response" and response.usage is not None and response.usage.output_tokens <= 8
 
 
-def test_metrics_agree_with_the_engines_own(server: tuple[Running, Any, SupervisedServer]) -> None:
+def test_metrics_agree_with_those_of_the_engine(server: tuple[Running, Any, SupervisedServer]) -> None:
     running, _, child = server
 
     def engine_tokens() -> float:
@@ -223,10 +223,10 @@ def test_metrics_agree_with_the_engines_own(server: tuple[Running, Any, Supervis
     assert running.metric('modegraph_time_to_first_token_seconds_count{model="ms"}') >= 1
 
 
-def test_the_engine_reads_the_same_tokens_as_training(
+def test_the_engine_gets_the_same_tokens_as_in_training(
     server: tuple[Running, Any, SupervisedServer], world: Path
 ) -> None:
-    """`CONVERSATIONS` questions, three in four of them with a special token of the model in their text."""
+    """`CONVERSATIONS` questions; three out of four contain the text of a special token of the model."""
     _, services, child = server
     tokenizer = AutoTokenizer.from_pretrained(world / "tiny")
     index = open_index(world / "index", lambda spec: HashEncoder())
@@ -244,7 +244,7 @@ def test_the_engine_reads_the_same_tokens_as_training(
             assert reply.json()["tokens"].count(tokenizer.convert_tokens_to_ids("<|im_start|>")) == 3
 
 
-def test_a_child_that_is_killed_is_started_again(server: tuple[Running, Any, SupervisedServer]) -> None:
+def test_a_killed_child_is_restarted(server: tuple[Running, Any, SupervisedServer]) -> None:
     running, _, child = server
     for pid in members(child.group):
         if pid != child.group:  # the guard

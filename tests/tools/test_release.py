@@ -1,4 +1,4 @@
-"""The release: the wheel contains everything that the packages need and nothing else, and the version is set in one place."""
+"""The release: the wheel contains all that the packages need and nothing else, and the version is set in one place."""
 
 import re
 import zipfile
@@ -28,7 +28,7 @@ def test_the_wheel_contains_prompts_templates_and_the_page(wheel: Path) -> None:
     assert any(name.startswith("graph/") and name.endswith(".html") for name in names)
 
 
-def test_files_that_a_wheel_lacks_are_reported(wheel: Path, tmp_path: Path) -> None:
+def test_files_missing_from_a_wheel_are_reported(wheel: Path, tmp_path: Path) -> None:
     incomplete = tmp_path / wheel.name
     with zipfile.ZipFile(wheel) as whole, zipfile.ZipFile(incomplete, "w") as copy:
         for name in whole.namelist():
@@ -48,7 +48,7 @@ def test_the_version_is_set_in_one_place() -> None:
     assert [name for name in texts if statement.search((ROOT / name).read_text(encoding="utf-8"))] == ["pyproject.toml"]
 
 
-def test_the_changelog_begins_with_this_version_and_keeps_its_form() -> None:
+def test_the_changelog_begins_with_this_version_and_has_only_known_headings() -> None:
     text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     versions = re.findall(r"^## \[(.+?)\]", text, flags=re.MULTILINE)
     assert versions[0] in ("Unreleased", version())

@@ -37,7 +37,7 @@ def at(position: int, title: str = "Lantern (ferry)") -> PassageSentence:
     return PassageSentence(SENTENCES, position, title)
 
 
-def test_each_restatement_changes_the_sentence_in_its_way() -> None:
+def test_restatements_rephrase_sentences_as_expected() -> None:
     draw = random.Random(0)
     assert verbatim(at(0), draw) == SENTENCES[0]
     assert shortened(at(0), draw) == "She was built by Ada Marlow for the Ferry Office."

@@ -92,7 +92,7 @@ def test_chosen_has_reason_and_answer_and_rejected_only_the_answer() -> None:
 
 
 def test_a_row_without_passages_is_made_only_for_size_0() -> None:
-    """The prompt says to answer from passages: size 0 is left out by default, and no row is made where retrieval finds nothing."""
+    """The prompt says to answer from passages: size 0 is left out by default, and no row is made if retrieval finds nothing."""
     assert min(row.context_size for row in preference_rows(rows_of(ADA_DIED, FOUNDED))) == 1
     assert [row.id for row in preference_rows(rows_of(ADA_DIED, sizes=[0, 2]))] == ["q1#0", "q1#2"]
     assert rows_of(Question("q9", "Where?", ("Tarn",))) == [Dropped(contexts.NO_PASSAGES)]

@@ -91,7 +91,7 @@ def test_questions_of_every_kind_are_made_from_the_sentences(films: Index) -> No
     assert {row.hops for row in compared} == {2, 3, 4}
 
 
-def test_comparisons_are_answered_by_the_values(films: Index) -> None:
+def test_the_answer_to_a_comparison_follows_from_the_values(films: Index) -> None:
     by_thing = {"The Saddle Hawk": 1925, "Night Ferry": 1931, "Low Tide": 1940, "Marlow Yard": 1880, "Tarn Mill": 1795}
     by_thing |= {"born Edward Lorne": 1889, "born Mara Quill": 1901, "died Edward Lorne": 1953, "died Mara Quill": 1980}
     cases = set()

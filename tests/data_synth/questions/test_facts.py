@@ -46,7 +46,7 @@ def test_a_handbook_gives_at_least_two_questions_a_page(handbook: Index) -> None
     assert openings >= {"Who", "Where", "When", "How", "What", "At", "Within"}
 
 
-def test_an_answer_is_in_its_sentence_and_no_pronoun_in_the_question(handbook: Index) -> None:
+def test_an_answer_is_in_its_sentence_and_no_question_contains_a_pronoun(handbook: Index) -> None:
     for row in questions_of(handbook):
         (step,) = row.steps
         (passage,) = [each for each in handbook.passages_of(step.source) if each.id == step.passage_id]

@@ -100,7 +100,7 @@ def test_samples_are_scored_as_they_were_drawn(world: Path) -> None:
         assert logp == pytest.approx(slow, abs=1e-3)
 
 
-def test_samples_are_distributed_as_the_policy(world: Path) -> None:
+def test_samples_are_drawn_from_the_policy(world: Path) -> None:
     """A policy that is sure of its next token always draws it, with log π = 0; a uniform policy scores each token −log(vocabulary size)."""
     model, tokenizer = load_policy(str(world / "base"))
     sure = type(model)(model.config)

@@ -1,4 +1,4 @@
-"""The shipped configurations of `eval run` parse, name only existing metrics, tasks and files, and give the expected number of systems; a killed run resumes."""
+"""The shipped configurations of `eval run` parse, name only existing metrics, tasks and files, and have the right number of systems; a killed run resumes."""
 
 import shlex
 import signal

@@ -71,7 +71,7 @@ def test_only_two_windows_of_an_overlong_sentence_are_read_for_its_features(word
     assert claim_features(RIGHT, ground)[SOURCE_WORDS] <= 2 * WINDOW_CHARS / len("kelp ")
 
 
-def test_windows_end_at_blanks_where_there_are_any() -> None:
+def test_windows_end_at_spaces_if_there_are_any() -> None:
     for text in ("Kelp dries. " * 5_000, "x" * 35_000, "a" * WINDOW_CHARS + " b", " " * 20_500 + "x", ""):
         units = Ground.of([("", text)]).units
         assert "".join("".join(unit.text for unit in units).split()) == "".join(text.split())

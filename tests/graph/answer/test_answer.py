@@ -40,7 +40,7 @@ def test_a_prompt_shows_table_rows_as_pairs() -> None:
     assert numbered(1, Excerpt("p", "", "a | b\nc")) == "[1] a | b c"
 
 
-def test_without_passages_the_question_stands_alone() -> None:
+def test_without_passages_the_prompt_is_the_question() -> None:
     assert answer_messages("Who?", [])[1].content == "Question: Who?"
 
 
@@ -68,7 +68,7 @@ def test_format_and_parse_are_inverse(reason: str, answer: str) -> None:
         ("", "", ""),
     ],
 )
-def test_text_that_is_not_in_the_form_is_not_well_formed(text: str, reason: str, answer: str) -> None:
+def test_text_that_does_not_follow_the_form_is_not_well_formed(text: str, reason: str, answer: str) -> None:
     parsed = parse_answer(text)
     assert (parsed.well_formed, parsed.reason, parsed.answer) == (False, reason, answer)
 
@@ -96,7 +96,7 @@ def test_each_form_is_recognised(text: str, form: AnswerForm, reason: str, answe
 
 
 @pytest.mark.parametrize("form", get_args(AnswerForm))
-def test_a_written_answer_is_in_its_form_and_its_prompt_names_it(form: AnswerForm) -> None:
+def test_a_written_answer_has_its_form_and_the_prompt_names_that_form(form: AnswerForm) -> None:
     evidence = [CitedSentence(2, "The ferry left Tarn.")]
     assert all(parse_answer(write_answer(each, evidence, form), form).well_formed for each in ("Tarn", "in 1911"))
     assert form_of(answer_messages("Where?", (), form)[0].content + "\n\nBe brief.") == form
@@ -109,7 +109,7 @@ def test_a_thinking_block_before_the_form_is_cut_off(thought: str) -> None:
     assert (parsed.reason, parsed.answer, parsed.well_formed) == ("a", "b", True)
 
 
-def test_a_text_cut_while_the_model_thinks_has_no_answer() -> None:
+def test_text_that_is_cut_off_in_a_thinking_block_has_no_answer() -> None:
     assert parse_answer("<think>Is it b? ###Answer: b").answer == ""
 
 

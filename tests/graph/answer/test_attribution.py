@@ -152,7 +152,7 @@ def test_every_attributed_quote_occurs_in_the_evidence(answer: str, question: li
 
 
 @pytest.mark.long
-def test_attribution_of_endless_answers_and_passages_is_bounded() -> None:
+def test_attribution_of_overlong_answers_and_passages_is_bounded() -> None:
     sentences = [f"Ship {number} left port {number + 1} in {1000 + number}." for number in range(5_000)]
     endless = Excerpt("e", "Ships", " ".join(sentences), "e", 0, 1)
     found = attribute("Which ships left?", " ".join(sentences), (endless,))

@@ -86,7 +86,7 @@ def gate_after(pieces: list[str]) -> CitationGate:
 
 
 def render_brackets(text: str) -> str:
-    """A text as a Markdown client renders it, with every bracket as [ or ]; only the lists of brackets are those of the tested code."""
+    """The text as a Markdown client renders it, with every bracket as [ or ]. It shares only the lists of brackets with the tested code."""
     rendered = re.sub(r"<[^<>\n]*>", "", html.unescape(text))
     rendered = "".join(
         each for each in unicodedata.normalize("NFKC", rendered) if unicodedata.category(each) not in ("Cf", "Mn")
@@ -97,7 +97,7 @@ def render_brackets(text: str) -> str:
 
 @settings(max_examples=200)
 @given(PIECES)
-def test_pieces_do_not_matter_and_every_citation_shown_has_a_passage(pieces: list[str]) -> None:
+def test_the_split_does_not_matter_and_every_citation_shown_has_a_passage(pieces: list[str]) -> None:
     whole = gate_after(["".join(pieces)])
     cut = gate_after(pieces)
     letters = gate_after(list("".join(pieces)))
@@ -116,13 +116,13 @@ def test_pieces_do_not_matter_and_every_citation_shown_has_a_passage(pieces: lis
 
 
 @given(CODE)
-def test_pieces_do_not_matter_in_code(pieces: list[str]) -> None:
+def test_the_split_does_not_matter_in_code(pieces: list[str]) -> None:
     whole, letters = gate_after(["".join(pieces)]), gate_after(list("".join(pieces)))
     assert (whole.shown, whole.cited, whole.removed) == (letters.shown, letters.cited, letters.removed)
 
 
 @given(PIECES)
-def test_a_second_reading_finds_the_same_citations_and_removes_none(pieces: list[str]) -> None:
+def test_a_second_check_finds_the_same_citations_and_removes_none(pieces: list[str]) -> None:
     once = check_citations("".join(pieces), PASSAGES)
     again = check_citations(once.text, PASSAGES)
     assert (again.cited, again.removed) == (once.cited, ())
@@ -147,7 +147,7 @@ def test_every_bracket_and_every_digit_of_unicode(digit: str, opener: int, close
     assert (checked.cited, checked.removed) == (((value,), ()) if exists else ((), (value,)))
 
 
-def test_the_brackets_are_those_that_unicode_names() -> None:
+def test_the_lists_of_brackets_are_complete() -> None:
     kinds = ("SQUARE BRACKET", "TORTOISE SHELL", "LENTICULAR", "HALF BRACKET")
     every = [each for each in map(chr, range(0x10000)) if any(kind in unicodedata.name(each, "") for kind in kinds)]
     assert {each for each in every if unicodedata.category(each) == "Ps"} == set(OPENERS)
@@ -222,7 +222,7 @@ def test_text_that_is_no_citation_is_unchanged(text: str) -> None:
 
 
 @pytest.mark.parametrize("beginning", ["`", "``", "[1, ", "[passage ", "[x"])
-def test_pieces_do_not_matter_at_the_pending_limit(beginning: str) -> None:
+def test_the_split_does_not_matter_at_the_pending_limit(beginning: str) -> None:
     for length in range(MAX_PENDING_CHARS - 6, MAX_PENDING_CHARS + 6):
         for end in ("`", "``", "]", "` [9]", "]]"):
             text = beginning + "9" * length + end + " and [9]."
@@ -231,7 +231,7 @@ def test_pieces_do_not_matter_at_the_pending_limit(beginning: str) -> None:
 
 
 @pytest.mark.parametrize("length", range(MAX_PENDING_CHARS - 10, MAX_PENDING_CHARS + 2))
-def test_code_at_the_pending_limit_ends_only_with_as_many_backticks(length: int) -> None:
+def test_code_at_the_pending_limit_ends_only_with_the_same_number_of_backticks(length: int) -> None:
     assert check_citations(f"`[99]{'a' * length}``", PASSAGES).removed == (99,)
 
 
@@ -255,7 +255,7 @@ def test_a_citation_is_shown_as_soon_as_its_bracket_closes() -> None:
 
 
 def test_the_end_of_a_line_is_shown_at_once() -> None:
-    """Otherwise an answer that opens with a line break would be shown a token late."""
+    """Otherwise an answer that starts with a line break would appear one token late."""
     gate = CitationGate(PASSAGES)
     assert [gate.feed(piece) for piece in ("\n", "a\n", "\n[9]", "\nb")] == ["\n", "a\n", "\n", "\nb"]
 
@@ -283,7 +283,7 @@ def test_the_end_of_a_line_is_shown_at_once() -> None:
     ],
 )
 def test_the_time_is_linear(piece: str) -> None:
-    """For a text in one piece and in pieces of one character."""
+    """Both for text in one piece and for pieces of one character."""
 
     def prepare(length: int) -> Callable[[], object]:
         text = piece * (length // len(piece)) + "x"
@@ -312,6 +312,6 @@ def test_writing_citations_differently_does_not_raise_their_reward() -> None:
 
 
 @given(st.lists(st.sampled_from(["[", "]", "#", "###", "9", " ", "Reason", ":", "a"]), max_size=20))
-def test_borrowed_text_has_neither_citations_nor_markers(pieces: list[str]) -> None:
+def test_plain_text_has_neither_citations_nor_markers(pieces: list[str]) -> None:
     checked = plain("".join(pieces))
     assert "###" not in checked and not ANY_CITATION.search(checked)

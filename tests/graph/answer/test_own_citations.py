@@ -1,4 +1,4 @@
-"""A response's own citations: those that repeat the prompt's example do not count."""
+"""The citations of a response: those that repeat the prompt's example do not count."""
 
 import pytest
 
@@ -39,5 +39,5 @@ def test_a_response_that_repeats_the_prompt_cites_nothing(response: str) -> None
         ("Tarn [0] [1] [p. 9] 【12345†source】", (1,), (9, 12345, 0)),
     ],
 )
-def test_a_responses_own_citations_count(response: str, existing: tuple[int, ...], missing: tuple[int, ...]) -> None:
+def test_other_citations_count(response: str, existing: tuple[int, ...], missing: tuple[int, ...]) -> None:
     assert own_citations(response, 2) == (existing, missing)

@@ -149,7 +149,7 @@ def test_a_table_longer_than_a_window_keeps_its_header() -> None:
     assert ground.text.count("landing place: ") == len(rows)
 
 
-def test_fragments_headings_endless_sentences_and_answers_without_passages_are_not_judged() -> None:
+def test_fragments_headings_overlong_sentences_and_answers_without_passages_are_not_judged() -> None:
     verifier = word_verifier("")
     assert (
         SupportChecker(EXCERPTS, verifier).unsupported(
@@ -166,7 +166,7 @@ def test_fragments_headings_endless_sentences_and_answers_without_passages_are_n
 @pytest.mark.parametrize(
     "answer", ["The answer is: not in the documents.", "Her birthplace is Not in the Documents [1]."]
 )
-def test_that_something_is_not_in_the_documents_is_no_claim(answer: str) -> None:
+def test_the_statement_that_something_is_not_in_the_documents_is_not_a_claim(answer: str) -> None:
     assert SupportChecker(EXCERPTS, word_verifier("")).unsupported("answer", answer) == []
 
 
@@ -229,7 +229,7 @@ def test_a_saved_verifier_is_the_same(tmp_path: Path) -> None:
     assert again.threshold == verifier.threshold
 
 
-def test_bad_files_are_named(tmp_path: Path) -> None:
+def test_invalid_files_are_named_in_the_error(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=f"no {VERIFIER_FILE}"):
         word_verifier(str(tmp_path))
     save_verifier(tmp_path, word_verifier(""))

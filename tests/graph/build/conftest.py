@@ -21,7 +21,7 @@ AT_ONCE = 4
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests in PostgreSQL, which is for indexes on several machines, to run with `make test-machines`."""
+    """Mark the tests in PostgreSQL to run with `make test-machines`, because PostgreSQL is for indexes on several machines."""
     for item in items:
         call = getattr(item, "callspec", None)
         if call is not None and call.params.get("place") == "postgresql":
@@ -58,7 +58,7 @@ def place(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Pl
 
 
 def in_either_store(sqlite: int, postgresql: int) -> Callable[[Test], Test]:
-    """Run a test of a property once for each kind of store; its argument `examples` is the number of examples for that store (PostgreSQL takes three times as long)."""
+    """Run a property test once for each kind of store; its argument `examples` is the number of examples for that store (PostgreSQL takes three times as long)."""
 
     def parametrised(test: Test) -> Test:
         stores = [("sqlite", sqlite), ("postgresql", postgresql)]

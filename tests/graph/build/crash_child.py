@@ -1,7 +1,7 @@
 """Forks indexers for tests to kill: loads everything once, then forks one indexer for every line on standard input.
 
 A line is JSON: {"folder", "url", "event": "" | "commit" | "before commit" | "stored call", "nth", "kill_after_s"}. The indexer
-kills itself (SIGKILL) at the nth such event, or is killed after `kill_after_s`. Its wait status (os.waitpid) is printed once it has ended.
+kills itself (SIGKILL) at the nth such event, or is killed after `kill_after_s`. Its wait status (os.waitpid) is printed when it has exited.
 """
 
 import json

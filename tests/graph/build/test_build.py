@@ -157,7 +157,7 @@ def test_bad_input_leaves_nothing_behind(tmp_path: Path, bad_file: Path) -> None
 
 
 @in_both_stores
-def test_bad_input_leaves_an_index_as_it_was(tmp_path: Path, bad_file: Path) -> None:
+def test_bad_input_leaves_an_index_unchanged(tmp_path: Path, bad_file: Path) -> None:
     before = build(tmp_path / "old", ISLES)
     with pytest.raises(UserError, match="line 2"):
         build_index(tmp_path / "old", read_documents(bad_file, print), SETTINGS, lambda spec: HashEncoder())
@@ -185,14 +185,16 @@ def test_another_encoder_other_settings_and_foreign_folders_are_refused(tmp_path
 
 
 @in_both_stores
-def test_a_run_without_flags_takes_the_settings_of_the_index(tmp_path: Path) -> None:
+def test_a_run_without_options_uses_the_settings_of_the_index(tmp_path: Path) -> None:
     build(tmp_path / "i", ISLES)
     assert settings_for(tmp_path / "i", None, []) == SETTINGS
 
 
 @pytest.mark.long
 @in_both_stores
-def test_a_second_writer_waits_says_so_and_writes(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_second_writer_reports_that_it_waits_and_then_writes(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     build(tmp_path / "i", ISLES)
     second = Thread(target=build, args=(tmp_path / "i", [Document("new", "New", "A new ferry came.")]))
     with open_for_writing(tmp_path / "i"):
@@ -227,7 +229,7 @@ def test_edits_in_one_call_make_one_generation_but_are_counted_separately(tmp_pa
     assert read_manifest(tmp_path / "i").generation == before + 1 and results[0].report.documents == 5
 
 
-def test_a_file_cut_short_is_named(tmp_path: Path) -> None:
+def test_a_truncated_file_is_named_in_the_error(tmp_path: Path) -> None:
     build(tmp_path / "i", ISLES)
     for pattern in ("arrays-000001-*/passage_texts.data.npy", "vectors/passage_vectors_PD-*.segment"):
         (file,) = (tmp_path / "i").glob(pattern)

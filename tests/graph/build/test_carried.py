@@ -99,7 +99,7 @@ def test_communities_are_carried_over_by_default_and_status_shows_how_many_passa
     assert f"or when you run: modegraph compact {tmp_path / 'i'}" in shown
 
 
-def test_the_graph_of_summaries_is_exact_where_their_order_changes(tmp_path: Path) -> None:
+def test_the_graph_of_summaries_is_exact_even_if_their_order_changes(tmp_path: Path) -> None:
     """Communities are ordered by their first members: when the first member is deleted, its community moves back, but the summaries stay."""
 
     def member(number: int, guild: str) -> Document:
@@ -116,7 +116,7 @@ def test_the_graph_of_summaries_is_exact_where_their_order_changes(tmp_path: Pat
     first = np.flatnonzero(after.summary_layer_S == 1)
     ids = [after.summary_ids[row] for row in first]
     last = [list(before.summary_ids).index(each) for each in ids if each in list(before.summary_ids)]
-    assert len(ids) >= 3 and last != sorted(last), "summaries that stay, in another order"
+    assert len(ids) >= 3 and last != sorted(last), "the remaining summaries are in another order"
     nodes = len(after.passage_ids) + first
     edges = after.similarity_XX[nodes, :][:, nodes]
     exact = similarity.similarity_graph(after.summary_vectors_SD[first], 8, 0.05)
@@ -125,7 +125,7 @@ def test_the_graph_of_summaries_is_exact_where_their_order_changes(tmp_path: Pat
 
 
 @pytest.mark.long
-def test_communities_are_found_again_when_more_than_a_tenth_has_changed(tmp_path: Path) -> None:
+def test_communities_are_detected_again_when_more_than_a_tenth_of_the_passages_has_changed(tmp_path: Path) -> None:
     put(tmp_path / "i", GUILDS[:30])
     changed = []
     for document in GUILDS[30:35]:
@@ -201,7 +201,7 @@ def last_hierarchy(texts: list[str], layers: list[int], members: list[list[int]]
     )
 
 
-def test_a_summary_stays_while_few_members_come_and_go_and_none_of_its_sentences_is_gone() -> None:
+def test_a_summary_stays_while_few_members_are_added_or_removed_and_none_of_its_sentences_is_deleted() -> None:
     members, text = [list(range(10))], "Gulls nest. Tides turn."
     last = last_hierarchy([text], [1], members, [])
     without_one, with_one = np.arange(9), np.append(np.arange(10), -1)
@@ -220,7 +220,7 @@ def test_a_summary_stays_while_few_members_come_and_go_and_none_of_its_sentences
     assert stays(replace(last, deleted=["Kelp dries."]), without_one)
 
 
-def test_a_summary_of_summaries_does_not_outlive_its_sentence_though_all_its_members_stay() -> None:
+def test_a_summary_of_summaries_is_removed_with_a_sentence_of_it_even_if_all_its_members_stay() -> None:
     texts = ["Gulls nest.", "Kelp dries.", "Gulls nest. Tides turn."]
     members = [list(range(5)), list(range(5, 10)), [10, 11]]
     last = last_hierarchy(texts, [1, 1, 2], members, [])
@@ -230,7 +230,7 @@ def test_a_summary_of_summaries_does_not_outlive_its_sentence_though_all_its_mem
 
 
 @pytest.mark.parametrize("edits", ["now", "later"])
-def test_only_summaries_whose_members_changed_are_made_again(
+def test_only_summaries_whose_members_changed_are_written_again(
     edits: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sentence_counts: list[int] = []

@@ -47,7 +47,7 @@ ANN_SETTINGS = SETTINGS.model_copy(update={"ann_rows": 1})
 
 
 def full_disk_message(folder: Path) -> str:
-    """A regular expression for the line with which a command ends on a full disk."""
+    """A regular expression for the last line of a command that fails on a full disk."""
     remedy = "Free some space there, then run the command again: finished work is not lost"
     return rf"^{re.escape(str(folder))}: no free space \([^\n;]*\)\. Expected a disk with free space\. {remedy}$"
 

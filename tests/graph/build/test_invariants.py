@@ -71,7 +71,7 @@ metadata = st.sampled_from([{}, {"year": 1911}, {"tags": ["sea", "ship"], "open"
 
 
 def corpora(min_size: int = 1, sources: str = "abcde") -> st.SearchStrategy[list[Document]]:
-    """Lists of documents that share sentences, titles and entities; each source once."""
+    """Lists of documents that share sentences, titles and entities; each source occurs once."""
     document = st.builds(Document, st.sampled_from(sources), titles, texts, metadata)
     return st.lists(document, min_size=min_size, max_size=len(sources), unique_by=lambda each: each.source)
 

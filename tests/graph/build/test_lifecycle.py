@@ -65,7 +65,7 @@ def test_a_shared_proposition_stays_until_its_last_occurrence_is_deleted(tmp_pat
     assert index_status(tmp_path / "i").rows["propositions"] == propositions - 2
 
 
-def test_an_unknown_source_is_refused_with_the_nearest_and_nothing_is_deleted(index: Path) -> None:
+def test_an_unknown_source_is_refused_with_a_suggestion_and_nothing_is_deleted(index: Path) -> None:
     with pytest.raises(UserError, match=r"no document 'lantrn'\. Did you mean 'lantern'\?"):
         delete_documents(index, ["tarn", "lantrn"], encoder)
     with pytest.raises(
@@ -130,7 +130,7 @@ def test_an_interrupted_run_is_reported_and_resumed(index: Path) -> None:
     assert_same_index(load_arrays(index, IndexData), load_arrays(index.parent / "whole", IndexData))
 
 
-def test_compact_gives_back_space_and_changes_nothing(index: Path) -> None:
+def test_compact_frees_space_and_changes_no_array(index: Path) -> None:
     build_index(index, [EXTRA], SETTINGS, encoder)
     before = load_arrays(index, IndexData)
     assert compact_index(index, encoder) > 0

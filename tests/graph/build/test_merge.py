@@ -35,7 +35,7 @@ def place_in(sorted_words: list[str], word: str) -> int:
 
 
 @given(last=words, gone=words, new=words)
-def test_sorted_words_merge_as_sets_do(last: set[str], gone: set[str], new: set[str]) -> None:
+def test_sorted_words_merge_like_sets(last: set[str], gone: set[str], new: set[str]) -> None:
     old, now = sorted(last), sorted((last - gone) | (new - last))
     added = sorted(new - last)
     merge = RowMap.of(
@@ -166,7 +166,7 @@ def test_an_edit_reads_only_rows_that_it_affects(folder: Path, tmp_path: Path, m
 
 
 @pytest.mark.parametrize(
-    "how", ["arrays are repaired", "killed before the generation was noted", "another generation was noted"]
+    "how", ["arrays are repaired", "killed before the generation was recorded", "another generation was recorded"]
 )
 def test_everything_is_read_when_changes_are_not_known(
     how: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -176,7 +176,7 @@ def test_everything_is_read_when_changes_are_not_known(
         (folder / MANIFEST).unlink()
         repair_index(folder, encoder)
         assert counter.passages == [60]
-    elif how == "killed before the generation was noted":
+    elif how == "killed before the generation was recorded":
         with monkeypatch.context() as patch:
             patch.setattr(Store, "note_derived", lambda self, generation: 1 / 0)
             with pytest.raises(ZeroDivisionError):

@@ -55,7 +55,7 @@ def index(place: Place, tmp_path: Path) -> Path:
 
 
 @sqlite_only
-def test_an_edit_writes_the_vectors_that_it_adds_and_leaves_the_others_where_they_are(index: Path) -> None:
+def test_an_edit_writes_only_the_vectors_that_it_adds(index: Path) -> None:
     before = {file: file.stat() for file in (index / "vectors").iterdir()}
     put(index, [NEW])
     data, segments = load_arrays(index, IndexData), read_manifest(index).segments
@@ -68,7 +68,7 @@ def test_an_edit_writes_the_vectors_that_it_adds_and_leaves_the_others_where_the
     assert list(read_manifest(index).segments["passage_vectors_PD"]) == list(segments["passage_vectors_PD"])[:1]
 
 
-def test_many_edits_equal_a_build_at_once_and_compact_gives_the_same_bytes(index: Path) -> None:
+def test_many_edits_equal_a_single_build_and_compact_gives_the_same_bytes(index: Path) -> None:
     for document in GUILDS[30:]:
         put(index, [document])
     delete_documents(index, [document.source for document in GUILDS[3:12]], encoder)
@@ -82,7 +82,7 @@ def test_many_edits_equal_a_build_at_once_and_compact_gives_the_same_bytes(index
     assert {file.name for file in (index / "vectors").iterdir()} == set().union(*a.segments.values())
 
 
-def test_a_reader_sees_its_own_generation_through_all_edits_after_it(index: Path) -> None:
+def test_a_reader_keeps_the_generation_that_it_opened_during_all_later_edits(index: Path) -> None:
     put(index, [NEW])
     reader = open_index(index, encoder)
     vectors_before = {field: np.array(getattr(reader.data, field)) for field in FIELDS}
@@ -203,7 +203,7 @@ def test_a_kill_before_the_manifest_is_renamed_leaves_the_last_generation_and_no
 
 
 @pytest.mark.parametrize("stored_as", ["float32", "float16"])
-def test_vectors_too_many_for_memory_are_streamed_to_the_same_bytes(
+def test_vectors_that_do_not_fit_in_memory_are_streamed_to_the_same_bytes(
     stored_as: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = SETTINGS.model_copy(update={"vectors": stored_as})

@@ -112,7 +112,7 @@ def test_an_index_that_followed_its_folder_equals_a_fresh_build(docs: Path, tmp_
     assert_same_index(load_arrays(index, IndexData), load_arrays(tmp_path / "anew", IndexData))
 
 
-def test_skipped_files_are_reported_and_stay_as_they_were(docs: Path, tmp_path: Path) -> None:
+def test_skipped_files_are_reported_and_their_documents_stay_unchanged(docs: Path, tmp_path: Path) -> None:
     index, notes = tmp_path / "index", list[str]()
     watched = WatchedFolder(docs)
     build_index(index, read_documents(docs, print), SETTINGS, encoder)

@@ -112,7 +112,7 @@ def workbook(fill: Callable[[Any], None]) -> bytes:
 
 
 def prices(book: Any) -> None:
-    """Two sheets, one hidden, with text, numbers, a date, a truth value and gaps."""
+    """Two sheets, one hidden, with text, numbers, a date, a boolean and gaps."""
     book.properties.title = "Fares 2026"
     sheet = book.active
     sheet.title = "Fares"
@@ -204,7 +204,7 @@ def message(body: str, html: str = "", charset: str = "utf-8", attached: Iterabl
 
 
 def deep_message(depth: int) -> bytes:
-    """A message whose parts are nested `depth` deep."""
+    """A message whose parts are nested `depth` levels deep."""
     text = b"".join(b'Content-Type: multipart/mixed; boundary="b%d"\n\n--b%d\n' % (n, n) for n in range(depth))
     return b"Subject: deep\n" + text + b"\nEnd."
 
@@ -279,7 +279,7 @@ def bomb(data: bytes, name: str, mib: int) -> bytes:
 
 
 def overlapping(data: bytes, times: int) -> bytes:
-    """An archive whose directory names one part of 10 MiB again and again."""
+    """An archive whose directory lists one part of 10 MiB `times` times."""
     out = BytesIO(data)
     with ZipFile(out, "a", ZIP_DEFLATED) as archive:
         archive.writestr("big.xml", b" " * (10 * MIB))
@@ -307,7 +307,7 @@ def entities(kind: str) -> bytes:
 
 
 def with_entity(data: bytes, part: str, kind: str, text: bytes) -> bytes:
-    """An archive with an entity in place of `text` in the part `part`."""
+    """An archive in which an entity replaces `text` in the part `part`."""
 
     def changed(name: str, content: bytes) -> bytes:
         if name != part:

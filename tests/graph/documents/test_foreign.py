@@ -87,7 +87,7 @@ PIECES = st.one_of(
 
 
 class StandardParser(HTMLParser):
-    """The standard library's parser, which is correct for sound markup."""
+    """The standard library's parser, which is correct for valid markup."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -107,7 +107,7 @@ class StandardParser(HTMLParser):
 
 
 def join_texts(found: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    """The tokens, with neighbouring texts joined."""
+    """The tokens, with adjacent text tokens joined."""
     merged: list[tuple[str, str]] = []
     for kind, value in found:
         if kind == "text" and merged and merged[-1][0] == "text":
@@ -164,7 +164,7 @@ def test_whole_pages_are_read_on_request(tmp_path: Path) -> None:
 
 @given(st.lists(PIECES, max_size=20))
 @settings(max_examples=300, deadline=None)
-def test_sound_markup_is_read_as_the_standard_library_reads_it(pieces: list[str]) -> None:
+def test_valid_markup_is_read_as_the_standard_library_reads_it(pieces: list[str]) -> None:
     markup = "".join(piece for piece in pieces if not re.match(r"</?title", piece))
     twin = StandardParser()
     twin.feed(markup)
@@ -222,8 +222,8 @@ def test_one_process_reads_many_files_but_no_plain_text_and_is_replaced_when_kil
     assert last is not None and last.returncode is not None
 
 
-def test_a_reply_that_is_cut_counts_as_none() -> None:
-    """As when the reader is killed while it writes: the file is named, and the next one is read by a new process."""
+def test_a_truncated_reply_counts_as_no_reply() -> None:
+    """A reader that is killed while it writes leaves such a reply: the error names the file, and a new process reads the next one."""
     cut = """import sys; sys.stdin.buffer.readline()
 sys.stdout.write('{"bytes": 99, "signal": 0, "code": 0, "cpu_s": 0.0, "peak_mb": 1.0}\\n{"title": "a", "te')"""
     with ParseWorker(Limits()) as worker:
@@ -233,7 +233,7 @@ sys.stdout.write('{"bytes": 99, "signal": 0, "code": 0, "cpu_s": 0.0, "peak_mb":
         assert worker.parse(b"<p>c", ".html", "c.html").text == "c"
 
 
-def test_closing_the_worker_stops_its_reading() -> None:
+def test_closing_the_worker_stops_its_processes() -> None:
     endless, problems = forms(14, 10)(Random(0), 0), list[UserError]()
 
     def read(worker: ParseWorker) -> None:

@@ -31,8 +31,8 @@ def worker() -> Iterator[ParseWorker]:
 
 
 @dataclass(frozen=True)
-class Sound:
-    """A sound file, and the title, text and metadata that must be read from it."""
+class ValidFile:
+    """A valid file, and the title, text and metadata that must be read from it."""
 
     name: str
     data: bytes
@@ -55,59 +55,59 @@ DOCX, PPTX, XLSX = made.docx_of(made.report), made.presentation(), made.workbook
 FORWARDED = EmailMessage()
 FORWARDED["Subject"] = "Inner"
 FORWARDED.set_content("Forwarded words.")
-SOUND = [
-    Sound("report.docx", DOCX, "Tide mills", REPORT, {}),
-    Sound("macros.docm", made.macros(DOCX, made.DOCX_TYPE, made.DOCM_TYPE, "word"), "Tide mills", REPORT, {}),
-    Sound(
+VALID = [
+    ValidFile("report.docx", DOCX, "Tide mills", REPORT, {}),
+    ValidFile("macros.docm", made.macros(DOCX, made.DOCX_TYPE, made.DOCM_TYPE, "word"), "Tide mills", REPORT, {}),
+    ValidFile(
         "walked.docx",
         made.docx_of(made.uncommon_parts),
         "walked",
         "In a control.\n\nPut in\n\nBeside\nIn a box.\n\nE=mc\n\n| outer | in side |\n\nAt the foot.",
         {},
     ),
-    Sound("slides.pptx", PPTX, "Fares of the ferry", SLIDES, STARTS),
-    Sound("untitled.pptx", made.untitled_presentation(), "untitled", "# of passengers: 3", {"page_starts": [0]}),
-    Sound(
+    ValidFile("slides.pptx", PPTX, "Fares of the ferry", SLIDES, STARTS),
+    ValidFile("untitled.pptx", made.untitled_presentation(), "untitled", "# of passengers: 3", {"page_starts": [0]}),
+    ValidFile(
         "macros.pptm", made.macros(PPTX, made.PPTX_TYPE, made.PPTM_TYPE, "ppt"), "Fares of the ferry", SLIDES, STARTS
     ),
-    Sound("prices.xlsx", XLSX, "Fares 2026", SHEETS, {}),
-    Sound("macros.xlsm", made.macros(XLSX, made.XLSX_TYPE, made.XLSM_TYPE, "xl"), "Fares 2026", SHEETS, {}),
-    Sound(
+    ValidFile("prices.xlsx", XLSX, "Fares 2026", SHEETS, {}),
+    ValidFile("macros.xlsm", made.macros(XLSX, made.XLSX_TYPE, made.XLSM_TYPE, "xl"), "Fares 2026", SHEETS, {}),
+    ValidFile(
         "book.epub", made.epub(["<h1>Two</h1><p>b &amp; c", "<p>One</p>"]), "Salt and tide", "One\n\nTwo\n\nb & c", {}
     ),
-    Sound(
+    ValidFile(
         "plain.eml",
         made.message("High at noon.\n", "<b>no</b>", attached=["chart.pdf"]),
         "Прилив at noon",
         f"{HEAD}\n\nHigh at noon.\n\nAttached: chart.pdf",
         MAIL,
     ),
-    Sound(
+    ValidFile(
         "koi8.eml", made.message("Соль и вода\n", charset="koi8-r"), "Прилив at noon", f"{HEAD}\n\nСоль и вода", MAIL
     ),
-    Sound(
+    ValidFile(
         "forwarded.eml",
         made.message("See below.", attached=[FORWARDED]),
         "Прилив at noon",
         f"{HEAD}\n\nSee below.\n\nSubject: Inner\n\nForwarded words.",
         MAIL,
     ),
-    Sound(
+    ValidFile(
         "html.eml",
         b"Subject: x\nContent-Type: text/html; charset=no-such\n\n<p>Only <b>HTML</b></p>",
         "x",
         "Subject: x\n\nOnly HTML",
         {},
     ),
-    Sound(
+    ValidFile(
         "notes.ipynb",
         made.notebook(),
         "Tides",
         "# Tides\n\nHow many?\n\n````python\nprint('```')\n2 + 2\n````\n\n```\n4 tides\n```\n\n```\n<Figure>\n```",
         {"language": "python"},
     ),
-    Sound("old.ipynb", made.old_notebook(), "Salt", "# Salt\n\n```\n1 + 1\n```", {}),
-    Sound(
+    ValidFile("old.ipynb", made.old_notebook(), "Salt", "# Salt\n\n```\n1 + 1\n```", {}),
+    ValidFile(
         "front.md",
         b"---\r\ntitle: 'Tides: a list'\ndate: 2026-03-02\ntags: [a, b]\ndraft: false\nsource: https://example.org\n"
         b"author: {name: Ada}\nempty:\n---\r\n# Other\n\nHigh.\n",
@@ -121,47 +121,51 @@ SOUND = [
             "author": '{"name": "Ada"}',
         },
     ),
-    Sound(
+    ValidFile(
         "origins.md",
         b"---\norigin: Lisbon\nsource: [https://example.org, print]\n---\nHigh.\n",
         "origins",
         "High.\n",
         {"origin": ["Lisbon", "https://example.org", "print"]},
     ),
-    Sound("toml.md", b"+++\nweight = 3\n+++\n# Salt\n", "Salt", "# Salt\n", {"weight": 3}),
-    Sound("rule.md", b"---\nNo keys here.\n---\nText.\n", "rule", "---\nNo keys here.\n---\nText.\n", {}),
-    Sound("odd.md", b"---\na: b: c\n---\nText.\n", "odd", "---\na: b: c\n---\nText.\n", {}),
-    Sound(
+    ValidFile("toml.md", b"+++\nweight = 3\n+++\n# Salt\n", "Salt", "# Salt\n", {"weight": 3}),
+    ValidFile("rule.md", b"---\nNo keys here.\n---\nText.\n", "rule", "---\nNo keys here.\n---\nText.\n", {}),
+    ValidFile("odd.md", b"---\na: b: c\n---\nText.\n", "odd", "---\na: b: c\n---\nText.\n", {}),
+    ValidFile(
         "walk.py",
         b"#!/usr/bin/env python\n\nprint(1)\n",
         "walk.py",
         "#!/usr/bin/env python\n\nprint(1)\n",
         {"language": "python"},
     ),
-    Sound("fares.sql", b"SELECT 1;\n", "fares.sql", "SELECT 1;\n", {"language": "sql"}),
-    Sound("fares.csv", b'Stop,Fare,Note\r\nQuill,3,"two\r\nlines, one cell"\r\n\r\nTarn,7,\r\n', "fares", FARES, {}),
-    Sound(
+    ValidFile("fares.sql", b"SELECT 1;\n", "fares.sql", "SELECT 1;\n", {"language": "sql"}),
+    ValidFile(
+        "fares.csv", b'Stop,Fare,Note\r\nQuill,3,"two\r\nlines, one cell"\r\n\r\nTarn,7,\r\n', "fares", FARES, {}
+    ),
+    ValidFile(
         "fares.tsv", b"Stop\tFare\tNote\nQuill\t3\ttwo lines, one cell\nTarn\t7\n,\n", "fares", f"{FARES}\n| , |", {}
     ),
-    Sound(
+    ValidFile(
         "excel.csv",
         "\ufeffsep=;\nStop;Fare\nTarn, old;7,5\n".encode(),
         "excel",
         "| Stop | Fare |\n| Tarn, old | 7,5 |",
         {},
     ),
-    Sound("odd.csv", b'sep="\r\nStop,Fare\r\nTarn,7\r\n', "odd", 'sep="\n\n| Stop | Fare |\n| Tarn | 7 |', {}),
-    Sound(
+    ValidFile("odd.csv", b'sep="\r\nStop,Fare\r\nTarn,7\r\n', "odd", 'sep="\n\n| Stop | Fare |\n| Tarn | 7 |', {}),
+    ValidFile(
         "messy.CSV",
         b'Fares of 2026\n\nStop ; Fare; Since;;\nQuill;"3,5 ""new""";1911;;\n;;;;\nTarn;7\n5" pipe;1,0;2,0;3,0\n',
         "messy",
         'Fares of 2026\n\n| Stop | Fare | Since |\n| Quill | 3,5 "new" | 1911 |\n| Tarn | 7 |\n| 5" pipe | 1,0 | 2,0 | 3,0 |',
         {},
     ),
-    Sound("one.csv", b"Stop\nQuill\n", "one", "| Stop |\n| Quill |", {}),
-    Sound("notes.rst", b"Tides\n\nHigh.\n", "Tides", "Tides\n\nHigh.\n", {}),
-    Sound("pages.pdf", made.pdf_pages(["One.", "", "Three."]), "One.", "One.\n\nThree.", {"page_starts": [0, 6, 6]}),
-    Sound(
+    ValidFile("one.csv", b"Stop\nQuill\n", "one", "| Stop |\n| Quill |", {}),
+    ValidFile("notes.rst", b"Tides\n\nHigh.\n", "Tides", "Tides\n\nHigh.\n", {}),
+    ValidFile(
+        "pages.pdf", made.pdf_pages(["One.", "", "Three."]), "One.", "One.\n\nThree.", {"page_starts": [0, 6, 6]}
+    ),
+    ValidFile(
         "outline.pdf",
         made.outlined_pdf(
             ["TIDE MILLS", "", "They turn.) Tj 14 TL T* (2.1 Wheels) Tj T* (Oak."],
@@ -171,7 +175,7 @@ SOUND = [
         "# 1 Tide mills\n\n# Parts\n\nThey turn.\n\n## Wheels\n\nOak.",
         {"page_starts": [0, 16, 16]},
     ),
-    Sound("circle.pdf", made.circular_outline(), "circle", "One.", {"page_starts": [0]}),
+    ValidFile("circle.pdf", made.circular_outline(), "circle", "One.", {"page_starts": [0]}),
 ]
 FILE, LAUGHS = "file", "laughs"
 SHEET = "xl/worksheets/sheet1.xml"
@@ -231,11 +235,11 @@ def read(name: str, data: bytes, worker: ParseWorker) -> Document:
 
 
 def test_there_are_more_than_thirty_files() -> None:
-    assert len(SOUND) + len(HOSTILE) > 30
+    assert len(VALID) + len(HOSTILE) > 30
 
 
-@pytest.mark.parametrize("file", SOUND, ids=lambda file: file.name)
-def test_title_text_and_metadata_are_right(file: Sound, worker: ParseWorker) -> None:
+@pytest.mark.parametrize("file", VALID, ids=lambda file: file.name)
+def test_title_text_and_metadata_are_read_correctly(file: ValidFile, worker: ParseWorker) -> None:
     document = read(file.name, file.data, worker)
     assert document.text == file.text
     assert (document.source, document.title, document.metadata) == (file.name, file.title, file.metadata)
@@ -283,7 +287,7 @@ def test_nothing_is_fetched_and_nothing_is_run(name: str, worker: ParseWorker, t
     assert not ran.exists() and worker.last.peak_mb <= 512
 
 
-def test_the_reading_process_may_open_no_file_and_no_connection_and_start_no_program() -> None:
+def test_the_reading_process_cannot_open_files_or_connections_or_start_programs() -> None:
     program = """
 import socket, subprocess
 from graph.documents.parse.child import _limit
@@ -332,7 +336,7 @@ def test_a_folder_gives_its_readable_files_and_names_the_others(tmp_path: Path) 
     assert "no page has text" in notes[1] and "is not UTF-8" in notes[2] and "a link to a folder" in notes[4]
 
 
-def test_a_pipe_is_no_document(tmp_path: Path) -> None:
+def test_a_pipe_is_skipped(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "a.txt")
     (tmp_path / "b.txt").write_text("b")
     notes: list[str] = []

@@ -43,7 +43,7 @@ def test_a_pdf_gives_its_text_layer(tmp_path: Path) -> None:
     assert found["tide.pdf"][1] == "High tide at noon."
 
 
-def test_a_link_out_of_the_folder_is_skipped_and_reported(tmp_path: Path) -> None:
+def test_a_link_to_a_file_outside_the_folder_is_skipped_and_reported(tmp_path: Path) -> None:
     outside = tmp_path / "secret.txt"
     outside.write_text("secret")
     folder = tmp_path / "docs"

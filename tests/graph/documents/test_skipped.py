@@ -40,7 +40,7 @@ def test_the_command_lists_skipped_files_and_strict_sets_the_exit_status(folder:
 
 
 @pytest.mark.long
-def test_delete_missing_deletes_what_the_folder_no_longer_has_and_nothing_that_cannot_be_read(
+def test_delete_missing_deletes_documents_whose_files_are_gone_but_not_those_whose_files_cannot_be_read(
     folder: Path, tmp_path: Path
 ) -> None:
     for name in ("c.md", "d.md"):
@@ -56,9 +56,8 @@ def test_delete_missing_deletes_what_the_folder_no_longer_has_and_nothing_that_c
     (folder / "sub/e.md").write_text("# E\n\nThe sub is a ferry of Quill.")
     assert mg.index(folder, tmp_path / "i", delete_missing=True).sources == ("a.md", "d.md", "sub/e.md")
     (folder / "sub").rename(tmp_path / "elsewhere")
-    (folder / "sub").symlink_to(
-        tmp_path / "elsewhere"
-    )  # As a folder that cannot be read, its files are skipped, not gone.
+    # The files of an unreadable folder count as skipped, not as deleted.
+    (folder / "sub").symlink_to(tmp_path / "elsewhere")
     assert mg.index(folder, tmp_path / "i", delete_missing=True).sources == ("a.md", "d.md", "sub/e.md")
     assert (
         "1 unchanged, 2 deleted)" in run("index", folder / "a.md", "--out", tmp_path / "i", "--delete-missing").stdout

@@ -1,4 +1,4 @@
-"""Exports, read back by the tools for which they are written, equal the index."""
+"""Exports, read by the tools that they are written for, equal the index."""
 
 import json
 import re
@@ -187,7 +187,7 @@ def test_datasets_reads_the_tables(index: Index, tmp_path: Path) -> None:
     assert np.array_equal(np.array(read["vector"][:], np.float32), index.data.passage_vectors_PD)
 
 
-def test_an_empty_index_exports(tmp_path: Path) -> None:
+def test_an_empty_index_can_be_exported(tmp_path: Path) -> None:
     build_index(tmp_path / "i", [Document("a", "", "Hm.")], IndexSettings(), lambda spec: HashEncoder())
     empty = open_index(tmp_path / "i", lambda spec: HashEncoder())
     assert write_graphml(empty, tmp_path / "g")["nodes"] == write_parquet(empty, tmp_path / "p")["nodes"]
@@ -261,7 +261,7 @@ def test_a_page_is_bounded_and_reports_how_much_it_leaves_out(index: Index, tmp_
         assert all(place < limit for _, place in summary["members"]) and len(summary["members"]) <= summary["parts"]
 
 
-def test_rows_take_turns() -> None:
+def test_columns_are_taken_from_each_row_in_turn() -> None:
     block = sp.csr_array(np.array([[1, 1, 1, 0, 0], [0, 0, 0, 1, 0], [0, 0, 0, 0, 0], [1, 0, 0, 0, 1]]))
     rows = np.array([0, 1, 2])
     assert [take_turns(block, rows, limit).tolist() for limit in (1, 2, 3, 9)] == [[0], [0, 3], [0, 1, 3], [0, 1, 2, 3]]

@@ -312,7 +312,7 @@ def test_the_seconds_of_a_step_include_all_attempts(tmp_path: Path) -> None:
     assert steps.step_seconds(tmp_path) == {"model": 1000.0}
 
 
-def test_a_passage_that_answers_a_training_question_is_no_distractor_in_the_test(tmp_path: Path) -> None:
+def test_a_passage_that_answers_a_training_question_is_not_a_distractor_in_the_test(tmp_path: Path) -> None:
     """The question is also in training, with another answer: the test expects no refusal, and its excerpts do not include the passage used in training."""
     texts = [
         "The master of the ferry is Ida Corrow.",

@@ -129,7 +129,7 @@ def test_no_mode_finds_documents_hidden_from_the_key(house: House, mode: str) ->
             assert foreign_in(json.dumps(body), holder) == [], (name, "the prompt of the model")
 
 
-def test_browsing_shows_nothing_of_others(house: House) -> None:
+def test_browsing_reveals_nothing_about_documents_of_others(house: House) -> None:
     for name, holder in house.holders.items():
         own_answers = 0
         for path, text in browse(house, holder.headers, holder.collection):
@@ -144,7 +144,7 @@ def test_browsing_shows_nothing_of_others(house: House) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_mcp_shows_nothing_of_others(house: House, version: str) -> None:
+def test_mcp_reveals_nothing_about_documents_of_others(house: House, version: str) -> None:
     async def texts_shown(client: Client) -> list[str]:
         texts = [str(await client.list_tools()), str(await client.list_resources())]
         for question in QUESTIONS:

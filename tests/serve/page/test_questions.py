@@ -1,4 +1,4 @@
-"""Test questions on the page: proposing, correcting, approving and writing them; and the downloaded file, which our own code must accept."""
+"""Test questions on the page: proposing, correcting, approving and writing them; and the downloaded file, which modegraph must accept."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -29,7 +29,7 @@ PROPOSED_AT_ONCE = 10
 
 @pytest.fixture(scope="module")
 def guilds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """A server without a model, over enough documents for several pages of proposals."""
+    """A server without a model, with enough documents for several pages of proposals."""
     folder = tmp_path_factory.mktemp("questions") / "index"
     build_index(folder, list(DOCUMENTS.values()), SETTINGS, lambda spec: HashEncoder())
     with serving(folder, None) as running:
@@ -82,7 +82,7 @@ def read(file: Path) -> list[Question]:
     return questions
 
 
-def test_proposals_are_corrected_and_approved_by_keys_and_the_file_suits_tuning(
+def test_proposals_are_corrected_and_approved_by_keyboard_and_the_file_suits_tuning(
     guilds: Running, visit: Visits, tmp_path: Path
 ) -> None:
     page = visit(guilds, viewport={"width": 1280, "height": 800}).page
@@ -122,7 +122,7 @@ def test_proposals_are_corrected_and_approved_by_keys_and_the_file_suits_tuning(
     assert not parts.left_out and {row["id"] for row in parts.rows} == {row.id for row in rows}
 
 
-def test_an_added_question_gets_its_document_by_a_click_on_a_sentence(view: PageSession, tmp_path: Path) -> None:
+def test_the_document_of_an_added_question_is_set_by_a_click_on_a_sentence(view: PageSession, tmp_path: Path) -> None:
     page = view.page
     page.click("text=Add a question")
     page.keyboard.type("Where does the wreck lie?")
@@ -187,7 +187,7 @@ def test_nothing_is_lost_on_reload_and_nothing_is_sent(view: PageSession, guilds
     page.wait_for_selector("text=To review (8)")
 
 
-def test_a_discarded_proposal_comes_back_only_by_undo(view: PageSession, guilds: Running) -> None:
+def test_a_discarded_proposal_returns_only_by_undo(view: PageSession, guilds: Running) -> None:
     page = view.page
     everything = [row["question"] for row in guilds.get("/v1/questions?count=200").json()["questions"]]
     propose(page, 10)
@@ -271,7 +271,7 @@ BAD_FILES: list[tuple[Sequence[object], str]] = [
 ]
 
 
-def test_a_file_that_cannot_be_read_changes_nothing_and_its_line_is_named(view: PageSession, tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_read_changes_nothing_and_its_line_is_reported(view: PageSession, tmp_path: Path) -> None:
     for lines, message in BAD_FILES:
         upload(view.page, tmp_path, lines)
         view.page.wait_for_selector(f"text=mine.jsonl: {message}")
@@ -289,7 +289,7 @@ def test_the_page_says_when_the_browser_can_store_no_more(view: PageSession, tmp
     assert len(texts(page)) == 10
 
 
-def test_the_sentences_that_can_be_chosen_are_pieces_of_the_passage(view: PageSession) -> None:
+def test_the_sentences_that_can_be_chosen_are_verbatim_parts_of_the_passage(view: PageSession) -> None:
     text = "# The Lantern\n\nThe Lantern works\nthe sound. 😀 She was built\nin 1911.\n\n| year | crew |\n|---|---|\n\n- oars\n- a lamp"
     found, place = view.page.evaluate(
         """async (text) => {

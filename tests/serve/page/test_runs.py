@@ -1,4 +1,4 @@
-"""Training runs on the page: curves, the best checkpoint, figures before and after; for the operator's key alone."""
+"""Training runs on the page: curves, the best checkpoint, figures before and after; only with the operator's key."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,7 +21,7 @@ TUNED = {"settings": {}, "metrics": {"f1_tuned": 0.75}, "train_seconds": 60.0}
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A finished run of `train sft` with dev rows, one of `tune`, one that was stopped, and one whose log is a link out of the folder."""
+    """A finished run of `train sft` with dev rows, one of `tune`, one that was stopped, and one whose log is a link to a file outside the folder."""
     folder = tmp_path_factory.mktemp("runs")
     for name in ("deep/sft", "tuned", "half.partial", "linked"):
         (folder / name).mkdir(parents=True)
@@ -44,7 +44,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def operator_server(isles_and_hostile: Path, runs: Path) -> Iterator[Running]:
-    """A server with an operator's key, which shows the runs."""
+    """A server that shows the runs to the operator's key."""
     with serving(isles_and_hostile, None, api_key=KEY, show_runs=str(runs)) as running:
         yield running
 
@@ -75,16 +75,16 @@ def test_a_run_has_its_curves_best_checkpoint_and_figures_before_and_after(opera
     assert changes == {"f1": ("held-out", 0.5, 0.75), "refused_answerable": ("held-out", 0.25, 0.25)}
 
 
-def test_no_name_leads_out_of_the_folder(operator_server: Running, runs: Path) -> None:
+def test_no_name_gives_access_to_files_outside_the_folder(operator_server: Running, runs: Path) -> None:
     linked = operator_server.get("/v1/runs/course?name=linked", headers=OPERATOR).json()
-    assert linked["curves"] == {}, "its log is a link to a file elsewhere"
+    assert linked["curves"] == {}, "its log is a link to a file outside the folder"
     for name in ("..", "../runs", "deep/../deep/sft", str(runs / "deep/sft"), "/etc"):
         refused = operator_server.get("/v1/runs/course", params={"name": name}, headers=OPERATOR)
         assert (refused.status_code, refused.json()["error"]["code"]) == (404, "no_such_run"), name
 
 
 @pytest.mark.long
-def test_runs_are_for_the_operator_alone(isles_and_hostile: Path, runs: Path, tmp_path: Path) -> None:
+def test_only_the_operator_can_see_runs(isles_and_hostile: Path, runs: Path, tmp_path: Path) -> None:
     key, text = make_key("reader", scopes=("read", "write", "metrics"))
     change_keys(tmp_path / "keys.json", lambda keys: [*keys, key])
     with serving(
@@ -107,7 +107,7 @@ def test_the_operator_opens_and_reads_a_run(operator_server: Running, visit: Vis
     page.fill("#key-field", KEY)
     page.keyboard.press("Enter")
     page.wait_for_selector("#runs-link:not([hidden])")
-    session.problems.clear()  # Chromium notes the 401.
+    session.problems.clear()  # Chromium logs the 401.
     page.focus("#runs-link")
     page.keyboard.press("Enter")
     page.wait_for_selector("#view-runs .documents")

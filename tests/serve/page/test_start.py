@@ -1,4 +1,4 @@
-"""The page before the first question, and documents that are dropped anywhere on it."""
+"""The page before the first question, and documents dropped anywhere on it."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
@@ -23,7 +23,7 @@ DATED = Document(
 
 @pytest.fixture
 def writable_server(tmp_path: Path) -> Iterator[Running]:
-    """A writable server with a model, over an index that a test may change."""
+    """A writable server with a model and an index that a test may change."""
     folder = tmp_path / "index"
     build_index(folder, [*ISLES, DATED], IndexSettings(), lambda spec: HashEncoder())
     with ExitStack() as exits:
@@ -32,7 +32,7 @@ def writable_server(tmp_path: Path) -> Iterator[Running]:
 
 
 def drag(page: Any, kind: str, paths: Sequence[Path]) -> None:
-    """Send one step of dragging real files over the page, as the desktop would."""
+    """Send one event of dragging real files over the page, as the desktop would."""
     data = {"items": [], "files": [str(path) for path in paths], "dragOperationsMask": 1}
     page.context.new_cdp_session(page).send("Input.dispatchDragEvent", {"type": kind, "x": 200, "y": 300, "data": data})
 
@@ -90,7 +90,9 @@ def test_the_start_page_shows_the_collection_and_its_questions_work(writable_ser
     assert reader_text(page) == DATED.text
 
 
-def test_a_restricted_key_sees_only_its_documents_on_the_start_page(tmp_path: Path, visit: Visits) -> None:
+def test_with_a_restricted_key_the_start_page_shows_only_the_documents_that_it_may_see(
+    tmp_path: Path, visit: Visits
+) -> None:
     folder, file = tmp_path / "index", tmp_path / "keys.json"
     build_index(folder, [*ISLES, DATED], IndexSettings(), lambda spec: HashEncoder())
     key, text = make_key("tarn", scopes=("read",), where=("source=tarn",))
@@ -107,10 +109,10 @@ def test_a_restricted_key_sees_only_its_documents_on_the_start_page(tmp_path: Pa
         ]
         start = page.inner_text("#start")
         assert "1 document, 1 passage." in start and not any(each.title in start for each in (*ISLES[:3], DATED))
-        session.problems.clear()  # Chromium notes the first 401.
+        session.problems.clear()  # Chromium logs the first 401.
 
 
-def test_an_empty_collection_says_what_to_do_and_is_filled_by_a_drop(
+def test_the_page_of_an_empty_collection_says_what_to_do_and_dropped_files_fill_it(
     writable_server: Running, visit: Visits, tmp_path: Path
 ) -> None:
     for source in [each.source for each in (*ISLES, DATED)]:
@@ -138,14 +140,14 @@ def test_an_empty_collection_says_what_to_do_and_is_filled_by_a_drop(
     page.wait_for_function("() => document.querySelector('#status').textContent.startsWith('2 documents')")
 
 
-def test_a_drop_during_a_conversation_names_each_refused_file_once_and_why(
+def test_a_drop_during_a_conversation_lists_each_refused_file_once_with_the_reason(
     writable_server: Running, visit: Visits, tmp_path: Path
 ) -> None:
     texts = {
         "gull.md": "Gulls nest on the rock.",
         "empty.md": " ",
         "tool.exe": "MZ",
-        "broken.pdf": "no PDF at all",
+        "broken.pdf": "not a PDF",
         "torn.docx": "x",
     }
     for name, text in texts.items():
@@ -166,7 +168,7 @@ def test_a_drop_during_a_conversation_names_each_refused_file_once_and_why(
     assert page.is_visible(".cost") and page.url.startswith(writable_server.url)
     page.click(".upload >> text=Close")
     assert not page.is_visible(".upload")
-    session.problems.clear()  # Chromium notes the refusals.
+    session.problems.clear()  # Chromium logs the refusals.
 
 
 def test_a_page_that_accepts_no_documents_ignores_a_drop(server: Running, visit: Visits, tmp_path: Path) -> None:
@@ -181,7 +183,7 @@ def test_a_page_that_accepts_no_documents_ignores_a_drop(server: Running, visit:
       dataTransfer.items.add(new File(["x"], "x.md"));
       return !document.body.dispatchEvent(new DragEvent(kind, { bubbles: true, cancelable: true, dataTransfer }));
     })"""
-    assert page.evaluate(prevented) == [True, True], "otherwise the browser would open the file in place of the page"
+    assert page.evaluate(prevented) == [True, True], "otherwise the browser would replace the page with the file"
     page.wait_for_timeout(300)
     assert sent == [] and not page.is_visible("#drop") and page.query_selector(".upload") is None
     assert page.url.startswith(server.url) and page.query_selector("#start h2")

@@ -37,7 +37,7 @@ def test_a_conversation_is_restored_after_a_reload_and_continues(feedback_server
     assert page.evaluate("JSON.parse(localStorage['modegraph-talks']).length") == 1
 
 
-def test_settings_are_sent_and_belong_to_their_conversation(feedback_server: Running, visit: Visits) -> None:
+def test_settings_are_sent_and_stored_with_their_conversation(feedback_server: Running, visit: Visits) -> None:
     session = visit(feedback_server)
     page = session.page
     sent: list[dict[str, Any]] = []
@@ -146,7 +146,7 @@ def test_the_oldest_conversations_are_deleted_when_storage_is_full(feedback_serv
     assert left[0] == "11" and 2 <= len(left) < 12 and left == sorted(left, key=int, reverse=True)
 
 
-def test_everything_is_reached_by_tab_in_reading_order(feedback_server: Running, visit: Visits) -> None:
+def test_every_control_is_reached_by_tab_in_reading_order(feedback_server: Running, visit: Visits) -> None:
     session = visit(feedback_server)
     page = session.page
     session.ask(FIRST)
@@ -180,7 +180,7 @@ def test_everything_is_reached_by_tab_in_reading_order(feedback_server: Running,
 
 
 def views(session: PageSession) -> Any:
-    """Bring the page into each state that axe checks, and yield the state's name."""
+    """Bring the page into each state that axe checks, and yield the name of the state."""
     page = session.page
     page.wait_for_selector(".suggestion")
     yield "start"
@@ -209,7 +209,7 @@ def views(session: PageSession) -> Any:
     page.wait_for_selector(".documents > li")
     page.set_input_files("#view-documents input[type=file]", {"name": "tool.exe", "mimeType": "x/x", "buffer": b"MZ"})
     page.wait_for_selector(".upload >> text=1 refused")
-    session.problems.clear()  # Chromium notes the refusal.
+    session.problems.clear()  # Chromium logs the refusal.
     yield "documents and a refused upload"
     page.click("[aria-label^=Delete] >> nth=0")
     yield "delete"

@@ -192,7 +192,7 @@ def test_the_route_requires_the_key_that_the_anthropic_client_sends(stack: Stack
     assert client(running, "k").messages.create(**request_body()).stop_reason == "end_turn"
 
 
-def test_a_stream_that_breaks_or_takes_too_long_raises(stack: Stack) -> None:
+def test_a_stream_that_breaks_or_takes_too_long_raises_an_error(stack: Stack) -> None:
     broken = json.dumps({"choices": [{"index": 0, "delta": {"content": "It was"}, "finish_reason": None}]})
     running, _ = stack(lambda body, number: (200, f"data: {broken}\n\n"))
     with pytest.raises(anthropic.APIStatusError, match="cut_off"):

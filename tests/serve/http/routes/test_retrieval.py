@@ -69,7 +69,7 @@ def test_the_evidence_of_a_search_is_cached(stack: Stack) -> None:
     assert running.metric('modegraph_retrieval_cache_total{outcome="hit"}') == 1
 
 
-def test_neighbours_of_every_kind_of_node(stack: Stack) -> None:
+def test_every_kind_of_node_has_neighbours(stack: Stack) -> None:
     running, _ = stack()
 
     def neighbours_of(kind: str, identity: str, limit: int = 60) -> dict:  # type: ignore[type-arg]

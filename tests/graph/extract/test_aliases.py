@@ -122,7 +122,7 @@ def test_a_second_candidate_ends_the_alias_and_its_deletion_restores_it(tmp_path
     assert_same_index(before, load_arrays(build(tmp_path / "other order", LETTER).folder, IndexData))
 
 
-def test_a_bare_surname_is_the_person_named_in_its_document(tmp_path: Path) -> None:
+def test_a_bare_surname_refers_to_the_person_named_in_its_document(tmp_path: Path) -> None:
     index = build(tmp_path / "i", FULL, OTHER)
     assert "johanna brandt" in entities_of(index, "sold the slip")
     two = Document(
@@ -160,7 +160,7 @@ def entities_by_rules(*texts: str, title: str = "The yard") -> list[tuple[str, .
     return [occurrence.entities for occurrences in extract_by_rules(document, passages) for occurrence in occurrences]
 
 
-def test_a_surname_is_known_where_it_opens_a_sentence_and_in_other_passages() -> None:
+def test_a_surname_is_recognised_at_the_start_of_a_sentence_and_in_other_passages() -> None:
     assert entities_by_rules("It was built by Ada Marlow. ", "Marlow sold it.")[1] == ("Marlow", "Ada Marlow")
     assert entities_by_rules("Marlow was a builder.", title="Ada Marlow (builder)") == [("Marlow", "Ada Marlow")]
 

@@ -32,7 +32,7 @@ def test_units_are_sentences_items_and_rows_with_their_header() -> None:
     assert units[1].cells == (("Stop", "Quill"), ("Fare", "3")) and units[2].cells == (("Stop", "Tarn"),)
 
 
-def test_a_line_that_begins_with_a_bar_keeps_the_prose_after_it() -> None:
+def test_a_line_that_begins_with_a_bar_does_not_lose_the_prose_after_it() -> None:
     units = list(split_units("| Ada wrote it.\nBob | Eve read it."))
     assert [unit.text for unit in units] == ["| Ada wrote it.", "Bob | Eve read it."]
 
@@ -176,7 +176,7 @@ TABLES = st.lists(
 
 @given(TABLES, st.data())
 def test_the_rows_of_a_text_in_parts_have_the_header_of_the_whole(lines: list[str], data: st.DataObject) -> None:
-    """Parts end between lines, and not between a header and the rule below it."""
+    """Parts end between lines, but not between a header and the separator line below it."""
     whole = list(split_units("\n".join(lines)))
     cuts = [n for n in range(1, len(lines)) if not lines[n].startswith("|---")]
     at = data.draw(st.sampled_from([0, *cuts]))
@@ -187,7 +187,7 @@ def test_the_rows_of_a_text_in_parts_have_the_header_of_the_whole(lines: list[st
     assert [(unit.text, unit.cells) for unit in parts if unit.kind == "row"] == rows
 
 
-def test_a_rule_begins_a_table_and_prose_ends_one() -> None:
+def test_a_separator_line_starts_a_table_and_prose_ends_one() -> None:
     two = "| a | b |\n|---|---|\n| 1 | 2 |\n\n| c | d |\n|---|---|\n| 3 | 4 |"
     assert [unit.cells for unit in split_units(two)] == [(("a", "1"), ("b", "2")), (("c", "3"), ("d", "4"))]
     assert header_at_end(two) == header_at_end(two, ("x", "y")) == ("c", "d")

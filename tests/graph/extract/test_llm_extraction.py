@@ -259,7 +259,7 @@ def test_the_domain_is_inferred_once_and_sent_with_every_call(tmp_path: Path) ->
 
 
 @pytest.mark.long
-def test_without_a_usable_domain_the_passages_are_read_all_the_same(tmp_path: Path, capsys: Any) -> None:
+def test_without_a_usable_domain_the_passages_are_still_read(tmp_path: Path, capsys: Any) -> None:
     reply_to: ReplyTo = lambda body, number: extraction_reply(body) if is_extraction(body) else '{"entity_types": 3}'
     with chat_server(reply_to) as server:
         report = build(tmp_path / "i", MANY[:3], server, infer_domain=True)

@@ -69,7 +69,8 @@ def test_parts_without_support_are_dropped_and_counted() -> None:
     assert [(fact.subject, fact.relation, fact.object) for fact in occurrence.facts] == [
         ("Ada Marlow", "built", "Lantern")
     ]
-    assert dropped == 7  # Port Ellery, 7, the Gull's fact, the pair, the Vikings, the number, the bare string
+    # Dropped: the entities Port Ellery and 7, two facts (one names the Gull, one is a pair), and the last three propositions.
+    assert dropped == 7
 
 
 def test_an_entity_of_the_passage_counts_where_it_is_named() -> None:

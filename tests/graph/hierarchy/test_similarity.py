@@ -34,7 +34,7 @@ def test_graph_equals_a_slow_reference(count: int, seed: int, neighbours: int, l
     assert np.abs(similarity_graph(vectors_ND, neighbours, least).toarray() - expected).max() < 1e-5
 
 
-def test_identical_texts_are_neighbours_at_cosine_one_and_never_their_own() -> None:
+def test_identical_texts_are_neighbours_at_cosine_one_and_no_text_is_its_own_neighbour() -> None:
     vectors_ND = np.repeat(vectors(1, 0), 5, axis=0)
     graph = similarity_graph(vectors_ND, 2, 0.9)
     assert graph.diagonal().max() == 0 and graph.data.min() > 0.9999

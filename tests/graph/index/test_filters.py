@@ -107,7 +107,7 @@ def test_a_filter_that_all_documents_meet_changes_nothing(dated: Index) -> None:
 def test_the_documents_and_propositions_of_a_filtered_index_are_those_of_an_index_without_the_rest(
     dated: Index, tmp_path: Path
 ) -> None:
-    """So are its titles, passages, occurrences and vectors; entities and terms keep their rows in the whole index."""
+    """This also holds for titles, passages, occurrences and vectors; entities and terms keep their rows of the whole index."""
     part = dated.where((parse_condition("year>=1900"),)).data
     documents = [
         replace(each, metadata={"year": YEARS[each.source]}) for each in ISLES if YEARS.get(each.source, 0) >= 1900
@@ -154,7 +154,7 @@ def test_a_part_shares_memory_of_contiguous_rows_and_counts_the_rest(dated: Inde
     assert part.bipartite_chain.pull_VV.nnz and part.extra_bytes(index.data) > before
 
 
-def test_a_folder_may_be_given_as_text(tmp_path: Path) -> None:
+def test_a_folder_may_be_given_as_a_string(tmp_path: Path) -> None:
     folder = str(tmp_path / "index")
     encoder = HashEncoder()
     build_index(folder, ISLES, IndexSettings(), lambda spec: encoder)

@@ -57,7 +57,7 @@ def test_every_row_is_found_by_its_name_and_nothing_else_is(tmp_path: Path, edit
 
 
 def test_a_passage_that_begins_inside_a_table_has_its_header(tmp_path: Path) -> None:
-    """In whatever order the passages are looked up; the prompt shows it with every row."""
+    """This holds in whatever order the passages are looked up; the prompt shows the header with every row."""
     rows = "\n".join(f"| Boat {n} | berth {n} |" for n in range(400))
     text = f"The boats.\n\n| Name | Place |\n|---|---|\n{rows}\n\nAll are lost."
     documents = [Document("a", "Prose", "No table here. " * 300), Document("b", "Yard Book", text)]

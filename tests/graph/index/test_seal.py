@@ -1,4 +1,4 @@
-"""A part of an index for readers who must not know of the rest: nothing in the part depends on the contents of the rest."""
+"""A part of an index for readers who must not learn anything about the rest: nothing in the part depends on the contents of the rest."""
 
 from collections.abc import Iterator
 from dataclasses import fields
@@ -55,8 +55,8 @@ def test_no_column_contains_a_word_from_the_rest(both: tuple[Index, Index]) -> N
     assert "b/" not in {source[:2] for source in sealed.sources()} and len(sealed.sources()) == 3
 
 
-def test_a_filter_alone_would_leave_such_words(tmp_path: Path) -> None:
-    """So the seal is needed."""
+def test_a_filter_alone_leaves_words_from_the_rest(tmp_path: Path) -> None:
+    """This is why an index must be sealed as well."""
     filtered = build(tmp_path / "all", OWN + FOREIGN).where(SEA)
     assert any(any(word in text.casefold() for word in WORDS) for _, text in texts_of(filtered.data))
 

@@ -1,4 +1,4 @@
-"""Fetches that go wrong: another process, a kill, damage found later, a cache that cannot be written.
+"""Fetches under adverse conditions: a second process, a kill, damage found later, a cache that cannot be written.
 
 The fetched file is small, and a stand-in writes a small folder instead of the conversion, which needs a real model; everything else is real.
 """

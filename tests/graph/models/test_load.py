@@ -151,7 +151,7 @@ def test_an_adapter_whose_base_was_trained_further_is_refused(
         load(str(folder))
 
 
-def test_sound_models_and_adapters_open(whole: Path, adapter: Path) -> None:
+def test_intact_models_and_adapters_open(whole: Path, adapter: Path) -> None:
     assert load_policy(str(whole)) and open_hf(str(whole)) and load_policy(str(adapter)) and open_hf(str(adapter))
 
 

@@ -1,4 +1,4 @@
-"""The encoder in ONNX Runtime: it gives torch's vectors, is exported once, and is not used where its vectors would differ. With the real MiniLM."""
+"""The encoder in ONNX Runtime: it computes the same vectors as torch, is exported once, and is not used where its vectors would differ. With the real MiniLM."""
 
 import json
 import subprocess
@@ -50,7 +50,7 @@ def with_torch(encoder: SentenceEncoder, texts: list[str]) -> np.ndarray:
     return encoder.encode([*texts, *["another"] * FEW])[: len(texts)]
 
 
-def test_a_few_texts_get_the_vectors_that_torch_gives(encoder: SentenceEncoder) -> None:
+def test_a_few_texts_get_the_vectors_that_torch_computes(encoder: SentenceEncoder) -> None:
     assert isinstance(encoder._exported, OnnxEncoder)
     np.testing.assert_allclose(encoder.encode(QUESTIONS), with_torch(encoder, QUESTIONS), atol=1e-6)
 
@@ -133,7 +133,7 @@ def test_a_cache_that_cannot_be_written_is_not_an_error(tmp_path: Path, monkeypa
 
 
 def export(encoder: SentenceEncoder, monkeypatch: pytest.MonkeyPatch, model: bytes) -> None:
-    """Export the encoder, with `model` in place of the file that torch would write."""
+    """Export the encoder, with `model` instead of the file that torch would write."""
     from graph.models import onnx_export
 
     monkeypatch.setattr(
@@ -166,7 +166,7 @@ def test_an_occupied_export_folder_is_not_an_error(tmp_path: Path, monkeypatch: 
     assert list(place.parent.iterdir()) == [place], "no other file is left"
 
 
-def test_an_export_that_fails_at_a_question_gives_way_to_torch() -> None:
+def test_torch_replaces_an_export_that_fails_at_a_question() -> None:
     from onnxruntime.capi.onnxruntime_pybind11_state import RuntimeException
 
     class Failing:

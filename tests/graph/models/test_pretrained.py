@@ -47,7 +47,7 @@ def converted(own_cache: Path) -> Path:
     return folder
 
 
-def test_a_name_stands_for_its_folder(converted: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_name_resolves_to_its_folder(converted: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert resolve("smollm2") == str(converted) and is_fetched(SMOLLM2)
     assert resolve("owner/other") == "owner/other"
     monkeypatch.chdir(tmp_path)
@@ -95,7 +95,7 @@ def test_a_damaged_file_is_named(damage: str, converted: Path) -> None:
     assert remove(SMOLLM2) and not remove(SMOLLM2)
 
 
-def test_a_file_other_than_the_catalogues_is_refused(own_cache: Path, tmp_path: Path) -> None:
+def test_a_file_that_is_not_that_of_the_catalogue_is_refused(own_cache: Path, tmp_path: Path) -> None:
     wheel = tmp_path / "other.whl"
     with zipfile.ZipFile(wheel, "w") as archive:
         archive.writestr(SMOLLM2.parts[0].file, b"GGUF of something else")

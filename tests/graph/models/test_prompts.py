@@ -45,7 +45,7 @@ def minilm_with_prompts(tmp_path: Path) -> Path:
         ({"query": None, "document": None, "clustering": "cluster: "}, Prompts()),
         (None, Prompts()),
     ],
-    ids=["e5", "embeddinggemma", "qwen3", "of other tasks", "none"],
+    ids=["e5", "embeddinggemma", "qwen3", "other tasks", "none"],
 )  # fmt: skip
 def test_prompts_are_read_from_the_folder(tmp_path: Path, prompts: object, expected: Prompts) -> None:
     assert prompts_of(with_prompts(tmp_path, prompts), "some/encoder") == (expected, expected != Prompts())

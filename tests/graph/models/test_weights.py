@@ -21,17 +21,17 @@ def adapter(folder: Path, base: Path, rank: int = 8) -> Path:
     return folder
 
 
-def test_the_name_follows_the_weights_and_not_the_path(tmp_path: Path) -> None:
+def test_the_name_depends_on_the_weights_and_not_on_the_path(tmp_path: Path) -> None:
     one = model(tmp_path / "a" / "sft")
     assert model_name(str(one)) == model_name(str(shutil.copytree(one, tmp_path / "b" / "sft")))
     assert model_name(str(one)).startswith("sft#") and str(tmp_path) not in model_name(str(one))
     assert model_name(str(model(tmp_path / "c" / "sft", b"W"))) != model_name(str(one))
     assert model_name("org/some-hub-name") == "org/some-hub-name"
-    (one / "README.md").write_text("words are no weights")
+    (one / "README.md").write_text("This file contains no weights.")
     assert weights_fingerprint(one) == weights_fingerprint(tmp_path / "b" / "sft")
 
 
-def test_an_adapter_is_another_model_on_another_base_or_at_another_rank(tmp_path: Path) -> None:
+def test_adapters_with_another_base_or_rank_are_other_models(tmp_path: Path) -> None:
     base, other = model(tmp_path / "base"), model(tmp_path / "other", b"o")
     fingerprints = [
         weights_fingerprint(adapter(tmp_path / name, base_folder, rank))

@@ -24,7 +24,7 @@ def message_of(dsn: str) -> str:
     return str(caught.value)
 
 
-def test_a_transaction_is_committed_or_undone_as_a_whole(database: str) -> None:
+def test_a_transaction_is_committed_or_rolled_back_as_a_whole(database: str) -> None:
     with transaction(database) as connection:
         connection.execute("CREATE TABLE stored (value int4)")
     with (
@@ -37,7 +37,7 @@ def test_a_transaction_is_committed_or_undone_as_a_whole(database: str) -> None:
         assert connection.execute("SELECT to_regclass('stored'), to_regclass('gone')").fetchone() == ("stored", None)
 
 
-def test_a_server_that_refuses_and_one_that_is_silent_are_reported() -> None:
+def test_a_server_that_refuses_connections_or_does_not_answer_is_reported() -> None:
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
         port = listening.getsockname()[1]
@@ -67,7 +67,7 @@ def test_a_missing_database_or_role_is_reported(database: str) -> None:
         f"pasword={SECRET} host=h",
     ],
 )
-def test_a_connection_string_that_cannot_be_read_is_not_repeated(dsn: str) -> None:
+def test_an_invalid_connection_string_is_reported_but_not_shown(dsn: str) -> None:
     line = message_of(dsn)
     assert line.startswith("the connection string cannot be read. Expected postgresql://USER@HOST/DATABASE")
     assert SECRET not in line and "PGPASSWORD" in line

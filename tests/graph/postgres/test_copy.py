@@ -61,7 +61,7 @@ def derived_files(folder: Path) -> dict[str, bytes]:
 
 
 def call_model(ledger: Path, count: int) -> ScriptedModel:
-    """A model that has been asked `count` different questions through the ledger."""
+    """Send `count` different requests through the ledger; return the model that answers calls."""
     model = ScriptedModel(lambda request: f"Reply to {request.messages[0].content}")
     requests = [CompletionRequest((Message("user", f"question {n} é"),), 10) for n in range(count)]
     Ledger(model, ledger).complete(requests)

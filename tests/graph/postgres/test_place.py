@@ -131,7 +131,7 @@ def test_another_version_of_the_schema_is_refused_with_the_name_of_the_migration
     )
 
 
-def test_an_index_in_sqlite_needs_nothing_of_postgresql(tmp_path: Path) -> None:
+def test_an_index_in_sqlite_does_not_import_the_code_for_postgresql(tmp_path: Path) -> None:
     script = """
 import sys
 from pathlib import Path

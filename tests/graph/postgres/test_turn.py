@@ -1,4 +1,4 @@
-"""Writers of one index on several machines take turns by leases, in order; a dead or sleeping writer keeps nobody waiting, and no writer writes late."""
+"""Writers of one index on several machines take turns by leases, in order; a dead or sleeping writer blocks no other, and no writer writes late."""
 
 import os
 import signal
@@ -74,7 +74,7 @@ def test_giving_up_names_the_current_writer_and_leaves_the_queue(database: str, 
 
 
 @pytest.mark.parametrize("how", ["expired", "its process is gone"])
-def test_an_expired_lease_and_a_dead_writer_keep_nobody_waiting(database: str, tmp_path: Path, how: str) -> None:
+def test_an_expired_lease_or_a_dead_writer_blocks_nobody(database: str, tmp_path: Path, how: str) -> None:
     with writers_turn(database, tmp_path):
         pass
     dead = subprocess.Popen([sys.executable, "-c", ""])
@@ -88,7 +88,7 @@ def test_an_expired_lease_and_a_dead_writer_keep_nobody_waiting(database: str, t
         assert tickets(database) == 1
 
 
-def test_a_lease_in_use_does_not_pass_to_another_even_when_it_has_expired(database: str, tmp_path: Path) -> None:
+def test_a_lease_in_use_does_not_pass_to_another_writer_even_when_it_has_expired(database: str, tmp_path: Path) -> None:
     with writers_turn(database, tmp_path) as turn, psycopg.connect(database) as writing:
         with psycopg.connect(database) as connection:
             connection.execute(f"UPDATE {LEASES} SET expires_at = now() - interval '1 s', machine = ''")

@@ -22,7 +22,7 @@ from tests.corpora import ISLES
 from tests.graph.hashed import build
 from tests.graph.index.test_nearness import CrowdedEncoder
 
-OWN = (
+COVERED = (
     "Who founded the Marlow Yard?",
     "When was the Lantern built?",
     "From what is kelp bread baked?",
@@ -45,12 +45,12 @@ def probabilities(index: Index, questions: Sequence[str], **settings: object) ->
 
 
 def test_questions_the_documents_answer_are_distinguished_from_others(isles: Index) -> None:
-    own, foreign = probabilities(isles, OWN), probabilities(isles, FOREIGN)
+    own, foreign = probabilities(isles, COVERED), probabilities(isles, FOREIGN)
     assert max(own) < 0.5 and min(foreign) > 0.9, (own, foreign)
 
 
 def test_absence_becomes_likelier_when_the_document_of_a_question_is_removed(isles: Index) -> None:
-    questions = OWN[:4]
+    questions = COVERED[:4]
     whole = probabilities(isles, questions)
     for place, source in enumerate(("marlow", "lantern", "bread", "tarn")):
         part = isles.only((parse_condition(f"source!={source}"),))
@@ -72,27 +72,27 @@ def test_an_abstained_question_has_no_excerpts(isles: Index, threshold: float, a
 
 
 def test_a_probability_equal_to_the_threshold_abstains(isles: Index) -> None:
-    (probability,) = probabilities(isles, OWN[:1])
-    equal = retrieve(isles, OWN[0], RetrieveSettings(abstain=probability)).absence
-    above = retrieve(isles, OWN[0], RetrieveSettings(abstain=float(np.nextafter(probability, 1)))).absence
+    (probability,) = probabilities(isles, COVERED[:1])
+    equal = retrieve(isles, COVERED[0], RetrieveSettings(abstain=probability)).absence
+    above = retrieve(isles, COVERED[0], RetrieveSettings(abstain=float(np.nextafter(probability, 1)))).absence
     assert equal is not None and equal.abstained and above is not None and not above.abstained
 
 
 def test_questions_about_all_documents_and_results_without_passages_are_not_judged(isles: Index) -> None:
     assert retrieve(isles, "What themes recur?", RetrieveSettings(abstain=0)).absence is None
     settings = RetrieveSettings(mode="hierarchy", layers=(1,), abstain=0)
-    found = retrieve(isles, OWN[0], settings)
+    found = retrieve(isles, COVERED[0], settings)
     assert not found.passages and (found.absence is None) == bool(found.summaries)
 
 
 @pytest.mark.parametrize("mode", ["dense", "lexical", "hybrid", "naive", "local", "global", "paths", "statements"])
-def test_other_modes_tell_own_from_foreign_questions(isles: Index, mode: str) -> None:
-    own, foreign = probabilities(isles, OWN[:4], mode=mode), probabilities(isles, FOREIGN, mode=mode)
-    assert max(own) < min(foreign), (own, foreign)
+def test_other_modes_distinguish_covered_from_foreign_questions(isles: Index, mode: str) -> None:
+    covered, foreign = probabilities(isles, COVERED[:4], mode=mode), probabilities(isles, FOREIGN, mode=mode)
+    assert max(covered) < min(foreign), (covered, foreign)
 
 
 def test_signs_equal_a_slow_reference(isles: Index) -> None:
-    for question in (*OWN, *FOREIGN):
+    for question in (*COVERED, *FOREIGN):
         evidence = retrieve(isles, question, RetrieveSettings(mode="hops", top_k=3))
         vector_D = isles.encode_queries([question])[0]
         found = [each.item for each in evidence.passages]
@@ -141,7 +141,7 @@ def test_more_words_found_never_make_absence_likelier(
         assert low >= high and (low > high or less == pytest.approx(all_found, abs=1e-6))
 
 
-def test_a_word_that_no_passage_has_weighs_most(isles: Index) -> None:
+def test_a_word_that_no_passage_contains_has_the_greatest_weight(isles: Index) -> None:
     weights = word_weights(isles, "Is the ferry of Tarn in Carmen?")
     assert set(weights) == {"ferry", "tarn", "carme"} and weights["carme"] == max(weights.values())
 
@@ -152,7 +152,7 @@ def test_without_words_nearness_decides_and_without_passages_nothing_is_found(is
     assert signs(isles, query, []).tolist() == [0, 1, 0]
 
 
-def test_rows_match_their_passages_also_in_a_part_of_an_index(tmp_path: Path) -> None:
+def test_rows_match_their_passages_even_in_a_part_of_an_index(tmp_path: Path) -> None:
     text = " ".join(f"The keeper of light {n} wrote a long letter about the weather to the harbour." for n in range(60))
     documents = [*ISLES, Document("letters", "Letters", text)]
     whole = build(tmp_path, documents, max_passage_tokens=64)
@@ -167,7 +167,7 @@ def test_one_scale_for_all_encoders(tmp_path: Path) -> None:
     """Vectors that all share a component, as those of E5 do, give the same probabilities."""
     plain = build(tmp_path / "plain", ISLES)
     crowded = build(tmp_path / "crowded", ISLES, CrowdedEncoder("crowded"))
-    questions = (*OWN, *FOREIGN)
+    questions = (*COVERED, *FOREIGN)
     assert probabilities(crowded, questions, mode="dense") == pytest.approx(
         probabilities(plain, questions, mode="dense"), abs=2e-3
     )

@@ -45,7 +45,7 @@ def test_vectors_of_any_length_give_the_same_answers(tmp_path: Path, mode: Mode)
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_nothing_of_one_query_reaches_the_next(isles: Index, mode: Mode) -> None:
+def test_no_state_of_one_query_reaches_the_next(isles: Index, mode: Mode) -> None:
     first = ask(isles, A, mode)
     ask(isles, B, mode)
     assert ask(isles, A, mode) == first

@@ -70,7 +70,7 @@ def scores(found: Evidence) -> list[float]:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_where_there_is_nothing_every_mode_finds_nothing(
+def test_every_mode_works_on_an_index_without_documents_or_propositions(
     emptied: Index, without_propositions: Index, mode: Mode
 ) -> None:
     for question in QUESTIONS:

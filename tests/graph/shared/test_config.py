@@ -71,8 +71,8 @@ def test_bad_settings_are_reported_in_one_line(tmp_path: Path, text: str, overri
 
 
 @pytest.mark.parametrize("text", ["2024", "1e5", "007", "on", "nan", "2024-01-02", "1_000", "null"])
-def test_a_text_setting_gets_exactly_what_was_typed(text: str) -> None:
-    """Texts that YAML would read as a number, a date, a truth value or nothing: as typed, in quotes, and below another setting."""
+def test_a_string_setting_gets_exactly_what_was_typed(text: str) -> None:
+    """Strings that YAML would read as a number, a date, a boolean or null: as typed, in quotes, and within a group of settings."""
     assert load_settings(Outer, None, [f"model={text}"]).model == text
     assert load_settings(Outer, None, [f'model="{text}"']).model == text
     assert load_settings(Outer, None, ["model=a", f"named.x.model={text}"]).named["x"].model == text

@@ -1,4 +1,4 @@
-"""Whole files written at once: an error leaves the former file and no temporary one."""
+"""Files are replaced as a whole: an error leaves the previous file and no temporary one."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +17,7 @@ def test_rows_are_written_as_utf8_lines(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("problem", [ValueError, KeyboardInterrupt])
-def test_an_error_while_writing_leaves_the_former_file(tmp_path: Path, problem: type[BaseException]) -> None:
+def test_an_error_while_writing_leaves_the_previous_file(tmp_path: Path, problem: type[BaseException]) -> None:
     file = tmp_path / "rows.jsonl"
     write_jsonl(file, [{"a": 1}])
 

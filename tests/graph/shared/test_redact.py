@@ -33,7 +33,7 @@ def test_doctest() -> None:
         "Incorrect API key provided: sk-proj-abcdefghijklmnop",
     ],
 )
-def test_a_secret_in_a_text_is_redacted(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_secret_in_a_string_is_redacted(text: str, capsys: pytest.CaptureFixture[str]) -> None:
     for shown in (redact(text), str(UserError(text, "another", f"not {text}"))):
         assert WORD not in shown and "abcdefghijklmnop" not in shown and MARK in shown
     say(text)
@@ -49,7 +49,7 @@ def test_a_secret_in_a_text_is_redacted(text: str, capsys: pytest.CaptureFixture
         "unknown key 'api_kee'. Did you mean 'api_key'?",
     ],
 )
-def test_a_text_without_a_secret_is_unchanged(text: str) -> None:
+def test_a_string_without_a_secret_is_unchanged(text: str) -> None:
     assert redact(text) == text
 
 
@@ -94,5 +94,5 @@ def test_no_settings_error_echoes_a_secret(overrides: list[str]) -> None:
 
 
 @pytest.mark.parametrize("text", ["2024", "true", "1e3", "007", "null", "2024-01-02", "no"])
-def test_a_value_that_looks_like_another_type_is_text_where_text_is_expected(text: str) -> None:
+def test_a_value_that_looks_like_another_type_is_a_string_where_a_string_is_expected(text: str) -> None:
     assert load_settings(Store, None, [f"output={text}"]).output == text

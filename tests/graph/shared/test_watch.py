@@ -1,4 +1,4 @@
-"""A folder shows which run fills it and how far the run has come, and a killed process leaves a stopped run."""
+"""A folder shows the run that writes to it and the run's progress; after a kill, the run counts as stopped."""
 
 import signal
 import subprocess
@@ -55,7 +55,7 @@ def test_a_failed_run_counts_as_stopped_and_gets_a_new_time_estimate_when_resume
         assert again.seconds_left is None
 
 
-def test_readers_of_a_stopped_run_do_not_take_each_other_for_its_process(tmp_path: Path) -> None:
+def test_readers_of_a_stopped_run_do_not_mistake_each_other_for_its_process(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="broken"), report_progress(tmp_path, {"stage": "sft"}):
         raise ValueError("broken")
     with ThreadPoolExecutor(8) as readers:
@@ -63,7 +63,7 @@ def test_readers_of_a_stopped_run_do_not_take_each_other_for_its_process(tmp_pat
     assert not any(each is None or each.alive for each in found)
 
 
-def test_a_killed_process_leaves_a_stopped_run_whatever_it_was_writing(tmp_path: Path) -> None:
+def test_the_run_of_a_killed_process_counts_as_stopped_whatever_it_was_writing(tmp_path: Path) -> None:
     child = subprocess.Popen(
         [sys.executable, "-c", KILLED, str(tmp_path)],
         cwd=ROOT,

@@ -118,7 +118,7 @@ def test_rows_find_their_nearest_and_the_index_states_its_recall(tmp_path: Path)
 
 @pytest.mark.parametrize(("rows", "seed"), [(4_000, 0), (4_000, 1), (9_000, 2), (700, 3), (40, 4), (2, 5)])
 def test_the_fewest_lists_that_find_enough_are_searched(tmp_path: Path, rows: int, seed: int) -> None:
-    """Compared with a slow reference, which tries the powers of two in order, with the searches that users make, until one finds .99 of the rows that exact search finds."""
+    """The slow reference tries powers of two in order, with the searches that users make, until one finds .99 of the rows that exact search finds."""
     vectors_ND = clustered(rows, seed)
     ann = build_ann(tmp_path, "v-0.segment", vectors_ND)
     sampled = np.unique(np.linspace(0, rows - 1, min(rows, 100)).astype(np.int64))

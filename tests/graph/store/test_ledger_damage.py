@@ -1,4 +1,4 @@
-"""The call ledger when its bytes change or are cut off, or a process is killed: it gives no wrong answer, no file is deleted, and one line reports what was done."""
+"""A call ledger whose bytes change or are cut off, or whose process is killed: it returns no wrong reply, no file is deleted, and one line reports what was done."""
 
 import shutil
 import signal
@@ -83,7 +83,7 @@ def test_a_ledger_that_was_cut_loses_no_more_than_its_calls(whole: bytes, tmp_pa
     assert not 0.01 <= share <= 0.6 or (tmp_path / (LEDGER + DAMAGED_SUFFIX)).stat().st_size > 0
 
 
-def test_a_file_that_is_no_database_is_renamed_each_time(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_database_is_renamed_each_time(tmp_path: Path) -> None:
     for name in (LEDGER + DAMAGED_SUFFIX, LEDGER + DAMAGED_SUFFIX + "2", LEDGER + DAMAGED_SUFFIX + "3"):
         (tmp_path / LEDGER).write_bytes(name.encode() * 400)
         assert calls_needed(tmp_path) == CALLS

@@ -1,4 +1,4 @@
-"""Writers take turns in the order in which they came, whatever their process; a writer that dies keeps nobody waiting."""
+"""Writers take turns in order of arrival, whichever process they belong to; a writer that dies blocks no other."""
 
 import os
 import subprocess
@@ -36,7 +36,7 @@ def writer(folder: Path, name: str, seconds: float = 0.0) -> "subprocess.Popen[b
 
 
 def wait_for(condition: Callable[[], object]) -> None:
-    """Wait until a condition is true; fail after a minute or a little more."""
+    """Wait until a condition is true; fail after about a minute."""
     for _ in range(6000):
         if condition():
             return
@@ -53,7 +53,7 @@ def test_writers_of_several_processes_write_in_order_of_arrival(tmp_path: Path) 
     assert [file.name for file in tmp_path.iterdir() if file.name != "log"] == ["writer.lock"]
 
 
-def test_a_writer_that_dies_writing_or_waiting_keeps_nobody_waiting(tmp_path: Path) -> None:
+def test_a_writer_that_dies_while_writing_or_waiting_blocks_nobody(tmp_path: Path) -> None:
     first, second = writer(tmp_path, "first", 600), writer(tmp_path, "second")
     third = writer(tmp_path, "third")
     wait_for((tmp_path / "log").exists)

@@ -87,7 +87,7 @@ def test_segments_stay_few_and_each_row_is_written_a_few_times(adds: list[int], 
     assert sum(rows) == sum(adds) and rows_written <= sum(adds) * (2 + math.log(sum(adds), factor))
 
 
-def test_a_segment_is_written_again_when_more_than_half_of_it_is_gone(tmp_path: Path) -> None:
+def test_a_segment_is_written_again_when_more_than_half_of_its_vectors_are_deleted(tmp_path: Path) -> None:
     ids = [content_id(str(number)) for number in range(10)]
     first = save_vectors(tmp_path, "v", in_memory(ids), 8)
     half = save_vectors(tmp_path, "v", of_ids(first, ids[:5]), 8)

@@ -1,4 +1,4 @@
-"""`lexical` equals bm25s's own retrieval and finds only passages with a word of the question; `hybrid` equals the formula of rank fusion."""
+"""`lexical` gives the scores of bm25s and finds only passages with a word of the question; `hybrid` equals the formula of rank fusion."""
 
 from typing import Any
 
@@ -95,7 +95,7 @@ def test_the_cache_of_frequent_terms_is_bounded(monkeypatch: pytest.MonkeyPatch)
     assert np.array_equal(of_terms.sum([2]), separate[2]) and of_terms._frequent.cache_info().misses == computed
 
 
-def test_the_mode_ranks_as_bm25s_does_titles_included(isles: Index) -> None:
+def test_the_mode_ranks_titles_and_texts_as_bm25s_does(isles: Index) -> None:
     question = "Who founded the Marlow Yard that built the Lantern?"
     documents = sorted(ISLES, key=lambda document: document.source)
     titled = {"lantern": f"Lantern (ferry)\n{documents[2].text}", "marlow": f"Marlow Yard\n{documents[3].text}"}

@@ -72,7 +72,7 @@ def kill_itself(folder: Path, times: int, number: int) -> int:
     return number
 
 
-def wait_for_company(folder: Path, number: int) -> int:
+def wait_for_two(folder: Path, number: int) -> int:
     """Wait until two processes have a batch."""
     (folder / str(os.getpid())).touch()
     for _ in range(3000):
@@ -91,7 +91,7 @@ def test_batches_wait_for_a_starting_worker_and_do_not_queue_behind_each_other(
     workers: RayWorkers, tmp_path: Path
 ) -> None:
     """The first test of the file: the second worker starts here."""
-    assert list(workers.map(partial(wait_for_company, tmp_path), range(4))) == list(range(4))
+    assert list(workers.map(partial(wait_for_two, tmp_path), range(4))) == list(range(4))
 
 
 def test_results_come_in_the_order_of_the_batches_whichever_worker_finishes_first(workers: RayWorkers) -> None:

@@ -44,8 +44,8 @@ def states(tmp_path_factory: pytest.TempPathFactory) -> Index:
     ("name", "title", "expected"),
     [
         ("Tarnia", "Alcohol laws of Tarnia", True),
-        ("Tarnia", "Laws and taverns of Tarnia", True),  # One of two other words.
-        ("Tarnia", "Laws, taverns and inns of Tarnia", False),  # One of three.
+        ("Tarnia", "Laws and taverns of Tarnia", True),  # One of the two other words is in the question.
+        ("Tarnia", "Laws, taverns and inns of Tarnia", False),  # One of the three other words is in the question.
         ("Tarnia", "History of Tarnia", False),
         ("Tarnia", "Tarnia", False),
         ("Tarnia", "Alcohol laws of Sundrey", False),
@@ -70,7 +70,7 @@ def test_a_link_to_such_a_title_regains_its_mention_loss_and_other_links_stay_th
     assert raised == pytest.approx([1 + mention_loss(np.array(mentions)) + TITLE_GAIN, 1, 1, 1]) and mentions > 1
     far = Links(to_X, np.full(4, -9, np.float32), np.zeros(4, np.int64), np.full(4, tarnia), by_title_X)
     assert np.array_equal(raise_by_titles(states, far, QUESTION, own_P).worth_X, far.worth_X), (
-        "links of so low a worth would lead nowhere"
+        "links that are worth so little are not raised"
     )
 
 

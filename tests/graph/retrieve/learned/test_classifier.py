@@ -158,7 +158,7 @@ def test_a_file_that_is_not_a_selector_is_refused(
         open_selector(save_damaged_selector(tmp_path, header, **columns))
 
 
-def test_a_folder_without_a_selector_and_a_file_of_rubbish_are_refused(tmp_path: Path) -> None:
+def test_a_folder_without_a_selector_and_a_file_with_other_contents_are_refused(tmp_path: Path) -> None:
     with pytest.raises(
         UserError, match=f"no {SELECTOR_FILE}. Expected the folder that `modegraph train selector` made"
     ):
@@ -237,7 +237,7 @@ def test_with_a_trained_selector_local_does_not_ask_the_model_to_select(isles: I
     assert found.findings[0].answer == "Tarn" and len(model.requests) == 1
 
 
-def test_a_filter_holds_with_a_trained_selector(isles: Index, tmp_path: Path) -> None:
+def test_a_filter_applies_with_a_trained_selector(isles: Index, tmp_path: Path) -> None:
     source = isles.sources()[0]
     settings_ = RetrieveSettings(mode="local", selector=save_selector_for(isles, tmp_path), where=(f"source={source}",))
     assert {found.item.source for found in retrieve(isles, QUESTION, settings_).passages} == {source}

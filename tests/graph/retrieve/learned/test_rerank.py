@@ -41,7 +41,7 @@ def make_cross_encoder(folder: Path, labels: int) -> Path:
     return folder
 
 
-def own_scores(folder: Path, texts: list[str]) -> list[float]:
+def reference_scores(folder: Path, texts: list[str]) -> list[float]:
     """sigmoid(logit) of each pair, computed separately with transformers alone."""
     tokenizer = AutoTokenizer.from_pretrained(folder)
     model = BertForSequenceClassification.from_pretrained(folder).eval()
@@ -49,11 +49,11 @@ def own_scores(folder: Path, texts: list[str]) -> list[float]:
         return [float(model(**tokenizer(QUESTION, text, return_tensors="pt")).logits.sigmoid()) for text in texts]
 
 
-def test_the_order_is_the_rerankers_own(isles: Index, cross_encoder: Path) -> None:
+def test_the_order_is_that_of_the_rerankers_scores(isles: Index, cross_encoder: Path) -> None:
     found = retrieve(isles, QUESTION, RetrieveSettings(top_k=3, reranker=str(cross_encoder)))
     everything = [isles.passage(row) for row in range(5)]
     texts = [p.text if p.text.startswith(p.title) else f"{p.title}: {p.text}" for p in everything]
-    scored = sorted(zip(own_scores(cross_encoder, texts), everything, strict=True), key=lambda pair: -pair[0])
+    scored = sorted(zip(reference_scores(cross_encoder, texts), everything, strict=True), key=lambda pair: -pair[0])
     assert [each.item for each in found.passages] == [passage for _, passage in scored[:3]]
     assert [each.score for each in found.passages] == pytest.approx([score for score, _ in scored[:3]], abs=1e-5)
     assert found.trace.steps[-1] == "5 results reranked"

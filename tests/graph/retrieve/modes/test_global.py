@@ -148,7 +148,7 @@ def cover(
     )
 
 
-def test_the_cover_takes_the_community_with_most_uncovered_anchors_for_its_size() -> None:
+def test_the_cover_chooses_the_community_with_the_most_uncovered_anchors_for_its_size() -> None:
     members = [[0, 1, 2, 3], [0, 1], [4, 5, 6], [7, 8]]
     # Worth 3/4, 2/2, 1/3, 0: community 1 first; then community 0 has only anchor 2 left, worth 1/4, less than the 1/3 of community 2.
     assert cover([0, 1, 2, 4], members, [-1] * 4, {}, 9) == [1, 2, 0]
@@ -190,7 +190,7 @@ def test_candidates_are_of_medium_size_and_hold_propositions_only() -> None:
     assert rows.tolist() == [1, 2, 4] and block.toarray().tolist() == [[1] * 8] * 3
 
 
-def test_an_over_long_statement_does_not_end_the_reading(guilds: Index) -> None:
+def test_a_statement_that_does_not_fit_is_skipped_and_shorter_ones_follow(guilds: Index) -> None:
     members = np.arange(5)
     cosines = np.array([0.1, 0.9, 0.8, 0.7, 0.2], np.float32)
     lengths = {1: 1_500, 2: 600, 3: 500, 4: 1, 0: 1}
@@ -208,7 +208,7 @@ def test_chosen_communities_cover_the_anchors_and_name_their_passages(guilds: In
         assert set(community.passages.tolist()) == set(linked.tolist())
 
 
-def test_best_first_becomes_best_at_both_ends() -> None:
+def test_the_best_communities_are_moved_to_both_ends() -> None:
     assert both_ends((1, 2, 3, 4, 5)) == (1, 3, 5, 4, 2)  # type: ignore[arg-type, comparison-overlap]
     assert both_ends(()) == ()
 

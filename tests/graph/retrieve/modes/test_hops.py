@@ -65,7 +65,7 @@ def test_a_plain_question_keeps_its_passage_first(isles: Index) -> None:
     assert found.passages[0].item.source == "bread"
 
 
-def test_results_are_repeatable_and_scores_fall(isles: Index) -> None:
+def test_results_are_repeatable_and_scores_decrease(isles: Index) -> None:
     found = retrieve(isles, "Who founded the Marlow Yard?", HOPS)
     scores = [passage.score for passage in found.passages]
     assert scores == sorted(scores, reverse=True) and len({p.item.id for p in found.passages}) == len(scores)

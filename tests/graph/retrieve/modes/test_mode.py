@@ -152,7 +152,7 @@ def test_answers_are_filled_in_once_and_not_searched_for_placeholders(one: str, 
     assert fill_placeholders("Is {1} in {2}, or {1}?", {1: one, 2: two}) == f"Is {one} in {two}, or {one}?"
 
 
-def test_other_braces_are_left_alone() -> None:
+def test_other_braces_are_unchanged() -> None:
     plan = plan_of(step(1, "What does the function f() { } in {} do?"))
     assert find_fault(Plan.model_validate(plan)) is None
     assert fill_placeholders("{} and { a: b } of {1}", {1: "x"}) == "{} and { a: b } of x"
@@ -294,7 +294,7 @@ def test_without_a_model_plan_equals_hops(isles: Index) -> None:
     assert found.trace.steps == whole.trace.steps and found.trace.model_calls == 0
 
 
-def test_one_question_leaves_nothing_for_the_next(isles: Index) -> None:
+def test_no_state_of_one_question_reaches_the_next(isles: Index) -> None:
     def without_times(found: Evidence) -> Evidence:
         return replace(found, trace=replace(found.trace, seconds=0, encoder_seconds=0))
 

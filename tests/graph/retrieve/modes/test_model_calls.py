@@ -138,7 +138,7 @@ def test_a_selected_statement_is_never_offered_again(isles: Index) -> None:
         assert all(statements[0] not in later for later in offered[place + 1 :])
 
 
-def test_without_an_answer_the_trace_says_so_and_selected_passages_rank_higher(isles: Index) -> None:
+def test_without_an_answer_the_trace_reports_this_and_selected_passages_rank_higher(isles: Index) -> None:
     def only_bread(request: CompletionRequest) -> object:
         return {"selected": [n for n, text in enumerate(statements_in(request), 1) if "bread" in text.casefold()]}
 
@@ -182,7 +182,7 @@ def test_results_found_before_the_model_stops_answering_remain(isles: Index, mod
     assert ask(isles, FailingModel(model, calls), mode=mode, selector="llm").passages == found.passages
 
 
-def test_one_question_leaves_nothing_for_the_next(isles: Index) -> None:
+def test_no_state_of_one_question_reaches_the_next(isles: Index) -> None:
     model = model_with(selected=select_all, answer=lambda request: {"answer": "", "next_questions": []})
     settings = RetrieveSettings(mode="local", selector="llm")
     first = retrieve(isles, QUESTION, settings, model)

@@ -156,7 +156,7 @@ def test_neighbours_equal_a_slow_reference(isles: Index) -> None:
     assert len(next_steps(isles, np.array([], np.int64)).path_X) == 0
 
 
-def test_a_step_to_the_document_of_that_name_is_free_and_one_to_a_mention_costs(isles: Index) -> None:
+def test_a_step_to_the_document_of_that_name_loses_nothing_and_a_step_to_a_mention_does(isles: Index) -> None:
     texts = list(isles.data.proposition_texts)
     built = next(row for row, text in enumerate(texts) if "built in 1911" in text)
     founded = next(row for row, text in enumerate(texts) if "founded by Ada Marlow" in text)
@@ -219,7 +219,7 @@ def test_a_path_leads_from_its_first_statement_to_the_passage(isles: Index, mode
         assert scored.item.id in linked
 
 
-def test_twins_are_dropped(tmp_path: Path) -> None:
+def test_duplicates_are_dropped(tmp_path: Path) -> None:
     same = "The Lantern was built in 1911 by the Marlow Yard."
     documents = [Document(f"d{n}", "", f"{same} {'It is old. ' * n}") for n in range(2)]
     documents.append(Document("other", "", "The Lantern was not built in 1911 by the Marlow Yard."))
@@ -234,7 +234,7 @@ def test_twins_are_dropped(tmp_path: Path) -> None:
     assert found.trace.steps[1].endswith("1 duplicates dropped")
 
 
-def test_a_document_is_a_topic_where_no_model_named_any(isles: Index) -> None:
+def test_documents_are_the_topics_if_no_model_named_any(isles: Index) -> None:
     block = topic_blocks(isles).toarray()
     for row, source in enumerate(isles.sources()):
         rows = {p for p in range(len(isles.data.passage_ids)) if isles.passage(p).source == source}

@@ -36,7 +36,7 @@ def test_similar_names_numbers_negations_and_roles_stay_distinct(one: str, other
         ("The ferry sails at noon", "the  ferry sails at noon.", [0, 1, 2]),  # A capitalised word may be a name.
     ],
 )
-def test_the_same_words_are_said_once_and_the_first_stays(one: str, other: str, rows: list[int]) -> None:
+def test_only_the_first_of_texts_with_the_same_words_stays(one: str, other: str, rows: list[int]) -> None:
     assert diverse_rows([one, other, "Tarn is a village."]).tolist() == rows
 
 

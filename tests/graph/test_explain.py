@@ -177,12 +177,12 @@ def test_clues_are_the_words_and_names_of_the_question_rarest_first(harbour: Ind
 def test_the_nearest_propositions_of_the_passage_have_their_rank_among_all_propositions(harbour: Index) -> None:
     explanation = explanation_of(harbour, QUESTION, "brandt-yard.md")
     cosines = harbour.data.proposition_vectors_ND @ harbour.encode_queries([QUESTION])[0]
-    own = [
+    rows = [
         row
         for row, text in enumerate(harbour.data.proposition_texts)
         if text in {each.text for each in explanation.propositions}
     ]
-    expected = sorted(((float(cosines[row]), int((cosines > cosines[row]).sum()) + 1) for row in own), reverse=True)
+    expected = sorted(((float(cosines[row]), int((cosines > cosines[row]).sum()) + 1) for row in rows), reverse=True)
     assert [(each.cosine, each.rank) for each in explanation.propositions] == expected and len(expected) == 3
 
 

@@ -1,4 +1,4 @@
-"""Fixtures to train with: a tokenizer and a Llama of some 46,000 weights, preference data and scored responses."""
+"""Fixtures to train with: a tokenizer and a Llama of about 46,000 weights, preference data and scored responses."""
 
 import os
 from collections.abc import Iterator

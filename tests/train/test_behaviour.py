@@ -223,7 +223,7 @@ def test_a_free_policy_ends_at_the_reference_tilted_by_the_rewards(method: Metho
 @pytest.mark.parametrize("size", [2, 8])
 @pytest.mark.parametrize("extreme", [1e4, -1e4])
 def test_extreme_log_ratios_leave_loss_gradient_and_figures_finite(method: Method, size: int, extreme: float) -> None:
-    """One response at ±1e4 and the rest at 0: p_f is 1 at that response, or even over the others. DPO's loss grows with the gap."""
+    """One response at ±1e4 and the rest at 0: p_f is 1 at that response, or uniform over the others. DPO's loss grows with the gap."""
     logps_K = torch.zeros(size)
     logps_K[0] = extreme
     rewards_K = torch.linspace(0, 1, size)
@@ -280,7 +280,7 @@ def test_half_precision_is_converted_before_anything_is_subtracted(method: Metho
 
 @METHODS
 def test_a_batch_is_left_unchanged(method: Method, base: Path) -> None:
-    """The objective leaves log-probabilities, reference and rewards alone; both layouts leave packed rows and groups alone."""
+    """The objective does not change log-probabilities, reference and rewards; neither layout changes packed rows and groups."""
     batch, sizes = batch_of([3, 2], 5), [3, 2]
     before = [each.clone() for each in batch]
     logps_R = batch[0].clone().requires_grad_()
@@ -299,7 +299,7 @@ def test_a_batch_is_left_unchanged(method: Method, base: Path) -> None:
     assert all(torch.equal(weight, weights[name]) for name, weight in model.state_dict().items())
 
 
-# Over a model: what enters a response's log-probability, and where gradients go.
+# With a model: what a response's log-probability consists of, and which weights get gradients.
 
 
 def even_model(base: Path) -> Any:
@@ -448,7 +448,7 @@ def test_a_model_with_dropout_starts_at_the_reference_too(
 
 
 def test_bfloat16_keeps_its_weights_and_losses_in_float32(base: Path, scored_data: Path, tmp_path: Path) -> None:
-    """A learning rate of 1e-6 moves weights of .02 by less than bfloat16 resolves; master weights in float32 move all the same."""
+    """A learning rate of 1e-6 moves weights of .02 by less than bfloat16 resolves; master weights in float32 still move."""
     values = common(base, scored_data, tmp_path / "run", precision="bfloat16", learning_rate=1e-6, **SCORED)
     trainer = trainer_of(values, tmp_path / "work")
     before = {name: weight.detach().clone() for name, weight in trainer.model.named_parameters()}
@@ -483,7 +483,7 @@ def test_a_trained_model_ends_at_the_tilted_reference(method: Method, base: Path
 
 
 @pytest.mark.parametrize("kind", ["pairs", "scored"])
-def test_responses_are_trained_on_whole_with_their_end_token(
+def test_whole_responses_are_trained_on_with_their_end_token(
     kind: str, base: Path, data: Path, scored_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A limit of the longest row's length loses nothing; one token less is refused with a count. Lengths are printed first."""
@@ -585,7 +585,7 @@ def test_a_completion_that_spells_the_end_token_is_refused(base: Path) -> None:
 # Answers of the policy during training.
 
 
-def test_length_end_and_repetition_of_answers_by_hand() -> None:
+def test_length_end_and_repetition_of_answers_equal_a_calculation_by_hand() -> None:
     """4-grams: 1 of 1 distinct, 4 of 5 distinct (12341234 has 1234 twice), none in two tokens."""
     answers = [(1, 2, 3, 2), (1, 2, 3, 4, 1, 2, 3, 4), (7, 2)]
     figures = generation_figures(answers, end_id=2)
@@ -603,7 +603,7 @@ def one_token_at_a_time(model: Any, prompt: tuple[int, ...], limit_tokens: int, 
 
 
 def test_greedy_answers_equal_one_token_at_a_time_whatever_the_generation_settings(base: Path) -> None:
-    """Prompts of different lengths; the end token is one that comes in the middle of the first answer."""
+    """Prompts of different lengths; the end token is a token from the middle of the first answer."""
     tokenizer = load_tokenizer(str(base))
     config = load_model(str(base), "float32").config
     config.initializer_range, config.tie_word_embeddings, config.attention_dropout = 0.4, False, 0.5
@@ -644,7 +644,7 @@ def test_a_policy_that_only_repeats_itself_is_detected(base: Path, scored_data: 
     assert short.limit_tokens == longest + 1
 
 
-def test_watching_generations_logs_them_at_their_steps_and_changes_no_weight(
+def test_generation_figures_are_logged_at_their_steps_and_change_no_weight(
     base: Path, scored_data: Path, tmp_path: Path
 ) -> None:
     values = SCORED | {"max_steps": 5, "logging_steps": 3}

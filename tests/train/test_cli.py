@@ -12,8 +12,8 @@ from train.run.record import read_run
 
 
 @pytest.mark.long
-def test_tiny_then_sft_then_ms(data: Path, tmp_path: Path) -> None:
-    """Three commands, each from the result of the one before; the last prints its record as JSON."""
+def test_tiny_sft_and_ms_run_in_succession(data: Path, tmp_path: Path) -> None:
+    """Three commands, each of which starts from the result of the previous one; the last prints its record as JSON."""
     config = tmp_path / "tiny.yaml"
     config.write_text(
         "steps: 3\nvocabulary: 600\nhidden_size: 16\nlayers: 1\nheads: 1\nbatch_size: 2\nblock_tokens: 16\n"

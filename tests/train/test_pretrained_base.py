@@ -20,7 +20,7 @@ from train.sft import train_sft
 
 @pytest.fixture
 def named_base(base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A user's cache with a tiny model in place of smollm2."""
+    """A user's cache with a tiny model instead of smollm2."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "one"))
     catalogue._check_once.cache_clear()
     shutil.copytree(base, folder_of(SMOLLM2))
@@ -29,7 +29,7 @@ def named_base(base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> P
     return tmp_path / "one"
 
 
-def test_adapters_name_their_base_and_open_from_another_cache(
+def test_adapters_name_their_base_and_open_with_another_cache(
     named_base: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     values = {"data": str(data), "max_steps": 1, "learning_rate": 1e-3}

@@ -1,4 +1,6 @@
-"""Anchored refusals: the loss by hand and against a slow reference; where prompts give no reason to refuse or answer, the log-odds of refusing do not change."""
+"""Anchored refusals: the loss by hand and against a slow reference; where prompts give no reason to refuse or answer, the log-odds of refusing do not
+change.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,7 @@ from train.sft import answer_tokens, read_sft_data, sft_trainer
 REFUSAL = (5, 6, 2)
 
 
-def test_rows_by_whether_they_refuse() -> None:
+def test_rows_are_classified_by_whether_they_refuse() -> None:
     """By hand: a refusal, an answer, an answer that begins like a refusal; the first group's rows share a part of their prompts."""
     groups = [TokenizedGroup((1,), ((4, *REFUSAL), (3, 7, 2)), (1, 1)), TokenizedGroup((1,), ((5, 7, 2),))]
     probed = [with_refusals(group, REFUSAL[0]) for group in groups]
@@ -60,7 +62,9 @@ def loss_by_hand(answers: Tensor, refusals: Tensor, initial: Tensor, kinds: Sequ
 
 
 def test_the_loss_and_its_gradients_are_those_of_a_slow_reference(base: Path, reading: Path, tmp_path: Path) -> None:  # noqa: F811
-    """After the weights have moved; the reference reads every row alone, uses all logits of its sequence, and computes the loss in double precision from probabilities."""
+    """Compared after the weights have moved; the reference reads every row alone, uses all logits of its sequence, and computes the loss in double
+    precision from probabilities.
+    """
     tokenizer = load_tokenizer(str(base))
     settings = settings_of(base, reading, tmp_path / "run", anchor_refusals=True)
     data = read_sft_data(settings, tokenizer)
@@ -164,8 +168,8 @@ def test_an_answer_is_learned_separately_from_the_refusal(base: Path, tmp_path: 
     assert abs(moved[True]) < 1 and abs(moved[False]) > 2
 
 
-def test_the_initial_weights_are_put_back_after_a_failure(base: Path) -> None:  # noqa: F811
-    """A swap restores the model's own weights and the training mode and permits another swap, even if the block raises."""
+def test_the_models_weights_are_restored_after_a_failure(base: Path) -> None:  # noqa: F811
+    """Even if the block raises, the model's weights and training mode are restored and another swap is permitted."""
     model = AutoModelForCausalLM.from_pretrained(base).train()
     initial = trained_weights(model)
     with torch.no_grad():

@@ -140,7 +140,7 @@ def test_a_run_interrupted_three_times_ends_like_an_uninterrupted_one(
 
 @pytest.mark.slow
 def test_a_killed_process_is_resumed(adapter: Path, data: Path, tmp_path: Path) -> None:
-    """SIGKILL after a checkpoint, nothing cleaned up; other settings, other rows and no `save_steps` are refused and lose nothing."""
+    """Killed by SIGKILL after a checkpoint, without clean-up. Other settings, other rows and a missing `save_steps` are refused, and nothing is lost."""
     case = "trl dpo from an adapter"
     whole, killed = (settings_of(case, adapter, data, tmp_path / name) for name in ("whole", "killed"))
     train = CASES[case][1]
@@ -163,7 +163,7 @@ def test_a_killed_process_is_resumed(adapter: Path, data: Path, tmp_path: Path) 
     assert_ended_alike(tmp_path / "whole", tmp_path / "killed")
 
 
-def test_rows_changed_in_place_are_noticed(base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_changed_in_place_are_detected(base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The settings are the same, the rows are not: a run must not mix the two."""
     rows = tmp_path / "data"
     rows.mkdir()

@@ -67,7 +67,7 @@ def reward_of(model: Any, tokenizer: Any, prompt: Any, text: str) -> float:
 @pytest.mark.long
 @pytest.mark.parametrize("kind", ["run", "adapter_run"])
 def test_a_reward_model_learns_which_side_is_preferred(kind: str, data: Path, request: pytest.FixtureRequest) -> None:
-    """On rows outside its training data, chosen is rewarded above rejected, and the record says so."""
+    """On rows outside its training data, chosen gets a higher reward than rejected, and the record states it."""
     folder = request.getfixturevalue(kind)
     rows = read_preferences(data / "dev.jsonl")
     prompts = [row.prompt for row in rows]
@@ -115,7 +115,7 @@ def test_dev_figures_are_means_over_rows_whatever_the_batch(base: Path, data: Pa
 
 
 def test_scores_are_sigmoids_that_do_not_depend_on_the_batch(run: Path, data: Path) -> None:
-    """Padding beside longer texts changes nothing: each score is the sigmoid of the reward of that text alone."""
+    """Padding to the length of longer texts changes nothing: each score is the sigmoid of the reward of that text alone."""
     rows = read_preferences(data / "train.jsonl")
     prompts, texts = [row.prompt for row in rows], [row.chosen for row in rows]
     together = score_texts(run, prompts, texts)
@@ -127,7 +127,7 @@ def test_scores_are_sigmoids_that_do_not_depend_on_the_batch(run: Path, data: Pa
 
 
 def test_over_a_base_in_bf16_the_head_learns_in_float32(base: Path, data: Path, tmp_path: Path) -> None:
-    """A step of 1e-5 is lost to rounding at bf16 weights of 0.02; the head must move all the same."""
+    """A step of 1e-5 is lost to rounding at bf16 weights of 0.02; the head must still move."""
     values = common(base, data, tmp_path / "run", lora=LoraSettings(rank=2, alpha=4), precision="bfloat16")
     settings = RewardSettings(**values | {"learning_rate": 1e-5, "max_steps": 2})
     trainer = reward_trainer(settings, prepare(settings, head="score"), tmp_path / "work")
@@ -222,7 +222,9 @@ def test_the_card_says_how_to_compute_rewards(run: Path) -> None:
     assert read_run(run).data_fingerprint in card and "###Reason" not in card
 
 
-def test_reward_then_score_on_the_command_line(base: Path, data: Path, responses: Path, tmp_path: Path) -> None:
+def test_the_commands_train_a_reward_model_and_score_responses(
+    base: Path, data: Path, responses: Path, tmp_path: Path
+) -> None:
     app = build_app()
     config = tmp_path / "reward.yaml"
     config.write_text(f"model: {base}\ndata: {data}\noutput: {tmp_path / 'reward'}\nmax_steps: 2\nlogging_steps: 1\n")

@@ -100,7 +100,7 @@ def test_the_same_seed_gives_the_same_weights_and_another_does_not(
 
 
 def test_accumulated_batches_equal_one_large_batch(base: Path, data: Path, tmp_path: Path) -> None:
-    """Twelve rows at once, or three times four: the same first step but for rounding."""
+    """Twelve rows at once and three times four rows give the same first step, up to rounding."""
     whole = common(base, data, tmp_path / "whole", batch_size=12, max_steps=1)
     parts = common(base, data, tmp_path / "parts", batch_size=4, gradient_accumulation=3, max_steps=1)
     for values in (whole, parts):
@@ -112,7 +112,7 @@ def test_accumulated_batches_equal_one_large_batch(base: Path, data: Path, tmp_p
 
 @pytest.mark.parametrize("stage", ["ms", "dpo"])
 def test_trl_logs_the_losses_of_our_formulas(stage: str, base: Path, data: Path, tmp_path: Path) -> None:
-    """Full batches, so that order does not count: our loop with AdamW and our losses against TRL's log, step by step."""
+    """Full batches, so that order does not matter: our loop with AdamW and our losses against TRL's log, step by step."""
     beta, epsilon, rate = 0.5, 0.05, 2e-3
     values = common(base, data, tmp_path / "run", batch_size=12, learning_rate=rate)
     loss: tuple[Loss, float | None] = ("exo_pair", epsilon) if stage == "ms" else ("sigmoid", None)

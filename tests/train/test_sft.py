@@ -1,4 +1,6 @@
-"""SFT over groups of rows whose prompts begin alike: the loss equals TRL's, the gradients those of separate rows, and the best checkpoint is saved."""
+"""SFT over groups of rows whose prompts share their first tokens: the loss equals TRL's, the gradients those of separate rows, and the best checkpoint
+is saved.
+"""
 
 import json
 from dataclasses import replace
@@ -56,7 +58,7 @@ def settings_of(base: Path, data: Path, output: Path, **changes: Any) -> SftSett
 
 
 def test_rows_over_the_same_passages_are_one_group_and_nothing_is_lost() -> None:
-    """By hand: prompts 1 2 3 | 4 and 1 2 3 | 5 over one context, then one over another, then two without any."""
+    """By hand: prompts 1 2 3 | 4 and 1 2 3 | 5 over one context, then one over another, then two without a context."""
     rows = [
         TokenizedRow((1, 2, 3, 4, 8, 9), 4),
         TokenizedRow((1, 2, 3, 5, 7, 9), 4),
@@ -215,7 +217,7 @@ def test_settings_that_contradict_each_other_are_refused(base: Path, reading: Pa
         train_sft(settings_of(base, reading, tmp_path / "run", eval_steps=5))
 
 
-def test_a_file_in_place_of_the_folder_is_refused_by_name(base: Path, tmp_path: Path) -> None:
+def test_a_file_instead_of_the_folder_is_refused_by_name(base: Path, tmp_path: Path) -> None:
     file = tmp_path / "rows.jsonl"
     file.write_text("{}\n", encoding="utf-8")
     with pytest.raises(UserError, match=r"rows\.jsonl: a file\. Expected a folder that holds train\.jsonl"):
@@ -224,7 +226,7 @@ def test_a_file_in_place_of_the_folder_is_refused_by_name(base: Path, tmp_path: 
         train_sft(SftSettings(model=str(base), data=str(tmp_path / "nowhere"), output=str(tmp_path / "run")))
 
 
-def test_an_adapter_learns_with_its_own_targets_and_dropout(base: Path, reading: Path, tmp_path: Path) -> None:
+def test_an_adapter_has_the_targets_and_options_of_the_settings(base: Path, reading: Path, tmp_path: Path) -> None:
     lora = LoraSettings(rank=2, targets=("q_proj", "v_proj"), dropout=0.1, rslora=True, dora=True)
     run = tmp_path / "run"
     train_sft(settings_of(base, reading, run, lora=lora, max_steps=2))

@@ -67,7 +67,7 @@ def test_a_row_is_the_servers_prompt_the_answer_and_the_end_token(style: str, mo
     assert row.ids[-1] == model._tokenizer.eos_token_id
 
 
-def test_the_servers_prompt_is_the_templates_own_without_thinking(model: HfModel) -> None:
+def test_the_servers_prompt_is_that_of_the_template_without_thinking(model: HfModel) -> None:
     """The prompt equals vLLM's with {"enable_thinking": false}; a special token in a document is broken up."""
     turns = [{"role": turn.role, "content": turn.content.replace("<think>", "< think>")} for turn in PROMPT]
     prompt = model._tokenizer.apply_chat_template(
@@ -128,7 +128,7 @@ def test_each_trainer_learns_the_same_prompts_and_answers(
 @pytest.mark.long
 @pytest.mark.parametrize("style", ["qwen3", "always thinking"])
 def test_a_tuned_model_answers_in_the_trained_form(style: str, tmp_path: Path) -> None:
-    """One row learned by heart through a template, and generated through the engine."""
+    """One row is memorised through a template, then generated through the engine."""
     (tmp_path / "rows").mkdir()
     row = replace(preference(1), prompt=PROMPT, chosen=ANSWER)
     write_jsonl(tmp_path / "rows/train.jsonl", [preference_to_json(row)])
@@ -143,7 +143,7 @@ def test_a_tuned_model_answers_in_the_trained_form(style: str, tmp_path: Path) -
 
 
 def test_thinking_is_off_in_vllm_unless_requested(style: str, model: HfModel) -> None:
-    """The user's own option comes after ours. Templates without the switch get no option: some tokenizers refuse it."""
+    """The user's option comes after ours. Templates without the switch get no option, because some tokenizers refuse it."""
     spec = VllmSpec("m", "m", {}, "python", ("--default-chat-template-kwargs={}",))
     command = as_trained(spec, model._tokenizer).command(1)
     options = [each for each in command if each.startswith("--default-chat-template-kwargs")]

@@ -74,7 +74,7 @@ def test_windows_are_slices_of_the_stream_and_the_same_for_a_seed() -> None:
         next(random_blocks(torch.arange(10), 3, 10, 4, 1))
 
 
-def test_texts_of_documents_and_of_preference_data(texts: Path, data: Path) -> None:
+def test_texts_are_read_from_documents_and_from_preference_data(texts: Path, data: Path) -> None:
     assert sorted(read_texts(texts)) == sorted(TEXTS)
     prompts = read_texts(data)
     assert len(prompts) == len(set(prompts)) == 10, "one of the prompts occurs three times"
@@ -96,7 +96,7 @@ def test_a_run_learns_and_is_the_same_for_the_same_seed(texts: Path, tmp_path: P
     assert model.num_parameters() == record.metrics["parameters"]
 
 
-def test_nothing_is_left_of_a_run_that_failed(texts: Path, tmp_path: Path) -> None:
+def test_a_failed_run_leaves_nothing(texts: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="the texts have"):
         train_tiny(settings(tmp_path, block_tokens=10_000))
     assert [path.name for path in tmp_path.iterdir()] == ["texts"]

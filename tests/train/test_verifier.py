@@ -54,7 +54,9 @@ def settings(data: Path, output: Path, **more: object) -> VerifierSettings:
 
 
 @pytest.mark.long
-def test_a_trained_verifier_finds_broken_claims_of_documents_outside_its_training(data: Path, tmp_path: Path) -> None:
+def test_a_trained_verifier_finds_falsified_claims_of_documents_outside_its_training(
+    data: Path, tmp_path: Path
+) -> None:
     record = train_verifier(settings(data, tmp_path / "verifier"))
     assert record.figures["balanced accuracy"] > 0.85 > record.rule["balanced accuracy"]
     assert record.figures["supported claims marked"] < 0.08 and record.features == FEATURES
@@ -72,7 +74,7 @@ def test_a_trained_verifier_finds_broken_claims_of_documents_outside_its_trainin
     assert one.read_bytes() == two.read_bytes() and again.figures == record.figures
 
 
-def test_one_folder_needs_no_list() -> None:
+def test_a_single_folder_may_be_given_without_a_list() -> None:
     assert VerifierSettings.model_validate({"data": "claims", "output": "verifier"}).data == ("claims",)
 
 

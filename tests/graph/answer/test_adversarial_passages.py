@@ -1,4 +1,6 @@
-"""Passages that are very long, empty, in another language or full of instructions to the verifier: few words are read, and sentences that cannot be checked are not marked."""
+"""Passages that are very long, empty, in another language or full of instructions to the verifier: few words are read, and sentences that cannot be
+checked are not marked.
+"""
 
 import pytest
 
@@ -44,21 +46,21 @@ def words_read(monkeypatch: pytest.MonkeyPatch, text: str) -> int:
 
 def test_no_more_than_a_bounded_number_of_words_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """50,000 words of about 6 characters are too many: then only the words of the sentence are read."""
-    short, full, endless = (f"{RIGHT} " + "Kelp dries slowly. " * (words // 3) for words in (5_000, 30_000, 50_000))
-    assert len(full) < MAX_CHARS < len(endless)
-    counts = [words_read(monkeypatch, text) for text in (short, full, endless)]
+    short, full, overlong = (f"{RIGHT} " + "Kelp dries slowly. " * (words // 3) for words in (5_000, 30_000, 50_000))
+    assert len(full) < MAX_CHARS < len(overlong)
+    counts = [words_read(monkeypatch, text) for text in (short, full, overlong)]
     assert 5_000 < counts[0] < 6_000 and 30_000 < counts[1] < 36_000 and counts[2] < 200
     assert verdicts(RIGHT, short) == verdicts(RIGHT, full) == (False, [])
-    assert verdicts(RIGHT, endless) == (False, ["has too much text to compare with"])
-    assert verdicts(WRONG, endless) == (False, ["has too much text to compare with"])
+    assert verdicts(RIGHT, overlong) == (False, ["has too much text to compare with"])
+    assert verdicts(WRONG, overlong) == (False, ["has too much text to compare with"])
 
 
 def test_a_sentence_that_cites_a_short_passage_is_judged_despite_an_overlong_one() -> None:
-    endless = "Kelp dries slowly. " * (MAX_CHARS // 19 + 1)
-    assert verdicts(f"{RIGHT[:-1]} [2].", endless, RIGHT) == (False, [])
-    assert verdicts(f"{WRONG[:-1]} [2].", endless, RIGHT) == (True, [])
-    assert verdicts(RIGHT, endless, RIGHT)[1] == ["has too much text to compare with"]
-    [found] = attribution.attribute("", RIGHT, [excerpt(endless), excerpt(RIGHT, 2)]).items()
+    overlong = "Kelp dries slowly. " * (MAX_CHARS // 19 + 1)
+    assert verdicts(f"{RIGHT[:-1]} [2].", overlong, RIGHT) == (False, [])
+    assert verdicts(f"{WRONG[:-1]} [2].", overlong, RIGHT) == (True, [])
+    assert verdicts(RIGHT, overlong, RIGHT)[1] == ["has too much text to compare with"]
+    [found] = attribution.attribute("", RIGHT, [excerpt(overlong), excerpt(RIGHT, 2)]).items()
     assert found[0] == 2
 
 

@@ -154,8 +154,8 @@ def test_every_attributed_quote_occurs_in_the_evidence(answer: str, question: li
 @pytest.mark.long
 def test_attribution_of_overlong_answers_and_passages_is_bounded() -> None:
     sentences = [f"Ship {number} left port {number + 1} in {1000 + number}." for number in range(5_000)]
-    endless = Excerpt("e", "Ships", " ".join(sentences), "e", 0, 1)
-    found = attribute("Which ships left?", " ".join(sentences), (endless,))
+    overlong = Excerpt("e", "Ships", " ".join(sentences), "e", 0, 1)
+    found = attribute("Which ships left?", " ".join(sentences), (overlong,))
     assert [quote.text for quote in found[1].quotes] == sentences[:MAX_STATEMENTS]
-    assert attribute("Which?", "ship " * 50_000, (endless,)) == {}
-    assert list(attribute("Which?", sentences[4_000], (Excerpt("w", "", "word " * 50_000, "w"), endless))) == [2]
+    assert attribute("Which?", "ship " * 50_000, (overlong,)) == {}
+    assert list(attribute("Which?", sentences[4_000], (Excerpt("w", "", "word " * 50_000, "w"), overlong))) == [2]

@@ -139,7 +139,7 @@ def test_plain_citations_match_a_slow_reference(pieces: list[str]) -> None:
 
 
 @given(st.characters(categories=["Nd"]), st.integers(0, len(OPENERS) - 1), st.integers(0, len(CLOSERS) - 1))
-def test_every_bracket_and_every_digit_of_unicode(digit: str, opener: int, closer: int) -> None:
+def test_citations_are_recognised_in_every_bracket_and_digit_of_unicode(digit: str, opener: int, closer: int) -> None:
     value = unicodedata.decimal(digit)
     checked = check_citations(f"so {OPENERS[opener]}{digit}{CLOSERS[closer]}.", PASSAGES)
     exists = 1 <= value <= PASSAGES
@@ -193,7 +193,7 @@ def test_the_lists_of_brackets_are_complete() -> None:
         ("x=a[9](http://x)", "x=a(http://x)", (9,)),
     ],
 )
-def test_other_ways_to_write_a_citation(text: str, shown: str, removed: tuple[int, ...]) -> None:
+def test_other_ways_to_write_a_citation_are_recognised(text: str, shown: str, removed: tuple[int, ...]) -> None:
     gate = gate_after([text])
     assert (gate.shown, gate.removed) == (shown, removed)
 

@@ -99,7 +99,7 @@ def test_missing_names_and_numbers_are_returned_as_written() -> None:
     assert missing_words("Ada Marlow built it.", GROUND) == ()
 
 
-def test_features_without_passages() -> None:
+def test_features_are_finite_without_passages() -> None:
     features = features_of("The Lantern was built in 1911.", Ground.of([]))
     assert features["share missing in passages"] == 1 and features["sentences"] == 0
     assert np.isfinite(claim_features("", Ground.of([]))).all()

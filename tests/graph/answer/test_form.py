@@ -76,7 +76,7 @@ def test_text_without_the_form_is_one_unchanged_section(text: str) -> None:
         (f"a {THINK} b", [("text", f"a {THINK} b")]),
     ],
 )
-def test_sections(text: str, expected: list[tuple[str, str]]) -> None:
+def test_text_is_split_into_sections_at_its_markers(text: str, expected: list[tuple[str, str]]) -> None:
     assert sections(text) == expected
 
 

@@ -146,7 +146,9 @@ def test_an_answer_is_checked_by_the_model(tiny: Path) -> None:
         assert len(SupportChecker(excerpts, judge).unsupported("answer", "The Lantern sank in 1912 [1].")) == marked
 
 
-def test_a_folder_named_support_is_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_named_support_takes_precedence_over_the_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert (
         is_model("support")
         and is_model("hf:any")

@@ -157,8 +157,8 @@ def test_fragments_headings_overlong_sentences_and_answers_without_passages_are_
         )
         == []
     )
-    endless = " ".join(f"Name{number} sailed to Port{number}" for number in range(500))
-    assert SupportChecker(EXCERPTS, verifier).unsupported("answer", endless) == []
+    overlong = " ".join(f"Name{number} sailed to Port{number}" for number in range(500))
+    assert SupportChecker(EXCERPTS, verifier).unsupported("answer", overlong) == []
     assert SupportChecker([], verifier).unsupported("answer", "The moon is made of cheese.") == []
     assert SupportChecker(EXCERPTS, None).unsupported("answer", "The moon is made of cheese.") == []
 

@@ -1,4 +1,6 @@
-"""Run the same tests for an index in SQLite and for one with its rows in PostgreSQL: the fixture `place` and, for property tests, the decorator `in_either_store`."""
+"""Run the same tests for an index in SQLite and for one with its rows in PostgreSQL: the fixture `place` and, for property tests, the decorator
+`in_either_store`.
+"""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -58,7 +60,9 @@ def place(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Pl
 
 
 def in_either_store(sqlite: int, postgresql: int) -> Callable[[Test], Test]:
-    """Run a property test once for each kind of store; its argument `examples` is the number of examples for that store (PostgreSQL takes three times as long)."""
+    """Run a property test once for each kind of store; its argument `examples` is the number of examples for that store (PostgreSQL takes three times as
+    long).
+    """
 
     def parametrised(test: Test) -> Test:
         stores = [("sqlite", sqlite), ("postgresql", postgresql)]

@@ -136,7 +136,7 @@ def test_offsets_of_passages_slice_the_files_themselves(tmp_path: Path, minilm: 
 
 
 @in_both_stores
-def test_nothing_after_a_nul_is_lost(tmp_path: Path) -> None:
+def test_text_after_a_nul_character_is_kept(tmp_path: Path) -> None:
     text = "Ada sailed.\0 The Lantern burned in 1911."
     build_index(tmp_path, [Document("a", "T\0", text)], IndexSettings(), lambda spec: HashEncoder())
     data = open_index(tmp_path, lambda spec: HashEncoder()).data

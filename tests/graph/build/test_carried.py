@@ -220,7 +220,7 @@ def test_a_summary_stays_while_few_members_are_added_or_removed_and_none_of_its_
     assert stays(replace(last, deleted=["Kelp dries."]), without_one)
 
 
-def test_a_summary_of_summaries_is_removed_with_a_sentence_of_it_even_if_all_its_members_stay() -> None:
+def test_a_summary_of_summaries_with_a_deleted_sentence_is_removed_even_if_all_its_members_stay() -> None:
     texts = ["Gulls nest.", "Kelp dries.", "Gulls nest. Tides turn."]
     members = [list(range(5)), list(range(5, 10)), [10, 11]]
     last = last_hierarchy(texts, [1, 1, 2], members, [])

@@ -117,10 +117,10 @@ KILLS: Counter[str] = Counter()
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("place", "step"), [("sqlite", 2), ("postgresql", 4)], indirect=["place"])
-def test_killed_at_each_commit_of_a_run(
+def test_an_indexer_killed_at_any_commit_ends_like_an_undisturbed_run(
     fork_server: ForkServer, undisturbed: Path, tmp_path: Path, place: Place, step: int
 ) -> None:
-    """Every second commit; in PostgreSQL every fourth, because a run takes twice as long."""
+    """It is killed at every second commit; in PostgreSQL at every fourth, because a run takes twice as long."""
     for commit in count(1, step):
         place(folder := tmp_path / str(commit))
         if not fork_server.run(folder, "commit", commit):
@@ -143,7 +143,7 @@ def test_killed_at_each_commit_of_a_run(
     ],
     indirect=["place"],
 )
-def test_killed_again_and_again(
+def test_an_indexer_killed_repeatedly_ends_like_an_undisturbed_run(
     fork_server: ForkServer, undisturbed: Path, tmp_path: Path, place: Place, event: str, max_nth: int
 ) -> None:
     place(tmp_path / "i")
@@ -155,7 +155,7 @@ def test_killed_again_and_again(
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("place", "seed"), [("sqlite", 0), ("sqlite", 1), ("postgresql", 2)], indirect=["place"])
-def test_killed_at_random_moments(
+def test_an_indexer_killed_at_random_moments_ends_like_an_undisturbed_run(
     fork_server: ForkServer, undisturbed: Path, tmp_path: Path, place: Place, seed: int
 ) -> None:
     place(tmp_path / "timed")

@@ -154,7 +154,9 @@ def test_a_mode_finds_the_same_passages_as_an_exact_search(indexed: Index, exact
 
 
 @pytest.mark.parametrize("mode", ["dense", "naive", "hybrid", "hops"])
-def test_nothing_outside_a_filter_or_deleted_is_found(indexed: Index, exact: Index, mode: Mode) -> None:
+def test_neither_deleted_documents_nor_those_outside_a_filter_are_found(
+    indexed: Index, exact: Index, mode: Mode
+) -> None:
     for where in (("source=saltboilers-*",), ("source!=netmakers-3",)):
         settings = RetrieveSettings(mode=mode, top_k=40, where=where)
         ours, theirs = retrieve(indexed, QUESTION, settings), retrieve(exact, QUESTION, settings)

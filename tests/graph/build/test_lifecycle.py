@@ -75,7 +75,7 @@ def test_an_unknown_source_is_refused_with_a_suggestion_and_nothing_is_deleted(i
     assert index_status(index).rows["documents"] == len(ISLES) and verify_index(index) == []
 
 
-def test_flipped_bytes_and_cuts_of_every_file_are_found_and_named(in_sqlite: Path) -> None:
+def test_flipped_bytes_and_truncation_of_every_file_are_found_and_named(in_sqlite: Path) -> None:
     files = [file for file in in_sqlite.rglob("*") if file.is_file() and file.name != "writer.lock"]
     assert len(files) > 40
     for file in files:

@@ -53,7 +53,7 @@ def test_sorted_words_merge_like_sets(last: set[str], gone: set[str], new: set[s
 
 
 @given(last=words, gone=words, found=words)
-def test_found_words_stay_or_are_new(last: set[str], gone: set[str], found: set[str]) -> None:
+def test_found_words_are_kept_or_added(last: set[str], gone: set[str], found: set[str]) -> None:
     """A found word that is known stays, even if it is listed as deleted; merge_by_id does the same with ids."""
     id_of = {word: content_id(word) for word in last | found}
     old = sorted(last, key=id_of.__getitem__)
@@ -201,7 +201,9 @@ def links_of(index: IndexData, entity: str) -> tuple[int, int]:
 
 @pytest.mark.long
 def test_effects_of_one_document_on_others_are_derived_again(tmp_path: Path) -> None:
-    """A full name turns an alias in another document into a mention of that name, a second fitting name undoes this, and a new entity can be the name of an older document."""
+    """A full name turns an alias in another document into a mention of that name, a second fitting name undoes this, and a new entity can be the name of
+    an older document.
+    """
     initials = Document("a", "", "In 1911 the bees of J. Marlow came to the hill.")
     full = Document("b", "", "Later the house of Jane Marlow was sold to the town.")
     other = Document("c", "", "Later the boat of Jonas Marlow was sold to the town.")

@@ -84,7 +84,7 @@ def test_bad_input_is_reported_in_one_line(tmp_path: Path, name: str, content: b
     assert message in str(problem.value) and name in str(problem.value) and "\n" not in str(problem.value)
 
 
-def test_missing_path_and_empty_folder(tmp_path: Path) -> None:
+def test_a_missing_path_and_an_empty_folder_are_reported(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no such file or folder"):
         read(tmp_path / "nowhere")
     with pytest.raises(UserError, match=r"no documents.*\.pdf"):

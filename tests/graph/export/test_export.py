@@ -180,7 +180,7 @@ def test_tables_are_written_in_parts(index: Index, tmp_path: Path, monkeypatch: 
         assert read.equals(pq.read_table(tmp_path / "whole" / f"{name}.parquet"))
 
 
-def test_datasets_reads_the_tables(index: Index, tmp_path: Path) -> None:
+def test_the_library_datasets_reads_the_tables(index: Index, tmp_path: Path) -> None:
     write_parquet(index, tmp_path / "tables")
     read = Dataset.from_parquet(str(tmp_path / "tables" / "passages.parquet"), cache_dir=str(tmp_path / "cache"))
     assert read["text"][:] == list(index.data.passage_texts)

@@ -86,7 +86,7 @@ def test_passages_are_cut_at_sentence_ends_in_any_script() -> None:
         ("Ada Marlow's yard launched her.", ("Ada Marlow",)),
     ],
 )
-def test_entities(sentence: str, entities: tuple[str, ...]) -> None:
+def test_entities_of_a_sentence_are_found(sentence: str, entities: tuple[str, ...]) -> None:
     assert find_entities(sentence) == entities
 
 

@@ -1,4 +1,6 @@
-"""Extraction by a model behind a real HTTP server: one call per passage; a passage that fails twice goes into quarantine, sets the exit status and can be retried."""
+"""Extraction by a model behind a real HTTP server: one call per passage; a passage that fails twice goes into quarantine, sets the exit status and can
+be retried.
+"""
 
 import json
 import time

@@ -85,7 +85,7 @@ def test_a_summary_has_a_sentence_even_if_none_fits() -> None:
     assert len(choose_sentences(vectors_SD, lambda row: 99, 10)) == 1
 
 
-def test_modularity_of_two_joined_triangles_by_hand() -> None:
+def test_the_modularity_of_two_joined_triangles_equals_a_calculation_by_hand() -> None:
     graph = np.zeros((6, 6), np.float32)
     for a, b in [(0, 1), (1, 2), (0, 2), (3, 4), (4, 5), (3, 5), (2, 3)]:
         graph[a, b] = graph[b, a] = 1
@@ -153,7 +153,9 @@ def test_ties_among_more_identical_vectors_than_a_search_finds_are_broken_by_row
 
 
 def test_a_new_node_joins_the_community_with_the_largest_sum_of_edge_weights_and_known_nodes_stay() -> None:
-    """Nodes 0–1 and 2–3 are known communities, 6 is a third. New nodes: 4 has two edges to the first and one heavier edge to the second, 5 has one edge to 4, 7 has none."""
+    """Nodes 0–1 and 2–3 are known communities, 6 is a third. New nodes: 4 has two edges to the first and one heavier edge to the second, 5 has one edge
+    to 4, 7 has none.
+    """
     edges = {(0, 1): 0.9, (2, 3): 0.9, (0, 4): 0.375, (1, 4): 0.25, (2, 4): 0.5, (4, 5): 0.2}
     graph = np.zeros((8, 8), np.float32)
     for (one, other), weight in edges.items():

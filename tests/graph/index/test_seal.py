@@ -16,7 +16,7 @@ from graph.store.data import IndexData
 from graph.types import Document
 from tests.graph.hashed import build
 
-OWN = [
+ALLOWED = [
     Document(
         "a/lantern", "Lantern", "The Lantern is a ferry of Port Ellery. It was built by Ada Marlow.", {"team": "sea"}
     ),
@@ -36,9 +36,9 @@ WORDS = ("zanzibar", "quaxley", "vurmond")
 
 @pytest.fixture(scope="module")
 def both(tmp_path_factory: pytest.TempPathFactory) -> tuple[Index, Index]:
-    """The index of all documents as readers of team=sea see it, and an index of their documents alone."""
+    """The index of all documents, restricted to what readers of team=sea may see, and an index of these documents alone."""
     folder = tmp_path_factory.mktemp("seal")
-    return build(folder / "all", OWN + FOREIGN).only(SEA), build(folder / "own", OWN)
+    return build(folder / "all", ALLOWED + FOREIGN).only(SEA), build(folder / "own", ALLOWED)
 
 
 def texts_of(data: IndexData) -> Iterator[tuple[str, str]]:
@@ -57,7 +57,7 @@ def test_no_column_contains_a_word_from_the_rest(both: tuple[Index, Index]) -> N
 
 def test_a_filter_alone_leaves_words_from_the_rest(tmp_path: Path) -> None:
     """This is why an index must be sealed as well."""
-    filtered = build(tmp_path / "all", OWN + FOREIGN).where(SEA)
+    filtered = build(tmp_path / "all", ALLOWED + FOREIGN).where(SEA)
     assert any(any(word in text.casefold() for word in WORDS) for _, text in texts_of(filtered.data))
 
 
@@ -90,7 +90,7 @@ def test_a_proposition_of_both_parts_keeps_only_the_names_in_its_text(both: tupl
 
 
 def test_a_part_without_documents_is_empty_and_a_part_with_all_is_the_index(tmp_path: Path) -> None:
-    index = build(tmp_path / "own", OWN)
+    index = build(tmp_path / "own", ALLOWED)
     empty = index.only((parse_condition("team=nobody"),))
     assert (len(empty.sources()), len(empty.data.passage_ids), len(empty.data.entity_texts)) == (0, 0, 0)
     assert index.only((parse_condition("nokey!=x"),)) is index

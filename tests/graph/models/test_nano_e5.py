@@ -27,7 +27,7 @@ def exact(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def in_blocks(weights: np.ndarray) -> bytes:
-    """Weights in blocks of 32: a scale of 1/8, then numbers of 4 bits."""
+    """Weights in blocks of 32: a scale of 1/8, then 4-bit numbers."""
     numbers = np.clip(np.round(weights.reshape(-1, 32) * 8) + 8, 0, 15).astype(np.uint8)
     packed = numbers[:, :16] | numbers[:, 16:] << 4
     return b"".join(np.float16(1 / 8).tobytes() + row.tobytes() for row in packed)

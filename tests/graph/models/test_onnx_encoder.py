@@ -1,4 +1,6 @@
-"""The encoder in ONNX Runtime: it computes the same vectors as torch, is exported once, and is not used where its vectors would differ. With the real MiniLM."""
+"""The encoder in ONNX Runtime: it computes the same vectors as torch, is exported once, and is not used where its vectors would differ. With the real
+MiniLM.
+"""
 
 import json
 import subprocess

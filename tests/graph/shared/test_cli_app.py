@@ -10,7 +10,7 @@ from graph.shared import cli_app
 from graph.shared.cli_app import Command, Group, command, spread
 
 
-def test_doctest():
+def test_the_examples_in_docstrings_are_correct():
     assert doctest.testmod(cli_app).failed == 0
 
 
@@ -26,7 +26,7 @@ def test_doctest():
         ("", ""),
     ],
 )
-def test_spread(line, expected):
+def test_values_are_spread_over_repeated_options(line, expected):
     assert spread(line.split(), {"--runs"}) == expected.split()
 
 

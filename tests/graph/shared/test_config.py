@@ -40,7 +40,7 @@ class Outer(Settings):
         return self
 
 
-def test_file_then_overrides(tmp_path: Path) -> None:
+def test_overrides_take_precedence_over_the_file(tmp_path: Path) -> None:
     file = tmp_path / "c.yaml"
     file.write_text("model: a\nlora: {rank: 4}\n")
     loaded = load_settings(Outer, file, ["learning_rate=1e-6", "lora.rank=16", "model=b"])
@@ -136,7 +136,7 @@ def test_a_problem_is_reported_without_secrets_or_internals(
     assert str(problem.value).removeprefix(f"{tmp_path}/") == message
 
 
-def test_missing_file_is_named(tmp_path: Path) -> None:
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="nowhere"):
         load_settings(Outer, tmp_path / "nowhere.yaml")
     with pytest.raises(UserError, match=f"{tmp_path}: a folder. Expected a YAML file of settings. Name a file in it"):

@@ -15,7 +15,7 @@ from graph.shared.console import say
 WORD = "correct-horse-battery"
 
 
-def test_doctest() -> None:
+def test_the_examples_in_docstrings_are_correct() -> None:
     assert doctest.testmod(module).failed == 0
 
 

@@ -1,4 +1,6 @@
-"""A call ledger whose bytes change or are cut off, or whose process is killed: it returns no wrong reply, no file is deleted, and one line reports what was done."""
+"""A call ledger whose bytes change or are cut off, or whose process is killed: it returns no wrong reply, no file is deleted, and one line reports what
+was done.
+"""
 
 import shutil
 import signal

@@ -49,7 +49,7 @@ def scores_of(count_WP: Any) -> TermScores:
     return TermScores(count_WP, np.diff(count_WP.indptr), *weights(count_WP))
 
 
-def test_a_score_by_hand() -> None:
+def test_a_score_equals_a_calculation_by_hand() -> None:
     """Lucene's BM25: ln(1 + (N − n + ½)/(n + ½)) · f/(f + k1(1 − b + b·|d|/avg)); two texts, "b" in both, "a" in one."""
     counts = count_terms(["a b", "b b c d"])
     idf_W, norm_P = weights(counts.count_WP)

@@ -98,7 +98,7 @@ def test_results_come_in_the_order_of_the_batches_whichever_worker_finishes_firs
     taken: list[int] = []
     found = workers.map(double_slowly, (taken.append(number) or number for number in range(1, 31)))
     first, _ = next(found)
-    assert first == 2 and len(taken) < 30, "only as many batches are taken as there is room for"
+    assert first == 2 and len(taken) < 30, "batches are taken only when a worker has a free slot"
     rest = list(found)
     assert [number for number, _ in rest] == list(range(4, 61, 2))
     processes = {process for _, process in rest}
@@ -140,7 +140,7 @@ def test_ctrl_c_interrupts_while_workers_are_busy(workers: RayWorkers) -> None:
 
 
 def wait_for_three(folder: Path, number: int) -> tuple[int, int]:
-    """Wait until three batches run at once, in whatever processes."""
+    """Wait until three batches run at once, in any processes."""
     (folder / str(number)).touch()
     for _ in range(3000):
         if len(list(folder.iterdir())) > 2:

@@ -46,7 +46,7 @@ def full_run(base: Path, data: Path, tmp_path_factory: pytest.TempPathFactory) -
 
 
 @pytest.fixture
-def own_run(run: Path, base: Path, tmp_path: Path) -> tuple[Path, Path]:
+def copied_run(run: Path, base: Path, tmp_path: Path) -> tuple[Path, Path]:
     """Copies of (run, base) that a test may damage."""
     own, own_base = tmp_path / "own", tmp_path / "own-base"
     shutil.copytree(run, own)
@@ -61,7 +61,7 @@ def texts_of(folder: Path) -> str:
     return "\n".join(file.read_bytes().decode("utf-8", "replace") for file in sorted(folder.iterdir()))
 
 
-def test_kl_by_hand() -> None:
+def test_kl_equals_a_calculation_by_hand() -> None:
     """p = (1/2, 1/2), q = (1/4, 3/4): KL = ½ ln 2 + ½ ln ⅔ = ½ ln 4/3."""
     p, q = torch.tensor([[0.5, 0.5]]).log(), torch.tensor([[0.25, 0.75]]).log()
     assert token_kl(p, q).tolist() == pytest.approx([0.5 * math.log(4 / 3)])
@@ -127,7 +127,7 @@ def test_a_merge_that_changes_nothing_would_be_noticed(run: Path, base: Path, tm
     assert far > 100 * export_merged(run, tmp_path / "merged").kl_nats_per_token
 
 
-def test_rows_of_the_data_are_compared_or_fixed_prompts_without_data(run: Path, tmp_path: Path) -> None:
+def test_rows_of_the_data_are_compared_and_fixed_prompts_if_the_data_are_gone(run: Path, tmp_path: Path) -> None:
     record = read_run(run)
     gone = replace(record, data=str(tmp_path / "gone"))
     where, rows = probe_rows(run, gone)
@@ -197,7 +197,7 @@ def test_an_export_reports_its_figures_and_no_local_path(run: Path, base: Path, 
     assert not (tmp_path / "adapter" / "model.safetensors").exists()
 
 
-def test_a_card_states_k_the_betas_and_the_answer_form(run: Path) -> None:
+def test_a_card_states_k_both_betas_and_the_answer_form(run: Path) -> None:
     """K, β_π, β_r and the product of the two betas, the only identified quantity; no row for values that do not apply."""
     record = replace(read_run(run), beta=0.5, beta_reward=0.4, label_smoothing=None, responses_per_prompt=8)
     card = model_card(record, adapter=True)
@@ -221,8 +221,8 @@ def test_an_exported_adapter_is_the_same_adapter(run: Path, base: Path, tmp_path
     assert load_tokenizer(str(tmp_path / "adapter")).chat_template == load_tokenizer(str(run)).chat_template
 
 
-def test_a_base_from_the_hub_needs_no_hub_base_option(own_run: tuple[Path, Path], tmp_path: Path) -> None:
-    run, _ = own_run
+def test_a_base_from_the_hub_needs_no_hub_base_option(copied_run: tuple[Path, Path], tmp_path: Path) -> None:
+    run, _ = copied_run
     for file, change in (
         ("adapter_config.json", {"base_model_name_or_path": "owner/base"}),
         ("run.json", {"base_weights": "owner/base"}),
@@ -232,7 +232,7 @@ def test_a_base_from_the_hub_needs_no_hub_base_option(own_run: tuple[Path, Path]
     assert "base_model: owner/base" in (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
 
 
-def test_names_on_the_hub_are_not_cut(run: Path, full_run: Path, base: Path, data: Path) -> None:
+def test_names_on_the_hub_are_kept_whole(run: Path, full_run: Path, base: Path, data: Path) -> None:
     record = read_run(run)
     settings = {**record.settings, "reference": "owner/reference"}
     public = public_record(run, replace(record, settings=settings))
@@ -260,8 +260,8 @@ def test_an_output_folder_that_exists_is_refused(run: Path, tmp_path: Path) -> N
     assert [file.name for file in (tmp_path / "out").iterdir()] == ["mine.txt"]
 
 
-def test_a_missing_base_is_named_in_the_error(own_run: tuple[Path, Path], tmp_path: Path) -> None:
-    run, base = own_run
+def test_a_missing_base_is_named_in_the_error(copied_run: tuple[Path, Path], tmp_path: Path) -> None:
+    run, base = copied_run
     shutil.rmtree(base)
     with pytest.raises(UserError, match=r"base model .*own-base' does not exist"):
         export_merged(run, tmp_path / "out")
@@ -270,9 +270,9 @@ def test_a_missing_base_is_named_in_the_error(own_run: tuple[Path, Path], tmp_pa
     assert not (tmp_path / "out").exists() and not (tmp_path / "out.partial").exists()
 
 
-def test_an_adapter_over_another_base_is_refused(own_run: tuple[Path, Path], tmp_path: Path) -> None:
+def test_an_adapter_over_another_base_is_refused(copied_run: tuple[Path, Path], tmp_path: Path) -> None:
     """One weight of the base has changed since: merging would make a model that nobody trained."""
-    run, base = own_run
+    run, base = copied_run
     weights = load_file(base / "model.safetensors")
     next(iter(weights.values())).view(-1)[0] += 1
     save_file(weights, base / "model.safetensors", metadata={"format": "pt"})
@@ -282,8 +282,8 @@ def test_an_adapter_over_another_base_is_refused(own_run: tuple[Path, Path], tmp
         export_adapter(run, tmp_path / "out", "owner/name")
 
 
-def test_weights_with_nan_are_not_merged(own_run: tuple[Path, Path], tmp_path: Path) -> None:
-    run, _ = own_run
+def test_weights_with_nan_are_not_merged(copied_run: tuple[Path, Path], tmp_path: Path) -> None:
+    run, _ = copied_run
     weights = load_file(run / "adapter_model.safetensors")
     save_file({name: weight * math.nan for name, weight in weights.items()}, run / "adapter_model.safetensors")
     with pytest.raises(UserError, match=r"NaN.*finite weights"):
@@ -291,7 +291,7 @@ def test_weights_with_nan_are_not_merged(own_run: tuple[Path, Path], tmp_path: P
     assert not (tmp_path / "out").exists()
 
 
-def test_the_command_prints_its_figures(run: Path, tmp_path: Path) -> None:
+def test_the_command_prints_the_figures_of_the_export(run: Path, tmp_path: Path) -> None:
     merged = CliRunner().invoke(
         build_app(), ["train", "export", str(run), "--out", str(tmp_path / "a"), "--merge", "--json"]
     )
@@ -318,7 +318,7 @@ def test_the_command_prints_its_figures(run: Path, tmp_path: Path) -> None:
         (["--merge", "--push", "just-a-name"], "not a name on the hub"),
     ],
 )
-def test_flags_that_do_not_go_together_are_refused_before_any_work(
+def test_options_that_contradict_each_other_are_refused_before_any_work(
     flags: list[str], what: str, run: Path, tmp_path: Path
 ) -> None:
     result = CliRunner().invoke(build_app(), ["train", "export", str(run), "--out", str(tmp_path / "out"), *flags])
@@ -326,7 +326,7 @@ def test_flags_that_do_not_go_together_are_refused_before_any_work(
     assert not (tmp_path / "out").exists()
 
 
-def test_a_failed_upload_leaves_the_export_in_place(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_upload_does_not_remove_the_export(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     flags = ["--adapter-only", "--hub-base", "o/n", "--push", "owner/repository"]
     result = CliRunner().invoke(build_app(), ["train", "export", str(run), "--out", str(tmp_path / "out"), *flags])

@@ -83,7 +83,7 @@ def test_a_file_read_back_matches_the_run(kind: GgufType, gap: float, run: Path,
     )
 
 
-def test_rotary_pairs_left_in_place_would_be_noticed(
+def test_rotary_pairs_left_in_the_order_of_transformers_would_be_noticed(
     run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model, tokenizer = load_policy(str(run))
@@ -100,8 +100,8 @@ def test_rotary_pairs_left_in_place_would_be_noticed(
 
 @pytest.mark.slow
 @with_smollm2
-def test_a_real_small_model(tmp_path: Path) -> None:
-    """Nine query heads over three key heads, and a real vocabulary; four layers are tested, since the other 26 are written and read alike."""
+def test_a_file_of_a_real_small_model_read_back_matches_the_model(tmp_path: Path) -> None:
+    """Nine query heads over three key heads, and a real vocabulary; four layers are tested, because the other 26 are written and read in the same way."""
     model, tokenizer = load_policy("smollm2")
     model.model.layers, model.config.num_hidden_layers = model.model.layers[:4], 4
     write_gguf(model, tokenizer, tmp_path / "smollm2.gguf", "f16", "smollm2")
@@ -118,7 +118,9 @@ def test_a_real_small_model(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("kind", "config", "width"), [(Qwen2ForCausalLM, Qwen2Config, 16), (Qwen3ForCausalLM, Qwen3Config, 128)]
 )
-def test_other_families(kind: Any, config: Any, width: int, tied: bool, base: Path, tmp_path: Path) -> None:
+def test_a_file_of_another_family_read_back_matches_the_model(
+    kind: Any, config: Any, width: int, tied: bool, base: Path, tmp_path: Path
+) -> None:
     """Biases of q, k and v, norms of q and k, an untied output head, more embeddings than tokens."""
     torch.manual_seed(0)
     model = kind(config(**SMALL_SIZES, tie_word_embeddings=tied, head_dim=width)).eval()

@@ -38,7 +38,7 @@ def run(base: Path, data: Path, tmp_path_factory: pytest.TempPathFactory) -> Pat
 
 
 def assert_faithful(export: GgufExport, nats: float) -> None:
-    """Check that every reply is the run's own, up to near ties, and that its tokens are as likely, up to `nats`."""
+    """Check that every reply equals that of the run, up to near ties, and that log-probabilities differ by less than `nats`."""
     assert export.measured_on == "dev.jsonl" and export.conversations == 4 and export.tokens >= 4
     (gaps,) = export.gaps
     assert gaps.precision == "float32" and gaps.same_replies + gaps.near_ties == 4
@@ -47,7 +47,9 @@ def assert_faithful(export: GgufExport, nats: float) -> None:
 
 @with_llama
 @pytest.mark.parametrize(("kind", "nats"), [("f16", F16_NATS), ("bf16", 0.03), ("q8_0", 0.1)])
-def test_a_whole_model(kind: GgufType, nats: float, run: Path, base: Path, tmp_path: Path) -> None:
+def test_a_whole_model_replies_as_the_run_does(
+    kind: GgufType, nats: float, run: Path, base: Path, tmp_path: Path
+) -> None:
     export = export_gguf(run, tmp_path / "out", kind)
     assert_faithful(export, nats)
     assert export.file == f"model-{kind}.gguf" and export.template
@@ -63,8 +65,10 @@ def test_a_whole_model(kind: GgufType, nats: float, run: Path, base: Path, tmp_p
     [{}, {"use_rslora": True}, {"rank_pattern": {"q_proj": 2, "up_proj": 8}, "alpha_pattern": {"v_proj": 3}}],
     ids=["plain", "rank-stabilised", "patterns"],
 )
-def test_an_adapter_alone(options: dict[str, Any], base: Path, data: Path, tmp_path: Path) -> None:
-    """On its base, the exported adapter replies as the run does, however its modules are scaled."""
+def test_a_separate_adapter_replies_as_the_run_does(
+    options: dict[str, Any], base: Path, data: Path, tmp_path: Path
+) -> None:
+    """The adapter is opened on its base; its modules are scaled in different ways."""
     run = random_adapter(str(base), data, tmp_path / "run", size=0.1, **options)
     export = export_gguf(run, tmp_path / "out", "f16", adapter_only=True)
     assert_faithful(export, F16_NATS)
@@ -76,8 +80,10 @@ def test_an_adapter_alone(options: dict[str, Any], base: Path, data: Path, tmp_p
 
 @with_llama
 @pytest.mark.parametrize("style", ["qwen3", "always thinking"])
-def test_a_template_with_a_thinking_block(style: str, base: Path, data: Path, tmp_path: Path) -> None:
-    """llama.cpp writes the same prompts as training, including the marker that begins a thinking block."""
+def test_prompts_with_a_thinking_block_equal_those_of_training(
+    style: str, base: Path, data: Path, tmp_path: Path
+) -> None:
+    """This includes the marker that starts a thinking block."""
     shutil.copytree(base, tmp_path / "base")
     (tmp_path / "base" / "chat_template.jinja").write_text(STYLES[style].template, encoding="utf-8")
     run = random_adapter(str(tmp_path / "base"), data, tmp_path / "run", size=0.1)
@@ -86,7 +92,7 @@ def test_a_template_with_a_thinking_block(style: str, base: Path, data: Path, tm
 
 
 def adapter_gaps(run: Path, place: Path) -> FileGaps:
-    """The gaps between the run and its adapter, freshly written and opened by llama.cpp."""
+    """The gaps between the run and its adapter, written anew and opened by llama.cpp."""
     tokenizer = load_tokenizer(str(run))
     _, conversations = read_probe_conversations(read_run(run), tokenizer, 4)
     model = load_model(str(run), "float32")
@@ -114,8 +120,10 @@ def test_an_adapter_written_wrongly_would_be_noticed(
 
 
 @with_llama
-def test_rotary_pairs_of_an_adapter(base: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A strong adapter of q and k alone: rows left in the order of transformers make a large gap."""
+def test_rotary_pairs_of_an_adapter_in_the_order_of_transformers_would_be_noticed(
+    base: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A strong adapter of q and k alone; if its rows stay in the order of transformers, the gap is large."""
     modules = ["q_proj", "k_proj"]
     run = random_adapter(str(base), data, tmp_path / "run", size=2.0, target_modules=modules)
     assert adapter_gaps(run, tmp_path).largest_gap_nats < F16_NATS
@@ -140,7 +148,9 @@ def test_rotary_pairs_of_an_adapter(base: Path, data: Path, tmp_path: Path, monk
         (Qwen3ForCausalLM, Qwen3Config, False, 64),
     ],
 )
-def test_families(kind: Any, config: Any, tied: bool, width: int, base: Path, tmp_path: Path) -> None:
+def test_models_of_other_families_reply_as_their_runs_do(
+    kind: Any, config: Any, tied: bool, width: int, base: Path, tmp_path: Path
+) -> None:
     """Query heads that share keys, biases of q, k and v, norms of q and k, an untied output head, more embeddings than tokens.
 
     The heads of Qwen3 need a width of 64 or more: at 16, llama.cpp's results differ.
@@ -228,7 +238,7 @@ def test_only_conversations_that_fit_into_the_window_are_sent(run: Path) -> None
 
 
 @with_llama
-def test_the_command(run: Path, tmp_path: Path) -> None:
+def test_the_command_writes_and_compares_files(run: Path, tmp_path: Path) -> None:
     def export(name: str, *more: str) -> Any:
         command = ["train", "export", str(run), "--out", str(tmp_path / name), "--gguf", "q8_0", *more]
         return CliRunner().invoke(build_app(), [*command, "--conversations", "2"])
@@ -252,8 +262,8 @@ def test_the_command(run: Path, tmp_path: Path) -> None:
 @pytest.mark.slow
 @with_llama
 @with_smollm2
-def test_a_real_small_model(data: Path, tmp_path: Path) -> None:
-    """Merged, and as a separate adapter; nine query heads over three key heads, of which four layers are enough to test."""
+def test_a_real_small_model_replies_as_its_run_does(data: Path, tmp_path: Path) -> None:
+    """Merged, and as a separate adapter. The model has nine query heads over three key heads; four of its layers are enough to test."""
     model, tokenizer = load_policy("smollm2")
     model.model.layers, model.config.num_hidden_layers = model.model.layers[:4], 4
     for part in (model, tokenizer):

@@ -34,7 +34,7 @@ def render(template: str, messages: Sequence[Message]) -> str:
             **{f'eq .Role "{role}"': message.role == role for role in ("system", "user")},
             "eq (len (slice $.Messages $i)) 1": place == len(messages) - 1,
         }
-        branches: list[list[bool]] = []  # Of each open `if`: whether this branch is taken, and whether any was.
+        branches: list[list[bool]] = []  # For each open `if`: whether this branch is taken, and whether any branch was.
         for text, mark in zip(marks[::2], [*marks[1::2], "end"], strict=True):
             if all(now for now, _ in branches):
                 pieces.append(text)
@@ -66,12 +66,12 @@ def test_ollama_writes_the_training_prompts(name: str) -> None:
 
 
 @with_smollm2
-def test_the_prompts_of_a_real_and_of_a_tiny_model(base: Path) -> None:
+def test_ollama_writes_the_prompts_of_a_real_and_of_a_tiny_model(base: Path) -> None:
     for source in ("smollm2", str(base)):
         assert_same_prompts(load_tokenizer(source))
 
 
-def test_the_modelfile(base: Path) -> None:
+def test_a_modelfile_contains_the_template_and_the_parameters(base: Path) -> None:
     text, whole = modelfile("model-f16.gguf", load_tokenizer(str(base)), 256, "reasoned")
     assert whole and text.startswith('FROM ./model-f16.gguf\nTEMPLATE """{{ range .Messages }}')
     assert f'SYSTEM """{CHAT[0].content}"""\n' in text

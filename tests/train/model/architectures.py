@@ -127,9 +127,9 @@ OWN: dict[str, dict[str, Any]] = {
     "zaya": {"num_experts_per_tok": 1, "router_hidden_size": 16},
 }
 
-AROUND_TEXT = "a text model with others around it (images, sound); the text model has a type of its own"
+AROUND_TEXT = "combines a text model with models of images or sound; the text model has a separate type"
 NOT_TINY = {
-    "blt": "four models in one; the entropy of the first decides how a text is cut into patches",
+    "blt": "four models in one; the entropy of the first decides how text is cut into patches",
     "cohere_compass_text": "transformers 5.19 finds no rotary positions for the layers of a new configuration",
     "dbrx": "transformers 5.19 finds no rotary base in a new configuration",
     "zamba": "transformers 5.19 ties no shared block in fewer layers than the published model has",

@@ -1,6 +1,7 @@
 """Every causal language model that transformers has: log-probabilities and gradients of all layouts against float64, or a refusal.
 
-The reference of a model (its twin) shares nothing with the layouts: it uses float64 (float32 for SINGLE_TWIN), eager attention and experts, one row at a time without padding, and a softmax by hand.
+The reference of a model (its twin) shares nothing with the layouts: it uses float64 (float32 for SINGLE_TWIN), eager attention and experts, one row
+at a time without padding, and a softmax by hand.
 """
 
 import copy
@@ -108,7 +109,7 @@ def test_every_type_is_in_one_list_of_the_page() -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("model_type", TINY)
 def test_all_layouts_equal_float64_or_the_model_is_refused(model_type: str) -> None:
-    """In training mode, with dropout 0.3 in the configuration, turned off by `without_dropout`."""
+    """The model is in training mode; `without_dropout` turns off the dropout of 0.3 in its configuration."""
     model = tiny_model(model_type).train()
     twin = twin_of(model, model_type)
     without_dropout(model)
@@ -146,7 +147,7 @@ MIXED = (SHORT, LONG)
 
 
 @pytest.mark.parametrize("shared", [False, True])
-def test_longrope_is_right_on_either_side_of_its_boundary_and_refused_across(shared: bool) -> None:
+def test_longrope_is_correct_on_either_side_of_its_boundary_and_refused_across_it(shared: bool) -> None:
     """Rows of up to 16 tokens use the short angles, longer rows the long ones; in every layout each row has the same values as alone."""
     model = tiny_model("phi3", rope_parameters=LONGROPE, original_max_position_embeddings=16)
     without_dropout(model)
@@ -206,7 +207,9 @@ def test_dynamic_positions_are_refused_beyond_their_original_context() -> None:
         ({"rope_type": "default", "rope_theta": 1e4}, [3, 60], False),
     ],
 )
-def test_where_a_boundary_is_crossed(rope: dict[str, Any], lengths: list[int], refused: bool) -> None:
+def test_only_lengths_on_both_sides_of_a_boundary_are_refused(
+    rope: dict[str, Any], lengths: list[int], refused: bool
+) -> None:
     config = tiny_model("phi3", rope_parameters=rope, original_max_position_embeddings=16).config
     if not refused:
         check_rotation(config, lengths)
@@ -233,7 +236,7 @@ def test_rows_across_a_boundary_are_refused_before_the_first_step(base: Path, da
 
 
 def test_bert_that_is_not_a_decoder_is_refused() -> None:
-    """It attends to later tokens, so it is no use as a policy, but transformers raises no error."""
+    """It attends to later tokens, so it cannot be a policy, but transformers raises no error."""
     check_model(tiny_model("bert"))
     with pytest.raises(
         UserError, match=r"a model of type 'bert': its log-probabilities change by .* a causal language model"

@@ -58,7 +58,7 @@ def test_a_relative_base_is_found_from_the_working_directory(
 
 
 @torch.no_grad()
-def test_a_hub_that_does_not_answer_gets_one_request_for_each_part(
+def test_a_hub_that_does_not_answer_gets_one_request_for_the_model_and_one_for_its_tokenizer(
     base: Path, adapter: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ids = torch.tensor([[5, 6, 7]])

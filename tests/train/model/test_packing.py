@@ -154,18 +154,18 @@ def test_chunks_hold_whole_responses_and_mask_them_from_each_other() -> None:
 
 @MODELS
 @pytest.mark.parametrize("budget_tokens", [1, 40, 1000])
-def test_equal_to_the_plain_layout(name: str, budget_tokens: int) -> None:
+def test_packing_equals_the_plain_layout(name: str, budget_tokens: int) -> None:
     """Each group in a separate row, some groups in a row, all in one row; K from 1 to 8, ragged lengths, a prompt of one token."""
     assert_layouts_equal(make(name), RAGGED, budget_tokens)
 
 
 @pytest.mark.parametrize("responses", [1, 2, 8])
-def test_equal_for_every_k(responses: int) -> None:
+def test_packing_equals_the_plain_layout_for_every_k(responses: int) -> None:
     groups = groups_of([(20, range(1, responses + 1)), (7, [5] * responses)], seed=responses)
     assert_layouts_equal(make("llama"), groups, 1000)
 
 
-def test_equal_with_lora_on_all_linear_layers_and_the_head() -> None:
+def test_packing_equals_the_plain_layout_with_lora_on_all_linear_layers_and_the_head() -> None:
     model = get_peft_model(
         make("qwen2"),
         LoraConfig(
@@ -181,7 +181,7 @@ def test_equal_with_lora_on_all_linear_layers_and_the_head() -> None:
 
 
 @pytest.mark.parametrize("reentrant", [False, True])
-def test_equal_with_gradient_checkpointing(reentrant: bool) -> None:
+def test_packing_equals_the_plain_layout_with_gradient_checkpointing(reentrant: bool) -> None:
     model = make("llama")
     expected = gradients(model, packed_logps(model, pack_rows(RAGGED, 50)))
     model.gradient_checkpointing_enable({"use_reentrant": reentrant})
@@ -191,8 +191,8 @@ def test_equal_with_gradient_checkpointing(reentrant: bool) -> None:
         torch.testing.assert_close(gradient, expected[name], atol=1e-5, rtol=1e-5)
 
 
-def test_close_in_bfloat16_and_under_autocast() -> None:
-    """Within the rounding of the plain layout itself, which is about 1% of a log-probability."""
+def test_packing_is_close_to_the_plain_layout_in_bfloat16_and_under_autocast() -> None:
+    """The difference is within the rounding of the plain layout, which is about 1% of a log-probability."""
     model = make("llama")
     exact = plain_logps(model, RAGGED).detach()
     with torch.autocast("cpu", torch.bfloat16):
@@ -216,7 +216,7 @@ def slow_mask(group_of: Sequence[int], response_of: Sequence[int]) -> list[list[
     return mask
 
 
-def test_a_row_worked_by_hand() -> None:
+def test_the_tensors_of_a_row_match_a_row_worked_by_hand() -> None:
     """Two prompts; response "40 2" starts at position 3 although "30 31 2" is between it and the prompt."""
     groups = [TokenizedGroup((5, 6, 7), ((30, 31, 2), (40, 2))), TokenizedGroup((8,), ((50,),))]
     batch = pack_rows(groups, 10)
@@ -271,13 +271,13 @@ def test_packing_keeps_every_group_once_within_the_budget(
         assert mask == slow_mask(group_of, response_of)
 
 
-def test_first_fit_decreasing() -> None:
+def test_rows_are_packed_by_first_fit_decreasing() -> None:
     """Sizes 3, 5, 2, 4, 6 under 10: from the largest down, 6 + 4 and 5 + 3 + 2 fill two rows."""
     groups = groups_of([(2, [1]), (4, [1]), (1, [1]), (3, [1]), (5, [1])])
     assert first_fit(groups, 10) == [[4, 3], [1, 0, 2]]
 
 
-def test_padding_and_order_within_a_batch() -> None:
+def test_longer_groups_come_first_and_padding_belongs_to_no_group() -> None:
     """Group 1 is longer and comes first; group 0 is padded, its padding belongs to no group, and its response keeps its number."""
     batch = pack_rows([TokenizedGroup((5,), ((6,),)), TokenizedGroup((7, 8), ((9,), (3,)))], 4)
     assert batch.ids_BT.tolist() == [[7, 8, 9, 3], [5, 6, 0, 0]]
@@ -299,7 +299,7 @@ def test_an_empty_prompt_or_response_is_refused(
 
 @pytest.mark.parametrize("chunk", [1, 4, 11, 64])
 def test_the_chunked_head_equals_the_whole_one(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Values, and the gradients of the states, the weight and the bias; never more logits than a chunk's at a time."""
+    """Compares values and the gradients of the states, the weight and the bias; there are never more logits than those of one chunk."""
     monkeypatch.setattr(heads, "HEAD_CHUNK_TOKENS", chunk)
     torch.manual_seed(1)
     head, states = nn.Linear(6, VOCABULARY), torch.randn(11, 6, requires_grad=True)
@@ -317,12 +317,12 @@ def test_the_chunked_head_equals_the_whole_one(chunk: int, monkeypatch: pytest.M
 
 
 def test_the_chunked_head_takes_states_of_another_precision() -> None:
-    """A mixed-precision wrapper hands the states over in float32 though the head's weights are bfloat16."""
+    """A mixed-precision wrapper passes the states in float32 although the head's weights are bfloat16."""
     head, states = nn.Linear(6, VOCABULARY).bfloat16(), torch.randn(3, 6)
     assert chunked_logps(head, states, torch.tensor([1, 2, 3])).dtype == torch.float32
 
 
-def test_logits_that_are_soft_capped_after_the_head() -> None:
+def test_packing_applies_the_soft_cap_of_the_logits() -> None:
     """Gemma 2 squashes its logits into ±cap, here a small one; its window is longer than these sequences."""
     torch.manual_seed(0)
     model = Gemma2ForCausalLM(
@@ -334,7 +334,7 @@ def test_logits_that_are_soft_capped_after_the_head() -> None:
     assert (packed_logps(model, pack_rows(RAGGED[1:2], 50)) / 3 + math.log(VOCABULARY)).abs() <= 1
 
 
-def test_the_head_is_put_back_even_after_a_failure() -> None:
+def test_the_head_is_restored_even_after_a_failure() -> None:
     model = make("llama")
     head = model.lm_head
     with pytest.raises(RuntimeError), without_head(model):
@@ -342,7 +342,7 @@ def test_the_head_is_put_back_even_after_a_failure() -> None:
     assert model.lm_head is head
 
 
-def test_the_head_reads_response_tokens_alone() -> None:
+def test_the_head_reads_only_response_tokens() -> None:
     model = make("llama")
     widths: list[int] = []
     model.lm_head.register_forward_hook(lambda module, arguments, logits: widths.append(logits.shape[1]))

@@ -107,7 +107,7 @@ def test_forward_flops_equal_those_that_torch_counts(base: Path, group: Tokenize
         )
 
 
-def test_gpt2_has_linear_layers_of_another_class(tmp_path: Path) -> None:
+def test_the_linear_layers_of_gpt2_are_counted_too(tmp_path: Path) -> None:
     config = GPT2Config(vocab_size=300, n_positions=64, n_embd=32, n_layer=2, n_head=2)
     config.save_pretrained(tmp_path)
     model, ids = AutoModelForCausalLM.from_config(config), torch.arange(48)[None]
@@ -139,8 +139,8 @@ def test_frozen_weights_cost_no_weight_gradients(base: Path, group: TokenizedGro
     assert not shape.head_is_trainable and shape.trainable < shape.frozen / 2
 
 
-def test_full_training_takes_six_operations_a_weight_and_token() -> None:
-    """Without attention and head, 6 operations a weight and token."""
+def test_full_training_takes_six_operations_per_weight_and_token() -> None:
+    """This holds without attention and the output head."""
     shape = Shape(2, 0, 0, 1000, 0, True, 0.0, 0.0)
     assert training_flops(shape, [Work(7, 3, 49), Work(5, 1, 25)], False, 0) == 6 * 1000 * 12
 

@@ -123,7 +123,7 @@ def test_padding_is_that_of_the_rows_in_training(base: Path, data: Path, tmp_pat
 def test_the_operations_equal_those_of_the_trainers(
     case: str, base: Path, data: Path, scored_data: Path, tmp_path: Path
 ) -> None:
-    """All rows once, one in a batch; in pairs that are not packed the shorter side is padded, which only torch counts."""
+    """All rows once, in batches of one. In pairs that are not packed the shorter side is padded; only torch counts this padding."""
     changes = {"batch_size": 1, "gradient_accumulation": 1, "epochs": 1, "gradient_checkpointing": False}
     settings = settings_of(case, base, data, scored_data, tmp_path / "run").model_copy(update=changes)
     plan, job = plan_training(settings, Launch(), steps=0), job_of(settings)

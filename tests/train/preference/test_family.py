@@ -322,7 +322,9 @@ def test_smoothed_dpo_turns_back_where_ms_does(epsilon: float) -> None:
 
 
 def test_at_the_reference_a_whole_batch_of_pairs_has_one_direction() -> None:
-    """Δ = 0 and hard labels: the gradients of a batch through any parameters are parallel, MS's c / 2 times DPO's; IPO's, NCA's and λ's are parallel to them too."""
+    """Δ = 0 and hard labels: the gradients of a batch through any parameters are parallel, MS's c / 2 times DPO's; IPO's, NCA's and λ's are parallel to
+    them too.
+    """
     weights = torch.zeros(6, requires_grad=True, dtype=torch.float64)
     features = normal(32, 2, 6, seed=7)
     hard = torch.tensor([hard_label(0.0)], dtype=torch.float64).expand(32, 2)

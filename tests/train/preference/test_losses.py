@@ -30,7 +30,7 @@ def by_hand(delta: list[float], rewards: list[float], beta_policy: float, beta_r
     return ms, dpo
 
 
-def test_hand_worked_numbers() -> None:
+def test_both_losses_equal_numbers_worked_by_hand() -> None:
     """Δ = (0, ln 3) gives p_f = (1/4, 3/4); r = (ln 2, 0) gives p_r = (2/3, 1/3)."""
     delta, rewards = torch.tensor([[0.0, math.log(3)]]), torch.tensor([[math.log(2), 0.0]])
     ms = 0.25 * math.log(0.25 / (2 / 3)) + 0.75 * math.log(0.75 / (1 / 3))

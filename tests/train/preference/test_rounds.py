@@ -238,7 +238,7 @@ def test_rloo_learns_in_rounds(undecided: Path, prompts: Path, tmp_path: Path) -
     assert "RLOO" in (tmp_path / "run/README.md").read_text()
 
 
-def test_cut_and_repeated_responses_stay_as_drawn() -> None:
+def test_truncated_and_repeated_responses_stay_as_drawn() -> None:
     completions = [Completion("yes", "stop", 1, 1), Completion("yes", "stop", 1, 1), Completion(" ", "stop", 1, 1)]
     completions += [Completion("no one", "length", 1, 4), Completion("busy", "refused", 0, 0)]
     assert usable_texts(completions, as_drawn=True).texts == ("yes", "yes", "no one")
@@ -278,7 +278,7 @@ def test_a_share_of_refusals_needs_a_number_of_prompts() -> None:
     assert RoundsSettings(refusals=0.3, prompts=9).refusals == 0.3
 
 
-def test_a_cut_response_is_learned_without_an_end_token(base: Path) -> None:
+def test_a_truncated_response_is_learned_without_an_end_token(base: Path) -> None:
     tokenizer = load_tokenizer(str(base))
     cut = replace(scored(0), cut=(1, 4))
     (group,) = scored_groups([cut], tokenizer, Grouping({"correct": 1.0}, False, None, 0))
@@ -347,7 +347,7 @@ def test_a_finished_run_is_not_overwritten_and_train_once_refuses_rounds(whole: 
         train_once(settings.model_copy(update={"output": str(whole) + "-2"}))
 
 
-def test_the_command_and_the_python_function(undecided: Path, prompts: Path, tmp_path: Path) -> None:
+def test_the_command_and_the_python_function_draw_the_same_rows(undecided: Path, prompts: Path, tmp_path: Path) -> None:
     app = build_app()
     values = settings_of(undecided, prompts, tmp_path / "command", rounds={"prompts": 2}).model_dump(mode="json")
     (tmp_path / "ms.yaml").write_text(json.dumps(values))

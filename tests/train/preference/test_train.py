@@ -1,4 +1,6 @@
-"""K-response training: equal to TRL at K = 2 step by step, resumable, the same over two processes; its reference never moves, and another model's is refused."""
+"""K-response training: equal to TRL at K = 2 step by step, resumable, the same over two processes; its reference never moves, and another model's is
+refused.
+"""
 
 import json
 import math
@@ -442,7 +444,7 @@ def test_the_best_response_is_paired_with_the_worst(base: Path, tmp_path: Path) 
         train_once(MsSettings(**{**values, "output": str(tmp_path / "b")}, rewards=weights, best_against_worst=True))  # type: ignore[arg-type]
 
 
-def test_prompts_with_different_k_count_alike() -> None:
+def test_prompts_with_different_k_count_equally() -> None:
     logps = torch.tensor([-1.0, -2.0, -3.0, -1.0, -1.0])
     rewards = torch.tensor([1.0, 0.0, 0.5, 0.0, 1.0])
     objective = Objective("ms", 0.5, 0.5)

@@ -27,7 +27,7 @@ def answer(text: Any) -> list[dict[str, Any]]:
     return [{"role": "assistant", "content": text}]
 
 
-def test_rows_come_back_as_they_were_written(data: Path) -> None:
+def test_rows_are_read_as_they_were_written(data: Path) -> None:
     splits = read_splits(data)
     assert splits.train == tuple(preference(number) for number in range(12))
     assert splits.dev == tuple(preference(number) for number in range(12, 16))
@@ -69,7 +69,7 @@ def test_a_file_without_rows_and_a_missing_file_are_refused(tmp_path: Path) -> N
         read_splits(tmp_path / "elsewhere")
 
 
-def test_a_file_in_place_of_its_folder_is_refused_with_a_remedy(data: Path, tmp_path: Path) -> None:
+def test_a_file_instead_of_its_folder_is_refused_with_a_remedy(data: Path, tmp_path: Path) -> None:
     file = data / "train.jsonl"
     with pytest.raises(UserError, match=f"{file}: a file. Expected a folder that holds train.jsonl. Give {data}$"):
         read_splits(file)

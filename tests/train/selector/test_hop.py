@@ -102,7 +102,7 @@ def test_unusable_training_data_is_reported_before_training(world: Path, tmp_pat
 
 
 def test_unlabelled_rows_are_not_learned_from() -> None:
-    """Candidates: gold document 4, document 5, gold document 6 twice; ways lead on from the first two."""
+    """The candidates are gold document 4, document 5, and gold document 6 twice; links start at the first two."""
     ways = Ways(bridge_K=np.array([0, 1]), proposition_K=np.array([0, 0]), entity_K=np.array([0, 0]))
     rows = HopRows(
         features_XF=np.zeros((8, 1), np.float32),

@@ -18,7 +18,7 @@ from train.shared.calibrate import (
 )
 
 
-def test_log_loss_by_hand() -> None:
+def test_log_loss_equals_a_calculation_by_hand() -> None:
     logits_n = np.log([3.0, 1.0])
     assert log_loss(logits_n, np.array([1, 0]), 1.0) == pytest.approx(-(np.log(0.75) + np.log(0.5)) / 2)
     assert log_loss(logits_n, np.array([1, 0]), 0.5) == pytest.approx(-(np.log(0.9) + np.log(0.5)) / 2)
@@ -53,13 +53,13 @@ def test_the_threshold_is_the_highest_with_the_target_recall(pairs: list[tuple[i
     assert all(recall(value) < target - 1e-9 for value in probability_n if value > found)
 
 
-def test_the_figures_of_a_threshold_by_hand() -> None:
+def test_the_figures_of_a_threshold_equal_a_calculation_by_hand() -> None:
     found = threshold_figures(np.array([0.9, 0.6, 0.4, 0.2]), np.array([1, 0, 1, 1]), 0.4)
     assert found == pytest.approx({"recall": 2 / 3, "precision": 2 / 3, "selected": 0.75})
     assert threshold_figures(np.array([0.1]), np.array([1]), 0.5) == {"recall": 0.0, "precision": 0.0, "selected": 0.0}
 
 
-def test_the_reliability_table_by_hand() -> None:
+def test_the_reliability_table_equals_a_calculation_by_hand() -> None:
     probability_n = np.array([0.0, 0.005, 0.31, 0.39, 0.95, 1.0])
     bins = reliability(probability_n, np.array([0, 0, 0, 1, 1, 1]))
     assert [(each.low, each.high, each.examples, each.share_relevant) for each in bins] == [
@@ -71,7 +71,7 @@ def test_the_reliability_table_by_hand() -> None:
     assert calibration_error(bins) == pytest.approx((0.0025 + 0.15 + 0.025) / 3)
 
 
-def test_average_precision_by_hand_over_each_questions_own_passages() -> None:
+def test_average_precision_over_the_passages_of_each_question_equals_a_calculation_by_hand() -> None:
     cosine_n = np.array([0.9, 0.8, 0.7, 0.99, 0.1, 0.2, 0.5], np.float32)
     features_nF = np.zeros((7, len(FEATURES)), np.float32)
     features_nF[:, FEATURES.index("nearness")] = cosine_n

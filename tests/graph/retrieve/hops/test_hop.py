@@ -185,7 +185,7 @@ def test_the_shipped_hop_answers_over_an_index_of_no_or_one_document(
         assert len(retrieve(index, QUESTION, RetrieveSettings(mode=mode)).passages) == count
 
 
-def test_selector_none_means_threshold_in_local(isles: Index) -> None:
+def test_selector_none_means_the_threshold_in_local(isles: Index) -> None:
     found = [
         retrieve(isles, QUESTION, RetrieveSettings(mode="local", selector=selector))
         for selector in ("none", "threshold")

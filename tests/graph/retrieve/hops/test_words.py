@@ -28,7 +28,7 @@ def test_words_are_found_in_passages_and_texts_in_any_form(isles: Index) -> None
     assert words.weight_W.argmax() == 4, "a word that occurs in no passage has the greatest weight"
 
 
-def test_shares_of_words(isles: Index) -> None:
+def test_shares_of_words_equal_a_calculation_by_hand(isles: Index) -> None:
     words = QuestionWords(isles, QUESTION, [])
     shares = words.share_in_question(["the Lantern", "by Marlow Yard now", "bees", ""])
     assert shares.tolist() == [0.5, 0.25, 0.0, 0.0]

@@ -52,7 +52,7 @@ def one_stump(encoder: str = "any", threshold: float = 0.5, cut: float = 0.25) -
     return Classifier(forest, 1.0, threshold, encoder)
 
 
-def test_a_stump_by_hand() -> None:
+def test_a_stump_equals_a_calculation_by_hand() -> None:
     features_nF = np.zeros((3, len(FEATURES)), np.float32)
     features_nF[:, NEARNESS] = [0.24, 0.25, 0.26]
     assert relevance(one_stump(), features_nF) == pytest.approx([0.1, 0.1, 0.9])
@@ -213,7 +213,9 @@ def test_a_selector_of_another_encoder_is_refused(isles: Index, tmp_path: Path, 
 
 
 def test_local_ranks_by_the_selectors_judgement(isles: Index, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If the selector finds nothing relevant, the ranking equals that of `hops` without words; otherwise a passage gains in proportion to its highest probability of relevance."""
+    """If the selector finds nothing relevant, the ranking equals that of `hops` without words; otherwise a passage gains in proportion to its highest
+    probability of relevance.
+    """
     leave_words_out(monkeypatch)
     hops = retrieve(isles, QUESTION, RetrieveSettings(mode="hops", top_k=5))
     (tmp_path / "none").mkdir()

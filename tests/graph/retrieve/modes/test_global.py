@@ -69,7 +69,7 @@ def test_walks_of_many_queries_equal_those_of_each_query_alone(seed: int, weight
         assert np.allclose(together[:, q], alone[:, 0], atol=2e-5)
 
 
-def test_refined_queries_by_hand(guilds: Index) -> None:
+def test_refined_queries_equal_a_calculation_by_hand(guilds: Index) -> None:
     unit = np.eye(guilds.data.proposition_vectors_ND.shape[1], dtype=np.float32)
     visits = [
         Visit(np.array([3, 5]), np.stack([unit[0], unit[1]]), unit[7]),

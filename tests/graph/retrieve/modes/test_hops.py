@@ -25,7 +25,7 @@ def test_expand_rows_equals_a_slow_reference(seed: int, rows: list[int]) -> None
     assert list(zip(position_X.tolist(), column_X.tolist(), strict=True)) == expected
 
 
-def test_best_proposition_of_each_passage_and_passages_without_any() -> None:
+def test_a_passage_scores_its_best_proposition_or_else_its_own_score() -> None:
     block = sp.csr_array(np.array([[1, 1, 0], [0, 0, 0], [0, 2, 1], [0, 0, 0]], np.float32))
     best = best_in_passage(np.array([0.1, 0.5, 0.9], np.float32), block, np.array([9, 8, 7, 6], np.float32))
     assert best == pytest.approx([0.5, 8, 0.9, 6])

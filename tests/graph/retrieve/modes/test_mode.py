@@ -1,4 +1,6 @@
-"""`plan` and `auto`: plans are checked before they run, the questions of a level are answered together, answers are filled in, and kinds of failure are distinguished (docs/developers/behaviours.md, 19 and 20)."""
+"""`plan` and `auto`: plans are checked before they run, the questions of a level are answered together, answers are filled in, and kinds of failure are
+distinguished (docs/developers/behaviours.md, 19 and 20).
+"""
 
 import json
 import threading
@@ -330,7 +332,7 @@ def test_documents_and_answers_are_quoted_in_every_prompt(isles: Index) -> None:
     assert questions_of(model)[2] == "who am I? {2}?"
 
 
-def test_reranking_by_hand() -> None:
+def test_reranking_equals_a_calculation_by_hand() -> None:
     # R = (1, 0.5, 0): .6 R + .4 M
     assert dependency_scores(np.array([4.0, 3.0, 2.0]), np.array([0.0, 1.0, 0.5]), 0.6) == pytest.approx(
         [0.6, 0.7, 0.2]

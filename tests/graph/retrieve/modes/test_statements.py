@@ -113,7 +113,7 @@ def test_every_hop_is_a_shared_entity_and_every_worth_equals_a_slow_reference(
             assert found == pytest.approx((score if by_meaning else worth[steps].mean()) - loss, abs=1e-4)
 
 
-def test_equation_6_and_7_by_hand() -> None:
+def test_equations_6_and_7_equal_a_calculation_by_hand() -> None:
     vectors = np.array([[1, 0], [0, 1], [0, 1]], np.float32)
     cosines = vectors @ np.array([0.6, 0.8], np.float32)
     # α = e^.6, e^.8 over their sum: (.450, .550); cosine of (.450, .550) with (.6, .8): .7100 / .7106
@@ -134,7 +134,7 @@ def test_paths_of_one_proposition_are_the_dense_top_k(isles: Index) -> None:
     assert tied.steps_FL[:, 0].tolist() == [0, 1, 2, 3]
 
 
-def test_the_best_path_to_a_proposition_counts_and_the_shorter_of_two_equal_paths() -> None:
+def test_only_the_best_path_to_a_proposition_counts_and_the_shorter_of_two_equal_ones() -> None:
     one = Frontier(np.array([[3], [1]]), np.zeros(2, np.float32), np.array([0.5, 0.4], np.float32))
     two = Frontier(np.array([[3, 1], [1, 3]]), np.zeros(2, np.float32), np.array([0.6, 0.5], np.float32))
     assert best_paths([one, two]) == {3: (0.5, (3,)), 1: (pytest.approx(0.6), (3, 1))}

@@ -1,4 +1,6 @@
-"""Diversity drops texts that repeat the same words, and never texts that differ in a number, a negation, a name or a role (docs/developers/behaviours.md, 21)."""
+"""Diversity drops texts that repeat the same words, and never texts that differ in a number, a negation, a name or a role
+(docs/developers/behaviours.md, 21).
+"""
 
 import pytest
 from hypothesis import given, settings
@@ -40,13 +42,13 @@ def test_only_the_first_of_texts_with_the_same_words_stays(one: str, other: str,
     assert diverse_rows([one, other, "Tarn is a village."]).tolist() == rows
 
 
-def test_distinctive_words() -> None:
+def test_names_numbers_and_negations_are_distinctive_words() -> None:
     assert distinctive_words("The Lantern didn't reach Tarn at 10:30, nor by 4 May.") == (
         ("The", "Lantern", "didn't", "Tarn", "10:30", "nor", "4", "May")
     )
 
 
-def test_no_text_and_one_text() -> None:
+def test_a_single_text_and_texts_without_words_stay() -> None:
     assert diverse_rows([]).tolist() == [] and diverse_rows(["a"]).tolist() == [0]
     assert diverse_rows(["…", "…", "?"]).tolist() == [0, 2]
 

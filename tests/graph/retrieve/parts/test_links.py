@@ -6,7 +6,9 @@ from graph.retrieve.hops.mode import Links, raise_by_words
 
 
 def test_words_raise_links_through_entities_and_leave_links_by_title_alone():
-    """A link gains STEP / 2 = 0.45 of its target's lift of 0.2, that is 0.09. The worth of a link by title already includes a share of the target's own score."""
+    """A link gains STEP / 2 = 0.45 of its target's lift of 0.2, that is 0.09. The worth of a link by title already includes a share of the target's own
+    score.
+    """
     rows = np.zeros(3, np.int64)
     links = Links(np.array([1, 1, 0]), np.array([0.5, 0.5, 0.5], np.float32), rows, rows, np.array([0, 1, 0]))
     raised = raise_by_words(links, np.array([0.0, 0.2], np.float32))

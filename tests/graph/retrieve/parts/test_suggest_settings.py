@@ -100,7 +100,9 @@ def anchors_in(steps: tuple[str, ...]) -> list[str]:
 
 
 def test_rounds_use_the_walk_settings(guilds: Index) -> None:
-    """After the walk, the first round offers its selector the walk's suggestions and a few propositions nearest to the question; if the walk goes nowhere, only the nearest."""
+    """After the walk, the first round offers its selector the walk's suggestions and a few propositions nearest to the question; if the walk goes
+    nowhere, only the nearest.
+    """
     query = query_of(guilds)
     cosines_N = guilds.data.proposition_vectors_ND @ query.vector_D
     nearest = np.argsort(-cosines_N, kind="stable")

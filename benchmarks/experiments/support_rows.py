@@ -7,7 +7,7 @@ With --reading, claims are also made from rows of `data import reading`: the row
 the answer to the original of a changed question.
 
     python -P benchmarks/experiments/support_rows.py rows DATA OUT --sets summedits bump q2_wow --reading ROWS=800
-    python -P benchmarks/experiments/support_rows.py judge DATA hf:ADAPTER OUT --sets summedits:val=100 qa_feedback=300
+    python -P benchmarks/experiments/support_rows.py judge DATA hf:ADAPTER OUT --sets qa_feedback=300 DATA/dev.jsonl=200
     python -P benchmarks/experiments/support_rows.py calibrate OUT
 """
 
@@ -20,7 +20,6 @@ from random import Random
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 
 from data_synth.reading.reading_rows import contains_answer, words_of
@@ -28,14 +27,13 @@ from data_synth.reading.sets import ReadingQuestion, ReadingSet, read_set
 from data_synth.rows import message_to_json
 from eval.support import auc, read_support
 from graph.answer.labelled import SupportRow, support_row
-from graph.answer.model_verifier import LogOdds, closest_windows, open_model_verifier, support_prompt
-from graph.answer.overlap import overlaps
+from graph.answer.model_verifier import HAS_QUESTION, Calibration, closest_windows, open_model_verifier, support_prompt
 from graph.answer.support import POLAR, can_be_checked
-from graph.answer.verifier import Ground, missing_words
 from graph.shared.console import track
 from graph.shared.ids import content_id
 from graph.shared.jsonl import read_jsonl, write_jsonl
 from graph.trees import probabilities
+from graph.types import Message
 
 READING_SETS = ("squad_ctx", "squad2_train10", "nq_open_oracle", "covidqa", "hotpot_train")
 MOST_WORDS = 600
@@ -44,6 +42,7 @@ MOST_CLAIMS = 8
 """Largest number of claims about one context of a reading set."""
 MOST_OF_A_CONTEXT = 16
 """Largest number of claims about one context of a set of sentences."""
+QUESTIONS = "claims with a question"
 
 
 def row_of(context: str, passages: Sequence[tuple[str, str]], claim: str, supported: bool) -> dict[str, Any]:
@@ -183,89 +182,63 @@ def write_rows(data: Path, out: Path, sets: Sequence[str], shares: dict[str, int
         write_jsonl(out / f"{split}.jsonl", [row for group in groups for row in group])
 
 
-FEATURES = ("odds", "stems", "pairs", "near", "missing")
-
-
 def judge(data: Path, spec: str, out: Path, sets: Sequence[str]) -> None:
-    """Write the FEATURES of random rows of each of `sets` (NAME[:SPLIT]=LIMIT) to `out`: a verifier's log-odds, the shares of OVERLAP, and the number of names
-    and numbers that the passages lack. Sets that are already in `out` are skipped."""
+    """Write the verifier's log-odds of random rows of each of `sets` (NAME[:SPLIT]=LIMIT) to `out`; a set that is a file has rows that `rows` wrote, of which
+    those with a question are judged. Sets that are already in `out` are skipped."""
     out.mkdir(parents=True, exist_ok=True)
     log_odds = open_model_verifier(spec).log_odds
     for each in sets:
         name, _, limit = each.partition("=")
-        folder, _, split = name.partition(":")
-        if (file := out / f"{folder}.jsonl").exists():
-            continue
-        rows = read_support(data / "support" / folder / "rows.jsonl", split or None, int(limit))
-        write_jsonl(
-            file, [features_of(row, log_odds) for row in track(rows, name, len(rows)) if can_be_checked(row.claim)]
-        )
+        if (written := Path(name)).suffix == ".jsonl":
+            found = [row for _, row in read_jsonl(written)]
+            chats = [(tuple(Message(**turn) for turn in row["prompt"]), row["completion"] == "yes") for row in found]
+            chats = [(chat, label) for chat, label in chats if HAS_QUESTION.search(chat[-1].content.splitlines()[-1])]
+            file, chats = out / f"{QUESTIONS}.jsonl", Random(0).sample(chats, min(int(limit), len(chats)))
+        else:
+            folder, _, split = name.partition(":")
+            rows = read_support(data / "support" / folder / "rows.jsonl", split or None, int(limit))
+            chats = [(chat_of(row), row.supported) for row in rows if can_be_checked(row.claim)]
+            file = out / f"{folder}.jsonl"
+        if not file.exists():
+            judged = track(chats, name, len(chats))
+            write_jsonl(file, [{"supported": label, "odds": float(log_odds([chat])[0])} for chat, label in judged])
 
 
-def features_of(row: SupportRow, log_odds: LogOdds) -> dict[str, Any]:
-    """A row's label and FEATURES."""
-    ground = Ground.of([("", text) for text in row.passages])
-    [odds] = log_odds([support_prompt(closest_windows(ground.passages, row.claim), row.claim)])
-    values = (float(odds), *overlaps(row.claim, ground.wordings), len(missing_words(row.claim, ground)))
-    return {"supported": row.supported, **dict(zip(FEATURES, values, strict=True))}
+def chat_of(row: SupportRow) -> tuple[Message, ...]:
+    """The verifier's prompt for a row."""
+    passages = [("", text) for text in row.passages]
+    return support_prompt(closest_windows(passages, row.claim), row.claim)
 
 
-def calibrate(judged: Path, most_marked: float) -> None:
-    """Print, for each set that `judge` wrote, what the other sets would have chosen for it: the AUC of the log-odds alone and of a logistic regression on all
-    FEATURES, and the shares marked at the threshold that marks at most `most_marked` of the supported sentences of the other sets."""
-    tables = {file.stem: [row for _, row in read_jsonl(file)] for file in sorted(judged.glob("*.jsonl"))}
-    columns = {"odds": FEATURES[:1], "all": FEATURES}
-    for name, rows in tables.items():
-        others = [table for other, table in tables.items() if other != name]
-        supported_n = np.array([row["supported"] for row in rows])
-        for label, features in columns.items():
-            model = fitted(others, features)
-            logit_n = unsupported_logits(model, rows, features)
-            bounds = [
-                np.quantile(
-                    unsupported_logits(model, [row for row in other if row["supported"]], features), 1 - most_marked
-                )
-                for other in others
-            ]
-            shares = {
-                way: [round(float((logit_n >= bound)[group_n].mean()), 3) for group_n in (supported_n, ~supported_n)]
-                for way, bound in (("max", max(bounds)), ("median", np.median(bounds)))
-            }
-            print(name, label, len(rows), f"AUC {auc(-logit_n, supported_n):.3f}", "marked", shares)
-    model = fitted(list(tables.values()), FEATURES[:1])
-    bounds = {
-        name: float(
-            np.quantile(
-                unsupported_logits(model, [row for row in rows if row["supported"]], FEATURES[:1]), 1 - most_marked
-            )
-        )
-        for name, rows in tables.items()
+def calibrate(judged: Path, max_marked: float) -> Calibration:
+    """The calibration by the sets that `judge` wrote: a logistic regression on the log-odds (Platt 1999), all sets with the same total weight; the median of
+    the thresholds that mark the share `max_marked` of each set's supported sentences; for claims with a question, the offset at which that threshold marks
+    the same share of them. Prints what each set's others would have chosen for it."""
+    tables = {
+        file.stem: np.array([(row["odds"], row["supported"]) for _, row in read_jsonl(file)])
+        for file in sorted(judged.glob("*.jsonl"))
     }
-    print(
-        "scale",
-        -model.coef_[0, 0],
-        "offset",
-        model.intercept_[0],
-        {n: round(float(probabilities(b, 1.0)), 3) for n, b in bounds.items()},
+    bounds = {name: float(np.quantile(rows[rows[:, 1] == 1, 0], max_marked)) for name, rows in tables.items()}
+    with_question = bounds.pop(QUESTIONS)
+    for name in bounds:
+        odds_n, supported_n = tables[name][:, 0], tables[name][:, 1] == 1
+        bound = float(np.median([value for other, value in bounds.items() if other != name]))
+        marked = [float((odds_n[group_n] <= bound).mean()) for group_n in (supported_n, ~supported_n)]
+        print(f"{name}: AUC {auc(odds_n, supported_n):.3f}, marked {marked[0]:.3f} and {marked[1]:.3f} at {bound:.2f}")
+    rows = np.concatenate([tables[name] for name in bounds])
+    weights = np.concatenate([np.full(len(tables[name]), 1 / len(tables[name])) for name in bounds])
+    fitted = LogisticRegression(C=1e6).fit(
+        rows[:, :1], rows[:, 1] == 0, sample_weight=weights * len(rows) / len(bounds)
     )
-
-
-def fitted(tables: Sequence[Sequence[dict[str, Any]]], features: Sequence[str]) -> LogisticRegression:
-    """A logistic regression of being unsupported (Platt 1999) on the rows of `tables`, which all have the same total weight."""
-    weights = np.concatenate([np.full(len(table), 1 / len(table)) for table in tables])
-    x = np.array([[row[feature] for feature in features] for table in tables for row in table])
-    y = [not row["supported"] for table in tables for row in table]
-    return LogisticRegression(C=1e6, max_iter=1000).fit(x, y, sample_weight=weights * len(y) / len(tables))
-
-
-def unsupported_logits(
-    model: LogisticRegression, rows: Sequence[dict[str, Any]], features: Sequence[str]
-) -> NDArray[np.float64]:
-    """The logit of being unsupported of each row: [n]."""
-    found: NDArray[np.float64] = model.decision_function(
-        np.array([[row[feature] for feature in features] for row in rows])
+    scale, offset = -float(fitted.coef_[0, 0]), float(fitted.intercept_[0])
+    bound = float(np.median(list(bounds.values())))
+    print(f"5 % bounds: {bounds}, with a question {with_question:.2f}")
+    return Calibration(
+        scale=round(scale, 4),
+        offset=round(offset, 4),
+        question_offset=round(offset + scale * (with_question - bound), 4),
+        threshold=round(float(probabilities(np.array(offset - scale * bound), 1.0)), 4),
     )
-    return found
 
 
 def main() -> None:
@@ -281,12 +254,12 @@ def main() -> None:
         command.add_argument("--sets", nargs="+", required=True)
     rows.add_argument("--share", nargs="*", default=[], metavar="SET=CONTEXTS")
     rows.add_argument("--reading", nargs="*", default=[], metavar="FOLDER=CONTEXTS")
-    fit.add_argument("--most-marked", type=float, default=0.05)
+    fit.add_argument("--max-marked", type=float, default=0.05)
     options = parser.parse_args()
     if options.command == "judge":
         judge(options.data, options.verifier, options.out, options.sets)
     elif options.command == "calibrate":
-        calibrate(options.out, options.most_marked)
+        print(calibrate(options.out, options.max_marked).model_dump_json())
     else:
         shares, reading = (
             {name: int(count) for name, _, count in (each.partition("=") for each in given)}

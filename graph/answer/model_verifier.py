@@ -9,6 +9,7 @@ Legend: n claims."""
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -43,17 +44,29 @@ BATCH_TOKENS = 2_048
 """The most tokens in a batch of prompts, with padding."""
 
 
+HAS_QUESTION = re.compile(r"[?？؟]\s+\w")
+"""A question mark before other words."""
 LogOdds = Callable[[Sequence[Sequence[Message]]], NDArray[np.float64]]
 """log P(yes) − log P(no) for the first token after each chat: [n]."""
 
 
 class Calibration(BaseModel):
-    """The probability of being unsupported is σ(offset − scale · log-odds); a sentence is marked at `threshold`."""
+    """The probability of being unsupported is σ(offset − scale · log-odds); a claim is marked at `threshold`.
+
+    A claim with a question (`claim_of`) has `question_offset` instead of `offset`, unless that is None.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     scale: FiniteFloat = 1.0
     offset: FiniteFloat = 0.0
+    question_offset: FiniteFloat | None = None
     threshold: FiniteFloat = 0.5
+
+    def probabilities(self, claims: Sequence[str], odds_n: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The probability that each claim, with these log-odds, is unsupported: [n]."""
+        with_question = self.offset if self.question_offset is None else self.question_offset
+        offset_n = np.array([with_question if HAS_QUESTION.search(claim) else self.offset for claim in claims])
+        return probabilities(offset_n - self.scale * odds_n, 1.0)
 
 
 @dataclass(frozen=True)
@@ -71,7 +84,7 @@ class ModelVerifier:
     def judge(self, claims: Sequence[str], ground: Ground) -> NDArray[np.float64]:
         """The probability that the passages of `ground` do not support each claim: [n]."""
         prompts = [support_prompt(closest_windows(ground.passages, claim), claim) for claim in claims]
-        return probabilities(self.calibration.offset - self.calibration.scale * self.log_odds(prompts), 1.0)
+        return self.calibration.probabilities(claims, self.log_odds(prompts))
 
 
 def is_model(spec: str) -> bool:
@@ -113,7 +126,7 @@ def read_calibration(file: Path) -> Calibration:
         return Calibration.model_validate_json(file.read_bytes()) if file.exists() else Calibration()
     except ValueError as problem:
         raise UserError(
-            f"{file}: {problem}", "the numbers scale, offset and threshold", "restore it or delete it"
+            f"{file}: {problem}", "the numbers scale, offset, question_offset and threshold", "restore it or delete it"
         ) from None
 
 

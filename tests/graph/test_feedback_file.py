@@ -5,7 +5,6 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -95,17 +94,6 @@ def test_acknowledged_feedback_survives_a_kill(tmp_path: Path) -> None:
         acknowledged = [f"{writer}-{line.strip()}" for line in printed if line.endswith("\n")]
         assert own[: len(acknowledged)] == acknowledged and len(own) <= len(acknowledged) + 1
         assert len(ids) == len(set(ids)) and sum(each.startswith("0-") for each in ids) >= 7
-
-
-def test_several_writers_lose_nothing(tmp_path: Path) -> None:
-    def write(writer: int) -> None:
-        store = FeedbackFile(tmp_path, 1 << 30)
-        for number in range(10):
-            store.add(entry(Vote(YARD, "up"), id=f"{writer}-{number}"))
-
-    with ThreadPoolExecutor(4) as pool:
-        list(pool.map(write, range(4)))
-    assert len(read_feedback(tmp_path)) == 40
 
 
 def test_a_locked_file_is_not_reported_as_unreadable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

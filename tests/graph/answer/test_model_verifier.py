@@ -130,6 +130,15 @@ def test_a_calibration_scales_the_odds_and_sets_the_threshold(tiny: Path, tmp_pa
     assert scaled.judge(CLAIMS[:1], ground) == pytest.approx(1 / (1 + np.exp(-(1 + 2 * odds))), abs=1e-6)
 
 
+def test_claims_with_a_question_have_an_offset_of_their_kind() -> None:
+    claims, odds = ("Who built it? Ada Brook", "Ada Brook built it.", "Did Ada build it?"), np.array([-1.0, -1.0, 2.0])
+    calibration = Calibration(scale=2, offset=1, question_offset=-1)
+    expected = [1 / (1 + math.exp(-logit)) for logit in (-1 + 2, 1 + 2, 1 - 4)]
+    assert calibration.probabilities(claims, odds) == pytest.approx(expected)
+    same = Calibration(scale=2, offset=1).probabilities(claims, odds)
+    assert same == pytest.approx([expected[1], *expected[1:]])
+
+
 @pytest.mark.parametrize("text", ['{"scale": "two"}', '{"slope": 1}', '{"threshold": NaN}', "[1]", "{"])
 def test_an_invalid_calibration_is_refused(tiny: Path, tmp_path: Path, text: str) -> None:
     folder = shutil.copytree(tiny, tmp_path / "model")

@@ -10,7 +10,7 @@ from graph.errors import UserError
 from graph.index.index import Index
 from graph.retrieve.parts.query import RetrieveSettings
 from graph.retrieve.parts.ranking import top_rows
-from graph.retrieve.retrieve import MODES, retrieve
+from graph.retrieve.retrieve import retrieve
 
 
 @given(st.lists(st.sampled_from([0.1, 0.2, 0.3, 0.3, 0.9]), max_size=30), st.integers(0, 40))
@@ -47,19 +47,6 @@ def test_hierarchy_ranks_all_layers_together_best_first(isles: Index) -> None:
     members = {passage.item.id for passage in evidence.passages}
     assert all(set(found.item.members) <= members and len(found.item.members) > 1 for found in evidence.summaries)
     assert evidence.trace.steps == ("5 of 6 from passages", "1 of 6 from summaries of communities, layer 1")
-
-
-@pytest.mark.parametrize("mode", MODES)
-def test_queries_never_leak_into_each_other(isles: Index, mode: str) -> None:
-    settings = RetrieveSettings(mode=mode, top_k=3)  # type: ignore[arg-type]
-    first = retrieve(isles, "Who founded the yard?", settings)
-    retrieve(isles, "How long does the bread keep?", settings)
-    second = retrieve(isles, "Who founded the yard?", settings)
-    assert (first.passages, first.propositions, first.summaries) == (
-        second.passages,
-        second.propositions,
-        second.summaries,
-    )
 
 
 def test_an_empty_question_is_refused(isles: Index) -> None:

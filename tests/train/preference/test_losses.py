@@ -63,36 +63,10 @@ def test_mode_seeking_loss_is_zero_at_the_target() -> None:
 
 
 @LOSSES
-def test_gradient_equals_finite_differences(loss: Loss) -> None:
-    delta = DELTA_QK.clone().requires_grad_()
-    loss(delta, REWARDS_QK, 0.5, 0.3).sum().backward()
-    assert delta.grad is not None
-    step = 1e-2
-    for row in range(2):
-        for column in range(4):
-            moved = torch.zeros_like(DELTA_QK)
-            moved[row, column] = step
-            up, down = (loss(DELTA_QK + sign * moved, REWARDS_QK, 0.5, 0.3).sum() for sign in (1, -1))
-            assert delta.grad[row, column].item() == pytest.approx(((up - down) / (2 * step)).item(), abs=2e-4)
-
-
-@LOSSES
 def test_a_constant_added_to_a_group_changes_nothing(loss: Loss) -> None:
     before = loss(DELTA_QK, REWARDS_QK, 0.5, 0.3)
     assert torch.allclose(loss(DELTA_QK + 3.0, REWARDS_QK, 0.5, 0.3), before, atol=1e-5)
     assert torch.allclose(loss(DELTA_QK, REWARDS_QK - 2.0, 0.5, 0.3), before, atol=1e-5)
-
-
-@LOSSES
-def test_order_of_the_responses_does_not_matter_and_gradients_follow_it(loss: Loss) -> None:
-    order = torch.tensor([2, 0, 3, 1])
-    plain, shuffled = DELTA_QK.clone().requires_grad_(), DELTA_QK[:, order].clone().requires_grad_()
-    losses = loss(plain, REWARDS_QK, 0.5, 0.3), loss(shuffled, REWARDS_QK[:, order], 0.5, 0.3)
-    assert torch.allclose(*losses, atol=1e-6)
-    losses[0].sum().backward()
-    losses[1].sum().backward()
-    assert plain.grad is not None and shuffled.grad is not None
-    assert torch.allclose(plain.grad[:, order], shuffled.grad, atol=1e-6)
 
 
 @pytest.mark.parametrize("epsilon", [1e-3, 0.1, 0.4])
@@ -108,16 +82,6 @@ def test_dpo_with_two_responses_and_a_hard_label_is_minus_log_sigmoid() -> None:
     general = dpo_loss(pairs_Q2, torch.tensor([[1.0, 0.0]]).expand(2, 2), 0.5, 1e-3)
     expected = [-math.log(1 / (1 + math.exp(-0.5 * (c - r)))) for c, r in pairs_Q2.tolist()]
     assert general.tolist() == pytest.approx(expected, abs=1e-6)
-
-
-@LOSSES
-@pytest.mark.parametrize("size", [1e4, -1e4])
-def test_extreme_log_ratios_stay_finite(loss: Loss, size: float) -> None:
-    delta = torch.tensor([[size, 0.0, -size]], requires_grad=True)
-    value = loss(delta, torch.tensor([[0.0, 0.5, 1.0]]), 1.0, 0.1)
-    value.sum().backward()
-    assert torch.isfinite(value).all()
-    assert delta.grad is not None and torch.isfinite(delta.grad).all()
 
 
 @LOSSES

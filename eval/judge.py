@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +23,7 @@ from graph.errors import UserError
 from graph.shared.console import track
 from graph.shared.jsonl import read_jsonl, write_json, write_jsonl
 from graph.text.prompting import fill, quote
-from graph.text.replies import BadReply, ReplyModel, at_most, parse_object, strict_schema
+from graph.text.replies import BadReply, ReplyModel, parse_object, strict_schema
 from graph.types import Completion, CompletionRequest, LanguageModel, Message
 
 CRITERIA = ("comprehensiveness", "diversity", "logicality", "relevance", "coherence", "empowerment", "overall")
@@ -110,7 +110,7 @@ def pair_up(a: Mapping[str, SystemAnswer], b: Mapping[str, SystemAnswer]) -> lis
 
 MAX_REPLY_TOKENS = 200
 PAIRS_PER_CALL = 8
-VerdictWord = Annotated[str, at_most("maxLength", 12)]
+VerdictWord = Literal["1", "2", "tie"]
 WORDS: dict[str, Choice] = {"1": "1", "2": "2", "tie": "tie"}
 
 

@@ -35,7 +35,7 @@ from serve.engines.hf import LogitBiasProcessor
 
 EXCLUDED = -1e4
 TOKENS = 40
-DROPPED_AT = -1.5
+DROPPED_AT = -1.97
 """Approximate log-odds below which `--unsupported drop` would drop an answer."""
 Floats64 = NDArray[np.float64]
 

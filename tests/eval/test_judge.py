@@ -172,6 +172,13 @@ def test_both_orders_are_judged_and_answers_are_quoted():
     assert len(model.requests) == 80
 
 
+def test_the_prompt_gives_no_verdicts_to_copy_and_the_schema_allows_three_words():
+    request = request_of(PAIRS[0], False)
+    assert "{" not in request.messages[0].content
+    assert list(request.schema["properties"]) == list(CRITERIA)
+    assert all(verdict["enum"] == ["1", "2", "tie"] for verdict in request.schema["properties"].values())
+
+
 ROW = {"id": "1", "question": "Who?", "answer": "Ada"}
 
 

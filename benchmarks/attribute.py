@@ -29,7 +29,7 @@ from graph.types import Excerpt
 
 OTHERS = 8
 """Number of passages of other questions that are mixed with the passages of a sentence of qa_feedback."""
-LEAST_GOLD, MOST_MARKED = 0.85, 0.05
+MIN_GOLD, MAX_MARKED = 0.85, 0.05
 
 
 @dataclass(frozen=True)
@@ -146,8 +146,8 @@ def main() -> int:
     figures = {f"{name}: {figure}": value for name, figures in measured.items() for figure, value in figures.items()}
     right = ("hotpotqa_train, short answers", "hotpotqa_train, restated sentences", "qa_feedback, supported")
     checks = [
-        *(Check(f"gold passage, {name}", measured[name]["gold passage"], LEAST_GOLD, True) for name in right),
-        *(Check(f"marked, {name}", measured[name]["marked"], MOST_MARKED, False) for name in right),
+        *(Check(f"gold passage, {name}", measured[name]["gold passage"], MIN_GOLD, True) for name in right),
+        *(Check(f"marked, {name}", measured[name]["marked"], MAX_MARKED, False) for name in right),
     ]
     return print_report("attribute", figures, checks, arguments.json)
 

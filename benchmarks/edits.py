@@ -34,7 +34,7 @@ from graph.types import Document, Floats, Prompts
 DIMENSIONS, VOCABULARY = 384, 20_000
 SUBJECT_DOCUMENTS, SUBJECT_WORDS = 100, 24
 SETTINGS = IndexSettings(communities="igraph")
-MOST_S = {10_000: 0.3, 100_000: 0.5, 1_000_000: 1.5}
+MAX_S = {10_000: 0.3, 100_000: 0.5, 1_000_000: 1.5}
 """Processor seconds that an edit may take, by the number of passages in the index."""
 STEPS = {
     "rows of the store": [
@@ -197,12 +197,12 @@ def measure(
 
 
 def edit_checks(figures: Mapping[str, float | str], sizes: Sequence[int]) -> list[Check]:
-    """Checks of the seconds of edits, for the sizes in MOST_S."""
+    """Checks of the seconds of edits, for the sizes in MAX_S."""
     return [
-        Check(f"{passages}: {edit}, s", float(figures[f"{passages}: {edit}"]), MOST_S[passages], at_least=False)
+        Check(f"{passages}: {edit}, s", float(figures[f"{passages}: {edit}"]), MAX_S[passages], at_least=False)
         for passages in sizes
         for edit in ("add", "delete", "add later", "delete later")
-        if passages in MOST_S
+        if passages in MAX_S
     ]
 
 

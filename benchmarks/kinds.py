@@ -36,7 +36,7 @@ from graph.types import Document
 
 SIMPLE: tuple[Mode, ...] = ("dense", "lexical", "hybrid")
 PLAIN = "auto --selector none"
-MOST_BELOW, MOST_BELOW_PLAIN = 0.01, 0.005
+MAX_BELOW, MAX_BELOW_PLAIN = 0.01, 0.005
 TOP_K, FIRST = 10, 5
 EDITION = "#"
 """Suffix of the source of a document's second edition."""
@@ -170,8 +170,8 @@ def recalls(
 
 
 def measure(name: str, data: Path, folder: Path, most: int, encoder: str) -> tuple[dict[str, float | str], list[Check]]:
-    """The figures of a kind; whether the default mode is at most MOST_BELOW worse than the best of the others, and with its trained hop
-    at most MOST_BELOW_PLAIN worse than without.
+    """The figures of a kind; whether the default mode is at most MAX_BELOW worse than the best of the others, and with its trained hop
+    at most MAX_BELOW_PLAIN worse than without.
     """
     source, make_corpus = SETS[name]
     corpus = make_corpus(data / source)
@@ -194,8 +194,8 @@ def measure(name: str, data: Path, folder: Path, most: int, encoder: str) -> tup
     figures[f"{label}: auto minus {best}"] = f"{gain.mean:+.3f} [{gain.low:+.3f}, {gain.high:+.3f}]"
     figures[f"{label}: auto minus {PLAIN}"] = f"{by_hop.mean:+.3f} [{by_hop.low:+.3f}, {by_hop.high:+.3f}]"
     return figures, [
-        Check(f"{name}: auto minus the best of the others", gain.mean, -MOST_BELOW, at_least=True),
-        Check(f"{name}: auto minus {PLAIN}", by_hop.mean, -MOST_BELOW_PLAIN, at_least=True),
+        Check(f"{name}: auto minus the best of the others", gain.mean, -MAX_BELOW, at_least=True),
+        Check(f"{name}: auto minus {PLAIN}", by_hop.mean, -MAX_BELOW_PLAIN, at_least=True),
     ]
 
 

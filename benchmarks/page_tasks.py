@@ -29,7 +29,7 @@ HANDBOOK = ROOT / "examples" / "handbook"
 QUESTION, ANSWER = "How many days of leave does a full-time employee have?", "27"
 DELETED, PROPOSED = "Pay and pension", 10
 TASK_MS = 180_000
-MOST_STEPS = {"upload": 1, "ask": 2, "check a source": 2, "delete a document": 3, "approve ten questions": 13}
+MAX_STEPS = {"upload": 1, "ask": 2, "check a source": 2, "delete a document": 3, "approve ten questions": 13}
 
 
 @dataclass
@@ -100,7 +100,7 @@ def main() -> int:
     figures: dict[str, float | str] = {"model": options.model, "server ready, s": start_s}
     for task, count in person.steps.items():
         figures |= {f"{task}: steps": count, f"{task}: s": person.seconds[task]}
-    checks = [Check(f"{task}: steps", count, MOST_STEPS[task], at_least=False) for task, count in person.steps.items()]
+    checks = [Check(f"{task}: steps", count, MAX_STEPS[task], at_least=False) for task, count in person.steps.items()]
     return print_report("page_tasks", figures, checks, options.json)
 
 

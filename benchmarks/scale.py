@@ -36,14 +36,14 @@ from serve.http.telemetry import Metrics
 from serve.server.collections import POLL_S, LiveIndex
 
 MODES: tuple[Mode, ...] = ("hops", "hybrid")
-QUERIES, MOST_MS = 50, 100
-MOST_GROWTH = 1.2
+QUERIES, MAX_MS = 50, 100
+MAX_GROWTH = 1.2
 """Largest allowed ratio of build seconds per passage to those of the next smaller size."""
-BUILD_PEAK, MOST_MIB = "peak MiB of build and edits", 10 * 1024
+BUILD_PEAK, MAX_MIB = "peak MiB of build and edits", 10 * 1024
 """Measured before the queries and a compaction: these map all files again and so use as much memory as is free."""
-EDITS, LONGEST_S = 3, 2
+EDITS, MAX_S = 3, 2
 """Edits that a server must pick up, and the longest delay."""
-SEGMENTS, MOST_SLOWER = 10, 1.25
+SEGMENTS, MAX_SLOWER = 10, 1.25
 """Number of segments to query, and the largest ratio of their time to that of one segment."""
 
 
@@ -124,25 +124,23 @@ def scale_checks(figures: Mapping[str, float | str], sizes: Sequence[int]) -> li
         Check(
             f"{many} passages against {few}, build seconds per passage",
             seconds_per_passage[many] / seconds_per_passage[few],
-            MOST_GROWTH,
+            MAX_GROWTH,
             False,
         )
         for few, many in pairwise(sorted(sizes))
     ]
-    memory = [
-        Check(f"{size}: {BUILD_PEAK}", float(figures[f"{size}: {BUILD_PEAK}"]), MOST_MIB, False) for size in sizes
-    ]
+    memory = [Check(f"{size}: {BUILD_PEAK}", float(figures[f"{size}: {BUILD_PEAK}"]), MAX_MIB, False) for size in sizes]
     visibility = [
-        Check(f"{size}: visible to a server, s", float(figures[f"{size}: visible to a server, s"]), LONGEST_S, False)
+        Check(f"{size}: visible to a server, s", float(figures[f"{size}: visible to a server, s"]), MAX_S, False)
         for size in sizes
     ]
     queries = [
-        Check(f"{size}: {mode}, ms", float(figures[f"{size}: {mode}, ms"]), MOST_MS, False)
+        Check(f"{size}: {mode}, ms", float(figures[f"{size}: {mode}, ms"]), MAX_MS, False)
         for size in sizes
         for mode in MODES
     ]
     segments = [
-        Check(name, float(value), MOST_SLOWER, False) for name, value in figures.items() if name.endswith("times one")
+        Check(name, float(value), MAX_SLOWER, False) for name, value in figures.items() if name.endswith("times one")
     ]
     return [*growth, *memory, *visibility, *queries, *segments, *edit_checks(figures, sizes)]
 

@@ -38,7 +38,7 @@ from graph.types import Document
 WRITERS, READERS = 2, 3
 PAIRS = 12
 """Largest number of pairs of a writer."""
-LEAST_TURNS = 4
+MIN_TURNS = 4
 """Fewest turns of a writer, however short the time."""
 DELETED_SHARE = 0.25
 """Share of deletions among the turns in which there is something to delete."""
@@ -93,7 +93,7 @@ def documents_of(writer: int, number: int, version: int) -> list[Document]:
 def write(folder: Path, writer: int, stop: Path) -> WriterResult:
     """Edit the index until `stop` exists."""
     draw, result = random.Random(writer), WriterResult()
-    while result.turns < LEAST_TURNS or not stop.exists():
+    while result.turns < MIN_TURNS or not stop.exists():
         result.turns += 1
         if result.left and draw.random() < DELETED_SHARE:
             number = draw.choice(sorted(result.left))

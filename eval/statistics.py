@@ -18,9 +18,9 @@ from graph.errors import UserError
 
 RESAMPLES = 2000
 LEVEL = 0.05
-MOST_DRAWS = 1_000_000
+MAX_DRAWS = 1_000_000
 """Largest number of draws held in memory at once."""
-MOST_SEEDS = 20
+MAX_SEEDS = 20
 """Largest number of seeds whose sign flips are enumerated."""
 Name = TypeVar("Name", bound=Hashable)
 
@@ -168,13 +168,13 @@ def expanded_level(seeds: int) -> float:
 def sign_flip_test(difference_S: Sequence[float]) -> float:
     """Exact two-sided p of a mean of paired differences: the share of all 2^S flips of their signs whose mean is at least as far from 0.
 
-    Fisher's randomisation test (1935, §21). S seeds give a p of at least 2^(1 − S), so one seed gives 1; ValueError for none, or above MOST_SEEDS.
+    Fisher's randomisation test (1935, §21). S seeds give a p of at least 2^(1 − S), so one seed gives 1; ValueError for none, or above MAX_SEEDS.
 
     >>> sign_flip_test([0.1, 0.2, 0.3]), sign_flip_test([5.0]), sign_flip_test([1.0, 1.0, -1.0])
     (0.25, 1.0, 1.0)
     """
-    if not 0 < len(difference_S) <= MOST_SEEDS:
-        raise ValueError(f"{len(difference_S)} seeds, not 1 to {MOST_SEEDS}")
+    if not 0 < len(difference_S) <= MAX_SEEDS:
+        raise ValueError(f"{len(difference_S)} seeds, not 1 to {MAX_SEEDS}")
     sums_F = np.abs(sign_flips(len(difference_S)) @ np.asarray(difference_S, np.float64))
     return float((sums_F >= sums_F[0] * (1 - 1e-9)).mean())
 
@@ -323,7 +323,7 @@ def _resampled_means(
     """Means of `resamples` draws of clusters with replacement: float64[B]."""
     sums_C, sizes_C = _cluster_sums(difference_Q, clusters if clusters is not None else range(len(difference_Q)))
     rng = np.random.default_rng(seed)
-    at_once = max(1, MOST_DRAWS // len(sums_C))
+    at_once = max(1, MAX_DRAWS // len(sums_C))
     means = []
     for start in range(0, resamples, at_once):
         clusters_BC = rng.integers(len(sums_C), size=(min(at_once, resamples - start), len(sums_C)))

@@ -292,7 +292,7 @@ def _best_lead(index: Index, query: Query, alone: OwnScores, row: int, seed: int
     )
 
 
-MOST_LISTED = 8
+MAX_LISTED = 8
 
 
 def find_passage(index: Index, name: str) -> int:
@@ -303,7 +303,7 @@ def find_passage(index: Index, name: str) -> int:
     if len(rows) == 1:
         return rows[0]
     if rows:
-        some = [ids[row] for row in rows[:MOST_LISTED]]
+        some = [ids[row] for row in rows[:MAX_LISTED]]
         raise UserError(
             f"passage {name!r}: {len(rows):,} ids start with it", _one_of(some, len(rows)), "give more digits"
         )
@@ -313,7 +313,7 @@ def find_passage(index: Index, name: str) -> int:
         return only
     if inside:
         found = f"passage {name!r}: a document of {len(inside):,} passages"
-        listed = [f"{shown_id(each.id)} ({each.start}–{each.end})" for each in inside[:MOST_LISTED]]
+        listed = [f"{shown_id(each.id)} ({each.start}–{each.end})" for each in inside[:MAX_LISTED]]
         raise UserError(found, _one_of(listed, len(inside)), "give the id of a passage")
     raise UserError(
         f"passage {name!r}: not in {index.folder}",

@@ -17,7 +17,7 @@ from graph.types import Floats, Ints
 
 TOLERANCE = 5e-6
 """The largest L1 distance of a result from its stationary distribution. Float32 rounding adds up to 3e-7 ÷ (1 − damping)."""
-MOST_DAMPING = 0.99
+MAX_DAMPING = 0.99
 """The maximum for settings: at most 1,745 steps, and a rounding error of 3e-5."""
 ROUNDING = 1e-6
 """Missing mass below this counts as a rounding error."""

@@ -50,8 +50,8 @@ def notebook_view(*parts: Html) -> str:
     return f'<div class="modegraph">{STYLE}{"".join(parts)}</div>'
 
 
-MOST_PASSAGES = 5
-MOST_CHARACTERS = 30
+MAX_PASSAGES = 5
+MAX_CHARACTERS = 30
 WIDTH, HEIGHT, GAP_X, GAP_Y = 210, 30, 36, 12
 """Sizes of a box and of the gaps between boxes, in pixels."""
 
@@ -84,7 +84,7 @@ def paths_svg(evidence: Evidence) -> Html:
 
 def node_paths(evidence: Evidence) -> list[list[Node]]:
     """The path to each of the best passages, as nodes from the question to the passage; all passages are in the last column."""
-    ranked = list(zip(evidence.passages, evidence.paths, strict=False))[:MOST_PASSAGES]
+    ranked = list(zip(evidence.passages, evidence.paths, strict=False))[:MAX_PASSAGES]
     last = 1 + max((len(path) for _, path in ranked), default=0)
     paths = []
     for rank, (passage, path) in enumerate(ranked, start=1):
@@ -100,7 +100,7 @@ def clipped(words: str) -> str:
     ('short', 'a line that is longer than an…')
     """
     line = " ".join(words.split())
-    return line if len(line) <= MOST_CHARACTERS else line[: MOST_CHARACTERS - 1] + "…"
+    return line if len(line) <= MAX_CHARACTERS else line[: MAX_CHARACTERS - 1] + "…"
 
 
 def _first_rank(paths: list[list[Node]], node: Node) -> int:

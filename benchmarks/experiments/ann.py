@@ -34,7 +34,7 @@ from graph.types import Floats
 
 MODES: tuple[Mode, ...] = ("hops", "hybrid", "dense", "naive")
 KINDS = ("passages", "propositions")
-FLOAT16_LOSS, ANN_LOSS, LEAST_RECALL = 0.003, 0.005, 0.98
+FLOAT16_LOSS, ANN_LOSS, MIN_RECALL = 0.003, 0.005, 0.98
 
 
 def stored_as(folder: Path, data: IndexData, dtype: str, ann_rows: int) -> IndexData:
@@ -95,7 +95,7 @@ def measure(folder: Path, file: Path, limit: int | None) -> tuple[dict[str, floa
                 assert passage_ann is not None
                 figures[f"{name}: {variant}: lists probed for passages"] = passage_ann.probes
                 same = agreement(other, index, vectors_QD)
-                checks += [Check(f"{name}: {variant}: {key}", value, LEAST_RECALL, True) for key, value in same.items()]
+                checks += [Check(f"{name}: {variant}: {key}", value, MIN_RECALL, True) for key, value in same.items()]
         figures |= {f"{name}: {variant}: {key}": value for key, value in mode_figures.items()}
         for mode in MODES:
             key = f"{mode}: Recall@5"

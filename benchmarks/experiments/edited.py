@@ -41,7 +41,7 @@ SETTINGS = IndexSettings(communities="igraph", layers_on_edit="later", merge_fac
 FIRST, WORDS = 30, 12
 MAX_PATCHED_SHARE = 0.5
 """Share of changed documents up to which an edit writes patches; chosen so that an edit occasionally writes all arrays."""
-KILLED_SHARE, LONGEST_S, AT_COMMITS = 0.5, 0.4, 10
+KILLED_SHARE, MAX_S, AT_COMMITS = 0.5, 0.4, 10
 OLD_GENERATIONS = 3
 STATES, FAILED, OPENED = "states.jsonl", "failed", "opened"
 
@@ -179,7 +179,7 @@ def run_edits(scratch: Path, edits: int, seed: int) -> dict[str, float | str]:
             kills["at a commit"] += 1
             commit += 1
         if number % AT_COMMITS and draw.random() < KILLED_SHARE:
-            kills["at a random moment"] += in_process(edit, kill_after_s=draw.uniform(0, LONGEST_S))
+            kills["at a random moment"] += in_process(edit, kill_after_s=draw.uniform(0, MAX_S))
         if in_process(edit):
             raise SystemExit("an edit was killed by another process")
     time.sleep(1)

@@ -36,11 +36,11 @@ from graph.trees import probabilities
 from graph.types import Message
 
 READING_SETS = ("squad_ctx", "squad2_train10", "nq_open_oracle", "covidqa", "hotpot_train")
-MOST_WORDS = 600
+MAX_WORDS = 600
 """Contexts with more words are left out of training."""
-MOST_CLAIMS = 8
+MAX_CLAIMS = 8
 """Largest number of claims about one context of a reading set."""
-MOST_OF_A_CONTEXT = 16
+MAX_OF_A_CONTEXT = 16
 """Largest number of claims about one context of a set of sentences."""
 QUESTIONS = "claims with a question"
 
@@ -62,15 +62,15 @@ def read_rows(folder: Path) -> list[SupportRow]:
 
 
 def groups_of_set(folder: Path, split: str) -> Iterator[list[dict[str, Any]]]:
-    """The rows of one split of a set, by context: at most MOST_OF_A_CONTEXT of each, drawn at random, and none of contexts with more than MOST_WORDS words."""
+    """The rows of one split of a set, by context: at most MAX_OF_A_CONTEXT of each, drawn at random, and none of contexts with more than MAX_WORDS words."""
     by_context: defaultdict[tuple[str, ...], list[SupportRow]] = defaultdict(list)
     for row in read_rows(folder):
         if row.split == split:
             by_context[row.passages].append(row)
     for passages, rows in by_context.items():
-        if sum(len(text.split()) for text in passages) <= MOST_WORDS:
+        if sum(len(text.split()) for text in passages) <= MAX_WORDS:
             context = content_id(folder.name, *passages)
-            chosen = Random(context).sample(rows, min(len(rows), MOST_OF_A_CONTEXT))
+            chosen = Random(context).sample(rows, min(len(rows), MAX_OF_A_CONTEXT))
             quoted = [("", text) for text in passages]
             yield [row_of(context, quoted, row.claim, row.supported) for row in chosen]
 
@@ -90,7 +90,7 @@ def groups_of_reading(source: ReadingSet, split: str) -> Iterator[list[dict[str,
         answers = [each.answers[0] for each in questions if each.answers]
         passages = [(source.passages[each].title, source.passages[each].text) for each in gold]
         rng, context, rows = Random("".join(gold)), content_id(source.name, *gold), []
-        for question in rng.sample(questions, min(len(questions), MOST_CLAIMS // 2)):
+        for question in rng.sample(questions, min(len(questions), MAX_CLAIMS // 2)):
             right = question.answers[0] if question.answers else None
             wrong = [each for each in answers if not any(_alike(each, other) for other in question.answers)]
             wrong = [each for each in wrong if shape(each) == shape(right or each)] or wrong

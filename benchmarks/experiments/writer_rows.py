@@ -25,10 +25,10 @@ from graph.text.prompting import quote, read_prompt
 from graph.types import Excerpt, Message
 
 SETS = ("squad_ctx", "squad2_train10", "nq_open_oracle", "covidqa")
-MOST_ANSWER_WORDS = 10
-LEAST_QUESTIONS = {"squad_ctx": 2, "squad2_train10": 2}
+MAX_ANSWER_WORDS = 10
+MIN_QUESTIONS = {"squad_ctx": 2, "squad2_train10": 2}
 """Fewest usable questions for which a passage of a set is included, 1 by default: a second question about the same passage adds little cost."""
-MOST_WORDS = 300
+MAX_WORDS = 300
 _NAME_OR_NUMBER = re.compile(r"\s[\"“‘']?[A-Z]|\d")
 _CAPITALISED = re.compile(r"\b[A-Z]\w*(?:[-'’.]\w+)*")
 
@@ -65,19 +65,19 @@ def rows_of(source: ReadingSet) -> Iterator[dict[str, object]]:
             by_passage[question.gold_ids[0]].append(question)
     for passage_id, questions in by_passage.items():
         passage = source.passages[passage_id]
-        if len(passage.text.split()) > MOST_WORDS:
+        if len(passage.text.split()) > MAX_WORDS:
             continue
         usable = [
             row for each in questions if finder.ranked(each.text, 1) == [passage_id] and (row := _row(each, passage))
         ]
-        if len(usable) >= LEAST_QUESTIONS.get(source.name, 1):
+        if len(usable) >= MIN_QUESTIONS.get(source.name, 1):
             yield from usable
 
 
 def _row(question: ReadingQuestion, passage: Excerpt) -> dict[str, object] | None:
     """The row of one question; None if it does not stand alone, if no sentence contains its answer, or if the answer is long or occurs in the question."""
     text = quote(spelled(question.text, passage))
-    answer = next((each for each in question.answers if len(each.split()) <= MOST_ANSWER_WORDS), None)
+    answer = next((each for each in question.answers if len(each.split()) <= MAX_ANSWER_WORDS), None)
     held = [each for each in sentences_of(passage) if answer and contains_answer(answer, words_of(each.line))]
     if answer is None or not held or contains_answer(answer, words_of(text)) or not stands_alone(text):
         return None

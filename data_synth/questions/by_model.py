@@ -40,8 +40,8 @@ from graph.types import CompletionRequest, Excerpt, LanguageModel, Passage
 UNUSABLE = "the writer's reply was unusable twice, or refused"
 EMPTY = "no question or no answer"
 NO_QUESTION_MARK = "no question mark at the end"
-MOST_ANSWER_WORDS = 30
-LONG_ANSWER = f"an answer of more than {MOST_ANSWER_WORDS} words"
+MAX_ANSWER_WORDS = 30
+LONG_ANSWER = f"an answer of more than {MAX_ANSWER_WORDS} words"
 NO_SUCH_PASSAGE = "needs a passage that was not shown"
 OTHER_HOPS = "needs a different number of articles than requested"
 GIVEN_AWAY = "the question gives its answer away"
@@ -59,7 +59,7 @@ QUESTION_OF_SENTENCE = "data_synth/ask_one.txt"
 QUESTIONS_AT_ONCE = 16
 MAX_FAILURES_IN_A_ROW = 64
 """Writing stops at the end of a batch if at least this many replies in a row gave no usable question."""
-LEAST_WORDS = 5
+MIN_WORDS = 5
 MIN_ARTICLES, MAX_ARTICLES = 3, 5
 MAX_SHARING = 20
 """An entity in more documents than this does not form a group."""
@@ -231,7 +231,7 @@ def _row(
     faults = {
         EMPTY: not text or not answer,
         NO_QUESTION_MARK: not text.endswith(QUESTION_MARKS),
-        LONG_ANSWER: len(answer.split()) > MOST_ANSWER_WORDS,
+        LONG_ANSWER: len(answer.split()) > MAX_ANSWER_WORDS,
         NO_SUCH_PASSAGE: not all(1 <= number <= len(passages) for number in numbers),
         OTHER_HOPS: len(numbers) not in hops,
         GIVEN_AWAY: named_in(answer, text),
@@ -299,9 +299,9 @@ def sentence_prompt(passage: Passage | Excerpt, sentence: Unit) -> str:
 
 
 def sentences_of(passage: Passage | Excerpt) -> list[Unit]:
-    """The sentences and table rows of a passage that a question can be about: no headings, and none of fewer than LEAST_WORDS words."""
+    """The sentences and table rows of a passage that a question can be about: no headings, and none of fewer than MIN_WORDS words."""
     units = split_units(passage.text, passage.header)
-    return [unit for unit in units if unit.kind != "heading" and len(unit.line.split()) >= LEAST_WORDS]
+    return [unit for unit in units if unit.kind != "heading" and len(unit.line.split()) >= MIN_WORDS]
 
 
 def sentences_in_turn(index: Index, seed: int) -> Iterator[Material]:

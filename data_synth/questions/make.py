@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from data_synth.questions.by_model import (
-    LEAST_WORDS,
     MIN_ARTICLES,
+    MIN_WORDS,
     Writers,
     article_groups,
     model_questions,
@@ -80,7 +80,7 @@ def _nothing_made(
     if writer is not None:
         return UserError(
             f"{index.folder}: {writer.name} can write no questions",
-            f"sentences of {LEAST_WORDS} words or more, or for several hops {MIN_ARTICLES} documents that share a topic or an entity",
+            f"sentences of {MIN_WORDS} words or more, or for several hops {MIN_ARTICLES} documents that share a topic or an entity",
             "index more documents, or give --hops 1",
         )
     return UserError(

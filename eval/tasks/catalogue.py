@@ -147,7 +147,7 @@ def _join_items(task: Task, items: Iterable[Item], where: str) -> LoadedTask:
     return LoadedTask(tuple(questions.values()), tuple(documents.values()))
 
 
-MOST_TEXTS = 40
+MAX_TEXTS = 40
 
 
 def task_lines(tasks: Iterable[Task]) -> Iterator[str]:
@@ -208,7 +208,7 @@ def question_row(question: Question) -> dict[str, Any]:
 def describe_collection(index: Index) -> list[str]:
     """A description of a collection in at most 40 texts: its summaries, highest layers first, or its first passages if it has none."""
     data = index.data
-    rows = sorted(range(len(data.summary_ids)), key=lambda row: (-int(data.summary_layer_S[row]), row))[:MOST_TEXTS]
+    rows = sorted(range(len(data.summary_ids)), key=lambda row: (-int(data.summary_layer_S[row]), row))[:MAX_TEXTS]
     if rows:
         return [index.summary(row).text for row in rows]
-    return [index.passage(row).text for row in range(min(MOST_TEXTS, len(data.passage_ids)))]
+    return [index.passage(row).text for row in range(min(MAX_TEXTS, len(data.passage_ids)))]

@@ -156,7 +156,7 @@ LOG, STATES = "log.jsonl", "checkpoints/checkpoint-*/trainer_state.json"
 BEST_BY = "eval_f1"
 """The figure of dev rows by which `train sft` chooses among checkpoints."""
 NOT_PLOTTED = ("_runtime", "_per_second", "_num_tokens")
-MOST_POINTS = 400
+MAX_POINTS = 400
 
 
 @dataclass(frozen=True)
@@ -178,7 +178,7 @@ class BeforeAfter:
 
 
 def course_of(folder: Path, run: FoundRun) -> Course:
-    """The course of a run that `find_runs` found in `folder`; without curves if it logged no rows. Curves longer than MOST_POINTS keep every n-th point."""
+    """The course of a run that `find_runs` found in `folder`; without curves if it logged no rows. Curves longer than MAX_POINTS keep every n-th point."""
     curves: dict[str, list[tuple[int, float]]] = {}
     for row in logged_rows(folder, run):
         for name, value in only_numbers(row).items():
@@ -186,7 +186,7 @@ def course_of(folder: Path, run: FoundRun) -> Course:
                 curves.setdefault(name, []).append((int(row["step"]), value))
     dev_points = curves.get(BEST_BY, [])
     best = max(dev_points, key=lambda point: point[1])[0] if len(dev_points) > 1 else None
-    return Course({name: points[:: 1 + (len(points) - 1) // MOST_POINTS] for name, points in curves.items()}, best)
+    return Course({name: points[:: 1 + (len(points) - 1) // MAX_POINTS] for name, points in curves.items()}, best)
 
 
 def logged_rows(folder: Path, run: FoundRun) -> Iterable[Mapping[str, Any]]:

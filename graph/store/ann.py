@@ -30,8 +30,8 @@ TRAINED_PER_LIST, TRAINING_ROUNDS = 40, 5
 ADDED_ROWS = 8_192
 SAMPLED_ROWS, MEASURED_NEAREST = 100, 10
 """The number of rows on which recall is measured, and of nearest neighbours counted for each."""
-TARGET_RECALL, LEAST_RECALL = 0.99, 0.98
-MOST_PROBED_SHARE, ALWAYS_PROBED = 4, 64
+TARGET_RECALL, MIN_RECALL = 0.99, 0.98
+MAX_PROBED_SHARE, ALWAYS_PROBED = 4, 64
 """At most a quarter of the lists, or 64 if that is more, are probed when few nearest neighbours are requested."""
 LIST_OVERSAMPLING = 4
 """The probed lists contain on average at least this many times the requested rows."""
@@ -79,11 +79,11 @@ def open_ann(file: Path, probes: int, recall: float) -> Ann:
 
 
 def build_ann(folder: Path, segment: str, vectors_RD: StoredVectors) -> Ann:
-    """Build the ANN index of the vectors of a segment in `folder`; print a warning if its recall is below LEAST_RECALL."""
+    """Build the ANN index of the vectors of a segment in `folder`; print a warning if its recall is below MIN_RECALL."""
     inverted = inverted_file(vectors_RD)
     probes, recall = _choose_probes(inverted, vectors_RD)
-    if recall < LEAST_RECALL:
-        say(f"{segment}: its ANN index finds {recall:.3f} of the {MEASURED_NEAREST} nearest, less than {LEAST_RECALL}")
+    if recall < MIN_RECALL:
+        say(f"{segment}: its ANN index finds {recall:.3f} of the {MEASURED_NEAREST} nearest, less than {MIN_RECALL}")
     stem = Path(segment).stem
     partial = folder / f"{stem}.partial"
     write_ann(inverted, partial)
@@ -135,7 +135,7 @@ def _choose_probes(inverted: Any, vectors_RD: StoredVectors) -> tuple[int, float
     nearest_QK, cosines_QK = _nearest(vectors_RD, rows_Q, query_QD)
     if nearest_QK.shape[1] == 0:
         return 1, 1.0
-    most = min(inverted.nlist, max(ALWAYS_PROBED, inverted.nlist // MOST_PROBED_SHARE))
+    most = min(inverted.nlist, max(ALWAYS_PROBED, inverted.nlist // MAX_PROBED_SHARE))
     ranks_QK = _ranks_of_lists(inverted, vectors_RD, query_QD, nearest_QK, most)
     for probes in [*(2**power for power in range(most.bit_length()) if 2**power < most), most]:
         if (

@@ -121,7 +121,7 @@ def _open_batch(file: Path) -> tuple[Any, Any]:
 
 BATCH_TEXTS = 256
 """Texts per batch: the most that a crash loses without Ray."""
-MOST_IN_MEMORY = 262_144
+MAX_IN_MEMORY = 262_144
 """The most new vectors of one kind in memory: 0.4 GB with 384 dimensions."""
 
 VectorKind = Literal["passages", "propositions", "entities", "summaries"]
@@ -134,7 +134,7 @@ IN_ORDER: tuple[VectorKind, ...] = "propositions", "entities"
 class EmbeddingCache:
     """Unit vectors of type `dtype`: those of the last generation, pending ones from an unfinished run, and new ones from the encoder.
 
-    New vectors are written to disk at once; at most MOST_IN_MEMORY of each kind are in memory. Those of the last generation stay in segments.
+    New vectors are written to disk at once; at most MAX_IN_MEMORY of each kind are in memory. Those of the last generation stay in segments.
     """
 
     def __init__(
@@ -182,13 +182,13 @@ class EmbeddingCache:
             self._pending.put(missing_ids[batch], unit_rows(next(vectors)))
 
     def _new_vectors(self, kind: VectorKind, ids: IdBytes) -> Vectors:
-        """The vectors of ids that the last generation lacks; more than MOST_IN_MEMORY are written to a segment and mapped."""
-        if len(ids) <= MOST_IN_MEMORY:
+        """The vectors of ids that the last generation lacks; more than MAX_IN_MEMORY are written to a segment and mapped."""
+        if len(ids) <= MAX_IN_MEMORY:
             vectors = self._pending.take(ids, self._dtype) if len(ids) else self._encoder.encode([])
             return Vectors.of(vectors.astype(self._dtype, copy=False), ids)
         field = VECTOR_FIELDS[kind][1]
         segment = write_segment(
-            self._pending.index, field, ids, lambda part: self._pending.take(ids[part], self._dtype), MOST_IN_MEMORY
+            self._pending.index, field, ids, lambda part: self._pending.take(ids[part], self._dtype), MAX_IN_MEMORY
         )
         return Vectors((replace(segment, fresh=True),), np.arange(len(ids)))
 

@@ -17,7 +17,7 @@ from graph.store.manifest import FORMAT, check_format
 from graph.store.rows import Store
 
 SQLITE_FILE = "index.sqlite"
-MOST_LOGGED_BYTES = 64 << 20
+MAX_LOGGED_BYTES = 64 << 20
 """Size of the write-ahead log above which the writer of a sealed file folds it into the file; without a seal, SQLite decides."""
 WRITER_CACHE_BYTES = 128 << 20
 """Page cache of a writer: propositions and entities are looked up by hashes, which are scattered over the file."""
@@ -122,7 +122,7 @@ class SqliteStore(Store):
     def transaction(self) -> Iterator[None]:
         with super().transaction():
             yield
-        if self._before_fold is not None and self._log.exists() and self._log.stat().st_size > MOST_LOGGED_BYTES:
+        if self._before_fold is not None and self._log.exists() and self._log.stat().st_size > MAX_LOGGED_BYTES:
             self._fold()
 
     def _fold(self) -> None:

@@ -9,7 +9,7 @@ from statistics import fmean
 from eval.reading import ReadingAnswer, constant_answers
 from eval.statistics import Interval, bootstrap_difference
 
-MOST_ADDED_REFUSALS, MOST_LOSS = 0.02, 0.01
+MAX_ADDED_REFUSALS, MAX_LOSS = 0.02, 0.01
 """The largest increase allowed in the share of refusals; the largest loss allowed in F1, whether over passages with the answer, without
 the question's words or on the general set."""
 ROUNDING = 1e-9
@@ -107,8 +107,8 @@ def judge(held_out: AnswerPair, unanswered: AnswerPair | None, general: AnswerPa
         Check(
             "refused questions that have an answer",
             f"{refusals:+.3f}",
-            f"at most +{MOST_ADDED_REFUSALS:g}",
-            refusals <= MOST_ADDED_REFUSALS + ROUNDING,
+            f"at most +{MAX_ADDED_REFUSALS:g}",
+            refusals <= MAX_ADDED_REFUSALS + ROUNDING,
         ),
     ]
     if unanswered is not None:
@@ -122,8 +122,8 @@ def judge(held_out: AnswerPair, unanswered: AnswerPair | None, general: AnswerPa
 
 
 def at_most_loss(what: str, change: Interval) -> Check:
-    """The condition that a figure falls by at most MOST_LOSS."""
-    return Check(what, interval_text(change), f"at least -{MOST_LOSS:g}", change.mean >= -MOST_LOSS - ROUNDING)
+    """The condition that a figure falls by at most MAX_LOSS."""
+    return Check(what, interval_text(change), f"at least -{MAX_LOSS:g}", change.mean >= -MAX_LOSS - ROUNDING)
 
 
 def interval_text(interval: Interval) -> str:

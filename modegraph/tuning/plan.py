@@ -35,7 +35,7 @@ from train.run.settings import SftSettings
 TRIAL_STEPS, TRIAL_PASSAGES = 2, 4
 TEACHER_SHARE, ANSWERING_SHARE, TRAINING_SHARE = 0.1, 0.25, 0.9
 """Shares of the time for a teacher's questions and for answers (if there are enough questions), and of the remaining time for training."""
-MOST_TEST, MOST_GENERAL, MODELS_COMPARED = 200, 100, 2
+MAX_TEST, MAX_GENERAL, MODELS_COMPARED = 200, 100, 2
 UNANSWERED_EVERY = 3
 """Every third test question is also answered over passages without its answer."""
 INDEX_START_S, INDEX_WORDS_A_SECOND, OTHER_S = 10.0, 1000.0, 30.0
@@ -112,8 +112,8 @@ def questions_within(seconds: float, answer_s: float, least_test: int, has_gener
     ((75, 50), (112, 0), (15, 0))
     """
     answers = int(seconds / (MODELS_COMPARED * answer_s))
-    general = min(MOST_GENERAL, answers // 3) if has_general else 0
-    return min(MOST_TEST, max(least_test, (answers - general) * UNANSWERED_EVERY // (UNANSWERED_EVERY + 1))), general
+    general = min(MAX_GENERAL, answers // 3) if has_general else 0
+    return min(MAX_TEST, max(least_test, (answers - general) * UNANSWERED_EVERY // (UNANSWERED_EVERY + 1))), general
 
 
 def teacher_seconds(settings: TuneSettings) -> float:

@@ -35,7 +35,7 @@ from modegraph.tuning.steps import (
 from train.run.record import read_run
 
 RECOMMENDED, REPORT, CARD = "recommended.json", "report.html", "README.md"
-MOST_SAMPLES = 12
+MAX_SAMPLES = 12
 MODELS_COMPARED = ("untuned", "tuned")
 
 
@@ -166,7 +166,7 @@ def licence_of(model: str) -> str:
 
 def samples(pair: AnswerPair) -> Iterator[Sample]:
     """Every n-th held-out question with both answers, whether right or wrong."""
-    step = -(-len(pair.untuned) // MOST_SAMPLES)
+    step = -(-len(pair.untuned) // MAX_SAMPLES)
     for before, after in list(zip(pair.untuned, pair.tuned, strict=True))[::step]:
         task = before.task
         passages = tuple(

@@ -29,7 +29,7 @@ from graph.shared.console import say
 
 LOG = logging.getLogger("modegraph.serve")
 POLL_S, BLOCKING_POLL_S = 0.5, 0.05
-FIRST_WAIT_S, LONGEST_WAIT_S = 1.0, 60.0
+FIRST_WAIT_S, MAX_WAIT_S = 1.0, 60.0
 STOP_S = 30.0
 PROCESS_GROUP_GUARD = Path(__file__).with_name("process_group_guard.py")
 
@@ -118,7 +118,7 @@ class SupervisedServer:
             wait_s = FIRST_WAIT_S if answered else wait_s
             LOG.warning("%s; restarting it in %.0f s; its log: %s", problem, wait_s, self.log)
             await asyncio.sleep(wait_s)
-            wait_s = min(2 * wait_s, LONGEST_WAIT_S)
+            wait_s = min(2 * wait_s, MAX_WAIT_S)
 
     async def _run_once(self) -> bool:
         """Start the server and wait until it ends. Returns whether it became ready before that."""

@@ -26,7 +26,7 @@ from serve.http.settings import is_loopback
 
 IN_FLIGHT = 8
 ATTEMPTS = 4
-FIRST_WAIT_S, LONGEST_WAIT_S = 0.25, 8.0
+FIRST_WAIT_S, MAX_WAIT_S = 0.25, 8.0
 TIMEOUT_S = 300.0
 RETRIED = (openai.APIConnectionError, openai.RateLimitError, openai.InternalServerError)
 QUICK_S = 2.0
@@ -229,7 +229,7 @@ class OpenAIModel:
             schema = {"name": "answer", "schema": dict(request.schema), "strict": True}
             options["response_format"] = {"type": "json_schema", "json_schema": schema}
         for attempt in stamina.retry_context(
-            on=RETRIED, attempts=ATTEMPTS, timeout=None, wait_initial=FIRST_WAIT_S, wait_max=LONGEST_WAIT_S
+            on=RETRIED, attempts=ATTEMPTS, timeout=None, wait_initial=FIRST_WAIT_S, wait_max=MAX_WAIT_S
         ):
             with attempt:
                 return self._client.chat.completions.create(

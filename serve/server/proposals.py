@@ -20,8 +20,8 @@ from data_synth.questions.question_form import question_to_json
 from graph.index.index import Index
 from graph.index.restrict import restrict
 
-MOST_PROPOSALS = 200
-MOST_PASSAGES = 2_000
+MAX_PROPOSALS = 200
+MAX_PASSAGES = 2_000
 """Passages to read, from evenly spaced documents, so that the proposals take a few seconds, whatever the size of the index."""
 SUGGESTION_PASSAGES = 300
 """Passages to read for suggestions, which a page waits for."""
@@ -46,14 +46,14 @@ class ProposedQuestion(BaseModel):
     type: str
 
 
-def propose_questions(index: Index, most_passages: int = MOST_PASSAGES) -> tuple[ProposedQuestion, ...]:
-    """Up to MOST_PROPOSALS questions, each answered by one sentence, alternating documents; the same for the same index.
+def propose_questions(index: Index, most_passages: int = MAX_PASSAGES) -> tuple[ProposedQuestion, ...]:
+    """Up to MAX_PROPOSALS questions, each answered by one sentence, alternating documents; the same for the same index.
 
     A question that comes up for several of the sampled documents is left out.
     """
     sample_U = sample_documents(index.data.passage_document_P, len(index.sources()), most_passages)
     sample = replace(index, data=restrict(index.data, sample_U))
-    rows = list(islice(all_template_questions(sample, hops=(1,), seed=0), MOST_PROPOSALS))
+    rows = list(islice(all_template_questions(sample, hops=(1,), seed=0), MAX_PROPOSALS))
     counts = Counter(row.id for row in rows)
     return tuple(ProposedQuestion.model_validate(question_to_json(row)) for row in rows if counts[row.id] == 1)
 

@@ -43,7 +43,7 @@ def index(hashed_isles: Path) -> Path:
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch, open_hashed: None) -> None:
     monkeypatch.setattr(engine, "FIRST_WAIT_S", 0.01)
-    monkeypatch.setattr(engine, "LONGEST_WAIT_S", 0.02)
+    monkeypatch.setattr(engine, "MAX_WAIT_S", 0.02)
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from graph.errors import UserError
 from graph.types import AnswerForm, Message
 
 MODELFILE = "Modelfile"
-LONGEST_CONTEXT = 8192
+MAX_CONTEXT = 8192
 """The maximum number of context tokens for which Ollama reserves memory; a shorter window of the model takes precedence."""
 _ROLES: tuple[Literal["system", "user", "assistant"], ...] = (
     "system",
@@ -57,7 +57,7 @@ def modelfile(gguf: str, tokenizer: Any, context_tokens: int, form: AnswerForm) 
         f'SYSTEM """{system}"""',
         f'PARAMETER stop "{tokenizer.eos_token}"',
         "PARAMETER temperature 0",
-        f"PARAMETER num_ctx {min(context_tokens, LONGEST_CONTEXT)}",
+        f"PARAMETER num_ctx {min(context_tokens, MAX_CONTEXT)}",
     ]
     return "\n".join(lines) + "\n", turns is not None
 

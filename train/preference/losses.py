@@ -26,7 +26,7 @@ from torch.nn.functional import log_softmax, logsigmoid
 
 CLIP = 0.2
 """RLOO: a response whose probability changed by more than this share in the direction of its advantage is pushed no further (TRL's epsilon)."""
-MOST_LOG_RATIO = 20.0
+MAX_LOG_RATIO = 20.0
 """RLOO: the largest log-ratio that is exponentiated, so that the loss stays finite."""
 
 
@@ -107,7 +107,7 @@ def rloo_loss(log_ratios_QK: Tensor, rewards_QK: Tensor, beta_policy: float, bet
     returns_QK = at_least_float32(rewards_QK) / beta_reward - beta_policy * delta_QK.detach()
     count = delta_QK.shape[-1]
     advantages_QK = (returns_QK - returns_QK.mean(dim=-1, keepdim=True)) * count / (count - 1)
-    ratios_QK = delta_QK.clamp(max=MOST_LOG_RATIO).exp()
+    ratios_QK = delta_QK.clamp(max=MAX_LOG_RATIO).exp()
     return -torch.minimum(ratios_QK * advantages_QK, ratios_QK.clamp(1 - CLIP, 1 + CLIP) * advantages_QK).mean(dim=-1)
 
 

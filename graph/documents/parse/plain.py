@@ -13,7 +13,7 @@ from graph.documents.parse.formats import MAX_FILE_BYTES, MAX_PAGES, ParsedFile
 from graph.errors import UserError
 from graph.shared.pages import PAGE_STARTS
 
-LONGEST_FIRST_LINE = 120
+MAX_FIRST_LINE = 120
 GAP = "\n\n"
 """The separator of blocks and pages."""
 DELIMITERS = ",;\t|"
@@ -54,7 +54,7 @@ def title_of(text: str) -> str:
     if first.startswith("#") and first.strip("# "):
         return first.strip("# ")
     stands_alone = len(lines) > 1 and not lines[1].strip()
-    return first if stands_alone and len(first) <= LONGEST_FIRST_LINE else ""
+    return first if stands_alone and len(first) <= MAX_FIRST_LINE else ""
 
 
 def begins_with_front_matter(text: str) -> bool:

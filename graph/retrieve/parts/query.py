@@ -15,7 +15,7 @@ from pydantic_core import PydanticKnownError
 from graph.config import Settings
 from graph.errors import ModelUnavailable, UserError
 from graph.index.filters import Condition, parse_condition
-from graph.random_walk import MOST_DAMPING
+from graph.random_walk import MAX_DAMPING
 from graph.shared.modes import DEFAULT_MODE, Mode
 from graph.text.replies import BadReply, ReplyModel, copies_example, parse_reply, retry_of, strict_schema
 from graph.types import Completion, CompletionRequest, Floats, LanguageModel, Message
@@ -188,7 +188,7 @@ class SuggestSettings(Settings):
     damping: float = Field(
         default=0.85,
         ge=0,
-        le=MOST_DAMPING,
+        le=MAX_DAMPING,
         description="probability that the walk continues; otherwise it restarts from a seed",
     )
     structure_weight: float = Field(

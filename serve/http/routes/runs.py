@@ -15,7 +15,7 @@ from serve.http.errors import ApiError
 from serve.http.keys import FULL_ACCESS, Access
 from serve.server.services import Caller, Services
 
-MOST_RUNS = 1000
+MAX_RUNS = 1000
 
 
 class RunInfo(BaseModel):
@@ -79,7 +79,7 @@ def runs_router(services: Services) -> APIRouter:
     def runs(access: Caller) -> Runs:
         """The runs below the server's folder of runs, with their state and figures."""
         listed = visible_runs(access)
-        return Runs(total=len(listed), runs=[run_info(run) for run in listed[:MOST_RUNS]])
+        return Runs(total=len(listed), runs=[run_info(run) for run in listed[:MAX_RUNS]])
 
     @router.get("/course")
     def course(access: Caller, name: Annotated[str, Query(min_length=1, max_length=1000)]) -> Course:

@@ -229,7 +229,7 @@ def test_vectors_that_do_not_fit_in_memory_are_streamed_to_the_same_bytes(
     monkeypatch.setattr(graph.store.embedding_cache, "write_segment", recording)
     in_memory = build_and_edit(tmp_path / "memory")
     assert not streamed_fields
-    monkeypatch.setattr(graph.store.embedding_cache, "MOST_IN_MEMORY", 2)
+    monkeypatch.setattr(graph.store.embedding_cache, "MAX_IN_MEMORY", 2)
     streamed = build_and_edit(tmp_path / "streamed")
     assert set(streamed_fields) == set(FIELDS)
     assert streamed == in_memory and verify_index(tmp_path / "streamed") == []

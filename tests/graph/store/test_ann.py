@@ -15,7 +15,7 @@ from graph.hierarchy import similarity
 from graph.models.encoder import unit_rows
 from graph.retrieve.parts.ranking import nearest, top_rows
 from graph.shared.ids import content_id
-from graph.store.ann import LEAST_RECALL, build_ann, inverted_file, open_ann, write_ann
+from graph.store.ann import MIN_RECALL, build_ann, inverted_file, open_ann, write_ann
 from graph.store.columns.row_map import RowMap
 from graph.store.float16 import as_float32, product
 from graph.store.index_settings import VectorType
@@ -106,7 +106,7 @@ def test_rows_find_their_nearest_and_the_index_states_its_recall(tmp_path: Path)
     vectors_ND = clustered(4_000)
     vectors = in_segments(tmp_path, vectors_ND, 1, 1, np.arange(4_000))
     (ann,) = [segment.ann for segment in vectors.segments]
-    assert ann is not None and LEAST_RECALL <= ann.recall <= 1 and ann.probes < ann.inverted.nlist == 126
+    assert ann is not None and MIN_RECALL <= ann.recall <= 1 and ann.probes < ann.inverted.nlist == 126
     recalls = []
     noise = np.random.default_rng(1).normal(size=(50, DIMENSIONS)).astype(np.float32)
     for query_D in unit_rows(vectors_ND[::80] + 0.1 * noise):
@@ -137,7 +137,7 @@ def test_the_fewest_lists_that_find_enough_are_searched(tmp_path: Path, rows: in
 def test_a_recall_that_falls_short_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     scattered = unit_rows(np.random.default_rng(0).normal(size=(3_000, 96)).astype(np.float32))
     ann = build_ann(tmp_path, "v-0.segment", scattered)
-    assert ann.recall < LEAST_RECALL
+    assert ann.recall < MIN_RECALL
     assert (
         f"v-0.segment: its ANN index finds {ann.recall:.3f} of the 10 nearest, less than 0.98"
         in capsys.readouterr().err

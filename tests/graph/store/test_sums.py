@@ -64,7 +64,7 @@ def test_after_edits_the_seal_matches_the_whole_file(
     index: Path, most_logged: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The seal does not depend on how often the write-ahead log was checkpointed into the file in between."""
-    monkeypatch.setattr(sqlite, "MOST_LOGGED_BYTES", most_logged)
+    monkeypatch.setattr(sqlite, "MAX_LOGGED_BYTES", most_logged)
     read: list[int] = []
     sum_of = seal._block_sum
     monkeypatch.setattr(seal, "_block_sum", lambda file, block, most: read.append(block) or sum_of(file, block, most))

@@ -13,7 +13,7 @@ from tests.fakes import chat_server
 from tests.serve.http.running import serving
 
 CAPACITY, QUEUE, CONCURRENT = 8, 4, 400
-SHORTEST_S, LONGEST_S = 0.4, 1.2
+SHORTEST_S, MAX_S = 0.4, 1.2
 CLIENT = Path(__file__).with_name("load_client.py")
 
 
@@ -32,7 +32,7 @@ def ask(url: str, concurrent: int) -> list[tuple[int, float]]:
 @pytest.mark.slow
 def test_of_400_requests_at_a_capacity_of_8_all_are_answered_or_refused(shared_isles: Path) -> None:
     def reply(body: dict, number: int) -> str:  # type: ignore[type-arg]
-        time.sleep(SHORTEST_S + (LONGEST_S - SHORTEST_S) * (number % CAPACITY) / (CAPACITY - 1))
+        time.sleep(SHORTEST_S + (MAX_S - SHORTEST_S) * (number % CAPACITY) / (CAPACITY - 1))
         return "So [1]."
 
     with (

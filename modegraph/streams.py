@@ -14,8 +14,8 @@ from modegraph.answers import Answer, public_answer
 from modegraph.arguments import Model, model_of, spec_of
 from modegraph.runs import Run
 from serve.engines.chat_backend import ChatBackend
-from serve.engines.child_backend import OwnLlamaBackend
-from serve.engines.llama import OwnLlamaModel
+from serve.engines.child_backend import ServedLlamaBackend
+from serve.engines.llama import ServedLlamaModel
 from serve.engines.local import LocalModel
 from serve.engines.local_backend import LocalBackend
 from serve.engines.open_backend import VllmOptions, open_backend
@@ -42,8 +42,8 @@ async def streaming_backend(model: Model) -> AsyncIterator[ChatBackend]:
 
 def _backend_in_memory(model: Model) -> ChatBackend:
     language_model = model_of(model)
-    if isinstance(language_model, OwnLlamaModel):
-        return OwnLlamaBackend(language_model)
+    if isinstance(language_model, ServedLlamaModel):
+        return ServedLlamaBackend(language_model)
     if not isinstance(language_model, LocalModel):
         raise UserError(f"{language_model.name} does not stream", STREAMING_MODELS, "use ask, or give the model's SPEC")
     return LocalBackend({language_model.name: language_model})

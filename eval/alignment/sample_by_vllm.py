@@ -17,7 +17,7 @@ from peft import PeftModel
 
 from eval.alignment.sample import Policy, Prompt, Samples, SamplingSettings, samples_of, seed_of
 from graph.errors import UserError
-from serve.engines.child import OwnServer
+from serve.engines.child import CommandServer
 from serve.engines.vllm import spec_of
 
 AT_ONCE = 8
@@ -29,7 +29,7 @@ def draw_by_vllm(policy: Policy, prompts: Sequence[Prompt], sampling: SamplingSe
     with tempfile.TemporaryDirectory(prefix="modegraph-policy-") as folder:
         save_merged(policy, Path(folder))
         with (
-            closing(OwnServer(spec_of(folder, {}))) as server,
+            closing(CommandServer(spec_of(folder, {}))) as server,
             httpx2.Client(
                 timeout=TIMEOUT_S, trust_env=False, headers={"Authorization": f"Bearer {server.key}"}
             ) as client,
@@ -49,7 +49,7 @@ def save_merged(policy: Policy, folder: Path) -> None:
 
 
 def _draw(
-    client: httpx2.Client, server: OwnServer, policy: Policy, prompt: Prompt, sampling: SamplingSettings
+    client: httpx2.Client, server: CommandServer, policy: Policy, prompt: Prompt, sampling: SamplingSettings
 ) -> Samples:
     body = {
         "model": server.name,

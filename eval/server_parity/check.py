@@ -30,7 +30,7 @@ from eval.server_parity.faults import (
 from graph.errors import UserError
 from graph.models.checkpoint import is_adapter
 from graph.shared.console import say
-from serve.engines.child import OwnServer
+from serve.engines.child import CommandServer
 from serve.engines.llama import read_llama
 from serve.engines.openai_api import split_target
 from train.export.divergence import (
@@ -88,7 +88,7 @@ def open_target(spec: str) -> Iterator[tuple[str, Server]]:
         yield name, Server(url)
         return
     llama = read_llama(target, {})
-    with closing(OwnServer(llama)) as child:
+    with closing(CommandServer(llama)) as child:
         child.wait()
         yield next(iter(llama.adapters), llama.name), own_server(llama, child)
 

@@ -1,7 +1,7 @@
 """Engines by model SPEC. A SPEC names a kind of engine and the model to open; the command line passes it on unchanged.
 
-`ModelOnWorkers` is one model of which each worker has its own copy. The ledger stays with the caller (serve/ledger.py), so a call whose
-worker is lost is repeated, and a stored call never is."""
+`ModelOnWorkers` is one model with a copy on each worker. The ledger stays with the caller (serve/ledger.py), so a call is repeated if its
+worker is lost, and a stored call is never repeated."""
 
 from collections.abc import Callable, Sequence
 from functools import cache, partial
@@ -18,16 +18,16 @@ from graph.workers.open import THIS_PROCESS
 from serve.types import Engine
 
 OpenEngine = Callable[[str], Engine]
-FACTS = attrgetter("name", "form", "batch_size", "in_flight")
+ENGINE_PROPERTIES = attrgetter("name", "form", "batch_size", "in_flight")
 
 
 class ModelOnWorkers:
     """The Engine that `opener` opens for `spec`, on workers."""
 
     def __init__(self, spec: str, opener: OpenEngine, workers: Workers) -> None:
-        """Asks one worker for the model's name, answer form, batch size and concurrent calls; UserError when it cannot be opened there."""
-        self._call, self._workers = partial(_ask_own_copy, spec, opener), workers
-        self.name, self.form, self.batch_size, in_flight = self._ask(FACTS)
+        """Asks one worker for the model's name, answer form, batch size and concurrent calls; UserError if it cannot be opened there."""
+        self._call, self._workers = partial(_query_local_copy, spec, opener), workers
+        self.name, self.form, self.batch_size, in_flight = self._ask(ENGINE_PROPERTIES)
         self.in_flight = in_flight * workers.models
 
     def complete(self, requests: Sequence[CompletionRequest]) -> list[Completion]:
@@ -48,7 +48,7 @@ class ModelOnWorkers:
         return next(iter(self._workers.map(self._call, [query], needs="model")))
 
 
-def _ask_own_copy(spec: str, opener: OpenEngine, query: Callable[[Engine], Any]) -> Any:
+def _query_local_copy(spec: str, opener: OpenEngine, query: Callable[[Engine], Any]) -> Any:
     return query(_cached_engine(spec, opener))
 
 
@@ -85,7 +85,7 @@ def open_servers(specs: Sequence[str]) -> Engine:
     """One engine over servers of one model; UserError for a SPEC of a different kind or model."""
     for spec in specs:
         if kind_of(spec)[0] != "openai":
-            found = f"model {spec!r} with {len(specs) - 1} more"
+            found = f"model {spec!r} together with {len(specs) - 1} more"
             raise UserError(
                 found, "several servers of one model, each openai:NAME@URL", "name one model, or only servers"
             )
@@ -133,7 +133,7 @@ def kind_of(spec: str) -> tuple[str, str]:
 def fastest_kind() -> str:
     """The engine for a catalogue model that is named without a kind: the fastest one installed (docs/log.md has the figures).
 
-    On a GPU transformers; on a CPU OpenVINO, else llama.cpp, else transformers.
+    On a GPU this is transformers; on a CPU, OpenVINO, else llama.cpp, else transformers.
     """
     if not on_cpu():
         return "hf"

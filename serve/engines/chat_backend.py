@@ -1,4 +1,4 @@
-"""The interface of the server to an engine: chat completions in OpenAI's form, complete or as a stream."""
+"""The server's interface to an engine: chat completions in OpenAI's form, complete or as a stream."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ T = TypeVar("T")
 async def call_until_it_fits(prompts: Iterable[P], call: Callable[[P], Awaitable[T]]) -> tuple[P, T]:
     """The first of `prompts`, each shorter than the one before, that the engine does not find too long, and the engine's reply to that prompt.
 
-    ApiError: the engine's refusal, where it finds all of them too long or refuses for another reason.
+    ApiError, the engine's refusal, if it finds all of them too long or refuses for another reason.
     """
     refusal: ApiError | None = None
     for prompt in prompts:
@@ -73,7 +73,7 @@ class ChatBackend:
     """The model names that clients request; the first is the base model."""
 
     async def start(self) -> None:
-        """Start the engine, if it does not run already."""
+        """Start the engine, if it is not running already."""
 
     async def close(self) -> None:
         """Stop what `start` started."""
@@ -93,7 +93,7 @@ class ChatBackend:
         raise no_model()
 
     async def respond(self, body: Body) -> Response:
-        """Pass on a request of OpenAI's Responses protocol; ApiError 404 where the engine does not support it."""
+        """Pass on a request of OpenAI's Responses protocol; ApiError 404 if the engine does not support it."""
         raise no_model()
 
     def language_model(self, model: str) -> LanguageModel:
@@ -101,5 +101,5 @@ class ChatBackend:
         raise no_model()
 
     def escape_special_tokens(self, text: str) -> str:
-        """`text` with special tokens escaped; unchanged where the engine escapes them itself."""
+        """`text` with special tokens escaped; unchanged if the engine escapes them itself."""
         return text

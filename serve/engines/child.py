@@ -95,7 +95,7 @@ class SupervisedServer:
         self._supervisor = asyncio.create_task(self._keep_running())
 
     async def stop(self) -> None:
-        """Stop the server and all its processes; the log stays if the server ever exited without being stopped, or never became ready."""
+        """Stop the server and all its processes; the log is kept if the server ever exited without being stopped, or never became ready."""
         if self._supervisor is not None:
             self._supervisor.cancel()
             await asyncio.wait([self._supervisor])
@@ -155,7 +155,7 @@ class SupervisedServer:
         return False
 
     async def _end_process(self) -> None:
-        """Stop the guard, which stops the group; kill the rest of the group where the guard cannot."""
+        """Stop the guard, which stops the group; kill the rest of the group if the guard cannot."""
         process = self._process
         if process is None or process.stdin is None:
             return
@@ -170,10 +170,10 @@ class SupervisedServer:
         self._process = None
 
 
-class OwnServer:
-    """A server that runs for one command: until `close`, or until this process ends for whatever reason (process_group_guard.py).
+class CommandServer:
+    """A server that runs for one command: until `close`, or until this process ends for any reason (process_group_guard.py).
 
-    It starts at once; `wait` returns when it answers, so that the command can load other things meanwhile.
+    It starts at once; `wait` returns when it answers, so that the command can load other things in the meantime.
     """
 
     def __init__(self, spec: ServerSpec) -> None:
@@ -195,7 +195,7 @@ class OwnServer:
         say(f"starting {spec.engine} for {spec.name}")
 
     def close(self) -> None:
-        """Stop the guard, and wait until the server has exited; the log stays if the server had already exited or never answered."""
+        """Stop the guard, and wait until the server has exited; the log is kept if the server had already exited or never answered."""
         atexit.unregister(self.close)
         was_running = self._process.poll() is None
         if self._process.stdin is not None:

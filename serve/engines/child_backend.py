@@ -12,7 +12,7 @@ from graph.models.checkpoint import answer_form
 from graph.text.prompting import escape_special_tokens
 from serve.engines.chat_backend import Body
 from serve.engines.child import ServerSpec, SupervisedServer
-from serve.engines.llama import LlamaModel, LlamaSpec, OwnLlamaModel
+from serve.engines.llama import LlamaModel, LlamaSpec, ServedLlamaModel
 from serve.engines.openai_backend import OpenAIBackend, escape_known_tokens
 from serve.engines.vllm import VllmSpec, as_trained
 from serve.http.errors import ApiError
@@ -44,7 +44,7 @@ class ChildBackend(OpenAIBackend):
     async def check(self) -> None:
         """As in OpenAIBackend, but ApiError 503, without a request to the child, while the child is not ready."""
         if not self.child.ready.is_set():
-            message = "the model is loading; /v1/retrieve works already"
+            message = "the model is loading; /v1/retrieve already works"
             raise ApiError(503, "model_starting", message, headers={"Retry-After": "10"})
         await super().check()
 
@@ -80,10 +80,10 @@ class LlamaBackend(ChildBackend):
         return {**self._extras[body["model"]], **llama_fields(body), "model": self.child.spec.name}
 
 
-class OwnLlamaBackend(OpenAIBackend):
+class ServedLlamaBackend(OpenAIBackend):
     """A llama.cpp model that this process has opened, with the server that it started."""
 
-    def __init__(self, model: OwnLlamaModel) -> None:
+    def __init__(self, model: ServedLlamaModel) -> None:
         super().__init__(model.url, model.key, {model.name: model.served_as}, escape_known_tokens)
         self._model = model
         self._language_models = {model.name: model}

@@ -27,7 +27,7 @@ SCHEMA_TEXT_FIELDS = ("json", "structural_tag")
 
 
 class Tool(BaseModel):
-    """A function of the client; tools that the engine would call itself are refused."""
+    """A function that the client runs; tools that the engine would call itself are refused."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -67,7 +67,7 @@ class EngineFields(BaseModel):
     safety_identifier: Text | None = None
     prompt_cache_key: Text | None = None
     service_tier: Literal["auto", "default"] | None = None
-    store: Literal[False] | None = Field(None, description="this server keeps no responses for later requests")
+    store: Literal[False] | None = Field(None, description="this server does not store responses for later requests")
 
     @model_validator(mode="before")
     @classmethod

@@ -1,7 +1,7 @@
 """The engine for models on this machine or from the hub, through transformers (hf_open.py opens them).
 
-Batches are padded on the left. Requests with the same prompt are decoded side by side, where the model allows it, and share one copy of its
-keys and values, so that K responses cost one prefill, and each step reads prompt and weights once (`decode_side_by_side`). A JSON schema
+Batches are padded on the left. Requests with the same prompt are decoded side by side, if the model allows it, and share one copy of the
+prompt's keys and values, so that K responses cost one prefill, and each step reads prompt and weights once (`decode_side_by_side`). A JSON schema
 cannot be enforced here and is left to the prompt. The sampling parameters have vLLM's names and apply in this order: biases and penalties
 on the logits, temperature, truncation by top_k, top_p and min_p, sampling.
 
@@ -39,7 +39,7 @@ from serve.engines.local import PLAIN, LocalModel, PreparedPrompt, Sampling, Tok
 
 
 def penalty_processors(sampling: Sampling, prompt_tokens: int) -> list[LogitsProcessor]:
-    """The processors of bias and penalties, for a prompt of `prompt_tokens` tokens."""
+    """The processors that apply biases and penalties, for a prompt of `prompt_tokens` tokens."""
     processors: list[LogitsProcessor] = []
     if sampling.logit_bias:
         processors.append(LogitBiasProcessor(sampling.logit_bias))
@@ -75,7 +75,7 @@ class LogitBiasProcessor(LogitsProcessor):  # type: ignore[misc]
 
 
 class PenaltyProcessor(LogitsProcessor):  # type: ignore[misc]
-    """Subtracts `frequency` times its count, and `presence` once, from the logit of each generated token; the prompt does not count."""
+    """Lowers the logit of each token generated so far by `frequency` times its count plus `presence`; the prompt's tokens are not counted."""
 
     def __init__(self, presence: float, frequency: float, prompt_tokens: int) -> None:
         self._presence, self._frequency, self._prompt_tokens = presence, frequency, prompt_tokens
@@ -104,13 +104,13 @@ Sampler = Callable[[Sequence[int], Tensor], Tensor]
 
 
 NO_IDS = torch.empty(1, 0, dtype=torch.long)
-"""Token ids for the processors of truncation, which look at scores alone."""
+"""Token ids for the truncation processors, which use only the scores."""
 
 
 class GumbelSampler(LogitsProcessor):  # type: ignore[misc]
     """Sampling as an arg max: argmax(logits / T + Gumbel noise) is a draw from softmax(logits / T) (Gumbel-max trick).
 
-    Each row has its own generator on `device`, so that a request's text depends on its seed and not on its neighbours in the batch
+    Each row has its own generator on `device`, so that a request's text depends on its seed and not on the other rows of the batch
     (a GPU and a CPU draw different texts); rows with temperature 0 stay greedy. `truncation_processors` run after the division and before the noise.
     UserError for NaN logits.
     """
@@ -194,9 +194,9 @@ class HfModel(LocalModel):
         ids_BT, mask_BT = torch.tensor(padded, device=device), torch.tensor(mask, device=device)
         sampler = GumbelSampler([prompt.request for prompt in batch], truncation_processors(sampling), device)
         stop_ids, most_tokens = self._stop_ids, batch[0].max_new_tokens
-        has_equals = len({tuple(prompt.ids) for prompt in batch}) < len(batch)
+        has_duplicates = len({tuple(prompt.ids) for prompt in batch}) < len(batch)
         with torch.inference_mode():
-            if watcher is None and sampling == PLAIN and has_equals and self._decodes_side_by_side:
+            if watcher is None and sampling == PLAIN and has_duplicates and self._decodes_side_by_side:
                 generated = decode_side_by_side(self._model, ids_BT, mask_BT, sampler.noisy, most_tokens, stop_ids)
             else:
                 output_BT = self._model.generate(
@@ -240,7 +240,7 @@ def decode_side_by_side(
     each row see only the prompt and its own tokens. Prompts whose rows are all finished leave the cache once they are at least half of it.
     Legend: U unfinished rows, D prompts in the cache, K the largest number of unfinished rows of one prompt, N positions in the cache.
     """
-    first, prompts = first_of_equals(torch.cat([ids_BT, mask_BT], 1).tolist())
+    first, prompts = first_occurrences(torch.cat([ids_BT, mask_BT], 1).tolist())
     prompt_mask_DT = mask_BT[first].bool()
     length_D1 = prompt_mask_DT.sum(-1, keepdim=True)
     output = model(
@@ -314,10 +314,10 @@ def can_decode_side_by_side(model: Any) -> bool:
     return bool(gap <= rounding * plain_BSV.abs().max())
 
 
-def first_of_equals(rows: Sequence[Sequence[int]]) -> tuple[list[int], list[int]]:
+def first_occurrences(rows: Sequence[Sequence[int]]) -> tuple[list[int], list[int]]:
     """The index of the first occurrence of each distinct row, and for every row the number of its distinct row.
 
-    >>> first_of_equals([[7, 8], [9], [7, 8]])
+    >>> first_occurrences([[7, 8], [9], [7, 8]])
     ([0, 1], [0, 1, 0])
     """
     numbers: dict[tuple[int, ...], int] = {}

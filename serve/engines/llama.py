@@ -1,6 +1,6 @@
 """`gguf:` as a language model: llama.cpp's own server as a child process (child.py, llama_server.py), with memory-mapped weights.
 
-SPEC: gguf:FILE, gguf:FOLDER (an export: its file, or its adapter on the base that it names), or gguf:NAME of the catalogue.
+SPEC: gguf:FILE, gguf:FOLDER (an exported model, or an exported adapter on the base model that it names), or gguf:NAME of the catalogue.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from graph.errors import UserError
 from graph.models.catalogue import MODELS, gguf_of
 from graph.models.checkpoint import RUN_RECORD, answer_form, model_name
 from graph.types import Completion, CompletionRequest, Message
-from serve.engines.child import OwnServer
+from serve.engines.child import CommandServer
 from serve.engines.openai_api import OpenAIModel
 
 SERVER = Path(__file__).with_name("llama_server.py")
@@ -30,13 +30,13 @@ KEY = "MODEGRAPH_LLAMA_KEY"
 PACKAGE = "xllamacpp"
 MAGIC = b"GGUF"
 SLOTS = 4
-"""Concurrent requests. More would gain nothing on a CPU: one prefill uses all of it."""
+"""Concurrent requests. More would gain nothing on a CPU: a single prefill uses all cores."""
 CONTEXT_TOKENS = 8192
 """Context tokens shared by all running requests; one request may use them all."""
 CACHE_MIB = 256
 """Cache for prompts beyond those in the slots, so that a second question about the same passages needs no new prefill. Only without adapters:
-llama.cpp restores a prompt's cache whichever adapter computed it (llama.cpp issue 26207)."""
-PATIENCE_S = 3600.0
+llama.cpp restores a prompt's cache no matter which adapter computed it (llama.cpp issue 26207)."""
+REPLY_TIMEOUT_S = 3600.0
 ADAPTER_PREFIX = "adapter-"
 """The prefix of the file names of exported adapters."""
 
@@ -91,7 +91,7 @@ def is_installed() -> bool:
 
 
 def read_llama(target: str, adapters: Mapping[str, Path]) -> LlamaSpec:
-    """The checked spec of `target` with `adapters` (GGUF files or folders); UserError for a missing package or file, another format, and equal names."""
+    """The checked spec of `target` with `adapters` (GGUF files or folders); UserError for a missing package or file, another format, or equal names."""
     if not is_installed():
         remedy = "pip install 'modegraph[cpu]', or use hf: instead"
         raise UserError(
@@ -144,7 +144,7 @@ class LlamaModel(OpenAIModel):
     """A model of llama.cpp's server; `extra` is sent with each request. The server counts tokens."""
 
     def __init__(self, name: str, url: str, key: str, served_as: str, extra: Mapping[str, Any]) -> None:
-        super().__init__(name, url, key, served_as, SLOTS, PATIENCE_S, extra)
+        super().__init__(name, url, key, served_as, SLOTS, REPLY_TIMEOUT_S, extra)
 
     def count_tokens(self, text: str) -> int:
         """Tokens of `text` alone, without special tokens; estimated while the server does not answer."""
@@ -163,14 +163,14 @@ class LlamaModel(OpenAIModel):
             return super().prompt_tokens(messages)
 
 
-class OwnLlamaModel(LlamaModel):
+class ServedLlamaModel(LlamaModel):
     """A model with its own server, which stops when the model is garbage-collected.
 
     The server loads in the background; the first use waits for it, and raises UserError if it does not start.
     """
 
     def __init__(self, name: str, spec: LlamaSpec, served_as: str) -> None:
-        self._server = OwnServer(spec)
+        self._server = CommandServer(spec)
         super().__init__(name, self._server.url, self._server.key, served_as, spec.extra(served_as))
         self.key = self._server.key
         weakref.finalize(self, self._server.close)
@@ -196,17 +196,17 @@ class OwnLlamaModel(LlamaModel):
         return super().window()
 
 
-_OPEN: weakref.WeakValueDictionary[tuple[Path, ...], OwnLlamaModel] = weakref.WeakValueDictionary()
+_OPEN: weakref.WeakValueDictionary[tuple[Path, ...], ServedLlamaModel] = weakref.WeakValueDictionary()
 """Open models by their files: a generator and a judge with the same model share its memory."""
 
 
-def open_llama(target: str) -> OwnLlamaModel:
+def open_llama(target: str) -> ServedLlamaModel:
     """A model with its own server, reusing a running one; UserError for a target that does not exist."""
     spec = read_llama(target, {})
     files = (spec.file, *spec.adapters.values())
     model = _OPEN.get(files)
     if model is None:
         served_as = next(iter(spec.adapters), spec.name)
-        model = _OPEN[files] = OwnLlamaModel("+".join(model_name(str(file)) for file in files), spec, served_as)
+        model = _OPEN[files] = ServedLlamaModel("+".join(model_name(str(file)) for file in files), spec, served_as)
         model.form = answer_form(files[-1].parent)
     return model

@@ -99,7 +99,7 @@ class LocalModel(ABC):
             return len(self._tokenizer(text, add_special_tokens=False)["input_ids"])
 
     def window(self) -> int | None:
-        """The context window; None where the model's config does not limit it."""
+        """The context window; None if the model's config does not limit it."""
         return self.context_tokens if self.context_tokens < sys.maxsize else None
 
     def prompt_tokens(self, messages: Sequence[Message]) -> int:
@@ -143,7 +143,7 @@ class LocalModel(ABC):
             return self.run([self._prepare(0, request)], watcher, sampling)[0]
 
     def text_of(self, ids: Sequence[int]) -> str:
-        """The text of generated token ids without special tokens, preceded by the beginning of the reply with which the prompt ends."""
+        """The text of generated token ids without special tokens, preceded by the beginning of the reply that the prompt already contains."""
         return self._reply_opening + str(self._tokenizer.decode(ids, skip_special_tokens=True))
 
     def token_text(self, token: int) -> str:

@@ -20,7 +20,7 @@ SUPPORTED = frozenset(
     {"model", "messages", "max_tokens", "max_completion_tokens", "seed", "temperature", "n", "stop", *SAMPLING}
 )
 LOGPROBS = frozenset({"logprobs", "top_logprobs", "return_tokens_as_token_ids"})
-"""Fields for models that give log-probabilities, in requests without a stop text and without a stream."""
+"""Fields supported only by models that return log-probabilities, in requests without a stop string and without a stream."""
 WITHOUT_EFFECT = frozenset({"user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key"})
 """Fields that are accepted and ignored, since they have no effect on the text."""
 NEUTRAL_VALUES: Mapping[str, Any] = {
@@ -45,14 +45,14 @@ NEUTRAL_VALUES: Mapping[str, Any] = {
 
 @dataclass(frozen=True)
 class GenerationRequest:
-    """A request in this engine's form: a call for each choice, the stop texts, and the sampling."""
+    """A request in this engine's form: a call for each choice, the stop strings, and the sampling parameters."""
 
     choices: tuple[CompletionRequest, ...]
     stops: tuple[str, ...]
     sampling: Sampling
 
     def finish_reason(self, completion: Completion) -> str:
-        """The finish reason of a completion: "stop" also where a stop text ends it."""
+        """The finish reason of a completion: "stop" also if a stop string ends it."""
         return "stop" if cut_at_stop(completion.text, self.stops) != completion.text else completion.finish_reason
 
 
@@ -136,7 +136,7 @@ async def _logprobs(model: LocalModel, request: CompletionRequest, ids: list[int
 async def _generate(
     model: LocalModel, request: CompletionRequest, generation: GenerationRequest, generated: list[int] | None = None
 ) -> AsyncIterator[str | Completion]:
-    """The text so far after each token, and finally the completion; a stop text, or closing the iterator, stops the generation.
+    """The text so far after each token, and finally the completion; a stop string, or closing the iterator, stops the generation.
 
     `generated` receives the token ids. ApiError 400 when the model refuses the request, for example a prompt that is too long.
     """
@@ -166,7 +166,7 @@ async def _generate(
 
 
 def read_request(body: Body, takes_schema: bool = False, gives_logps: bool = False) -> GenerationRequest:
-    """A chat completion's body as calls of the model; ApiError 400 for fields that this engine does not support.
+    """The body of a chat completion request as calls of the model; ApiError 400 for fields that this engine does not support.
 
     Unsupported fields include an answer schema unless the engine `takes_schema`, and log-probabilities unless it `gives_logps`.
     """
@@ -197,7 +197,7 @@ def read_request(body: Body, takes_schema: bool = False, gives_logps: bool = Fal
 
 
 def _schema_of(body: Body) -> Mapping[str, Any] | None:
-    """The JSON schema of the answer; None where the request has none."""
+    """The JSON schema of the answer; None if the request has none."""
     form = body.get("response_format") or {}
     schema = (form.get("json_schema") or {}).get("schema") if form.get("type") == "json_schema" else None
     return schema if isinstance(schema, dict) else None
@@ -217,7 +217,7 @@ def _not_supported(what: str) -> ApiError:
 
 
 def cut_at_stop(text: str, stops: Sequence[str]) -> str:
-    """A text up to the first occurrence of one of `stops`.
+    """`text` up to the first occurrence of one of `stops`.
 
     >>> cut_at_stop("one. two. three", (". t", "z"))
     'one'
@@ -227,7 +227,7 @@ def cut_at_stop(text: str, stops: Sequence[str]) -> str:
 
 
 def settled_text(text: str, stops: Sequence[str]) -> str:
-    """The part of an unfinished text that will not change: without half a character, surrounding white space or a possible start of a stop text.
+    """The part of an unfinished text that will not change: without half a character, surrounding white space or a possible start of a stop string.
 
     >>> settled_text(" one tw", ("two",)), settled_text("caf\\ufffd", ())
     ('one', 'caf')

@@ -22,7 +22,7 @@ class VllmOptions:
 
 
 def open_backend(spec: str | None, adapters: Sequence[str], vllm: VllmOptions) -> ChatBackend:
-    """The backend for `spec`, with `adapters` as further models; UserError where one of them cannot be opened.
+    """The backend for `spec`, with `adapters` as further models; UserError if one of them cannot be opened.
 
     An adapter is FOLDER or NAME=FOLDER, or, with openai:, the NAME of a model of the same server. Without a spec there is no model.
     """

@@ -1,6 +1,6 @@
 """The engine for any OpenAI-compatible server (vLLM, llama.cpp, a hosted one), and for several servers of one model: chat completions over HTTP.
 
-The key comes from OPENAI_API_KEY, or is "none". At most `in_flight` calls run at once, whatever the number of callers. With several
+The key comes from OPENAI_API_KEY, or is "none". At most `in_flight` calls run at once, however many callers there are. With several
 servers, a call goes to the one with the most free slots. A ledger's keys contain the model's name but no URL, so a run can continue on other
 servers."""
 
@@ -90,7 +90,7 @@ def key_of_environment() -> str:
 
 
 def window_of(name: str, models: Sequence[Mapping[str, Any]]) -> int | None:
-    """The window of a model in a server's list of models, or else that of the base model that it adapts; None where unknown.
+    """The window of a model in a server's list of models, or else that of the base model that it adapts; None if unknown.
 
     >>> window_of("sft", [{"id": "base", "max_model_len": 2048}, {"id": "sft", "parent": "base"}])
     2048
@@ -275,7 +275,7 @@ def open_pool(targets: Sequence[str]) -> ServerPool:
 
 
 class ServerPool:
-    """The Engine of one model behind several servers; safe to share between threads.
+    """An Engine for one model behind several servers; safe to share between threads.
 
     Each server has at most its own `in_flight` calls. A server that does not answer is dropped, a message is printed, and the others
     take over its calls; once the last one is dropped, every call raises its error.

@@ -1,6 +1,6 @@
 """The backend for an engine behind a URL (vLLM or any OpenAI-compatible server), over asynchronous HTTP; chat completions are validated.
 
-When a client disconnects, the request to the server is closed and vLLM stops generating. Special tokens in texts of clients and documents
+When a client disconnects, the request to the server is closed and vLLM stops generating. Special tokens in text from clients and documents
 are escaped before they reach a chat template; `escape_known_tokens` does so for a model whose tokenizer is not available."""
 
 from __future__ import annotations
@@ -92,9 +92,9 @@ CONNECTION_DROPPED = (httpx2.RemoteProtocolError, httpx2.ReadError, httpx2.Write
 HEALTH_TTL_S = 3.0
 """How long after a response the server counts as healthy."""
 PASSED_ON = frozenset({400, 404, 413, 422, 429})
-"""Error statuses of the model's server about the request; all others are about that server, or about the key sent to it."""
+"""Error statuses that blame the request; all others are about the model's server, or about the key sent to it."""
 KEY_REFUSED = frozenset({401, 403})
-"""Statuses about the key that this server sends, not the client's."""
+"""Statuses about the key that this server sends, not about the client's key."""
 JSON = "application/json"
 
 
@@ -181,7 +181,7 @@ class OpenAIBackend(ChatBackend):
         return self._escape(text)
 
     def _upstream_body(self, body: Body) -> dict[str, Any]:
-        """The request for the server, with the server's name of the model."""
+        """The request for the server, with the server's name for the model."""
         return {**body, "model": self._upstream[body["model"]]}
 
     async def _send(self, path: str, body: Body) -> httpx2.Response:
@@ -241,7 +241,7 @@ class OpenAIBackend(ChatBackend):
             raise ApiError(502, "cut_off", "the model's server broke off its answer")
 
     async def _relay(self, response: httpx2.Response) -> AsyncIterator[bytes]:
-        """The bytes of a stream of events that is passed on; where it breaks off, the error as its last event."""
+        """The bytes of an event stream that is passed on; if it breaks off, the error follows as the last event."""
         try:
             async for part in response.aiter_bytes():
                 yield part

@@ -24,7 +24,7 @@ UNLIMITED_K = 1 << 20
 
 
 class OpenVinoModel(LocalModel):
-    """A LanguageModel over OpenVINO's pipeline and the model's own tokenizer. A beginning that prompts share is prefilled once."""
+    """A LanguageModel over OpenVINO's pipeline and the model's own tokenizer. A prefix that several prompts share is prefilled once."""
 
     kind, takes_schema = "openvino", True
 
@@ -93,7 +93,7 @@ def open_openvino(target: str) -> OpenVinoModel:
     spec = f"openvino:{target}"
     source, folder = locate(target)
     with ThreadPoolExecutor(1) as executor:
-        # Tokenizer and pipeline take two seconds each; OpenVINO releases Python's lock while it loads.
+        # Tokenizer and pipeline take two seconds each; OpenVINO releases Python's global lock while it loads.
         tokenizer_future = executor.submit(read_light_tokenizer, source, spec)
         pipeline = open_pipeline(folder, target)
         tokenizer = tokenizer_future.result()
@@ -107,7 +107,7 @@ def open_openvino(target: str) -> OpenVinoModel:
 
 
 def _config_of(folder: Path, spec: str) -> dict[str, Any]:
-    """The values of config.json; UserError without the size of the window or of the vocabulary."""
+    """The values of config.json; UserError if the size of the window or of the vocabulary is missing."""
     file = folder / "config.json"
     values = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
     values = values.get("text_config", values)
@@ -125,6 +125,6 @@ def _stop_ids(folder: Path) -> set[int]:
 
 
 def _seed(request: CompletionRequest) -> int:
-    """The request's seed in OpenVINO's range; a random one where the request has none."""
+    """The request's seed in OpenVINO's range; a random one if the request has none."""
     seed = request.seed if request.seed is not None else int(np.random.default_rng().integers(1 << 62))
     return seed % (1 << 63)

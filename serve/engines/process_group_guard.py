@@ -1,4 +1,4 @@
-"""Runs a command, and ends its whole process group when it ends or when the process that started this script does, for whatever reason.
+"""Runs a command, and kills its whole process group when the command ends, or when the process that started this script ends for any reason.
 
 Run as a script: `python process_group_guard.py COMMAND …` in its own process group, with a pipe as standard input. The end of that pipe
 (its writer closed it, or died) is the signal to stop. It uses only the standard library, so that it starts at once."""
@@ -13,8 +13,8 @@ GRACE_S = 20.0
 
 
 def main() -> None:
-    """Run the command until it or the pipe ends, then end its whole group."""
-    # This process must outlast the signals to its group. With SIG_IGN in place of these handlers, the command would ignore them too.
+    """Run the command until it or the pipe ends, then kill its whole group."""
+    # This process must outlast the signals to its group. With SIG_IGN instead of these handlers, the command would ignore them too.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: None)
     child = subprocess.Popen(sys.argv[1:], stdin=subprocess.DEVNULL)

@@ -18,7 +18,7 @@ from graph.errors import UserError
 from graph.models.catalogue import resolve
 from graph.models.checkpoint import ADAPTER_CONFIG, adapter_base, answer_form, computes_in_bfloat16, model_name, on_cpu
 from graph.shared.hub import only_in_cache
-from serve.engines.child import OwnServer
+from serve.engines.child import CommandServer
 from serve.engines.openai_api import OpenAIModel
 
 PYTHON = "MODEGRAPH_VLLM_PYTHON"
@@ -26,7 +26,7 @@ RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 """The values that vLLM accepts for --max-lora-rank."""
 STRUCTURED = {"backend": "xgrammar", "disable_any_whitespace": True}
 PARSER = "deepseek_r1"
-"""vLLM's name for the parser of replies that begin within <think>, opened by the prompt."""
+"""vLLM's name for the parser of replies that begin inside a <think> block, which the prompt has opened."""
 WHOLE_PROMPTS = "--no-enable-chunked-prefill"
 """On a CPU, vLLM 0.32 crashes at the first prompt with a seed that it prefills in chunks ("CPU Generator does not use offset")."""
 FLOAT32 = ("--dtype", "float32")
@@ -70,7 +70,7 @@ class VllmSpec:
         return [*command, *self.extra]
 
     def environment(self, key: str) -> dict[str, str]:
-        """The environment of the server: its key, the cache size on a CPU, and offline mode where the model is on disk.
+        """The environment of the server: its key, the cache size on a CPU, and offline mode if the model is on disk.
 
         Its threads may run on any core: by default they are bound to the first ones, which two servers would then share.
         """
@@ -85,7 +85,7 @@ class VllmSpec:
 
 
 def read_spec(target: str, adapters: Mapping[str, Path], python: str, extra: Sequence[str]) -> VllmSpec:
-    """A checked spec; UserError for a missing folder, adapter or Python, for a rank above vLLM's limit, and for two equal names."""
+    """A checked spec; UserError for a missing folder, adapter or Python, for a rank above vLLM's limit, or for two equal names."""
     folder = Path(resolve(target)).expanduser()
     if not folder.is_dir() and (target.startswith((".", "/", "~")) or target.count("/") > 1):
         raise UserError(f"vllm:{target}: no such folder", "a model's folder or a hub name", "check the path")
@@ -126,9 +126,9 @@ def max_lora_rank(adapters: Mapping[str, Path]) -> int:
 
 
 def as_trained(spec: VllmSpec, tokenizer: Any) -> VllmSpec:
-    """The spec with prompts as in training: thinking is off by default, where the template can turn it off (graph/answer/template.py).
+    """The spec with prompts as in training: thinking is off by default, if the template can turn it off (graph/answer/template.py).
 
-    Where the template always opens a thinking block, vLLM is configured to remove that block from the answer. The user's own options come later in
+    If the template always opens a thinking block, vLLM is configured to remove that block from the answer. The user's options come later on
     the command line and take precedence. UserError for a tokenizer without a template: vLLM would refuse every chat.
     """
     if tokenizer.chat_template is None:
@@ -144,7 +144,7 @@ def as_trained(spec: VllmSpec, tokenizer: Any) -> VllmSpec:
 
 IN_FLIGHT = 128
 """Concurrent requests: vLLM is fastest with many sequences in one batch."""
-PATIENCE_S = 3600.0
+REPLY_TIMEOUT_S = 3600.0
 """Timeout for one reply. An early retry would double the work: a busy CPU takes many minutes for a batch of long replies, and a server
 that has exited is noticed at once."""
 
@@ -152,8 +152,8 @@ that has exited is noticed at once."""
 class VllmModel(OpenAIModel):
     """A model with its own server, which stops when the model is garbage-collected."""
 
-    def __init__(self, name: str, server: OwnServer, served_as: str) -> None:
-        super().__init__(name, server.url, server.key, served_as, IN_FLIGHT, PATIENCE_S)
+    def __init__(self, name: str, server: CommandServer, served_as: str) -> None:
+        super().__init__(name, server.url, server.key, served_as, IN_FLIGHT, REPLY_TIMEOUT_S)
         weakref.finalize(self, server.close)
 
 
@@ -174,9 +174,9 @@ def _start_model(target: str) -> VllmModel:
     folder = Path(resolve(target)).expanduser()
     if (folder / ADAPTER_CONFIG).is_file():
         name = folder.resolve().name
-        server = OwnServer(spec_of(adapter_base(str(folder)), {name: folder}))
+        server = CommandServer(spec_of(adapter_base(str(folder)), {name: folder}))
     else:
-        server = OwnServer(spec_of(target, {}))
+        server = CommandServer(spec_of(target, {}))
         name = server.name
     server.wait()
     model = VllmModel(model_name(resolve(target)), server, name)
@@ -187,8 +187,8 @@ def _start_model(target: str) -> VllmModel:
 def spec_of(target: str, adapters: Mapping[str, Path]) -> VllmSpec:
     """The server to run, with the Python that the environment names, or this one; a cached model needs no connection to the hub.
 
-    On a CPU compilation is off: it takes minutes, which one command would not regain by faster generation. Without compilation the server
-    starts in 30 s.
+    On a CPU, compilation is off: it takes minutes, which faster generation would not recover within one command. Without compilation the
+    server starts in 30 s.
     """
     from graph.models.load import read_tokenizer
 

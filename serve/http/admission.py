@@ -1,9 +1,9 @@
-"""Admission control: limits on running and waiting requests; requests beyond them are answered 429 before their body is read.
+"""Admission control: limits on running and waiting requests; requests beyond them are answered with 429 before their body is read.
 
-The body of an admitted request is read here, within limits of size and time; then the request waits for its turn. It is cancelled at any
-stage, together with its call to the model, when its client disconnects or, except at /v1/documents, after `request_timeout_s`. A full server refuses
-cheaply: from the first bytes of the request if they contain the request line, otherwise in the outermost middleware. A request with two lengths is
-refused, since a proxy before this server could parse it differently."""
+The body of an admitted request is read here, within size and time limits; then the request waits for its turn. It is cancelled at any stage,
+together with its call to the model, when its client disconnects or, except at /v1/documents, after `request_timeout_s`. A full server refuses
+cheaply: from the first bytes of the request if they contain the request line, otherwise in the outermost middleware. A request that declares
+its length in two ways is refused, since a proxy in front of this server could parse it differently."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LAST_EVENT_TIMEOUT_S = 1.0
 
 
 class AdmissionMiddleware:
-    """ASGI middleware that limits requests to /mcp and to everything below /v1/ but the list of models."""
+    """ASGI middleware that limits requests to /mcp and to everything below /v1/ except the list of models."""
 
     def __init__(self, app: ASGIApp, settings: ServerSettings, metrics: Metrics) -> None:
         self.app = app
@@ -196,12 +196,12 @@ MAX_LINE_BYTES = 1024
 
 
 class OverflowMiddleware:
-    """The outermost ASGI middleware: answers 429 while the server is full. `answer` is the complete HTTP response to a refused request."""
+    """The outermost ASGI middleware: answers with 429 while the server is full. `answer` is the complete HTTP response to a refused request."""
 
     def __init__(self, app: ASGIApp, admission: AdmissionMiddleware, metrics: Metrics) -> None:
         self.app = app
         self._admission = admission
-        message = "the server is at its limit of requests; try again soon"
+        message = "the server has reached its limit of requests; try again soon"
         full = ApiError(429, "full", message, headers={"Retry-After": str(RETRY_AFTER_S), "Connection": "close"})
         response = error_response(full)
         headers = b"".join(name + b": " + value + b"\r\n" for name, value in response.raw_headers)

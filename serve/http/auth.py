@@ -1,4 +1,5 @@
-"""Authentication: a server with a key answers only clients that send it; a server without one answers only this machine, and refuses pages of other sites.
+"""Authentication. A server with a key answers only clients that send it; a server without one answers only this machine, and refuses requests from
+pages of other sites.
 
 Only the overflow check, the access log, the framing check and the files of the page come before this middleware, so that the body of a
 refused request is never read.
@@ -71,7 +72,7 @@ class AuthMiddleware:
 
 
 def required_scope(method: str, path: str) -> AccessScope | None:
-    """The scope that a key needs for this request; None for the page and the API description, which any key opens.
+    """The scope that a key needs for this request; None for the page and the API description, which every key may read.
 
     >>> required_scope("GET", "/v1/documents/a"), required_scope("DELETE", "/v1/documents/a"), required_scope("GET", "/docs")
     ('read', 'write', None)
@@ -91,7 +92,7 @@ def _check_scope(access: Access, method: str, path: str) -> None:
 
 def _check_rate(wait_s: float) -> None:
     if wait_s > 0:
-        message = "this key has reached its rate of requests per minute; try again later"
+        message = "this key has reached its limit of requests per minute; try again later"
         raise ApiError(429, "too_often", message, headers={"Retry-After": str(math.ceil(wait_s))})
 
 
@@ -122,11 +123,11 @@ def key_of_headers(headers: Mapping[str, str]) -> str:
 
 
 def is_foreign(headers: Mapping[str, str], origin: str, method: str) -> bool:
-    """Whether a browser sends this request for a page of another origin (scheme, name and port) than `origin`, or of an unknown one.
+    """Whether a browser sends this request for a page whose origin (scheme, name and port) is not `origin`, or is unknown.
 
-    Browsers send Origin with every request that may change something, and modern ones Sec-Fetch-Site with every request; a link on a foreign
-    page may lead to this server's page. Programs other than browsers send neither; a request that may change something counts as foreign
-    if it has neither and its User-Agent is that of a browser.
+    Browsers send Origin with every request that may change something, and modern browsers send Sec-Fetch-Site with every request. A link on a
+    foreign page is allowed to lead to this server's page. Other programs send neither header; a request that may change something counts as
+    foreign if it has neither and its User-Agent is that of a browser.
     """
     sent_origin, site = headers.get("origin"), headers.get("sec-fetch-site")
     if sent_origin is not None:

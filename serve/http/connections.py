@@ -20,7 +20,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from serve.http.admission import OverflowMiddleware
 
 LINGER_S = 1.0
-"""How long the rest of a request is discarded, so that its client can read the answer."""
+"""How long the server goes on reading and discarding the rest of a request, so that its client can read the answer."""
 
 
 class LingeringTransport:
@@ -69,8 +69,8 @@ def protocol_of(overflow: OverflowMiddleware, idle_s: float, max_connections: in
 class WatchedConnection(H11Protocol):
     """uvicorn's HTTP/1.1 protocol with timeouts, and a check of the first bytes of each request.
 
-    A connection is idle while no request is being answered on it. After `idle_s` it is closed, however many bytes of headers, or of a
-    body that nobody waits for, have arrived; at `max_connections`, the connection idle for longest is closed for a new one.
+    A connection is idle while no request is being answered on it. After `idle_s` it is closed, however many bytes of headers, or of an
+    unwanted body, have arrived; at `max_connections`, the connection that has been idle longest is closed for a new one.
     """
 
     overflow: ClassVar[OverflowMiddleware]

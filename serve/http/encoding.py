@@ -1,4 +1,4 @@
-"""Text over the wire: input must be valid Unicode, and output is ASCII JSON, so that every text can be written."""
+"""Encoding of requests and responses: input must be valid Unicode, and output is ASCII JSON, so that every string can be sent."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Text = Annotated[str, AfterValidator(whole_characters)]
 
 
 class AsciiJSONResponse(JSONResponse):
-    """JSON with all characters but ASCII escaped; index texts may contain lone surrogates, which UTF-8 cannot encode."""
+    """JSON with all non-ASCII characters escaped; an index may contain lone surrogates, which UTF-8 cannot encode."""
 
     def render(self, content: Any) -> bytes:
         return ascii_json(content)

@@ -100,17 +100,17 @@ def unavailable(problem: Unavailable) -> ApiError:
 
 def unknown_model(name: str, known: tuple[str, ...]) -> ApiError:
     """404 for a model that is not served."""
-    served = ", ".join(known) or "none to this key"
+    served = ", ".join(known) or "none for this key"
     return ApiError(404, "model_not_found", f"model {name[:80]!r} is not served here; available: {served}", "model")
 
 
 def not_supported(field: str, reason: str) -> ApiError:
-    """400 for a field, by its name, that requests something the server cannot do."""
+    """400 for a request whose field `field` asks for something that the server cannot do."""
     return ApiError(400, "not_supported", f"{field} is not supported: {reason}", field)
 
 
 def add_error_handlers(app: FastAPI) -> None:
-    """Turn every exception of a route into an error body; unexpected ones are logged and answered 500 without details."""
+    """Turn every exception of a route into an error body; unexpected ones are logged and answered with 500, without details."""
 
     @app.exception_handler(ApiError)
     async def api_error(request: Request, problem: ApiError) -> Response:
@@ -169,7 +169,7 @@ def _validation_error(problems: RequestValidationError) -> ApiError:
 
 
 def _location(loc: Sequence[object], body: object, missing: bool) -> tuple[object, ...]:
-    """The fields and indexes that lead to a value of `body`, without pydantic's names of alternatives.
+    """The fields and indexes that lead to a value of `body`, without pydantic's names for alternative types.
 
     >>> _location(("body", "stop", "list[function-after[whole_characters(), str]]", 0), {"stop": [7]}, False)
     ('stop', 0)

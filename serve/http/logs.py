@@ -1,7 +1,7 @@
-"""The access log: method, route, status, milliseconds, error code and key's name of each request that a full server does not refuse; and the audit log.
+"""The access log (method, route, status, milliseconds, error code and key name of each request, unless a full server refuses it) and the audit log.
 
 The audit log has one line of JSON for each addition or deletion of documents that reaches its route, whether done,
-refused or failed; it is on disk before the client gets its answer. A request without the scope write does not reach the route."""
+refused or failed; the line is on disk before the client gets the response. A request without the scope write does not reach the route."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LOG = logging.getLogger("modegraph.access")
 
 
 class AccessLogMiddleware:
-    """Logs and counts each request that passes `OverflowMiddleware`; around all other middlewares."""
+    """Logs and counts each request that passes `OverflowMiddleware`; wraps all other middleware."""
 
     def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
         self.app = app
@@ -74,7 +74,7 @@ class AuditLog:
             self._file.close()
 
     def record(self, key: str, key_id: str, collection: str, action: str, sources: Sequence[str], outcome: str) -> None:
-        """Log an action of a key, or an attempt: `outcome` is "done", an error code, "failed" or "gone" (cancelled)."""
+        """Log what a key did or tried to do: `outcome` is "done", an error code, "failed" or "gone" (cancelled)."""
         if self._file is None:
             return
         line = {

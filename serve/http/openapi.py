@@ -27,7 +27,7 @@ SCHEMES = {
 
 
 def describe_key(app: FastAPI, required: bool) -> None:
-    """Declare the key as the security scheme of all routes but the open ones; optional unless `required`."""
+    """Declare the key as the security scheme of all routes except the open ones; optional unless `required`."""
     base_openapi = app.openapi
 
     def openapi() -> dict[str, Any]:

@@ -27,7 +27,7 @@ class ServerSettings(Settings):
     )
     public_url: str | None = Field(
         None,
-        description="address under which readers reach the page, for links to passages; that of the request by default",
+        description="address at which readers reach the page, for links to passages; by default that of the request",
     )
     writable: bool = Field(False, description="whether documents may be added and deleted over HTTP")
     feedback: bool = Field(False, description="whether readers' feedback on answers is stored with the index")
@@ -41,16 +41,16 @@ class ServerSettings(Settings):
         64,
         ge=1,
         le=4096,
-        description="uploads and deletions that may run or wait, beside other requests; further ones get status 429",
+        description="uploads and deletions that may run or wait, in addition to other requests; further ones get status 429",
     )
     write_wait_s: float = Field(120.0, gt=0, description="longest wait for a turn to change the index; then 409")
-    max_body_bytes: int = Field(1 << 20, ge=1024, description="longest body of a request")
-    max_upload_bytes: int = Field(32 << 20, ge=1024, description="longest body of an upload of documents")
+    max_body_bytes: int = Field(1 << 20, ge=1024, description="largest body of a request")
+    max_upload_bytes: int = Field(32 << 20, ge=1024, description="largest body of an upload of documents")
     max_connections: int = Field(
         2_000, ge=2, description="connections open at once; an idle one is closed for a new one"
     )
     idle_timeout_s: float = Field(
-        5.0, gt=0, description="seconds in which an open connection must send the headers of a request"
+        5.0, gt=0, description="seconds within which an open connection must send the headers of a request"
     )
     file_seconds: float = Field(
         4.5,
@@ -64,14 +64,14 @@ class ServerSettings(Settings):
         False, description="whether to read uploaded HTML pages in full, not only their main text"
     )
     ocr: Literal["tesseract"] | None = Field(
-        None, description="OCR program for pages of uploaded PDFs without text (scans); none by default"
+        None, description="OCR program for pages without text (scans) in uploaded PDFs; none by default"
     )
     ocr_languages: str = Field("eng", min_length=1, description="languages of scans, joined by +, such as eng+deu")
     ocr_pages: int = Field(500, ge=1, description="maximum number of pages of a file to read by OCR")
     ocr_page_seconds: float = Field(30.0, ge=1, description="processor seconds to read a page by OCR")
-    body_timeout_s: float = Field(10.0, gt=0, description="seconds in which a body must arrive")
+    body_timeout_s: float = Field(10.0, gt=0, description="seconds within which a body must arrive")
     request_timeout_s: float = Field(
-        300.0, gt=0, description="seconds in which a request must be answered, except at /v1/documents"
+        300.0, gt=0, description="seconds within which a request must be answered, except at /v1/documents"
     )
     unready_s: float = Field(
         0.0, ge=0, description="seconds that a stopping server keeps listening, with 503 at /ready"
@@ -88,8 +88,8 @@ class ServerSettings(Settings):
     )
     max_context_tokens: int | None = Field(None, ge=1, description="longest context, unless the request sets one")
     max_answer_tokens: int = Field(512, ge=1, description="longest answer, unless the request sets one")
-    selector: str = Field("", description="folder or hub name of the trained selector behind `selector: trained`")
-    reranker: str = Field("", description="folder or hub name of the cross-encoder behind `reranker: true`")
+    selector: str = Field("", description="folder or hub name of the trained selector for `selector: trained`")
+    reranker: str = Field("", description="folder or hub name of the cross-encoder for `reranker: true`")
     verifier: str = Field(
         "",
         description="folder or hub name of a trained verifier, or a language model (support, hf:NAME or openvino:FOLDER); by default the shipped word-based verifier",
@@ -128,7 +128,7 @@ class ServerSettings(Settings):
 
 
 def is_collector(url: str) -> bool:
-    """Whether spans can be sent below `url`.
+    """Whether `url` is a valid base address for sending spans.
 
     >>> is_collector("http://localhost:4318"), is_collector("localhost:4318"), is_collector("http://me:word@localhost")
     (True, False, False)

@@ -30,19 +30,21 @@ class Metrics:
         self.errors = counter("errors", "Requests that failed, by kind", ["kind"])
         self.waiting = gauge("requests_waiting", "Admitted requests that are not being processed yet")
         self.running = gauge("requests_running", "Requests being processed")
-        self.retrieval = histogram("retrieval_seconds", "Finding the evidence", ["mode"])
+        self.retrieval = histogram("retrieval_seconds", "Time spent finding the evidence", ["mode"])
         self.first_token = histogram(
             "time_to_first_token_seconds", "From the arrival of a request to its first streamed text", ["model"]
         )
         self.generation = histogram("generation_seconds", "Time spent in the model", ["model"])
         self.tokens = counter("tokens", "Tokens, by model and kind (prompt, completion)", ["model", "kind"])
-        self.cache = counter("retrieval_cache", "Retrievals, by whether the cache had them (hit, miss)", ["outcome"])
+        self.cache = counter("retrieval_cache", "Retrievals, by whether the result was cached (hit, miss)", ["outcome"])
         self.removed = counter("citations_removed", "Citations of passages that do not exist")
         self.rewritten = counter(
             "questions_rewritten", "Questions with a history, by the origin of the search query", ["by"]
         )
         self.generation_number = gauge("index_generation", "Generation of the index in use", ["collection"])
-        self.swaps = counter("index_swaps", "Loads of a changed index (done, failed: each error once)", ["outcome"])
+        self.swaps = counter(
+            "index_swaps", "Loads of a changed index (done, failed; a repeated error counts once)", ["outcome"]
+        )
 
     def count_tokens(self, model: str, key: str, usage: Any) -> None:
         """Add the tokens of a completion requested with the key `key`; does nothing when the engine reports no usage."""

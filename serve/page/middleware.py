@@ -1,7 +1,8 @@
 """Serves the pages (/ and /docs) from memory; their files are under a path that contains a hash of all files, so that browsers may cache them forever.
 
 If the server has a key, both pages answer 401 without it, like the routes of the API; the body is then the page, which asks for the key. The files
-below /page/ are the same for everyone, contain nothing of the index, and need no key. Only names in memory are answered: no path reaches the disk.
+below /page/ are the same for everyone, contain no data from the index, and need no key. Only files already in memory are served: no path in a
+request reaches the disk.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ SECURITY_HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
 }
-FOR_EVER = "public, max-age=31536000, immutable"
+CACHE_FOREVER = "public, max-age=31536000, immutable"
 PAGES = {"/": "index.html", "/docs": "docs.html"}
 FOLDER = Path(__file__).parent
 
@@ -67,7 +68,7 @@ class PageMiddleware:
         path = scope["path"] if is_read else ""
         name = path.removeprefix(f"/page/{version()}/")
         if name != path and name not in PAGES.values() and name in page_files():
-            headers = {**SECURITY_HEADERS, "ETag": f'"{version()}"', "Cache-Control": FOR_EVER}
+            headers = {**SECURITY_HEADERS, "ETag": f'"{version()}"', "Cache-Control": CACHE_FOREVER}
             response = Response(page_files()[name], media_type=TYPES[Path(name).suffix], headers=headers)
             await response(scope, receive, send)
         elif path in PAGES:

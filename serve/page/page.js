@@ -3,16 +3,16 @@
 import { collection, get, sentence } from "./shared/api.js";
 import { startAsk } from "./ask/ask.js";
 import { setAcceptsFeedback } from "./shared/feedback.js";
-import { openBrowse, startBrowse } from "./look/browse.js";
+import { openBrowse, startBrowse } from "./views/browse.js";
 import { byId, count, decoded, el } from "./shared/dom.js";
 import { startKey } from "./shared/key.js";
-import { openDocuments, startDocuments } from "./look/documents.js";
-import { openGraph, startGraph } from "./look/graph.js";
-import { openRuns } from "./look/runs.js";
-import { openReader, startReader } from "./look/reader.js";
-import { CHANGED, setAcceptsDocuments, startUploads } from "./look/upload.js";
+import { openDocuments, startDocuments } from "./views/documents.js";
+import { openGraph, startGraph } from "./views/graph.js";
+import { openRuns } from "./views/runs.js";
+import { openReader, startReader } from "./views/reader.js";
+import { CHANGED, setAcceptsDocuments, startUploads } from "./views/upload.js";
 import { openQuestions } from "./questions/questions.js";
-import { startHistory } from "./talks/history.js";
+import { startHistory } from "./conversations/history.js";
 
 const RETRY_MS = 5000;
 const VIEWS = ["ask", "documents", "browse", "graph", "questions", "runs"];

@@ -1,4 +1,4 @@
-"""A request for a chat completion: OpenAI's fields, the allowed ones of vLLM and llama.cpp (serve/engines/engine_fields.py), and `retrieval`."""
+"""A request for a chat completion: OpenAI's fields, permitted fields of vLLM and llama.cpp (serve/engines/engine_fields.py), and `retrieval`."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from serve.http.encoding import Text, map_texts
 from serve.http.errors import ApiError
 from serve.server.retriever import RetrievalOptions
 
-OWN_FIELDS = frozenset({"messages", "retrieval", "stream", "stream_options"})
-"""Fields that are not passed to the engine unchanged."""
+SERVER_FIELDS = frozenset({"messages", "retrieval", "stream", "stream_options"})
+"""Fields that the server handles itself; all others go to the engine unchanged."""
 MESSAGE_FIELDS = frozenset(
     {"role", "name", "tool_calls", "tool_call_id", "function_call", "refusal", "reasoning_content"}
 )
@@ -60,12 +60,12 @@ class AnswerOptions(RetrievalOptions):
 
     unsupported: Handling | None = Field(
         None,
-        description="what to do with sentences that the passages do not support; with drop, a stream arrives in paragraphs",
+        description="what to do with sentences that the passages do not support; with drop, a stream arrives paragraph by paragraph",
     )
 
 
 class ChatRetrieval(AnswerOptions):
-    """How to search for evidence; with `enabled` false there is no search, and the messages go to the model as they are, special tokens escaped."""
+    """How to search for evidence; if `enabled` is false there is no search, and the messages go to the model with only their special tokens escaped."""
 
     enabled: bool = True
 
@@ -103,13 +103,13 @@ class ChatRequest(EngineFields):
 
     def engine_fields(self, max_answer_tokens: int) -> dict[str, Any]:
         """The fields that go to the engine unchanged, with a token limit added if there is none."""
-        fields = {name: value for name, value in self.set_fields().items() if name not in OWN_FIELDS}
+        fields = {name: value for name, value in self.set_fields().items() if name not in SERVER_FIELDS}
         if self.max_tokens is None and self.max_completion_tokens is None:
             fields["max_tokens"] = max_answer_tokens
         return fields
 
     def question(self) -> str:
-        """The text of the last turn; ApiError 400 unless it is the user's."""
+        """The text of the last turn; ApiError 400 if that is not a user's turn."""
         last = self.messages[-1]
         if last.role != "user":
             raise ApiError(400, "no_question", "the last message must be the user's question", "messages")

@@ -1,7 +1,7 @@
 """The indexes of one server by name: the generation in use, the queue of writes, and the view of one caller.
 
 A newer index replaces the one in use as soon as it is on disk; a running request finishes with the generation that it started with. Waiting
-writes share one turn, so the arrays are derived once, however many writes there are; turns are fair among servers and commands
+writes share one turn, so the arrays are derived only once, however many writes there are; servers and commands take turns fairly
 (graph/store/lock.py)."""
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Generation:
 
     @cached_property
     def suggestions(self) -> tuple[str, ...]:
-        """Questions that its documents answer."""
+        """Questions that the documents answer."""
         return suggest_questions(self.index, SUGGESTIONS)
 
     @cached_property
@@ -124,7 +124,7 @@ class LiveIndex:
         async with self._reloading:
             try:
                 newer = await asyncio.to_thread(self._open_newer)
-            # The watch continues whatever exception a damaged folder causes; zipfile and the encoder have their own exceptions.
+            # Keep watching, whatever exception a damaged folder causes; zipfile and the encoder raise their own types.
             except Exception as problem:  # noqa: BLE001
                 self._keep_current(f"{problem}" or repr(problem))
                 return

@@ -1,8 +1,8 @@
 """The steps of a chat request up to the model's text: read the last turn, find the evidence, build the prompt, call the engine.
 
 `prepare` builds the prompt; `complete`, `open_stream` and `stream_text` get the answer: complete, as the engine's chunks, or as the text of
-one choice, each part once it can be shown. Where there is nothing to quote to the model, the answer is "not in the documents" and the model is
-not called; where the engine finds the prompt too long, the call is repeated with about half of its optional parts."""
+one choice, each part once it can be shown. If there are no passages to give to the model, the answer is "not in the documents" and the model is
+not called; if the engine finds the prompt too long, the call is repeated with about half of the prompt's optional parts."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class PreparedRequest:
     """A request ready for the engine: its body, and, unless retrieval is off, its prompt and the search metadata for the client.
 
     A task of the chat client has a `task` instead of a prompt, and no `view` of a collection. `unsupported` is the
-    handling of sentences that the excerpts do not support. `key` is the name of the key of the request.
+    handling of sentences that the excerpts do not support. `key` is the name of the request's key.
     """
 
     body: dict[str, Any]
@@ -66,7 +66,7 @@ class PreparedRequest:
 
     @property
     def retrieval(self) -> dict[str, Any] | None:
-        """The field `retrieval` of the response; None for a task, and where retrieval is off."""
+        """The field `retrieval` of the response; None for a task, or if retrieval is off."""
         if self.prompt is None or self.search_metadata is None:
             return None
         counts = {"excerpts": len(self.prompt.ranked), "left_out": self.prompt.left_out}
@@ -208,7 +208,7 @@ class TextEnd:
 
 
 async def complete(services: Services, prepared: PreparedRequest) -> tuple[PreparedRequest, dict[str, Any]]:
-    """The request, shorter where the engine found its prompt too long, and its completion."""
+    """The request, shortened if the engine found its prompt too long, and its completion."""
     model = prepared.body["model"]
     if prepared.found_nothing:
         completion = not_found_completion(prepared.body)
@@ -240,9 +240,9 @@ def parts_of(services: Services, prepared: PreparedRequest) -> MessageParts:
     return MessageParts(prepared.excerpts, form, prepared.unsupported, services.verifier, True, question)
 
 
-async def feed_parts(prepared: PreparedRequest, take: Callable[[], T]) -> T:
-    """The result of `take`, computed in a thread if it drops unsupported sentences, because checking them would block other requests."""
-    return await asyncio.to_thread(take) if prepared.unsupported == "drop" else take()
+async def feed_parts(prepared: PreparedRequest, work: Callable[[], T]) -> T:
+    """The result of `work`, run in a thread if unsupported sentences are dropped, because checking sentences would block other requests."""
+    return await asyncio.to_thread(work) if prepared.unsupported == "drop" else work()
 
 
 async def stream_text(

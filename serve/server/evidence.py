@@ -128,7 +128,7 @@ class Neighbourhood(BaseModel):
 
 
 class Overview(BaseModel):
-    """The best-connected documents and entities, and as edges the most frequent mentions between them; `documents` and `entities` count all that the index has."""
+    """The best-connected documents and entities; the edges are the most frequent mentions. `documents` and `entities` count all in the index."""
 
     nodes: list[GraphNode]
     edges: list[GraphEdge]
@@ -137,7 +137,7 @@ class Overview(BaseModel):
 
 
 class Layer(BaseModel):
-    """A layer of the hierarchy: 0 for summaries of chunks, from 1 on for those of communities."""
+    """A layer of the hierarchy: layer 0 summarises chunks, higher layers summarise communities."""
 
     layer: int
     summaries: int

@@ -1,4 +1,4 @@
-"""The documents of one generation as a list for readers: size, date, unread passages and beginning, in the requested order.
+"""The documents of one generation as a list for readers: size, date, number of unread passages and preview, in the requested order.
 
 Legend: U documents, P passages."""
 
@@ -18,13 +18,13 @@ from graph.types import Ints
 
 Order = Literal["source", "title", "date", "size"]
 DATE_KEYS = ("date", "updated", "modified", "published", "created", "year")
-"""Keys of metadata that may have a document's date; the first whose value begins with a year is used."""
+"""Metadata keys that may hold a document's date; the first whose value begins with a year is used."""
 PREVIEW_CHARS = 400
 _DATE = re.compile(r"[12]\d{3}(?!\d)(?:-\d\d(?:-\d\d)?)?")
 
 
 def date_of(metadata: Mapping[str, Any]) -> str | None:
-    """The date in a document's metadata, precise to the day, month or year; None without one.
+    """The date in a document's metadata, precise to the day, month or year; None if there is none.
 
     >>> date_of({"date": "2024-03-01T10:00:00+00:00"}), date_of({"year": 1911}), date_of({"date": "soon"})
     ('2024-03-01', '1911', None)
@@ -35,7 +35,7 @@ def date_of(metadata: Mapping[str, Any]) -> str | None:
 
 @dataclass(frozen=True)
 class Listing:
-    """The documents in `data`, by row. `characters_U` is where the last passage ends; `unread_U` counts passages without a proposition."""
+    """The documents in `data`, by row. The characters of a document end with its last passage; an unread passage has no proposition."""
 
     data: IndexData
     _rows: dict[tuple[Order, bool], Ints] = field(default_factory=dict, repr=False, compare=False)
@@ -54,13 +54,13 @@ class Listing:
 
     @cached_property
     def unread_U(self) -> Ints:
-        """The passages of each document without a proposition: int64[U]."""
+        """The number of each document's passages that have no proposition: int64[U]."""
         unread_P = np.diff(self.data.passage_proposition_PN.indptr) == 0
         before_P = np.concatenate([[0], np.cumsum(unread_P)])
         return np.diff(before_P[self.first_passage_U])
 
     def rows(self, order: Order, descending: bool) -> Ints:
-        """The documents' rows in an order, ties by source, documents without a date last in either direction: int64[U]."""
+        """The documents' rows in the given order, ties by source; documents without a date come last in either direction: int64[U]."""
         if (order, descending) not in self._rows:
             self._rows[order, descending] = self._sorted(order, descending)
         return self._rows[order, descending]
@@ -83,6 +83,6 @@ class Listing:
         return np.array(known + [row for row, key in enumerate(keys) if key is None], np.int64)
 
     def preview(self, row: int) -> str:
-        """The beginning of a document's first passage; "" without passages."""
+        """The beginning of a document's first passage; "" if it has none."""
         first, end = self.first_passage_U[row : row + 2].tolist()
         return self.data.passage_texts[first][:PREVIEW_CHARS] if end > first else ""

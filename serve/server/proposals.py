@@ -1,4 +1,4 @@
-"""Questions about a collection, made by the rules of `modegraph synth questions`, each about one fact: to ask, or to approve as test questions.
+"""Questions about a collection, made by the rules of `modegraph synth questions`, each about one fact. A reader may ask them, or approve them as test questions.
 
 Legend: U documents, P passages.
 """
@@ -22,7 +22,7 @@ from graph.index.restrict import restrict
 
 MAX_PROPOSALS = 200
 MAX_PASSAGES = 2_000
-"""Passages to read, from evenly spaced documents, so that the proposals take a few seconds, whatever the size of the index."""
+"""Passages to read, from evenly spaced documents, so that the proposals take a few seconds, however large the index is."""
 SUGGESTION_PASSAGES = 300
 """Passages to read for suggestions, which a page waits for."""
 MAX_SUGGESTION_CHARS = 90
@@ -46,12 +46,12 @@ class ProposedQuestion(BaseModel):
     type: str
 
 
-def propose_questions(index: Index, most_passages: int = MAX_PASSAGES) -> tuple[ProposedQuestion, ...]:
-    """Up to MAX_PROPOSALS questions, each answered by one sentence, alternating documents; the same for the same index.
+def propose_questions(index: Index, max_passages: int = MAX_PASSAGES) -> tuple[ProposedQuestion, ...]:
+    """Up to MAX_PROPOSALS questions, each answered by one sentence, alternating between documents; the same for the same index.
 
     A question that comes up for several of the sampled documents is left out.
     """
-    sample_U = sample_documents(index.data.passage_document_P, len(index.sources()), most_passages)
+    sample_U = sample_documents(index.data.passage_document_P, len(index.sources()), max_passages)
     sample = replace(index, data=restrict(index.data, sample_U))
     rows = list(islice(all_template_questions(sample, hops=(1,), seed=0), MAX_PROPOSALS))
     counts = Counter(row.id for row in rows)
@@ -61,20 +61,20 @@ def propose_questions(index: Index, most_passages: int = MAX_PASSAGES) -> tuple[
 def suggest_questions(index: Index, count: int) -> tuple[str, ...]:
     """Up to `count` short questions for a reader who does not know the collection yet: about different documents.
 
-    Questions with a name come first, those that refer to a document by its title last; where possible they begin with different words.
-    The same for the same index.
+    Questions with a name come first, those that refer to a document by its title last. If possible, they begin with different words.
+    The result is always the same for the same index.
     """
     proposals = propose_questions(index, SUGGESTION_PASSAGES)
-    short = [one for one in proposals if len(one.question) <= MAX_SUGGESTION_CHARS and "<" not in one.question]
-    short.sort(key=lambda one: ("“" in one.question, not re.search(r" [A-Z]", one.question)))
+    short = [each for each in proposals if len(each.question) <= MAX_SUGGESTION_CHARS and "<" not in each.question]
+    short.sort(key=lambda each: ("“" in each.question, not re.search(r" [A-Z]", each.question)))
     chosen: list[ProposedQuestion] = []
     for openings_differ in (True, False):
-        for one in short:
+        for candidate in short:
             documents = {other.gold_ids for other in chosen}
             openings = {opening_of(other) for other in chosen if openings_differ}
-            if len(chosen) < count and one.gold_ids not in documents and opening_of(one) not in openings:
-                chosen.append(one)
-    return tuple(one.question for one in chosen)
+            if len(chosen) < count and candidate.gold_ids not in documents and opening_of(candidate) not in openings:
+                chosen.append(candidate)
+    return tuple(each.question for each in chosen)
 
 
 def opening_of(proposal: ProposedQuestion) -> str:
@@ -82,12 +82,12 @@ def opening_of(proposal: ProposedQuestion) -> str:
     return proposal.question.split()[0]
 
 
-def sample_documents(passage_document_P: NDArray[np.int64], documents: int, most_passages: int) -> NDArray[np.bool_]:
-    """Every n-th document, so that the sample has about `most_passages` passages: bool[U]; `passage_document_P` is the document of each passage.
+def sample_documents(passage_document_P: NDArray[np.int64], documents: int, max_passages: int) -> NDArray[np.bool_]:
+    """Every n-th document, so that the sample has about `max_passages` passages: bool[U]; `passage_document_P` is the document of each passage.
 
     >>> sample_documents(np.repeat(np.arange(4), 1_000), 4, 2_000).tolist()
     [True, False, True, False]
     """
-    step = max(1, math.ceil(len(passage_document_P) / most_passages))
+    step = max(1, math.ceil(len(passage_document_P) / max_passages))
     sample_U: NDArray[np.bool_] = np.arange(documents) % step == 0
     return sample_U

@@ -1,4 +1,4 @@
-"""Retrieval for routes and tools: completes the settings of a request, runs in a thread on the index in use, caches and measures."""
+"""Retrieval for routes and tools: completes the settings of a request, searches the current index in a thread, caches results and records metrics."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Retriever:
         self._cache: OrderedDict[CacheKey, Evidence] = OrderedDict()
 
     def settings_of(self, options: RetrievalOptions) -> RetrieveSettings:
-        """The options completed by the server's defaults; ApiError (or UserError) 400 for unavailable ones."""
+        """The options completed with the server's defaults; ApiError (or UserError) 400 for unavailable ones."""
         defaults = self._settings
         if options.selector == "trained" and not defaults.selector:
             raise ApiError(400, "no_selector", "retrieval.selector: the server was started without --selector")
@@ -87,7 +87,7 @@ class Retriever:
         return parse_settings(RetrieveSettings, values, "retrieval")
 
     def check_question(self, question: str) -> str:
-        """The question without outer white space; ApiError 400 for an empty one and for one that is too long."""
+        """The question without leading and trailing white space; ApiError 400 if it is empty or too long."""
         if not question.strip():
             raise ApiError(400, "empty_question", "the question is empty")
         if len(question) > self._settings.max_question_chars:

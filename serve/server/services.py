@@ -55,14 +55,14 @@ class Services:
                 await asyncio.gather(*watchers, return_exceptions=True)
 
     def model_names(self, access: Access) -> tuple[str, ...]:
-        """The model names for a caller: the models, or, with several visible collections, each model of each collection."""
+        """The model names for a caller: the models, or, if several collections are visible, each model combined with each collection."""
         visible = self.collections.names(access)
         if len(visible) == 1:
             return self.backend.models
         return tuple(f"{model}@{name}" for name in visible for model in self.backend.models)
 
     def resolve_model(self, access: Access, requested: str) -> tuple[str, str | None]:
-        """The model and the collection of "MODEL@COLLECTION" (None for a bare MODEL); ApiError 404 for any other name or a hidden collection."""
+        """The model and the collection of "MODEL@COLLECTION" (None for a bare MODEL); ApiError 404 for any other name, or for a collection that the caller cannot see."""
         if requested in self.backend.models:
             return requested, None
         for collection in self.collections.names(access):

@@ -14,7 +14,7 @@ from graph.errors import UserError
 from graph.models.catalogue import SMOLLM2, gguf_of, is_fetched
 from graph.types import CompletionRequest, LanguageModel, Message
 from serve.engines import llama, open_model
-from serve.engines.child import OwnServer
+from serve.engines.child import CommandServer
 from serve.engines.llama import CONTEXT_TOKENS, LlamaSpec, open_llama, read_llama
 from serve.engines.openai_api import OpenAIModel
 from tests.llama import with_llama
@@ -171,7 +171,7 @@ def test_the_number_of_threads_is_taken_from_the_environment(
 
 
 def test_a_server_that_does_not_start_is_reported_with_its_log(tmp_path: Path) -> None:
-    server = OwnServer(LlamaSpec(tmp_path / "gone.gguf", "gone", {}))
+    server = CommandServer(LlamaSpec(tmp_path / "gone.gguf", "gone", {}))
     with pytest.raises(UserError, match=r"gguf:.*gone\.gguf: llama\.cpp ended before it answered \(.*see /"):
         server.wait()
     server.close()
@@ -186,7 +186,7 @@ def test_waiting_for_a_local_server_does_not_use_the_proxy(tmp_path: Path, monke
 
     (tmp_path / "health").touch()
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
-    server = OwnServer(Answers(tmp_path / "m.gguf", "m", {}))
+    server = CommandServer(Answers(tmp_path / "m.gguf", "m", {}))
     waiting = threading.Thread(target=server.wait, daemon=True)
     waiting.start()
     waiting.join(20)

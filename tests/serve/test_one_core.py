@@ -44,13 +44,16 @@ def test_one_thread_is_used_unless_the_environment_sets_another_number(
         ("hf:any", "", True, True),
         ("gguf:any", "", False, False),
         ("gguf:any", "support", False, True),
+        ("gguf:any", "support", True, False),
+        ("gguf:any", "hf:support", True, True),
         (None, "", False, False),
     ],
 )
 def test_every_core_is_used_only_if_this_process_computes_a_model(
     model: str | None, verifier: str, openvino: bool, here: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("serve.engines.on_cpu", lambda: True)
+    for module in ("serve.engines", "graph.answer.model_verifier"):
+        monkeypatch.setattr(f"{module}.on_cpu", lambda: True)
     monkeypatch.setattr("serve.engines.openvino_ir.is_installed", lambda: openvino)
     monkeypatch.setattr("serve.engines.llama.is_installed", lambda: False)
     assert computes_here(model, verifier) == here

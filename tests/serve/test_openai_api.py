@@ -12,7 +12,7 @@ from graph.types import CompletionRequest, Message
 from serve.engines import openai_api
 from serve.engines.openai_api import ATTEMPTS, IN_FLIGHT, TIMEOUT_S, OpenAIModel, open_openai
 from serve.engines.openai_backend import OpenAIBackend
-from serve.engines.vllm import PATIENCE_S, VllmModel
+from serve.engines.vllm import REPLY_TIMEOUT_S, VllmModel
 from tests.fakes import chat_server
 
 pytestmark = pytest.mark.usefixtures("no_waiting")
@@ -86,10 +86,10 @@ def test_a_call_to_our_own_server_waits_longer_instead_of_retrying() -> None:
         with pytest.raises(UserError, match="timed out"):
             OpenAIModel("m", server.url, timeout_s=0.1).complete([ask("hi")])
         assert len(server.requests) == ATTEMPTS
-        assert OpenAIModel("m", server.url, timeout_s=PATIENCE_S).complete([ask("hi")])[0].text == "there"
+        assert OpenAIModel("m", server.url, timeout_s=REPLY_TIMEOUT_S).complete([ask("hi")])[0].text == "there"
         assert len(server.requests) == ATTEMPTS + 1
         child = VllmModel("m", SimpleNamespace(url=server.url, key="k", close=lambda: None), "m")  # type: ignore[arg-type]
-    assert child._client.timeout == PATIENCE_S > 10 * TIMEOUT_S
+    assert child._client.timeout == REPLY_TIMEOUT_S > 10 * TIMEOUT_S
 
 
 @pytest.mark.long

@@ -16,7 +16,7 @@ from typing import Any
 from graph.errors import UserError
 from graph.models.checkpoint import adapter_base, is_adapter
 from graph.shared.console import say, track
-from serve.engines.child import OwnServer
+from serve.engines.child import CommandServer
 from serve.engines.llama import ADAPTER_PREFIX, CONTEXT_TOKENS, PACKAGE, SLOTS, is_installed, read_llama
 from train.export.divergence import (
     REPLY_TOKENS,
@@ -68,7 +68,7 @@ def llama_replies(
     """
     spec = read_llama(str(file), adapters)
     name = next(iter(adapters), spec.name)
-    with closing(OwnServer(spec)) as child:
+    with closing(CommandServer(spec)) as child:
         child.wait()
         server = own_server(spec, child)
 

@@ -16,7 +16,7 @@ import openai
 from graph.errors import UserError
 from graph.models.load import one_line
 from graph.types import Message
-from serve.engines.child import OwnServer
+from serve.engines.child import CommandServer
 from serve.engines.llama import LlamaSpec
 from serve.engines.openai_api import TIMEOUT_S, key_of_environment, without_password
 
@@ -180,7 +180,7 @@ class Server:
         return UserError(found, "a running server", "start it, or fix the URL (it usually ends in /v1)")
 
 
-def own_server(spec: LlamaSpec, server: OwnServer) -> Server:
+def own_server(spec: LlamaSpec, server: CommandServer) -> Server:
     """The llama.cpp server that runs `spec`, with its adapters and their base, by name."""
     parents = {**dict.fromkeys(spec.adapters, spec.name), spec.name: ""}
     return Server(server.url, server.key, parents, spec.extra, spec.spec_text)

@@ -26,7 +26,7 @@ from serve.stream import REASONING, REASONING_FIELDS, MessageParts
 
 
 class CitedStream:
-    """One streamed completion of a prepared request. Without retrieval, texts pass unchanged.
+    """One streamed completion of a prepared request. Without retrieval, the text is passed on unchanged.
 
     `base` is the base URL of links to passages.
     """
@@ -110,13 +110,13 @@ def chat_router(services: Services) -> APIRouter:
         """A chat completion from the passages of the index.
 
         The message has extra fields: `reasoning_content` (the model's reasoning before the answer), `citations` (number, title, source,
-        start, end, text of each cited passage; `quotes`, its sentences that best support those of the answer; `attributed`, true where the
+        start, end, text of each cited passage; `quotes`, its sentences that best support those of the answer; `attributed`, true if the
         model cited nothing and modegraph found the passage), `annotations` (OpenAI's url_citation for each citation in the content),
         `removed` (cited numbers without a passage), `unsupported` (sentences that the passages do not seem to support: part, text, start,
         end, probability, cited, missing; removed from the text when `retrieval.unsupported` is drop), `not_checked` (sentences that cannot
-        be judged, and why), `checked` (how many were judged; null where the check is off) and `answered` (false where the model wrote no
+        be judged, and why), `checked` (how many were judged; null if the check is off) and `answered` (false if the model wrote no
         answer: unless it called a tool or the request sets a format, the content says so and quotes the nearest passage). The completion has
-        `retrieval`. In a stream, reasoning and answer arrive as they are generated, the other fields in the delta of a last chunk.
+        `retrieval`. In a stream, reasoning and answer arrive as they are generated, and the other fields in the delta of a last chunk.
         """
         arrived_s = time.perf_counter()
         prepared = await prepare(services, request, access_of(http))
@@ -144,7 +144,7 @@ async def checked_completion(services: Services, prepared: PreparedRequest, base
 
 
 def _checked_choice(services: Services, choice: Body, prepared: PreparedRequest, base: str) -> dict[str, Any]:
-    """A choice with answer and reasoning separated; where the model calls a tool without text, its content stays null."""
+    """A choice with answer and reasoning separated; if the model calls a tool and writes no text, the content stays null."""
     engine_message: Mapping[str, Any] = choice.get("message") or {}
     parts = parts_of(services, prepared)
     shown = parts.feed(engine_message).then(parts.finish())

@@ -1,8 +1,8 @@
 """/v1/documents: the documents of the index; with --writable also additions, uploads and deletions, which the audit log records.
 
-An upload's name becomes a document's source, never a path (above 1 MiB its bytes are in an unnamed temporary file). Plain text is
-read here, other formats in a process that is killed when the client disconnects. Names that leave their folder are refused nevertheless,
-since other programs may turn sources into files. `add_documents` is shared with the MCP tools."""
+The name of an uploaded file becomes the document's source and is never used as a path (above 1 MiB, the content is held in an unnamed
+temporary file). Names that lead out of their folder are refused nevertheless, since other programs may use sources as file names. Plain text
+is read here, other formats in a process that is killed when the client disconnects. `add_documents` is shared with the MCP tools."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def source_problem(source: str) -> str:
 
 
 class Uploads:
-    """Reads uploaded files of PARALLEL_UPLOADS requests at a time, in its own threads.
+    """Reads the uploaded files of at most PARALLEL_UPLOADS requests at a time, in separate threads.
 
     UserError when OCR is configured and its program is missing.
     """
@@ -67,7 +67,7 @@ class Uploads:
         self._threads = ThreadPoolExecutor(PARALLEL_UPLOADS, "uploads")
 
     async def read(self, files: Sequence[UploadFile]) -> list[Document]:
-        """The files as documents; ApiError 400 for a name that leaves its folder, an unknown ending, unreadable bytes or a file without text.
+        """The files as documents; ApiError 400 for a name that leads out of its folder, an unknown ending, unreadable bytes or a file without text.
 
         Cancellation kills the reading process.
         """
@@ -201,7 +201,7 @@ class WriteResult(BaseModel):
 async def add_documents(
     services: Services, view: CollectionView, sources: Sequence[str], read: Callable[[], Awaitable[Sequence[Document]]]
 ) -> WriteResult:
-    """Add the documents that `read` returns, or replace those with the same `sources`; ApiError 403 where they may not be written, and any ApiError of `read`."""
+    """Add the documents that `read` returns, or replace those with the same `sources`; ApiError 403 if they may not be written, or any ApiError of `read`."""
     with _audit(services, view, "add", sources):
         check_writable(services, view)
         _check_sources(view, sources)
@@ -241,7 +241,10 @@ def _check_sources(view: CollectionView, sources: Sequence[str]) -> None:
         if not all(condition.holds(source) for condition in view.access.where):
             conditions = " and ".join(f"{item.key}{item.operator}{item.value}" for item in view.access.where)
             raise ApiError(
-                403, "not_yours", f"source {source[:80]!r}: this key may write only where {conditions}", "source"
+                403,
+                "not_yours",
+                f"source {source[:80]!r}: this key may write only documents with {conditions}",
+                "source",
             )
 
 

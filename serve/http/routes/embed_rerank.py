@@ -1,6 +1,6 @@
 """/v1/embeddings in OpenAI's form and /v1/rerank in Cohere's and Jina's, for texts that the client sends.
 
-Vectors come from the index's encoder. Documents are ranked by the server's cross-encoder, or, without one or where `model` names the encoder, by
+Vectors come from the index's encoder. Documents are ranked by the server's cross-encoder, or, if there is none or `model` names the encoder, by
 the encoder's cosines."""
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def embeddings_router(services: Services) -> APIRouter:
 
     @router.post("/embeddings")
     async def embeddings(request: EmbeddingsRequest, view: RequestedCollection) -> Embeddings:
-        """Vectors of texts, encoded as queries, by the index's encoder, which `model` names. Works without the language model."""
+        """Vectors for texts, encoded as queries by the index's encoder, which `model` must name. Works without the language model."""
         index = view.generation.index
         name = public_name(index.settings.encoder)
         if request.model != name:
@@ -95,7 +95,9 @@ def embeddings_router(services: Services) -> APIRouter:
             lambda: (index.encode_queries(texts), sum(map(index.count_tokens, texts)))
         )
         if request.dimensions not in (None, vectors_ND.shape[1]):
-            message = f"dimensions: {request.model} has {vectors_ND.shape[1]}, which cannot be reduced"
+            message = (
+                f"dimensions: vectors of {request.model} have {vectors_ND.shape[1]} dimensions, which cannot be reduced"
+            )
             raise ApiError(400, "not_supported", message, "dimensions")
         encoded = [as_base64(row) if request.encoding_format == "base64" else row.tolist() for row in vectors_ND]
         data = [Embedding(index=number, embedding=vector) for number, vector in enumerate(encoded)]
@@ -171,7 +173,7 @@ def rerank_router(services: Services) -> APIRouter:
         check_lengths(texts, services.settings.max_question_chars, "documents")
 
         def scores() -> Floats:
-            """float32[N]: of the cross-encoder, which is loaded at the first call, or cosines by the encoder of the index."""
+            """The scores of the cross-encoder, which is loaded at the first call, or the cosines of the index's encoder: float32[N]."""
             if reranker and model == names[0]:
                 return open_reranker(reranker)(query, texts)
             cosines_N: Floats = index.encode_texts(texts) @ index.encode_queries([query])[0]

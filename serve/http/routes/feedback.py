@@ -66,7 +66,7 @@ class Given(BaseModel):
 
     user: Name = Field(description="author: a name of your choice; anyone who knows it can read and delete the entries")
     consent: bool = Field(description="whether the entry may become training data")
-    question: SomeWords = Field(description="the question as it was searched for: `retrieval.question`")
+    question: SomeWords = Field(description="the question that was searched for: `retrieval.question`")
 
 
 class VoteGiven(Given):
@@ -177,7 +177,7 @@ def feedback_router(services: Services) -> APIRouter:
         try:
             store_of(view).add(entry)
         except FeedbackFull:
-            message = f"{settings.max_feedback_mb:,} MiB of feedback is already stored (max_feedback_mb)"
+            message = f"the stored feedback has reached the server's limit of {settings.max_feedback_mb:,} MiB (max_feedback_mb)"
             raise ApiError(403, "feedback_full", message) from None
         return _entry(entry)
 
@@ -189,7 +189,7 @@ def feedback_router(services: Services) -> APIRouter:
 
     @router.delete("/{user:path}")
     def delete(user: OwnerName, view: RequestedCollection) -> Deleted:
-        """Delete all entries of a user; models trained on them stay as they are."""
+        """Delete all entries of a user; models already trained on them do not change."""
         _check_enabled(services)
         return Deleted(deleted=store_of(view).delete_user(owner_of(view.access, user)))
 
@@ -197,7 +197,7 @@ def feedback_router(services: Services) -> APIRouter:
 
 
 def owner_of(access: Access, user: str) -> str:
-    """The name under which entries are stored: the user's name, after the name of the key if the key can read only a part of the documents.
+    """The name under which entries are stored: the user's name, preceded by the key's name if the key can read only a part of the documents.
 
     Such entries can quote documents that another key may not read, so a user's name must not be enough to read them.
 

@@ -1,4 +1,4 @@
-"""/health: the process answers. /ready: the index and the model do too. /metrics: for Prometheus. /v1/models: the available models."""
+"""/health: the process answers. /ready: the index and the model answer too. /metrics: for Prometheus. /v1/models: the available models."""
 
 from __future__ import annotations
 
@@ -61,9 +61,9 @@ def health_router(services: Services) -> APIRouter:
         "/ready", responses={503: {"description": "the model's server does not answer, or this server is stopping"}}
     )
     async def ready(access: Caller) -> Ready:
-        """The index and the model answer; 503 while the model does not, and once the server is stopping."""
+        """The index and the model answer; 503 while the model does not answer, and once the server is stopping."""
         if services.stopping.is_set():
-            raise ApiError(503, "stopping", "this server is stopping: send new requests to another")
+            raise ApiError(503, "stopping", "this server is stopping: send new requests to another server")
         await services.backend.check()
         names = services.collections.names(access)
         generations = [(await services.collections.view(access, name)).generation for name in names]

@@ -1,4 +1,4 @@
-"""/v1/messages: Anthropic's Messages protocol, always answered from the index, since the protocol has no counterpart of file_search.
+"""/v1/messages: Anthropic's Messages protocol, always answered from the index, since the protocol has no counterpart to file_search.
 
 The request becomes a chat completion. Its result becomes a message, or the events of one: blocks of text, each with the citations at its end."""
 
@@ -46,7 +46,7 @@ Content = Text | Annotated[list[Block], Field(max_length=1000)]
 
 
 class Turn(BaseModel):
-    """A turn of user or assistant."""
+    """A turn of the user or the assistant."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -267,10 +267,10 @@ def messages_router(services: Services) -> APIRouter:
     async def messages(request: MessagesRequest, http: Request) -> Response:
         """A message based on the passages of the index; its text blocks have `citations` of the type search_result_location.
 
-        A citation has `attributed`, true where the model cited nothing and modegraph found the passage: `cited_text` is then the sentence of
+        A citation has `attributed`, true if the model cited nothing and modegraph found the passage: `cited_text` is then the sentence of
         the passage that is closest to `statement`, a sentence of the answer. Besides Anthropic's fields the message has `retrieval`,
         `removed` (cited numbers without a passage), `unsupported` (sentences that the passages do not seem to support), `not_checked`
-        (sentences that cannot be judged), `checked` (how many were judged) and `answered` (false where the model wrote no answer and a
+        (sentences that cannot be judged), `checked` (how many were judged) and `answered` (false if the model wrote no answer and a
         passage is quoted instead); the request takes `retrieval`.
         """
         arrived_s = time.perf_counter()

@@ -1,6 +1,6 @@
 """Requests to /v1/responses: with the tool file_search they are answered from the index, without it by the engine itself.
 
-The input must be text: it is passed on to the engine, or parsed into the turns of a conversation that is answered from the index."""
+The input must be text. It is passed on to the engine, or parsed into the turns of a conversation that is answered from the index."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""/v1/responses: OpenAI's Responses protocol, answered from the index where the request has the tool file_search.
+"""/v1/responses: OpenAI's Responses protocol, answered from the index if the request has the tool file_search.
 
 Without the tool the request is passed to the engine, field by field, if the engine supports the protocol. The events are in the order of the
-open specification; the last one has the complete response, which a request without `stream` gets alone."""
+open specification; the last one holds the complete response, which is all that a request without `stream` gets."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from serve.stream import MessageDelta
 
 Event = dict[str, Any]
 INCOMPLETE_REASONS = {"length": "max_output_tokens", "content_filter": "content_filter"}
-"""Maps finish reasons of chat completions to the reasons why a response is incomplete."""
+"""Maps finish reasons of chat completions to reasons for an incomplete response."""
 
 
 class ResponseWriter:
@@ -50,7 +50,7 @@ class ResponseWriter:
         return [self._response_event(kind, "in_progress") for kind in ("response.created", "response.in_progress")]
 
     def add_search(self, query: str, results: list[dict[str, Any]] | None) -> list[Event]:
-        """The events of a search for `query`; `results` only where the request includes them."""
+        """The events of a search for `query`; `results` is None unless the request includes them."""
         item = {"type": "file_search_call", "id": f"fs_{uuid4().hex}", "queries": [query]}
         location = {"item_id": item["id"], "output_index": len(self._output)}
         added = self._event(
@@ -197,7 +197,7 @@ def responses_router(services: Services) -> APIRouter:
 
         Its items are the search (with `results`, if `include` names them), the reasoning and the message, whose annotations are of the type
         `file_citation`. If the answer cites nothing, the annotations are `attributed`: each has the sentence of a passage (`text`) closest to a sentence
-        of the answer (`statement`). Without the tool the engine itself answers; 404 where it does not support the protocol.
+        of the answer (`statement`). Without the tool, the engine itself answers; 404 if it does not support the protocol.
         """
         arrived_s, backend = time.perf_counter(), services.backend
         access = access_of(http)

@@ -65,7 +65,7 @@ EDGES_PER_NODE = 8
 def overview(index: Index, limit: int) -> Overview:
     """At most `limit` nodes: the most mentioned entities, and the documents that mention most of them; at least half are documents if there are enough.
 
-    At most EDGES_PER_NODE times `limit` edges, for each document the strongest first.
+    At most EDGES_PER_NODE times `limit` edges; the strongest edges of each document come first.
     """
     documents, entities = len(index.data.document_sources), len(index.data.entity_ids)
     most_documents = min(documents, max(limit - limit // 2, limit - entities))
@@ -209,7 +209,7 @@ class RetrieveRequest(RetrievalOptions):
 
 
 class Suggestions(BaseModel):
-    """Questions to begin with. `index` and `generation` are as in the response of a search."""
+    """Questions to start with. `index` and `generation` are as in the response of a search."""
 
     index: str
     generation: int
@@ -237,7 +237,7 @@ def retrieval_router(services: Services) -> APIRouter:
 
     @router.get("/suggestions")
     def suggestions(view: RequestedCollection) -> Suggestions:
-        """Up to three questions that the documents answer, made by rules; none where no rule fits, as in languages other than English."""
+        """Up to three questions that the documents answer, made by rules; none if no rule applies, as in languages other than English."""
         current = view.generation
         return Suggestions(index=current.identity, generation=current.number, questions=current.suggestions)
 

@@ -1,4 +1,4 @@
-"""/v1/runs: training and evaluation runs below the folder given with --show-runs, for the operator alone. A run is looked up by name:
+"""/v1/runs: training and evaluation runs below the folder given with --show-runs, only for the operator. A run is looked up by name:
 no path is built from a request."""
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ MAX_RUNS = 1000
 
 
 class RunInfo(BaseModel):
-    """A run: its name (the path below the folder), the kind of work that made it, its state, when its record or its progress was last written (seconds since 1970), and its last figures.
+    """A run: its name (the path below the folder), the kind of work, its state and its latest figures.
 
-    `step` of `steps` is the progress of an unfinished run, `seconds` the duration of a finished one.
+    `ended` is when its record or its progress was last written (seconds since 1970). `step` of `steps` is the progress of an unfinished run,
+    `seconds` the duration of a finished one.
     """
 
     name: str
@@ -43,7 +44,7 @@ class Runs(BaseModel):
 
 
 class Change(BaseModel):
-    """A figure of the untuned and of the tuned model on the set of questions named `of`."""
+    """A figure of the model before and after tuning, on the question set named `of`."""
 
     of: str
     figure: str
@@ -52,7 +53,7 @@ class Change(BaseModel):
 
 
 class Course(BaseModel):
-    """The course of a run: its settings, (step, value) of its losses and dev figures, the step of the best checkpoint, and the figures before and after `tune`."""
+    """The course of a run: its settings, its losses and dev figures as (step, value), the best checkpoint's step, and the figures before and after `tune`."""
 
     run: RunInfo
     settings: dict[str, Any]
@@ -62,7 +63,7 @@ class Course(BaseModel):
 
 
 def runs_router(services: Services) -> APIRouter:
-    """Routes over `services`; all answer 403 to anyone but the operator, and where no folder of runs is set. UserError when the folder does not exist."""
+    """Routes over `services`; all answer 403 to anyone but the operator, and if no folder of runs is set. UserError if the folder does not exist."""
     root = services.settings.show_runs
     if root is not None and not root.is_dir():
         raise UserError(f"{root}: no such folder", "a folder of runs", "check --show-runs")

@@ -76,7 +76,7 @@ def conditions(filter_: Filter | None, field: str) -> tuple[str, ...]:
 
 
 def _condition_value(value: bool | float | str, comparison: str) -> str:
-    """A value in a condition; in a test of equality, a text's wildcards (`*`, `?`, `[`) are escaped."""
+    """A value in a condition; in a test of equality, a string's wildcards (`*`, `?`, `[`) are escaped."""
     if isinstance(value, bool):
         return str(value).lower()
     return escape(value) if isinstance(value, str) and OPERATORS[comparison] in ("=", "!=") else str(value)
@@ -181,7 +181,7 @@ class TextContent(BaseModel):
 
 
 class FoundFile(BaseModel):
-    """A passage. `file_id` is its document's source; besides OpenAI's fields, `start`, `end` and `page` are its position there, and `url` opens it."""
+    """A passage. `file_id` is its document's source; besides OpenAI's fields, `start`, `end` and `page` are its position in the document, and `url` opens it."""
 
     file_id: str
     filename: str

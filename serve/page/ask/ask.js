@@ -2,13 +2,13 @@
 
 import { collection } from "../shared/api.js";
 import { byId } from "../shared/dom.js";
-import { whenLooksChange } from "../look/drawing.js";
+import { onAppearanceChange } from "../views/drawing.js";
 import { Column } from "./column.js";
 import { duelOf } from "./duel.js";
 import { startWith } from "./start.js";
-import { talkAddress } from "../talks/history.js";
+import { conversationAddress } from "../conversations/history.js";
 import { randomName } from "../shared/random.js";
-import { saveTalk, talkOf } from "../talks/talks.js";
+import { saveConversation, conversationOf } from "../conversations/store.js";
 
 const MOST_COLUMNS = 3;
 const WORDS = {
@@ -26,7 +26,7 @@ export function startAsk(choices) {
   const form = byId("ask-form");
   const question = byId("question");
   const columns = [];
-  let talk = null;
+  let conversation = null;
 
   const show = () => {
     byId("columns").replaceChildren(...columns.map((column) => column.element));
@@ -42,7 +42,7 @@ export function startAsk(choices) {
     byId("compare").focus();
   };
   const add = () => {
-    const column = new Column(choices, remove, () => talk && save());
+    const column = new Column(choices, remove, () => conversation && save());
     columns.push(column);
     show();
     return column;
@@ -51,7 +51,7 @@ export function startAsk(choices) {
   /** Place the form below the conversation if it has begun, otherwise above. */
   const placeForm = (hasBegun) => {
     byId("fresh").hidden = !hasBegun;
-    byId("view-ask").classList.toggle("talking", hasBegun);
+    byId("view-ask").classList.toggle("in-conversation", hasBegun);
     if (hasBegun === (form.previousElementSibling !== null)) return;
     if (hasBegun) byId("columns").after(form);
     else byId("columns").before(form);
@@ -81,15 +81,15 @@ export function startAsk(choices) {
   };
   const save = () => {
     const saved = columns.map((column) => column.state);
-    if (saved.some((column) => column.turns.length)) saveTalk({ ...talk, at: new Date().toISOString(), columns: saved });
+    if (saved.some((column) => column.turns.length)) saveConversation({ ...conversation, at: new Date().toISOString(), columns: saved });
   };
   /** Ask which of two answers is better, and save the conversation. */
   const finish = () => {
     showDuel();
     if (!columns.some((column) => column.state.turns.length)) return;
-    talk ??= { id: randomName(), title: columns[0].turns[0].question, collection: collection() };
+    conversation ??= { id: randomName(), title: columns[0].turns[0].question, collection: collection() };
     save();
-    if (location.hash !== talkAddress(talk)) history.replaceState(null, "", talkAddress(talk));
+    if (location.hash !== conversationAddress(conversation)) history.replaceState(null, "", conversationAddress(conversation));
   };
   let running = 0;
   const showRunning = (hasBegun) => {
@@ -113,7 +113,7 @@ export function startAsk(choices) {
   const clear = () => {
     for (const column of columns) column.clear();
     byId("duel").replaceChildren();
-    talk = null;
+    conversation = null;
   };
   const restart = () => {
     clear();
@@ -121,21 +121,21 @@ export function startAsk(choices) {
     placeForm(false);
   };
   const open = (id) => {
-    const saved = talkOf(id);
-    if (!saved || talk?.id === id) return;
-    const address = talkAddress(saved);
+    const saved = conversationOf(id);
+    if (!saved || conversation?.id === id) return;
+    const address = conversationAddress(saved);
     if (!address.startsWith("#")) return location.replace(address);
     clear();
     while (columns.length > 1) remove(columns.at(-1));
     while (columns.length < Math.min(saved.columns.length, MOST_COLUMNS)) add();
     saved.columns.slice(0, MOST_COLUMNS).forEach((each, index) => columns[index].restore(each));
-    talk = { id: saved.id, title: saved.title, collection: saved.collection };
+    conversation = { id: saved.id, title: saved.title, collection: saved.collection };
     history.replaceState(null, "", address);
     placeForm(true);
     showDuel();
   };
   const forget = (id) => {
-    if (talk?.id === id) restart();
+    if (conversation?.id === id) restart();
   };
   byId("fresh").addEventListener("click", () => {
     restart();
@@ -146,7 +146,7 @@ export function startAsk(choices) {
     restart();
     add().mode.field.focus();
   });
-  whenLooksChange(() => columns.forEach((column) => column.drawPaths()));
+  onAppearanceChange(() => columns.forEach((column) => column.drawPaths()));
   byId("question-label").textContent = words.label;
   byId("ask-button").textContent = words.verb;
   add();

@@ -1,9 +1,9 @@
 // The evidence of a search: the passages, cited passages first, and the path to each, as a drawing and in words.
 
 import { count, cut, el, nodeAddress, snippet } from "../shared/dom.js";
-import { drawTree, erase } from "../look/drawing.js";
-import { openReader } from "../look/reader.js";
-import { pathTree } from "../look/trees.js";
+import { drawTree, erase } from "../views/drawing.js";
+import { openReader } from "../views/reader.js";
+import { pathTree } from "../views/trees.js";
 import { spansFor } from "../text/prose.js";
 
 /** The evidence of one question; `show` fills it, `fold` collapses it to one line. */

@@ -2,8 +2,8 @@
 
 import { get, sentence } from "../shared/api.js";
 import { button, byId, count, el } from "../shared/dom.js";
-import { documentLink } from "../look/reader.js";
-import { acceptsDocuments, CHANGED, emptyNote } from "../look/upload.js";
+import { documentLink } from "../views/reader.js";
+import { acceptsDocuments, CHANGED, emptyNote } from "../views/upload.js";
 
 const SHOWN = 3;
 

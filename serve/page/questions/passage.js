@@ -2,7 +2,7 @@
 
 import { documentPath, get, post, sentence } from "../shared/api.js";
 import { button, el, openDialog } from "../shared/dom.js";
-import { openReader } from "../look/reader.js";
+import { openReader } from "../views/reader.js";
 import { sentences } from "../text/closest.js";
 
 const FOUND = 8;

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from graph.errors import UserError
 from graph.types import Message
 from modegraph.cli import build_app
-from serve.engines.child import OwnServer
+from serve.engines.child import CommandServer
 from serve.engines.llama import SLOTS, LlamaSpec
 from tests.eval.conftest import NO_LOGPS, World, check_server
 from tests.llama import with_llama
@@ -53,7 +53,7 @@ Scale = Callable[[float], str]
 
 def with_adapter(base: Path, adapter: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scale]:
     """Serve a file with the adapter; yields a function that sets the scale for requests that state none, and returns the URL of the server."""
-    with closing(OwnServer(LlamaSpec(base, base.stem, {"adapter": adapter}))) as child:
+    with closing(CommandServer(LlamaSpec(base, base.stem, {"adapter": adapter}))) as child:
         child.wait()
         monkeypatch.setenv("OPENAI_API_KEY", child.key)
 
@@ -105,7 +105,7 @@ def test_no_answer_depends_on_the_adapter_of_an_earlier_request(files: Path, run
     prompts = [" ".join(f"w{(number * 7 + place**2) % 97}" for place in range(60)) for number in range(SLOTS + 2)]
 
     def logps(*models: str) -> dict[str, list[float]]:
-        with closing(OwnServer(spec)) as child:
+        with closing(CommandServer(spec)) as child:
             child.wait()
             server = own_server(spec, child)
             return {

@@ -242,7 +242,7 @@ def test_stored_conversations_cannot_become_markup(feedback_server: Running, vis
     page.wait_for_selector(".cost")
     assert page.inner_text(".turn-question") == evil and page.query_selector("main img, dialog img") is None
     page.click("#history-button")
-    assert page.locator(".talks .line").all_inner_texts() == [evil]
+    assert page.locator(".conversations .line").all_inner_texts() == [evil]
     page.keyboard.press("Escape")
     page.evaluate("localStorage.setItem('modegraph-talks', '{')")
     page.reload()

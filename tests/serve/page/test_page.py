@@ -84,7 +84,7 @@ def test_offsets_count_characters_as_the_index_does(server: Running, visit: Visi
     pieces = page.evaluate(
         """async () => {
           const version = document.querySelector("script[type=module]").getAttribute("src").split("/")[1];
-          const { marked } = await import(`/page/${version}/look/reader.js`);
+          const { marked } = await import(`/page/${version}/views/reader.js`);
           const passages = [{ start: 6, end: 9, text: "fgh" }, { start: 0, end: 5, text: "😀b𝒞de" }];
           const shown = (start, end) => marked(passages, start, end).map((node) => node.nodeName ? [node.textContent] : node);
           return [shown(1, 3), shown(4, 7), shown(0, 9), shown(0, 0)];

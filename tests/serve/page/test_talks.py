@@ -94,15 +94,15 @@ def test_conversations_are_listed_opened_and_deleted_by_keyboard(feedback_server
         page.click("#fresh")
     page.focus("#history-button")
     page.keyboard.press("Enter")
-    assert page.locator(".talks .line").all_inner_texts() == [SECOND, FIRST]
-    page.locator(".talks a").nth(1).focus()
+    assert page.locator(".conversations .line").all_inner_texts() == [SECOND, FIRST]
+    page.locator(".conversations a").nth(1).focus()
     page.keyboard.press("Enter")
     page.wait_for_selector("#history", state="hidden")
     assert turns(page) == [FIRST]
     page.click("#history-button")
     page.keyboard.press("Tab")
     page.locator(f"[aria-label='Delete {FIRST}']").press("Enter")
-    assert page.locator(".talks .line").all_inner_texts() == [SECOND]
+    assert page.locator(".conversations .line").all_inner_texts() == [SECOND]
     assert page.evaluate("document.activeElement.ariaLabel") == f"Delete {SECOND}" and turns(page) == []
     page.keyboard.press("Enter")
     page.wait_for_selector("#history >> text=No conversation yet")
@@ -125,8 +125,8 @@ def test_a_conversation_is_shown_only_in_its_collection(two_collections: Running
     session.open("/?collection=moors")
     page.wait_for_selector("#columns select")
     page.click("#history-button")
-    assert page.inner_text(".talks .place").startswith("isles · ")
-    page.click(".talks a")
+    assert page.inner_text(".conversations .place").startswith("isles · ")
+    page.click(".conversations a")
     page.wait_for_url(f"**/{address}")
     page.wait_for_selector(".cost")
     assert turns(page) == [FIRST]
@@ -138,9 +138,9 @@ def test_the_oldest_conversations_are_deleted_when_storage_is_full(feedback_serv
     left = page.evaluate(
         """async () => {
           const version = document.querySelector("script[type=module]").getAttribute("src").split("/")[1];
-          const { saveTalk, talks } = await import(`/page/${version}/talks/talks.js`);
-          for (let n = 0; n < 12; n += 1) saveTalk({ id: String(n), at: "", title: "", columns: ["x".repeat(1_000_000)] });
-          return talks().map((each) => each.id);
+          const { saveConversation, savedConversations } = await import(`/page/${version}/conversations/store.js`);
+          for (let n = 0; n < 12; n += 1) saveConversation({ id: String(n), at: "", title: "", columns: ["x".repeat(1_000_000)] });
+          return savedConversations().map((each) => each.id);
         }"""
     )
     assert left[0] == "11" and 2 <= len(left) < 12 and left == sorted(left, key=int, reverse=True)

@@ -107,7 +107,7 @@ def test_searches_work_while_the_questions_are_made_once(isles: Path, monkeypatc
 def test_questions_for_a_large_index_are_made_from_evenly_spaced_documents(
     isles: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(collections, "propose_questions", partial(proposals.propose_questions, most_passages=3))
+    monkeypatch.setattr(collections, "propose_questions", partial(proposals.propose_questions, max_passages=3))
     with serving(isles, None) as running:
         found = running.get("/v1/questions").json()["questions"]
         every_other = running.services.collections.live["index"].current.index.sources()[::2]

@@ -39,7 +39,7 @@ def test_vectors_are_those_of_the_index(stack: Stack, form: str | None) -> None:
         ({"input": ["a", " "]}, 400, "input.1: the text is empty"),
         ({"input": ["a", "b" * 8001]}, 400, "input.1: the text has 8,001 characters; the limit is 8,000"),
         ({"input": ["a"] * 257}, 422, "input"),
-        ({"dimensions": 8}, 400, "has 16, which cannot be reduced"),
+        ({"dimensions": 8}, 400, "have 16 dimensions, which cannot be reduced"),
         ({"model": "text-embedding-3-small"}, 404, "available: minilm"),
         ({"surprise": 1}, 422, "surprise"),
     ],

@@ -1,10 +1,10 @@
-// Conversations in this browser's local storage, latest first; the oldest are dropped when there are more than MOST, or when the storage is full.
+// Conversations in this browser's local storage, latest first; the oldest are dropped when there are more than MAX_CONVERSATIONS, or when the storage is full.
 
 const STORAGE_KEY = "modegraph-talks";
-const MOST = 100;
+const MAX_CONVERSATIONS = 100;
 
 /** All saved conversations: [{id, at, title, collection, columns: [{mode, model, settings, turns}]}]. */
-export function talks() {
+export function savedConversations() {
   try {
     const saved = JSON.parse(localStorage.getItem(STORAGE_KEY) ?? "[]");
     return Array.isArray(saved) ? saved.filter((each) => each?.id && Array.isArray(each.columns)) : [];
@@ -14,15 +14,15 @@ export function talks() {
 }
 
 /** A saved conversation; undefined if there is none. */
-export const talkOf = (id) => talks().find((each) => each.id === id);
+export const conversationOf = (id) => savedConversations().find((each) => each.id === id);
 
 /** Save a conversation, replacing its earlier state. */
-export function saveTalk(talk) {
-  write([talk, ...talks().filter((each) => each.id !== talk.id)].slice(0, MOST));
+export function saveConversation(conversation) {
+  write([conversation, ...savedConversations().filter((each) => each.id !== conversation.id)].slice(0, MAX_CONVERSATIONS));
 }
 
 /** Delete a saved conversation. */
-export const forgetTalk = (id) => write(talks().filter((each) => each.id !== id));
+export const forgetConversation = (id) => write(savedConversations().filter((each) => each.id !== id));
 
 /** Delete all saved conversations. */
 export const forgetAll = () => localStorage.removeItem(STORAGE_KEY);

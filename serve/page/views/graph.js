@@ -2,7 +2,7 @@
 
 import { get, sentence } from "../shared/api.js";
 import { button, byId, count, el, nodeAddress } from "../shared/dom.js";
-import { drawMap, erase, whenLooksChange } from "./drawing.js";
+import { drawMap, erase, onAppearanceChange } from "./drawing.js";
 import { documentLink, openReader } from "./reader.js";
 import { spread } from "./trees.js";
 import { CHANGED, emptyNote } from "./upload.js";
@@ -18,7 +18,7 @@ export function startGraph() {
     graph = null;
     if (!byId("view-graph").hidden) openGraph();
   });
-  whenLooksChange(redraw);
+  onAppearanceChange(redraw);
 }
 
 export async function openGraph() {

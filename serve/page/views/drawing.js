@@ -177,7 +177,7 @@ function colorsOf(holder) {
 }
 
 /** Call `redraw` whenever the colours or the width of the window change. */
-export function whenLooksChange(redraw) {
+export function onAppearanceChange(redraw) {
   let width = innerWidth;
   let timer = 0;
   const soon = () => {

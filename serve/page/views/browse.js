@@ -2,7 +2,7 @@
 
 import { get, sentence } from "../shared/api.js";
 import { button, byId, count, cut, el, moreButton, nodeAddress, snippet } from "../shared/dom.js";
-import { draw, erase, whenLooksChange } from "./drawing.js";
+import { draw, erase, onAppearanceChange } from "./drawing.js";
 import { openReader } from "./reader.js";
 import { starOf } from "./trees.js";
 import { CHANGED } from "./upload.js";
@@ -19,7 +19,7 @@ const tabs = () => document.querySelectorAll("[data-shelf]");
 export function startBrowse() {
   for (const tab of tabs()) tab.addEventListener("click", () => openShelf(tab.dataset.shelf));
   addEventListener(CHANGED, () => byId("shelf").hasChildNodes() && openShelf(shelfShown()));
-  whenLooksChange(drawShown);
+  onAppearanceChange(drawShown);
 }
 
 /** Show the view: a node, if the address names one, and the first list if none is open yet. */

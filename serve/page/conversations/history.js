@@ -3,10 +3,10 @@
 import { collection } from "../shared/api.js";
 import { button, byId, el } from "../shared/dom.js";
 import { feedbackNote } from "../shared/feedback.js";
-import { forgetAll, forgetTalk, talks } from "./talks.js";
+import { forgetAll, forgetConversation, savedConversations } from "./store.js";
 
 /** The address of a conversation: inside this page, or in the page of its collection if that is another one. */
-export function talkAddress({ id, collection: name }) {
+export function conversationAddress({ id, collection: name }) {
   const page = name && name !== collection() ? `?${new URLSearchParams({ collection: name })}` : "";
   return `${page}#ask/${id}`;
 }
@@ -26,7 +26,7 @@ export function startHistory(onDelete) {
 }
 
 function fill(onDelete) {
-  const saved = talks();
+  const saved = savedConversations();
   const lines = saved.map((each) => line(each, onDelete));
   const none = el("p", { class: "hint" }, "No conversation yet. Conversations are stored only in this browser.");
   const all = () => {
@@ -36,17 +36,17 @@ function fill(onDelete) {
     byId("history-close").focus();
   };
   byId("history-list").replaceChildren(
-    lines.length ? el("ul", { class: "nodes talks" }, ...lines) : none,
+    lines.length ? el("ul", { class: "nodes conversations" }, ...lines) : none,
     lines.length ? button("Delete all conversations", all) : "",
     feedbackNote());
 }
 
-function line(talk, onDelete) {
-  const when = new Date(talk.at);
-  const time = el("time", { datetime: talk.at }, when.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "short" }));
+function line(conversation, onDelete) {
+  const when = new Date(conversation.at);
+  const time = el("time", { datetime: conversation.at }, when.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "short" }));
   const remove = button("Delete", () => {
-    forgetTalk(talk.id);
-    onDelete(talk.id);
+    forgetConversation(conversation.id);
+    onDelete(conversation.id);
     const next = item.nextElementSibling ?? item.previousElementSibling;
     if (next) {
       item.remove();
@@ -55,9 +55,9 @@ function line(talk, onDelete) {
       fill(onDelete);
       byId("history-close").focus();
     }
-  }, { "aria-label": `Delete ${talk.title}` });
-  const place = el("span", { class: "place" }, talk.collection ? `${talk.collection} · ` : "", time);
-  const link = el("a", { href: talkAddress(talk) }, el("span", { class: "line" }, talk.title), place);
+  }, { "aria-label": `Delete ${conversation.title}` });
+  const place = el("span", { class: "place" }, conversation.collection ? `${conversation.collection} · ` : "", time);
+  const link = el("a", { href: conversationAddress(conversation) }, el("span", { class: "line" }, conversation.title), place);
   const item = el("li", {}, link, remove);
   return item;
 }

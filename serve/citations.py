@@ -28,7 +28,7 @@ def passage_url(base: str, excerpt: Excerpt) -> str:
 
 
 def origin(statement: str | None) -> dict[str, Any]:
-    """Whether a citation is attributed, and if so, the sentence of the answer that it follows; `statement` is None where the model itself cited the passage.
+    """Whether a citation is attributed, and if so, the sentence of the answer that it follows; `statement` is None if the model itself cited the passage.
 
     >>> origin(None), origin("It sank.")
     ({'attributed': False}, {'attributed': True, 'statement': 'It sank.'})

@@ -141,7 +141,7 @@ class BackgroundModel:
         self._opening.result()
 
     def count_tokens(self, text: str) -> int:
-        """The number of tokens of a text. Passing this method on does not wait for the model; calling it does."""
+        """The number of tokens of `text`. Passing this method on does not wait for the model; calling it does."""
         return self._opening.result().count_tokens(text)
 
     def __getattr__(self, name: str) -> Any:

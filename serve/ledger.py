@@ -185,7 +185,7 @@ class Ledger:
         return self._model.form
 
     def complete(self, requests: Sequence[CompletionRequest]) -> list[Completion]:
-        """Completions in the order of the requests, stored ones without a call; the other calls run concurrently, as many at once as the engine accepts."""
+        """Completions in the order of the requests, stored ones without a call; the other calls run concurrently, up to the engine's limit."""
         keys = [call_key(self.name, request) for request in requests]
         distinct = dict(zip(keys, requests, strict=True))
         finished = {key: cached for key in distinct if (cached := self._lookup(key)) is not None}

@@ -26,8 +26,8 @@ NOTHING_FOUND = Completion(NOT_FOUND, "stop", prompt_tokens=0, completion_tokens
 
 @dataclass(frozen=True)
 class Answer:
-    """One answer and its evidence. `citations` maps each number that the text cites to its excerpt; where it cites none, they are
-    `attributed`: found by modegraph for the sentences of the answer.
+    """One answer and its evidence. `citations` maps each number that the text cites to its excerpt; if it cites none, they are `attributed`:
+    found by modegraph for the sentences of the answer.
 
     `removed` are cited numbers without an excerpt; their brackets are removed from the text. `unsupported` are sentences of the reason or
     the answer that the excerpts do not seem to support, `not_checked` those that cannot be judged; both are empty without a verifier. `left_out`

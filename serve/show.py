@@ -124,7 +124,7 @@ def _notes(answer: Answer) -> Iterator[str]:
     if answer.left_out:
         yield f"Left out: {answer.left_out:,} of the passages found, which do not fit the model's window."
     if answer.finish_reason == "length":
-        yield f"Cut: the model reached the limit after {answer.writing.completion_tokens:,} tokens (--max-answer-tokens, or the model's window)."
+        yield f"Cut off: the model reached the limit after {answer.writing.completion_tokens:,} tokens (--max-answer-tokens, or the model's window)."
     text = answer.answer or answer.reason
     if answer.model and text and not answer.well_formed and answer.writing.calls:
         yield "The model did not follow the answer format: reason and answer may be separated wrongly."
@@ -151,7 +151,7 @@ def location_of(item: Passage | Excerpt) -> str:
 
 
 def wrapped(text: str, indent: str = INDENT) -> str:
-    """Text wrapped to the width of the terminal; the first line starts with `indent`, the others with as many spaces."""
+    """Text wrapped to the width of the terminal; the first line starts with `indent`, the others with the same number of spaces."""
     width = min(shutil.get_terminal_size().columns, MAX_WIDTH)
     return textwrap.fill(printable(text), width, initial_indent=indent, subsequent_indent=" " * len(indent))
 

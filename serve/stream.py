@@ -66,7 +66,7 @@ class MessageParts:
 
     `handling` decides what happens to sentences that the passages do not support. To drop them, the verifier checks each paragraph as it
     ends, and if no sentence of the answer remains, it becomes a refusal; to mark them, the whole text is checked at the end. With
-    `fallback`, a note and the best passage are appended to a text without an answer, unless the client set the format or the model called
+    `fallback`, a note and the best passage are appended to text without an answer, unless the client set the format or the model called
     a tool. `question` is the question that the text answers.
     """
 
@@ -190,7 +190,7 @@ def fallback_answer(excerpts: Sequence[Excerpt]) -> str:
 
 
 class PlainParts:
-    """Like MessageParts, for a text that is not based on passages and is shown unchanged."""
+    """Like MessageParts, for text that is not based on passages and is shown unchanged."""
 
     removed: tuple[int, ...] = ()
 

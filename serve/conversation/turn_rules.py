@@ -95,7 +95,7 @@ SUBJECTS, OBJECTS, POSSESSIVES = _set("he it she they"), _set("her him it them")
 DEMONSTRATIVES = _set("that these this those")
 SUBORDINATE = _set("although because if since that though until when where which while who whom whose")
 ORDINALS = _set("another first last new next old other second that third this which")
-"""Words before "one" where it means one of several."""
+"""Words before "one" in the sense of one of several."""
 MEASURES = _set(
     """big century cost costs date dates day days far heavy high hour hours kind large long minute minutes month months name number
     often old person people place sort tall thing things time times town week weeks year years"""
@@ -124,7 +124,7 @@ STOP_WORDS = (
 ENGLISH = STOP_WORDS - _set(
     "a am an as at but come do even for had he her i in is me no once or over see so under up was we will"
 )
-"""Words that identify a text as English, without those that other languages share."""
+"""Stop words that show that a question is in English; those that other languages share are left out."""
 
 
 Dependence = Literal["alone", "dependent", "unknown"]
@@ -134,7 +134,7 @@ FEW_WORDS = 3
 """From this many content words on, a question without a verb is a keyword search. Up to this many, a question with a definite noun and no name
 depends on earlier turns."""
 LONG_CHARACTERS = 400
-"""A longer question is taken to stand alone."""
+"""A longer question is assumed to stand alone."""
 SHORT_WORDS, SHORT_CHARACTERS = 4, 8
 """The longest question in another language that may depend on earlier turns: in words, or in characters for a script without spaces between words."""
 _TOKEN = re.compile(r"[^\W_]+(?:['’.&/-][^\W_]+)*|[,;:?!]")

@@ -218,7 +218,7 @@ class CommandServer:
         causes = [line for line in lines if "rror" in line or "No module" in line] or lines or ["nothing in its log"]
         raise UserError(
             f"{self.spec.spec_text}: {self.spec.engine} ended before it answered ({causes[-1].strip()[:300]})",
-            f"a {self.spec.engine} that starts",
+            f"a {self.spec.engine} server that starts",
             f"{self.spec.remedy}, and see {self.log}",
         )
 

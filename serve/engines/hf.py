@@ -193,16 +193,16 @@ class HfModel(LocalModel):
         device = self._model.device
         ids_BT, mask_BT = torch.tensor(padded, device=device), torch.tensor(mask, device=device)
         sampler = GumbelSampler([prompt.request for prompt in batch], truncation_processors(sampling), device)
-        stop_ids, most_tokens = self._stop_ids, batch[0].max_new_tokens
+        stop_ids, max_new_tokens = self._stop_ids, batch[0].max_new_tokens
         has_duplicates = len({tuple(prompt.ids) for prompt in batch}) < len(batch)
         with torch.inference_mode():
             if watcher is None and sampling == PLAIN and has_duplicates and self._decodes_side_by_side:
-                generated = decode_side_by_side(self._model, ids_BT, mask_BT, sampler.noisy, most_tokens, stop_ids)
+                generated = decode_side_by_side(self._model, ids_BT, mask_BT, sampler.noisy, max_new_tokens, stop_ids)
             else:
                 output_BT = self._model.generate(
                     input_ids=ids_BT,
                     attention_mask=mask_BT,
-                    max_new_tokens=most_tokens,
+                    max_new_tokens=max_new_tokens,
                     do_sample=False,
                     logits_processor=LogitsProcessorList([*penalty_processors(sampling, longest), sampler]),
                     stopping_criteria=StoppingCriteriaList(

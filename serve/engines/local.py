@@ -58,7 +58,7 @@ class PreparedPrompt:
 
 
 class LocalModel(ABC):
-    """A LanguageModel with a tokenizer and a window of `context_tokens`; `stop_ids` end a text.
+    """A LanguageModel with a tokenizer and a window of `context_tokens`; `stop_ids` end a reply.
 
     `kind` is the prefix of its SPEC; with `takes_schema` it constrains a reply to the request's JSON schema; with `gives_logps` it
     returns the log-probabilities of generated tokens.

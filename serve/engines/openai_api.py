@@ -221,7 +221,7 @@ class OpenAIModel:
         return self._completion_of(response)
 
     def _call(self, request: CompletionRequest) -> Any:
-        """One chat completion, retried with back-off only where that can help: no connection, 429, 5xx."""
+        """One chat completion, retried with back-off only if that can help: no connection, 429, 5xx."""
         options: dict[str, Any] = {}
         if request.seed is not None:
             options["seed"] = request.seed

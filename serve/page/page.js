@@ -26,7 +26,10 @@ async function choices() {
   return { models: chosen === null ? ids : ids.filter((id) => id.endsWith(`@${chosen}`) || !id.includes("@")), modes };
 }
 
-/** If the server has several collections, offer a choice of them; the page's URL always names one. Returns false if the page must first be reloaded with a name in its URL. */
+/**
+ * If the server has several collections, show a field to choose one; the page's URL then always names it. Returns false if the page is being reloaded
+ * with a name in its URL.
+ */
 async function chooseCollection() {
   const names = (await get("v1/vector_stores", { collection: null })).data.map((store) => store.id);
   if (names.length < 2) return true;
@@ -76,7 +79,7 @@ function route() {
   if (view === "ask" && kind) conversation.open(kind);
 }
 
-/** A location in a document from a URL fragment: #read/SOURCE/START-END. */
+/** The location in a document that a URL fragment names: #read/SOURCE/START-END. */
 function placeIn(source, span) {
   const [start, end] = span.split("-").map((each) => Number(each) || 0);
   return { source, start, end };

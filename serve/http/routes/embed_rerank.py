@@ -52,7 +52,7 @@ class EmbeddingsRequest(BaseModel):
         """The texts; ApiError 400 for tokens."""
         texts = [self.input] if isinstance(self.input, str) else self.input
         if not all(isinstance(text, str) for text in texts):
-            raise not_supported("input", "the server cannot tell which tokenizer made the tokens; send texts")
+            raise not_supported("input", "the server cannot tell which tokenizer made the tokens; send text")
         return [text for text in texts if isinstance(text, str)]
 
 

@@ -29,11 +29,11 @@ ITEM_KINDS = frozenset(
         "reasoning_text",
     ]
 )
-"""Allowed types of input items and their parts: texts, and calls of the client's functions."""
+"""Allowed types of input items and their parts: text, and calls of the client's functions."""
 NAME_FIELDS = frozenset({"type", "role", "id", "status", "call_id", "name"})
 TEXT_FIELDS = frozenset({"text", "refusal", "arguments"})
 NESTED_FIELDS = frozenset({"content", "output", "summary"})
-"""Fields of an item that are a text or contain further items."""
+"""Fields of an item that are text or contain further items."""
 ROLES = frozenset({"user", "assistant", "system", "developer"})
 SKIPPED_ITEMS = frozenset({"reasoning", "file_search_call"})
 """Items of an earlier response that are left out of a conversation answered from the index."""

@@ -68,11 +68,11 @@ def overview(index: Index, limit: int) -> Overview:
     At most EDGES_PER_NODE times `limit` edges; the strongest edges of each document come first.
     """
     documents, entities = len(index.data.document_sources), len(index.data.entity_ids)
-    most_documents = min(documents, max(limit - limit // 2, limit - entities))
-    entity_rows = most_mentioned(index)[: limit - most_documents]
+    max_documents = min(documents, max(limit - limit // 2, limit - entities))
+    entity_rows = most_mentioned(index)[: limit - max_documents]
     mentions_UK = sp.csr_array(mentions_of(index, entity_rows).T)
     linked_U = np.diff(mentions_UK.indptr)
-    document_rows = np.argsort(-linked_U, kind="stable")[:most_documents].tolist()
+    document_rows = np.argsort(-linked_U, kind="stable")[:max_documents].tolist()
     links = []
     for row in document_rows:
         links += [(rank, row, *entry) for rank, entry in enumerate(_entries(mentions_UK[[row], :]))]

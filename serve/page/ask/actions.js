@@ -1,4 +1,4 @@
-// Actions on a finished answer: copy it, share it, give feedback on it.
+// Actions on a finished answer: copy it, share it, or give feedback on it.
 
 import { button, el } from "../shared/dom.js";
 import { correct } from "./correct.js";
@@ -12,7 +12,7 @@ export function actionsOf(turn) {
   const showStatus = (line) => {
     status.textContent = line;
   };
-  const copyButton = button("Copy", async () => showStatus((await copy(asText(turn))) ? "Copied with its sources." : "This browser does not allow the page to copy text."));
+  const copyButton = button("Copy", async () => showStatus((await copy(asText(turn))) ? "Copied with its sources." : "The browser does not allow this page to copy text."));
   const shareButton = button("Share", async () => showStatus(await share(turn)));
   const feedbackButtons = acceptsFeedback() && turn.feedbackAnswer ? votes(turn, showStatus) : [];
   return el("div", {}, el("div", { class: "actions", role: "group", "aria-label": "This answer" }, copyButton, shareButton, ...feedbackButtons), status);

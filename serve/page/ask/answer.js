@@ -1,10 +1,10 @@
-// An answer, in progress or finished: the text, the verdict of the check, the reasoning, which can be folded away, and notes.
+// An answer, in progress or finished: the text, the verdict of the check, the collapsible reasoning, and notes.
 
 import { count, el } from "../shared/dom.js";
 import { openCitation } from "./evidence.js";
 import { describe, prose } from "../text/prose.js";
 
-const SHOWN_MS = 50;
+const REFRESH_MS = 50;
 const CHECKS = ["citations", "removed", "unsupported", "not_checked"];
 
 /** The view of one answer; `write(events, showStatus)` fills it from a stream and reports progress. */
@@ -34,7 +34,7 @@ export class AnswerView {
       for (const name of CHECKS) reply[name] = delta[name] ?? reply[name];
       if ("checked" in delta) reply.checked = delta.checked;
       if (reply.answer || reply.reason) showStatus("Writing…");
-      if (performance.now() - shown < SHOWN_MS) continue;
+      if (performance.now() - shown < REFRESH_MS) continue;
       this.show();
       shown = performance.now();
     }
@@ -76,7 +76,10 @@ export class AnswerView {
   }
 }
 
-/** Whether the sentences of a reply were checked, as {kind, name, why}; null for a reply that the server does not check, such as a reply to a remark, or that has no sentence to check. */
+/**
+ * Whether the sentences of a reply were checked, as {kind, name, why}; null for a reply that the server does not check, such as a reply to a remark,
+ * or that has no sentence to check.
+ */
 export function verdictOf({ answer, reason, retrieval, checked, unsupported, not_checked: unchecked }) {
   const marked = unsupported.filter(({ start, end }) => start < end).length;
   const sentences = (number) => count(number, "sentence");
@@ -84,19 +87,19 @@ export function verdictOf({ answer, reason, retrieval, checked, unsupported, not
   if (checked === null) return { kind: "unchecked", name: "Not checked", why: "The check is off." };
   if (marked) return { kind: "unsupported", name: "Not supported", why: `The passages do not seem to support ${marked} of ${sentences(checked)}.` };
   if (!checked) return unchecked.length ? { kind: "unchecked", name: "Not checked", why: "No sentence could be judged." } : null;
-  const unmarked = (no) => `${no} mark on ${sentences(checked - unsupported.length)}. A cheap check, not proof.`;
-  if (!unchecked.length) return { kind: "checked", name: "Checked", why: unmarked("No") };
-  return { kind: "partly", name: "Partly checked", why: `${sentences(unchecked.length)} could not be judged; ${unmarked("no")}` };
+  const unmarked = (nothing) => `${nothing} was marked in ${sentences(checked - unsupported.length)}. This is a cheap check, not proof.`;
+  if (!unchecked.length) return { kind: "checked", name: "Checked", why: unmarked("Nothing") };
+  return { kind: "partly", name: "Partly checked", why: `${sentences(unchecked.length)} could not be judged; ${unmarked("nothing")}` };
 }
 
 function notes({ answer, reason, length, removed, unsupported, not_checked: unchecked, retrieval }) {
   const lines = [];
   if (retrieval?.absence?.abstained) {
     const probability = Math.round(100 * retrieval.absence.probability);
-    lines.push(`The documents probably do not cover this question (probability ${probability} %); the model was not called.`);
+    lines.push(`The documents probably do not cover this question (probability ${probability}%); the model was not called.`);
   }
   if (retrieval?.left_out) {
-    lines.push(`Left out: ${count(retrieval.left_out, "passage")} that did not fit the model’s window.`);
+    lines.push(`Left out: ${count(retrieval.left_out, "passage")} that did not fit the model’s context window.`);
   }
   if (!answer && !reason) lines.push("The model wrote nothing.");
   if (length) lines.push("Cut off: the answer reached the maximum length.");

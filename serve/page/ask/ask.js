@@ -10,7 +10,7 @@ import { conversationAddress } from "../conversations/history.js";
 import { randomName } from "../shared/random.js";
 import { saveConversation, conversationOf } from "../conversations/store.js";
 
-const MOST_COLUMNS = 3;
+const MAX_COLUMNS = 3;
 const WORDS = {
   ask: { label: "Ask your documents", verb: "Ask", welcome: "Answers come with the passages they are based on. Press Enter to ask." },
   search: { label: "Search your documents", verb: "Search",
@@ -18,8 +18,8 @@ const WORDS = {
 };
 
 /**
- * Wire the form; `choices` has the modes and models to choose from. Without a model the form only searches. Returns {open(id), forget(id)}: show a saved
- * conversation, in the page of its collection, and start a new one if the conversation shown was deleted.
+ * Wire the form; `choices` has the modes and models to choose from. Without a model, the form only searches. Returns {open(id), forget(id)}: `open`
+ * shows a saved conversation on the page of its collection; `forget` starts a new one if the deleted conversation is the one shown.
  */
 export function startAsk(choices) {
   const words = choices.models.length ? WORDS.ask : WORDS.search;
@@ -32,7 +32,7 @@ export function startAsk(choices) {
     byId("columns").replaceChildren(...columns.map((column) => column.element));
     byId("columns").style.setProperty("--columns", columns.length);
     for (const column of columns) column.remove.hidden = columns.length === 1;
-    byId("compare").disabled = columns.length >= MOST_COLUMNS;
+    byId("compare").disabled = columns.length >= MAX_COLUMNS;
     for (const column of columns) column.drawPaths();
   };
   const remove = (column) => {
@@ -48,7 +48,7 @@ export function startAsk(choices) {
     return column;
   };
 
-  /** Place the form below the conversation if it has begun, otherwise above. */
+  /** Place the form below the conversation if that has begun, otherwise above it. */
   const placeForm = (hasBegun) => {
     byId("fresh").hidden = !hasBegun;
     byId("view-ask").classList.toggle("in-conversation", hasBegun);
@@ -83,7 +83,7 @@ export function startAsk(choices) {
     const saved = columns.map((column) => column.state);
     if (saved.some((column) => column.turns.length)) saveConversation({ ...conversation, at: new Date().toISOString(), columns: saved });
   };
-  /** Ask which of two answers is better, and save the conversation. */
+  /** Ask the reader which of two answers is better, and save the conversation. */
   const finish = () => {
     showDuel();
     if (!columns.some((column) => column.state.turns.length)) return;
@@ -127,8 +127,8 @@ export function startAsk(choices) {
     if (!address.startsWith("#")) return location.replace(address);
     clear();
     while (columns.length > 1) remove(columns.at(-1));
-    while (columns.length < Math.min(saved.columns.length, MOST_COLUMNS)) add();
-    saved.columns.slice(0, MOST_COLUMNS).forEach((each, index) => columns[index].restore(each));
+    while (columns.length < Math.min(saved.columns.length, MAX_COLUMNS)) add();
+    saved.columns.slice(0, MAX_COLUMNS).forEach((each, index) => columns[index].restore(each));
     conversation = { id: saved.id, title: saved.title, collection: saved.collection };
     history.replaceState(null, "", address);
     placeForm(true);

@@ -8,8 +8,8 @@ const HISTORY_TURNS = 20;
 let columnCount = 0;
 
 /**
- * A column with its settings; `ask(question, options)` adds a turn, `stop()` ends it, `changed()` is called when a setting changes. Without a model
- * each search replaces the previous one.
+ * A column with its settings; `ask(question, options)` adds a turn, `stop()` ends it, and `changed()` is called when a setting changes. Without a
+ * model, each search replaces the previous one.
  */
 export class Column {
   constructor(choices, remove, changed) {
@@ -24,7 +24,7 @@ export class Column {
     this.element = el("section", { class: "column", "aria-label": `Answer ${columnCount}` }, head, this.body);
   }
 
-  /** Forget the conversation and free its drawings. */
+  /** Remove the conversation and free its drawings. */
   clear() {
     this.stop();
     for (const turn of this.turns) turn.evidence.clear();
@@ -49,7 +49,7 @@ export class Column {
     for (const each of turns) this.add(each.question).restore(each);
   }
 
-  /** Add a turn below the others, whose evidence is folded. */
+  /** Add a turn below the others, and collapse their evidence. */
   add(question) {
     for (const turn of this.turns) turn.evidence.fold();
     const turn = new Turn(question);

@@ -4,7 +4,7 @@ import { sentence } from "../shared/api.js";
 import { button, el, openDialog, snippet } from "../shared/dom.js";
 import { sendFeedback } from "../shared/feedback.js";
 
-/** Ask for the right answer of a turn and its passages, and send them as feedback; `showStatus` gets the outcome. */
+/** Ask for the right answer of a turn and its passages, and send them as feedback; `showStatus` is called with the outcome. */
 export function correct(turn, showStatus) {
   const { answer: text } = turn.answer.reply;
   const field = el("textarea", { id: "right-answer", rows: "3", required: true }, text);

@@ -1,4 +1,4 @@
-// The line below two answers to one question, for choosing the better one.
+// The line below two answers to one question, where the reader chooses the better one.
 
 import { el } from "../shared/dom.js";
 import { acceptsFeedback, choiceButtons } from "../shared/feedback.js";
@@ -12,7 +12,7 @@ export function duelOf(turns) {
   if (turns[0].searchQuery !== turns[1].searchQuery || (first.text === second.text && first.reasoning === second.reasoning)) return null;
   const status = el("p", { class: "hint", role: "status" });
   const same = String(first.context_ids) === String(second.context_ids);
-  if (!same) status.textContent = "The answers were written from different passages, so models do not learn from this choice.";
+  if (!same) status.textContent = "The answers were written from different passages, so this choice is not used for training.";
   const entryOf = (better) => ({ kind: "preference", question: turns[0].searchQuery, first, second, better });
   const buttons = choiceButtons(CHOICES, entryOf, (line) => {
     status.textContent = line;

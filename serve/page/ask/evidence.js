@@ -62,7 +62,7 @@ export class EvidenceView {
     inWords.open = true;
   }
 
-  /** Collapse the passages to one line, as for an earlier question. */
+  /** Collapse the passages to one line, as is done for earlier questions. */
   fold() {
     if (!this.drawing || this.element.localName === "details") return;
     erase(this.element);

@@ -1,8 +1,8 @@
-// Settings of a column: temperature, longest answer, and when to decline to answer. Empty fields are not sent.
+// Settings of a column: temperature, longest answer, and when to abstain. Empty fields are not sent.
 
 import { el } from "../shared/dom.js";
 
-const DECLINES = [["", "server’s default"], ["0.9", "decline if nearly certain"], ["0.5", "decline if likely"], ["1", "always answer"]];
+const ABSTAIN_OPTIONS = [["", "server’s default"], ["0.9", "decline if nearly certain"], ["0.5", "decline if likely"], ["1", "always answer"]];
 
 /** The settings of one column, folded away; their names and values are those of the API. */
 export class Settings {
@@ -10,7 +10,7 @@ export class Settings {
     this.fields = {
       temperature: numeric(`temperature-${number}`, "Temperature", { min: 0, max: 2, step: 0.1, placeholder: "0" }),
       max_tokens: numeric(`max-tokens-${number}`, "Longest answer, in tokens", { min: 1, max: 1_000_000, placeholder: "auto" }),
-      abstain: select(`abstain-${number}`, "If the documents lack an answer", DECLINES),
+      abstain: select(`abstain-${number}`, "If the documents lack an answer", ABSTAIN_OPTIONS),
     };
     this.line = el("summary", {});
     this.element = el("details", { class: "settings", onchange: () => this.show() }, this.line,
@@ -32,12 +32,12 @@ export class Settings {
     this.element.open = false;
   }
 
-  /** The fields of a request that are for the model. */
+  /** The fields of a request that go to the model. */
   get generation() {
     return this.numbers("temperature", "max_tokens");
   }
 
-  /** The fields of a request that are for the search. */
+  /** The fields of a request that go to the search. */
   get retrieval() {
     return this.numbers("abstain");
   }
@@ -49,12 +49,13 @@ export class Settings {
   /** List the settings that differ from the server's defaults; the list stays visible while the settings are folded. */
   show() {
     const { temperature, max_tokens: longest, abstain } = this.state;
-    const changed = [temperature && `temperature ${temperature}`, longest && `at most ${longest} tokens`, abstain && DECLINES.find(([value]) => value === abstain)[1]];
+    const declines = abstain && ABSTAIN_OPTIONS.find(([value]) => value === abstain)[1];
+    const changed = [temperature && `temperature ${temperature}`, longest && `at most ${longest} tokens`, declines];
     this.line.textContent = ["Settings", changed.filter(Boolean).join(", ")].filter(Boolean).join(": ");
   }
 }
 
-/** A labelled choice among pairs [value, text]; `choose(value)` selects one, if it exists. */
+/** A labelled list of options [value, text]; `choose(value)` selects one, if it exists. */
 export function select(id, label, options) {
   const field = el("select", { id }, ...options.map(([value, text]) => el("option", { value }, text)));
   return { label: el("label", { for: id }, el("span", {}, label), field), field, get value() { return field.value; },

@@ -5,14 +5,14 @@ import { button, byId, count, el } from "../shared/dom.js";
 import { documentLink } from "../views/reader.js";
 import { acceptsDocuments, CHANGED, emptyNote } from "../views/upload.js";
 
-const SHOWN = 3;
+const SHOWN_DOCUMENTS = 3;
 
 /** Fill the start page, now and after each change of the collection; `ask(question)` is called when a question is chosen. */
 export function startWith(welcome, ask) {
   const fill = async () => {
     const first = el("p", { class: "hint welcome" }, welcome);
     try {
-      const [{ questions }, listed] = await Promise.all([get("v1/suggestions"), get("v1/documents", { sort: "date", descending: true, limit: SHOWN })]);
+      const [{ questions }, listed] = await Promise.all([get("v1/suggestions"), get("v1/documents", { sort: "date", descending: true, limit: SHOWN_DOCUMENTS })]);
       if (listed.total) byId("start").replaceChildren(first, suggested(questions, ask), contents(listed));
       else byId("start").replaceChildren(emptyNote());
     } catch (problem) {

@@ -5,7 +5,7 @@ import { button, byId, el } from "../shared/dom.js";
 import { feedbackNote } from "../shared/feedback.js";
 import { forgetAll, forgetConversation, savedConversations } from "./store.js";
 
-/** The address of a conversation: inside this page, or in the page of its collection if that is another one. */
+/** The URL of a conversation: on this page, or on the page of its collection if that is a different one. */
 export function conversationAddress({ id, collection: name }) {
   const page = name && name !== collection() ? `?${new URLSearchParams({ collection: name })}` : "";
   return `${page}#ask/${id}`;
@@ -28,7 +28,7 @@ export function startHistory(onDelete) {
 function fill(onDelete) {
   const saved = savedConversations();
   const lines = saved.map((each) => line(each, onDelete));
-  const none = el("p", { class: "hint" }, "No conversation yet. Conversations are stored only in this browser.");
+  const none = el("p", { class: "hint" }, "No conversations yet. Conversations are stored only in this browser.");
   const all = () => {
     forgetAll();
     for (const each of saved) onDelete(each.id);

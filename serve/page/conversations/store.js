@@ -1,4 +1,4 @@
-// Conversations in this browser's local storage, latest first; the oldest are dropped when there are more than MAX_CONVERSATIONS, or when the storage is full.
+// Conversations in this browser's local storage, latest first; the oldest are dropped if there are more than MAX_CONVERSATIONS or the storage is full.
 
 const STORAGE_KEY = "modegraph-talks";
 const MAX_CONVERSATIONS = 100;

@@ -1,4 +1,4 @@
-// The page at /docs: every route of openapi.json by its tag, its request and responses, and a form to try it, unless it deletes or takes files.
+// The page at /docs: the routes of openapi.json by tag, each with its request, its responses and, unless it deletes or accepts files, a form to try it.
 
 import { get, sentence } from "../shared/api.js";
 import { byId, count, decoded, el, withCode } from "../shared/dom.js";

@@ -1,10 +1,10 @@
-// The form for trying a route: a field for each parameter, and for POST a box for the JSON body. Routes that delete or take files have none.
+// The form for trying a route: a field for each parameter, and for POST a box for the JSON body. Routes that delete or accept files have none.
 
 import { getResponse, postResponse, sentence } from "../shared/api.js";
 import { el } from "../shared/dom.js";
 import { example, resolve } from "./schema.js";
 
-const LONGEST = 100_000;
+const MAX_OUTPUT_CHARS = 100_000;
 
 /** The form for a route; null if it cannot be tried here. */
 export function tryForm({ method, path, operation }, openapi) {
@@ -26,7 +26,7 @@ export function tryForm({ method, path, operation }, openapi) {
       const response = await ask(path, inputs, box);
       const text = await response.text();
       status.textContent = `${response.status}, ${Math.round(performance.now() - started)} ms`;
-      output.textContent = indented(text).slice(0, LONGEST);
+      output.textContent = indented(text).slice(0, MAX_OUTPUT_CHARS);
       output.hidden = false;
     } catch (problem) {
       status.textContent = [problem.status, problem instanceof SyntaxError ? "The body is not JSON." : sentence(problem)].filter(Boolean).join(": ");

@@ -6,7 +6,7 @@ import { change, isUnanswerable, missing } from "./store.js";
 
 let cardCount = 0;
 
-/** The card of an item; `changed()` is called after each change, `approve(card)` and `discard(card)` by their buttons. */
+/** The card of an item; `changed()` is called after each change, `approve(card)` and `discard(card)` when their buttons are clicked. */
 export function cardOf(item, { changed, approve, discard }) {
   const { row } = item;
   const number = cardCount++;

@@ -39,7 +39,7 @@ function problemOf(row) {
     if (typeof row[name] !== "string" || !row[name].trim()) return `no ${name}`;
   }
   for (const name of ["answers", "gold_ids"]) {
-    if (row[name] !== undefined && !isTexts(row[name])) return `${name} is not a list of texts`;
+    if (row[name] !== undefined && !isTexts(row[name])) return `${name} is not a list of strings`;
   }
   const { evidence = [] } = row;
   return Array.isArray(evidence) && evidence.every(isQuote) ? "" : "evidence is not a list of sentences with the ids of their documents";

@@ -5,9 +5,12 @@ import { button, el, openDialog } from "../shared/dom.js";
 import { openReader } from "../views/reader.js";
 import { sentences } from "../text/closest.js";
 
-const FOUND = 8;
+const RESULTS = 8;
 
-/** Open the dialog with a search for `question`; `onChoose({id, quote})` gets the sentence that is clicked. In each sentence, the first of the `answers` that it contains is marked. */
+/**
+ * Open the dialog with a search for `question`; `onChoose({id, quote})` is called with the sentence that is clicked. In each sentence, the first of the
+ * `answers` that it contains is marked.
+ */
 export function choosePassage(question, answers, onChoose) {
   const status = el("p", { class: "hint", role: "status" });
   const list = el("ul", { class: "found" });
@@ -17,7 +20,7 @@ export function choosePassage(question, answers, onChoose) {
     event?.preventDefault();
     status.textContent = "Searching…";
     try {
-      const { passages } = await post("v1/retrieve", { query: field.value, k: FOUND });
+      const { passages } = await post("v1/retrieve", { query: field.value, k: RESULTS });
       const found = passages.filter((each) => each.source);
       list.replaceChildren(...found.map((each) => passage(each, answers, choose)));
       status.textContent = found.length ? "Click the sentence that answers the question." : "No passage was found.";
@@ -47,13 +50,13 @@ function passage({ source, title, text }, answers, choose) {
   return el("li", {}, el("p", { class: "title" }, title || source), title ? el("p", { class: "place" }, source) : null, el("ul", {}, ...lines));
 }
 
-/** The position of an answer in a text, ignoring case; -1 if it is not there. */
+/** The position of an answer in `text`, ignoring case; -1 if it does not contain the answer. */
 const placeIn = (text, answer) => text.toLowerCase().indexOf(answer.toLowerCase());
 
-/** Whether a text contains one of the answers word for word. */
+/** Whether `text` contains one of the answers word for word. */
 export const hasAnswer = (text, answers) => answers.some((each) => placeIn(text, each) >= 0);
 
-/** A text in which the first answer that it contains is marked. */
+/** The nodes for `text`, with the first answer that it contains marked. */
 export function withAnswer(text, answers) {
   const answer = answers.find((each) => placeIn(text, each) >= 0);
   if (!answer) return [text];
@@ -79,7 +82,7 @@ export async function openQuote({ id: source, quote }) {
   openReader({ source, ...place });
 }
 
-/** The position of a quote in a document, in code points; null if it is not there. White space may differ. */
+/** The position of a quote in a document, in code points; null if the document does not contain it. White space may differ. */
 export function placeOf(passages, quote) {
   const pattern = new RegExp(quote.trim().split(/\s+/).map((word) => word.replace(/[.*+?^${}()|[\]\\]/g, "\\$&")).join("\\s+"), "u");
   for (const { text, start } of quote.trim() ? passages : []) {

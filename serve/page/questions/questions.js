@@ -1,21 +1,21 @@
-// The view of test questions: proposals from the documents and questions by the reader, corrected and approved here, then saved as a file.
+// The view of test questions: proposals from the documents and questions that the reader writes are corrected and approved here, then saved as a file.
 
 import { get, sentence } from "../shared/api.js";
 import { button, byId, count, el, moreButton, withCode } from "../shared/dom.js";
 import { randomName } from "../shared/random.js";
 import { cardOf } from "./card.js";
 import { fromLines, toLines } from "./file.js";
-import { isChanged, isReady, isUnanswerable, missing, openStore, save, snapshot, work } from "./store.js";
+import { isChanged, isReady, isUnanswerable, missing, openStore, save, snapshot, currentState } from "./store.js";
 
 const PROPOSED = 10;
 const PAGE = 50;
 const FILE = "questions.jsonl";
-const ABOUT = "Test questions show how well models answer from these documents. Approve some here, then give the file to `modegraph tune --questions` or `modegraph eval`. They are stored in this browser only.";
-const NONE = {
+const ABOUT = "Test questions show how well models answer from these documents. Approve some here, then pass the file to `modegraph tune --questions` or `modegraph eval`. They are stored in this browser only.";
+const EMPTY_NOTES = {
   review: "Nothing to review. Propose questions, or add your own.",
   approved: "Nothing is approved yet.",
 };
-const FULL = "This browser’s storage is full: download the questions before you leave.";
+const STORAGE_FULL = "This browser’s storage is full: download the questions before you leave.";
 let opened = false;
 let parts = null;
 let tab = "review";
@@ -42,7 +42,7 @@ export async function openQuestions() {
   show();
 }
 
-const itemsOf = (name) => work().items.filter((each) => each.approved === (name === "approved"));
+const itemsOf = (name) => currentState().items.filter((each) => each.approved === (name === "approved"));
 
 function build(view) {
   const file = el("input", { type: "file", id: "questions-file", "aria-label": "Questions file", accept: ".jsonl,.json", hidden: true, onchange: async () => {
@@ -75,12 +75,12 @@ function openTab(name) {
   show();
 }
 
-/** Fill the list and the counts again. */
+/** Refresh the list and the counts. */
 function show() {
   const items = itemsOf(tab);
   shown = Math.max(PAGE, shown);
   parts.list.replaceChildren(...items.slice(0, shown).map((item) => cardOf(item, { changed, approve: approver(item), discard: discarder(item) })));
-  parts.more.replaceChildren(items.length ? "" : el("p", { class: "hint" }, NONE[tab]), moreButton(items.length - shown, showMore), discardAll(items));
+  parts.more.replaceChildren(items.length ? "" : el("p", { class: "hint" }, EMPTY_NOTES[tab]), moreButton(items.length - shown, showMore), discardAll(items));
   counts();
 }
 
@@ -101,9 +101,9 @@ function discardAll(items) {
   }, { class: "quiet more" });
 }
 
-/** Remove items, so that they are not proposed again. */
+/** Remove items, and record that they are not to be proposed again. */
 function drop(items) {
-  const state = work();
+  const state = currentState();
   state.items = state.items.filter((each) => !items.includes(each));
   state.discarded.push(...items.map(({ row }) => row.id));
 }
@@ -128,16 +128,16 @@ function say(text, undo = null) {
   };
 }
 
-/** Store and show everything after a change of the list. */
+/** Store and show everything after the list has changed. */
 function finish(text, undo = null) {
   const stored = save();
   show();
-  say(stored ? text : FULL, undo);
+  say(stored ? text : STORAGE_FULL, undo);
 }
 
-/** Store and count again after a change within a card. */
+/** Store the questions and refresh the counts after a change within a card. */
 function changed() {
-  if (!save()) say(FULL);
+  if (!save()) say(STORAGE_FULL);
   counts();
 }
 
@@ -169,7 +169,7 @@ async function propose() {
     const found = await proposals();
     tab = "review";
     shown = Math.max(shown, itemsOf(tab).length);
-    const none = work().offset ? "No more questions can be made from these documents. Add your own." : "No question could be made by rules, which are written for English. Add your own.";
+    const none = currentState().offset ? "No more questions can be made from these documents. Add your own." : "No questions could be made: the rules are written for English. Add your own.";
     finish(found ? `${count(found, "question")} proposed. Correct them where needed, then approve or discard them.` : none);
   } catch (problem) {
     say(sentence(problem));
@@ -177,9 +177,9 @@ async function propose() {
   proposing = false;
 }
 
-/** Add proposals that are new here, up to PROPOSED; returns how many. If the index has changed, starts again from the first proposal. */
+/** Add up to PROPOSED new proposals; returns how many were added. If the index has changed, starts again from the first proposal. */
 async function proposals() {
-  const before = work();
+  const before = currentState();
   const known = new Set([...before.discarded, ...before.items.map(({ row }) => row.id)]);
   let { index, offset } = before;
   const rows = [];
@@ -198,14 +198,14 @@ async function proposals() {
     offset += isFull ? found.questions.indexOf(last) + 1 : found.questions.length;
     if (isFull || offset >= found.total) break;
   }
-  const state = work();  // another tab may have changed it
+  const state = currentState();  // another tab may have changed it
   Object.assign(state, { index, offset });
   state.items.push(...rows.map((row) => ({ row, approved: false, own: false })));
   return rows.length;
 }
 
 function add() {
-  work().items.unshift({ row: { id: randomName().slice(0, 16), question: "", answers: [] }, approved: false, own: true });
+  currentState().items.unshift({ row: { id: randomName().slice(0, 16), question: "", answers: [] }, approved: false, own: true });
   tab = "review";
   finish("Write the question and its answer, and choose the sentence that answers it.");
   parts.list.querySelector("textarea").focus();
@@ -220,7 +220,7 @@ async function takeFile(file) {
     return;
   }
   const undo = snapshot();
-  const state = work();
+  const state = currentState();
   const ids = new Set(rows.map((row) => row.id));
   const added = rows.map((row) => ({ row, approved: false, own: isUnanswerable(row) }));
   for (const item of added) item.approved = !missing(item);

@@ -6,7 +6,7 @@ import { collection, get } from "../shared/api.js";
 
 const KEY_PREFIX = "modegraph-questions";
 const EMPTY = { items: [], index: "", offset: 0, discarded: [] };
-/** Fields that describe how rules or a model made a question: they are wrong once it is corrected. */
+/** Fields that describe how rules or a model made a question; they no longer hold once a reader corrects it. */
 const MAKER_FIELDS = ["hops", "passage_ids", "chains", "bridges", "near", "writer"];
 let storageKey = null;
 let state = structuredClone(EMPTY);
@@ -18,9 +18,9 @@ export async function openStore() {
 }
 
 /** The state; `save` it after a change. */
-export const work = () => state;
+export const currentState = () => state;
 
-/** Whether a change that another tab made to the browser's storage concerns these questions. */
+/** Whether the storage key that another tab changed is that of these questions. */
 export const isChanged = (key) => key === storageKey;
 
 /** Store the state; false if the browser's storage is full. */
@@ -55,7 +55,7 @@ export function change(item, fields) {
 /** Whether a question goes into the file. */
 export const isReady = (item) => item.approved && !missing(item);
 
-/** A sentence that asks for the missing part of a question; "" if it can be approved. */
+/** A sentence that asks for the missing part of a question; "" if the question can be approved. */
 export function missing({ row }) {
   if (!row.question.trim()) return "Write the question.";
   if (isUnanswerable(row)) return "";

@@ -11,7 +11,7 @@ export class Refused extends Error {
   }
 }
 
-/** The collection that the address of the page names, or null. */
+/** The collection that the URL of the page names, or null. */
 export const collection = () => new URLSearchParams(location.search).get("collection");
 
 /** The path of a document's route. */
@@ -91,6 +91,6 @@ async function errorOf(response) {
     const { error } = await response.json();
     return new Refused(response.status, error.code, error.message);
   } catch {
-    return new Refused(response.status, "unknown", `the server answered ${response.status}`);
+    return new Refused(response.status, "unknown", `the server answered with status ${response.status}`);
   }
 }

@@ -15,7 +15,7 @@ export function el(name, attributes = {}, ...children) {
 /** A quiet button; `attributes` adds attributes or replaces them. */
 export const button = (words, onclick, attributes = {}) => el("button", { type: "button", class: "quiet", onclick, ...attributes }, words);
 
-/** A button for the next rows of a list, of which `left` are not shown; empty if there are none. */
+/** A button that shows more rows of a list, `left` of which are not shown yet; "" if all are shown. */
 export const moreButton = (left, onclick) => (left > 0 ? button(`More (${left.toLocaleString("en")})`, onclick, { class: "quiet more" }) : "");
 
 /** Open a dialog with a title, and return it; it is removed when it is closed. */
@@ -27,7 +27,7 @@ export function openDialog({ id, title, wide = false }, ...children) {
   return dialog;
 }
 
-/** Text with parts between backticks as code. */
+/** The pieces of `text`; those between backticks become code elements. */
 export const withCode = (text) => text.split(/`([^`]+)`/).map((piece, place) => (place % 2 ? el("code", {}, piece) : piece));
 
 export const byId = (id) => document.getElementById(id);
@@ -48,7 +48,7 @@ export function snippet({ title, text }, length) {
   return cut(title && body.startsWith(title) && body !== title ? body.slice(title.length) : body, length);
 }
 
-/** The address, inside this page, of a node of the graph. */
+/** The URL fragment at which this page shows a node of the graph. */
 export const nodeAddress = (kind, id) => `#browse/${kind}/${encodeURIComponent(id)}`;
 
 /** A part of a URL with its percent escapes decoded; unchanged if they are malformed. */

@@ -26,9 +26,9 @@ export async function sendFeedback(entry) {
   return true;
 }
 
-/** Buttons for the `choices` [[value, words]], of which at most one is pressed; `entryOf(value)` is the entry to send, `showStatus` gets the outcome. */
+/** Buttons for the `choices` [[value, label]]; at most one is pressed. `entryOf(value)` is the entry to send; `showStatus` is called with the outcome. */
 export function choiceButtons(choices, entryOf, showStatus) {
-  const buttons = choices.map(([value, words]) => button(words, async () => {
+  const buttons = choices.map(([value, label]) => button(label, async () => {
     try {
       if (!(await sendFeedback(entryOf(value)))) return;
       choices.forEach(([each], place) => buttons[place].setAttribute("aria-pressed", String(each === value)));
@@ -59,7 +59,7 @@ export function feedbackNote() {
   const use = reader.consent ? "and may become training data" : "and will not become training data";
   inEach(get).then((found) => {
     const stored = sum(found.map((each) => each.entries.length));
-    if (!deleteButton.hidden) status.textContent = `${count(stored, "entry of yours is", "entries of yours are")} stored on the server, ${use}.`;
+    if (!deleteButton.hidden) status.textContent = `${count(stored, "feedback entry is", "feedback entries are")} stored on the server, ${use}.`;
   }, (problem) => {
     status.textContent = sentence(problem);
   });
@@ -90,7 +90,7 @@ function askConsent() {
       el("p", {}, "Your feedback is stored on this server together with the question and the answers, under a random name. You can delete it under History."),
       el("div", { class: "buttons" },
         button("Cancel", () => dialog.close()),
-        button("Save, but do not train", () => decide(false)),
+        button("Save, but do not use for training", () => decide(false)),
         button("Yes", () => decide(true), { class: "primary" })));
     dialog.addEventListener("close", () => resolve(reader));
   });

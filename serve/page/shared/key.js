@@ -17,7 +17,7 @@ export function askForKey(refused) {
   return asking;
 }
 
-/** Show the button that changes the key, where there is one to change. */
+/** Show the button that changes the key, if there is a key. */
 export function startKey() {
   byId("key-button").hidden = !key();
   byId("key-button").addEventListener("click", async () => {

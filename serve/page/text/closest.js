@@ -1,29 +1,29 @@
 // The sentences of a passage that are closest to a statement: by shared words, weighted by rarity in the passage. They show
 // where to look; whether a sentence supports the statement is for the reader to judge.
 
-const MOST = 3;
-const ENOUGH = 0.1;
-const BEGINNING = 6;
+const MAX_SENTENCES = 3;
+const MIN_SHARE = 0.1;
+const PREFIX_LENGTH = 6;
 const segmenter = (granularity) => (globalThis.Intl?.Segmenter ? new Intl.Segmenter(undefined, { granularity }) : null);
 const bySentence = segmenter("sentence");
 const byWord = segmenter("word");
 
-/** The sentences of a text as {text, from}; `from` is where the sentence begins, in UTF-16 units. */
+/** The sentences of `text` as {text, from}; `from` is where the sentence begins, in UTF-16 units. */
 export function sentences(text) {
   if (bySentence) return Array.from(bySentence.segment(text), ({ segment, index }) => ({ text: segment, from: index }));
   return Array.from(text.matchAll(/[^.!?。！？\n]*[.!?。！？\n]+\s*|[^.!?。！？\n]+$/g), (found) => ({ text: found[0], from: found.index }));
 }
 
-/** Up to three sentences of `passage` that together share the most words with `statement`, as {start, end} in code points; none if no sentence shares enough. */
+/** Up to three sentences of `passage` that together share the most words with `statement`, as {start, end} in code points; none if none shares enough. */
 export function closest(statement, passage) {
   const statementWords = words(statement);
   const found = sentences(passage).map((each) => ({ ...each, words: words(each.text) }));
   const weight = new Map([...statementWords].map((word) => [word, 1 / Math.max(1, found.filter((each) => each.words.has(word)).length)]));
   const sum = (some) => [...some].reduce((total, word) => total + weight.get(word), 0);
-  const enough = ENOUGH * sum(statementWords);
+  const enough = MIN_SHARE * sum(statementWords);
   const left = new Set(statementWords);
   const picked = [];
-  while (picked.length < MOST) {
+  while (picked.length < MAX_SENTENCES) {
     const gains = found.map((each) => sum([...left].filter((word) => each.words.has(word))));
     const best = gains.indexOf(Math.max(...gains));
     if (best < 0 || gains[best] === 0 || gains[best] < enough) break;
@@ -41,11 +41,11 @@ function spanOf({ text, from }, passage) {
   return { start: before, end: before + length(text.trim()) };
 }
 
-/** The words of a text, each cut to its first letters, so that most endings do not matter. */
+/** The words of `text`, each cut to its first letters, so that most endings do not matter. */
 function words(text) {
   const plain = text.normalize("NFKC").toLowerCase();
   const found = byWord
     ? Array.from(byWord.segment(plain)).filter((each) => each.isWordLike).map((each) => each.segment)
     : plain.match(/[\p{L}\p{N}]+/gu) ?? [];
-  return new Set(found.map((word) => Array.from(word).slice(0, BEGINNING).join("")));
+  return new Set(found.map((word) => Array.from(word).slice(0, PREFIX_LENGTH).join("")));
 }

@@ -1,5 +1,5 @@
-// A model's text with the Markdown that models commonly write: paragraphs, headings, lists, code, emphasis. Text becomes text nodes, whatever
-// it contains: no link is live, no image is loaded, and other Markdown stays as text.
+// Renders the Markdown that models commonly write: paragraphs, headings, lists, code, emphasis. Everything else becomes text nodes, whatever it
+// contains: no link is live, no image is loaded, and other Markdown is shown as it was written.
 
 import { el } from "../shared/dom.js";
 
@@ -8,9 +8,9 @@ const HEADING = /^ {0,3}(#{1,6})\s+(.+?)\s*#*$/;
 const RULE = /^ {0,3}(?:(?:\* *){3,}|(?:- *){3,}|(?:_ *){3,})$/;
 const ITEM = /^( *)(?:[-*+]|(\d{1,9})[.)])\s+(.*)$/;
 const INLINE = /(`[^`\n]+`|\*\*[^\s*](?:[^*\n]|\*(?!\*))*\*\*|(?<![\w*])\*[^\s*][^*\n]*\*(?!\w)|(?<!\w)_[^\s_][^_\n]*_(?!\w))/;
-const DEEPEST = 6;
+const MAX_DEPTH = 6;
 
-/** The nodes for a text; `plain` makes the nodes for all text but code. Elements with a line of text have the class "prose-line". */
+/** The nodes for `text`; `plain` makes the nodes for text outside code. Elements that hold a line of text have the class "prose-line". */
 export function markdown(text, plain) {
   const proseLine = (name, words, options = {}) => el(name, { ...options, class: "prose-line" }, ...inline(words, plain));
   const nodes = [];
@@ -52,7 +52,7 @@ function endOfFence(lines, from, mark) {
   return found < 0 ? lines.length : found;
 }
 
-/** The end of a list, which has items, indented lines that continue them, and items after one empty line. */
+/** The line after a list. A list consists of items and of indented lines that continue them; one empty line may precede each. */
 function endOfList(lines, from) {
   let at = from;
   while (at < lines.length) {
@@ -77,7 +77,7 @@ function lists(lines, proseLine) {
       continue;
     }
     finish();
-    while (open.length && (open.at(-1).indent > space.length || open.length > DEEPEST)) open.pop();
+    while (open.length && (open.at(-1).indent > space.length || open.length > MAX_DEPTH)) open.pop();
     const name = number === undefined ? "ul" : "ol";
     const inside = !open.length || open.at(-1).indent + 1 < space.length;
     if (inside || open.at(-1).list.localName !== name) {

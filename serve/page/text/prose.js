@@ -1,10 +1,10 @@
-// A model's text for a reader: each citation of a passage that the model read is a button that opens the passage.
+// Shows a model's text: each citation of a passage that the model read becomes a button that opens the passage.
 
 import { closest, sentences } from "./closest.js";
 import { cut, el } from "../shared/dom.js";
 import { markdown } from "./markdown.js";
 
-/** The nodes of a text; a click on a citation calls `open(citation, statement)`. */
+/** The nodes for `text`; a click on a citation calls `open(citation, statement)`. */
 export const prose = (text, citations, open) => markdown(text, (piece) => withCitations(piece, citations, open));
 
 /** Text nodes and, for every [n] with a citation, a button. Any other bracket stays text. */
@@ -18,7 +18,7 @@ export function withCitations(text, citations, open) {
   });
 }
 
-/** Name the citations in a finished text: title, page, and the closest sentence of the passage. Hover and focus show all three. */
+/** Label the citations in a finished text with the passage's title, page and closest sentence, which appear on hover and focus. */
 export function describe(container, citations) {
   for (const button of container.querySelectorAll(".cite")) {
     const citation = citations.find(({ number }) => String(number) === button.textContent);
@@ -30,7 +30,7 @@ export function describe(container, citations) {
   }
 }
 
-/** The spans of a citation's text for a statement: the server's quotes for it, otherwise the sentences closest in words. */
+/** The spans of a citation's text that fit a statement: the server's quotes for it, otherwise the sentences that share most words with it. */
 export function spansFor({ text, quotes = [] }, statement) {
   const plain = (some) => some.replace(/\[\d+\]/g, " ").replace(/[^\p{L}\p{N}]+/gu, " ").trim().toLowerCase();
   const mine = quotes.filter((each) => plain(each.statement) === plain(statement));

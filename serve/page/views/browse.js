@@ -9,7 +9,7 @@ import { CHANGED } from "./upload.js";
 
 const PAGE = 50;
 const EDGES = { has: "Document and passages", next: "Before and after", states: "Statements", mentions: "Entities",
-  called: "Names", synonym: "Other spellings", "sums up": "Members and summaries", similar: "Alike" };
+  called: "Names", synonym: "Other spellings", "sums up": "Members and summaries", similar: "Similar" };
 let shown = null;
 
 const shelfShown = () => document.querySelector("[data-shelf][aria-pressed=true]").dataset.shelf;

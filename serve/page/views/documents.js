@@ -1,4 +1,4 @@
-// The list of all documents, each with its beginning and some facts, in an order that the reader chooses; opens and deletes documents.
+// The list of all documents, each with a preview and some facts, in an order that the reader chooses; opens and deletes documents.
 
 import { documentPath, get, remove, sentence } from "../shared/api.js";
 import { button, byId, count, el, moreButton, nodeAddress, openDialog, snippet } from "../shared/dom.js";
@@ -6,24 +6,24 @@ import { documentLink } from "./reader.js";
 import { acceptsDocuments, CHANGED, emptyNote, uploadButton } from "./upload.js";
 
 const PAGE = 50;
-const MOST_LABELS = 6;
+const MAX_LABELS = 6;
 const ORDERS = {
   title: { name: "Name", ways: ["A to Z", "Z to A"], descending: false },
   date: { name: "Date", ways: ["oldest first", "newest first"], descending: true },
   size: { name: "Size", ways: ["shortest first", "longest first"], descending: true },
 };
-const NO_LABELS = ["date", "page_starts"];
-const HERE = "documents";
+const HIDDEN_METADATA = ["date", "page_starts"];
+const THIS_VIEW = "documents";
 let order = "title";
 let descending = false;
 let shown = 0;
 
 /** Reload the list after each change of the collection. */
 export const startDocuments = () => addEventListener(CHANGED, (event) => {
-  if (!byId("view-documents").hidden && event.detail !== HERE) openDocuments(shown);
+  if (!byId("view-documents").hidden && event.detail !== THIS_VIEW) openDocuments(shown);
 });
 
-/** Show the view with the first `rows` documents, or a full page if that is more; `note`, if given, replaces the counts in its head. */
+/** Show the view with the first `rows` documents, or a full page if that is more; `note`, if given, replaces the counts in its heading. */
 export async function openDocuments(rows = PAGE, note = "") {
   const view = byId("view-documents");
   if (!view.hasChildNodes()) view.replaceChildren(el("p", { class: "hint" }, "Loading…"));
@@ -75,7 +75,7 @@ function more(list, total) {
 
 function line(each) {
   const name = each.title || each.source;
-  const labels = Object.entries(each.metadata).filter(([key]) => !NO_LABELS.includes(key)).slice(0, MOST_LABELS);
+  const labels = Object.entries(each.metadata).filter(([key]) => !HIDDEN_METADATA.includes(key)).slice(0, MAX_LABELS);
   const item = el("li", {},
     el("div", { class: "document-text" },
       documentLink(each, "link title"),
@@ -104,7 +104,7 @@ function confirmDelete({ source, passages }, name, item) {
       dialog.close();
       await openDocuments(shown, `${name} is deleted.`);
       (document.querySelectorAll(".documents [aria-label^='Delete ']")[place] ?? byId("documents-title"))?.focus();
-      dispatchEvent(new CustomEvent(CHANGED, { detail: HERE }));
+      dispatchEvent(new CustomEvent(CHANGED, { detail: THIS_VIEW }));
     } catch (error) {
       problem.textContent = sentence(error);
       problem.hidden = false;
@@ -112,7 +112,7 @@ function confirmDelete({ source, passages }, name, item) {
     }
   }, { class: "primary" });
   const dialog = openDialog({ id: "delete", title: `Delete ${name}?` },
-    el("p", {}, `It will be removed from the index for everyone, with its ${count(passages, "passage")}. Saved answers keep what they quote. This cannot be undone.`),
+    el("p", {}, `It will be removed from the index for everyone, with its ${count(passages, "passage")}. Saved answers keep their quotations. This cannot be undone.`),
     problem,
     el("div", { class: "buttons" }, button("Cancel", () => dialog.close()), confirm));
 }

@@ -1,4 +1,4 @@
-// Draws nodes at given positions with sigma.js (WebGL); without WebGL callers show a list in words.
+// Draws nodes at given positions with sigma.js (WebGL); without WebGL, callers show a list instead.
 
 import { cut } from "../shared/dom.js";
 import { ROW } from "./trees.js";
@@ -50,7 +50,7 @@ export function draw(holder, { height, nodes, edges }, open) {
 
 /**
  * Draw nodes {key, kind, label, x, y, links} with zoom and drag; a click calls `open(key)`. Returns {zoom(factor), whole(), choose(key)}, or null
- * without WebGL; `choose(key)` highlights a node and its neighbours, `choose(null)` none.
+ * without WebGL; `choose(key)` highlights a node and its neighbours, `choose(null)` removes the highlight.
  */
 export function drawMap(holder, { nodes, edges }, open) {
   const graph = new graphology.Graph();
@@ -61,9 +61,9 @@ export function drawMap(holder, { nodes, edges }, open) {
   }
   for (const { source, target } of edges) graph.addEdge(source, target, { size: 1, color: colors.edge });
   let chosen = null;
-  const beside = (key) => chosen === null || key === chosen || graph.areNeighbors(key, chosen);
+  const isNear = (key) => chosen === null || key === chosen || graph.areNeighbors(key, chosen);
   const reducers = {
-    nodeReducer: (key, data) => (beside(key) ? { ...data, zIndex: 1, highlighted: key === chosen, forceLabel: chosen !== null }
+    nodeReducer: (key, data) => (isNear(key) ? { ...data, zIndex: 1, highlighted: key === chosen, forceLabel: chosen !== null }
       : { ...data, zIndex: 0, color: colors.line, size: 3 * scale, label: null }),
     edgeReducer: (key, data) => (chosen === null || graph.hasExtremity(key, chosen) ? data : { ...data, hidden: true }),
   };
@@ -154,7 +154,7 @@ function drawHover(context, data, colors, label) {
   label(context, data);
 }
 
-/** The part of a text that fits `labelWidth` pixels. */
+/** The part of `text` that fits `labelWidth` pixels. */
 function fit(context, text, labelWidth) {
   if (context.measureText(text).width <= labelWidth) return text;
   let low = 0;

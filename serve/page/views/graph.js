@@ -7,7 +7,7 @@ import { documentLink, openReader } from "./reader.js";
 import { spread } from "./trees.js";
 import { CHANGED, emptyNote } from "./upload.js";
 
-const MOST_NODES = 300;
+const MAX_NODES = 300;
 const LISTED = 50;
 let graph = null;
 let map = null;
@@ -27,7 +27,7 @@ export async function openGraph() {
   erase(view);
   view.replaceChildren(el("p", { class: "hint" }, "Loading…"));
   try {
-    graph = await get("v1/graph/overview", { limit: MOST_NODES });
+    graph = await get("v1/graph/overview", { limit: MAX_NODES });
   } catch (problem) {
     view.replaceChildren(el("p", { class: "problem", role: "alert" }, sentence(problem)));
     return;
@@ -72,7 +72,7 @@ function redraw() {
   erase(holder);
   holder.replaceChildren();
   map = drawMap(holder, graph, (key) => choose(graph.nodes.find((each) => each.key === key), true));
-  if (!map) holder.replaceChildren(el("p", { class: "hint" }, "The drawing needs WebGL; the list has the same nodes."));
+  if (!map) holder.replaceChildren(el("p", { class: "hint" }, "The drawing needs WebGL; the list shows the same nodes."));
 }
 
 function showAll() {
@@ -89,7 +89,7 @@ function showList() {
   const lines = found.slice(0, LISTED).map((each) => el("li", {}, button(each.label, () => choose(each), { class: `link kind-${each.kind}` })));
   const left = found.length - lines.length;
   byId("graph-node").replaceChildren(
-    lines.length ? el("ul", { class: "names" }, ...lines) : el("p", { class: "hint" }, "No node of that name is drawn."),
+    lines.length ? el("ul", { class: "names" }, ...lines) : el("p", { class: "hint" }, "No node with that name is drawn."),
     left > 0 ? el("p", { class: "hint" }, `${count(left, "more node")} not listed: search by name.`) : "");
 }
 

@@ -3,12 +3,12 @@
 import { documentPath, get, sentence } from "../shared/api.js";
 import { button, byId, count, cut, el } from "../shared/dom.js";
 
-let latest = null;  // the request whose document is shown
+let latest = null;  // the latest request: earlier ones that arrive later are not shown
 
 /** A button that opens a document. */
 export const documentLink = ({ source, title }, classes = "link") => button(title || source, () => openReader({ source, title }), { class: classes });
 
-/** Open `source` at characters start to end, or at its beginning; `marks` are the sentences there that are closest to a `statement` of an answer. */
+/** Open `source` at characters start to end, or at its beginning; `marks` are its sentences closest to `statement`, a sentence of an answer. */
 export async function openReader({ source, title, start = 0, end = 0, page, statement = "", marks = [] }) {
   const dialog = byId("reader");
   const text = byId("reader-text");
@@ -36,7 +36,7 @@ export async function openReader({ source, title, start = 0, end = 0, page, stat
 const locationOf = ({ source, page, start, end }) =>
   end ? `${source},${page ? ` p. ${page},` : ""} characters ${start.toLocaleString("en")}–${end.toLocaleString("en")}` : source;
 
-/** A note on the marks. A sentence that shares words with a statement does not necessarily support it. */
+/** A note that explains the marks. A sentence that shares words with a statement does not necessarily support it. */
 function marksNote(statement, marks) {
   const quotation = `“${cut(statement, 160)}”`;
   if (!marks.length) return `The whole passage is marked: none of its sentences shares enough words with ${quotation}`;
@@ -77,7 +77,7 @@ export function marked(passages, start, end, marks = [], pages = []) {
   return nodes;
 }
 
-/** Close the panel at a click on its button or outside it. */
+/** Close the panel when its button or the area outside it is clicked. */
 export function startReader() {
   const dialog = byId("reader");
   byId("reader-close").addEventListener("click", () => dialog.close());

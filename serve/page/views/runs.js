@@ -8,7 +8,7 @@ const HEIGHT = 150;
 const LEFT = 52;
 const EDGE = 12;
 const LISTED_FIGURES = 3;
-const FIRST = ["eval_f1", "eval_loss", "train_loss", "loss", "f1_tuned", "f1_untuned"];
+const FIGURE_ORDER = ["eval_f1", "eval_loss", "train_loss", "loss", "f1_tuned", "f1_untuned"];
 const MINUTE = 60;
 
 /** Show the list, or the run with the given name. */
@@ -51,14 +51,14 @@ const duration = (seconds) => (seconds < MINUTE ? `${Math.round(seconds)} s` : s
 const number = (value) => (value === 0 || Math.abs(value) >= 1e-3 ? String(Number(value.toPrecision(3))) : value.toExponential(1));
 
 function figures(values) {
-  const rank = (name) => (FIRST.includes(name) ? FIRST.indexOf(name) : FIRST.length);
+  const rank = (name) => (FIGURE_ORDER.includes(name) ? FIGURE_ORDER.indexOf(name) : FIGURE_ORDER.length);
   const named = Object.entries(values).sort(([one], [other]) => rank(one) - rank(other));
   return named.slice(0, LISTED_FIGURES).map(([name, value]) => `${name} ${number(value)}`).join(", ");
 }
 
 function course({ run, settings, curves, best_step: best, changes }) {
   const losses = ["loss", "eval_loss"].filter((name) => curves[name]);
-  const others = Object.keys(curves).filter((name) => !losses.includes(name)).sort((one, other) => FIRST.indexOf(other) - FIRST.indexOf(one));
+  const others = Object.keys(curves).filter((name) => !losses.includes(name)).sort((one, other) => FIGURE_ORDER.indexOf(other) - FIGURE_ORDER.indexOf(one));
   const charts = [...(losses.length ? [losses] : []), ...others.map((name) => [name])].map((names) => chart(names, curves, best));
   const dump = Object.entries(settings).flatMap(([name, value]) => [el("dt", {}, name), el("dd", {}, cut(JSON.stringify(value), 200))]);
   return [

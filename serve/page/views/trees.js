@@ -1,4 +1,4 @@
-// Layouts of drawings: the tree from a question to its passages, a node with its neighbours (in pixels), and a whole graph.
+// Layouts for drawings: the tree from a question to its passages, a node with its neighbours (in pixels), and a whole graph.
 
 import { cut } from "../shared/dom.js";
 
@@ -12,7 +12,7 @@ const EDGE = 14;
 
 /**
  * The paths of a retrieval as a tree, one row per node, deeper nodes further right.
- * Paths that begin alike share their beginning. Returns [{key, kind, label, x, row, parent, passage}].
+ * Paths with the same first steps share those nodes. Returns [{key, kind, label, x, row, parent, passage}].
  */
 export function pathTree(question, passages, citedIds) {
   const root = node("question", question, null);

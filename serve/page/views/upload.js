@@ -1,19 +1,19 @@
-// Adds files to the index, if the server accepts them: dropped anywhere on the page, or chosen. A few are sent at a time, since the server
-// indexes waiting files together; a panel shows how many are done, and why any was refused.
+// Adds files to the index, if the server accepts them. They can be dropped anywhere on the page, or chosen in a dialog. A few are sent at a time,
+// since the server indexes waiting files together; a panel shows how many are done, and why any were refused.
 
 import { Refused, sentence, upload } from "../shared/api.js";
 import { button, byId, count, el, withCode } from "../shared/dom.js";
 
 /** The event that is dispatched to the window after the collection has changed. */
 export const CHANGED = "collection-changed";
-const AT_ONCE = 4;
+const PARALLEL_UPLOADS = 4;
 const REASONS = {
   bad_ending: "this kind of file cannot be read; text, Markdown, HTML, PDF, Office, EPUB, e-mail, CSV, notebooks and source code can",
   being_written: "the index is busy with other changes; try again in a minute",
   empty_document: "it has no text",
   not_allowed: "your key may not add documents",
   not_yours: "your key may not add documents with this name",
-  read_only: "this server does not take documents",
+  read_only: "this server does not accept documents",
   too_long_body: "it is too large for this server",
 };
 const queue = { waiting: [], running: 0, total: 0, done: 0, indexed: 0 };
@@ -25,10 +25,10 @@ export const setAcceptsDocuments = (accepts) => {
   accepted = accepts;
 };
 
-/** Whether the server accepts documents, and lets this reader delete them. */
+/** Whether the server accepts documents, and so lets readers delete them. */
 export const acceptsDocuments = () => accepted;
 
-/** A button that opens the browser's file picker; empty if the server accepts no documents. */
+/** A button that opens the browser's file picker; "" if the server accepts no documents. */
 export function uploadButton() {
   if (!accepted) return "";
   const field = el("input", { type: "file", multiple: true, hidden: true, onchange: () => {
@@ -45,7 +45,7 @@ export function emptyNote() {
   return el("div", { class: "empty" }, say("This collection is empty. Documents are added on the server, with `modegraph index FOLDER --out INDEX`, or here if it is started with `--writable`."));
 }
 
-/** Accept files dropped anywhere on the page. A dropped file never replaces the page. */
+/** Accept files dropped anywhere on the page. The browser never opens a dropped file in place of the page. */
 export function startUploads() {
   const overlay = byId("drop");
   const withFiles = (listener) => (event) => {
@@ -66,10 +66,10 @@ export function startUploads() {
   }));
 }
 
-/** A file with the name that its document gets. */
+/** A file with the name that its document will have. */
 const withName = (file) => ({ file, name: file.webkitRelativePath || file.name });
 
-/** The dropped files, including those in folders, without hidden ones; a file that cannot be read is listed as refused. */
+/** The dropped files, including those in folders but not hidden ones; if one cannot be read, its `file` is null. */
 async function droppedFiles(transfer) {
   const items = Array.from(transfer.items).filter((item) => item.kind === "file");
   const found = await Promise.all(items.map((item) => {
@@ -107,7 +107,7 @@ function send(files) {
   queue.waiting.push(...files);
   queue.total += files.length;
   showProgress();
-  while (queue.running < AT_ONCE && queue.waiting.length) work();
+  while (queue.running < PARALLEL_UPLOADS && queue.waiting.length) work();
 }
 
 async function work() {

@@ -103,7 +103,7 @@ def test_votes_corrections_and_right_passages_are_stored_and_deleted(feedback_se
         and page.get_attribute(".actions >> text=Not good", "aria-pressed") == "false"
     )
     page.click(".actions >> text=Not good")
-    consent(page, "Save, but do not train")
+    consent(page, "Save, but do not use for training")
     page.wait_for_selector(".actions [aria-pressed=true]")
     page.click("text=Correct…")
     page.click("#correct >> text=Save")
@@ -127,7 +127,7 @@ def test_votes_corrections_and_right_passages_are_stored_and_deleted(feedback_se
     )
     assert {each.consent for each in read_feedback(folder_of(feedback_server))} == {False}
     page.click("#history-button")
-    page.wait_for_selector("#history >> text=3 entries of yours are stored on the server, and will not")
+    page.wait_for_selector("#history >> text=3 feedback entries are stored on the server, and will not")
     page.click("text=Delete my feedback")
     page.wait_for_selector("#history >> text=3 entries deleted from the server.")
     assert contents_of(feedback_server) == []
@@ -147,7 +147,7 @@ def test_feedback_is_deleted_in_all_collections(two_collections: Running, visit:
     page.wait_for_selector(".actions [aria-pressed=true]")
     assert [len(list(read_feedback(folder))) for folder in folders] == [1, 1]
     page.click("#history-button")
-    page.wait_for_selector("#history >> text=2 entries of yours are stored on the server")
+    page.wait_for_selector("#history >> text=2 feedback entries are stored on the server")
     page.click("text=Delete my feedback")
     page.wait_for_selector("#history >> text=2 entries deleted from the server.")
     assert [list(read_feedback(folder)) for folder in folders] == [[], []]
@@ -248,4 +248,4 @@ def test_stored_conversations_cannot_become_markup(feedback_server: Running, vis
     page.reload()
     page.wait_for_selector("#columns select")
     page.click("#history-button")
-    page.wait_for_selector("#history >> text=No conversation yet")
+    page.wait_for_selector("#history >> text=No conversations yet")

@@ -145,8 +145,8 @@ def test_a_sentence_that_its_passage_does_not_support_is_listed_below_the_answer
 
 BUILT = "She was built in 1911 by the Marlow Yard"
 VERDICTS = {
-    f"{BUILT} [1].": "Checked No mark on 1 sentence. A cheap check, not proof.",
-    f"{BUILT} [1]. Да, это так.": "Partly checked 1 sentence could not be judged; no mark on 1 sentence. A cheap check, not proof.",
+    f"{BUILT} [1].": "Checked Nothing was marked in 1 sentence. This is a cheap check, not proof.",
+    f"{BUILT} [1]. Да, это так.": "Partly checked 1 sentence could not be judged; nothing was marked in 1 sentence. This is a cheap check, not proof.",
     f"{BUILT} [1]. Pirates of Zanzibar sank her in 1822 [1].": "Not supported The passages do not seem to support 1 of 2 sentences.",
     "Да, это так.": "Not checked No sentence could be judged.",
     "not in the documents": "",
@@ -211,7 +211,7 @@ def test_omissions_from_prompt_reasoning_and_answer_are_shown(isles_and_hostile:
         session = visit(running)
         session.ask()
         window, reasoning, answer = (each.inner_text() for each in session.page.query_selector_all(".answer .hint"))
-        assert window == "Left out: 3 passages that did not fit the model’s window."
+        assert window == "Left out: 3 passages that did not fit the model’s context window."
         assert re.match(r"Left out of the reasoning: not supported by \[1\] .*1733.*: “A storm", reasoning)
         assert re.match(r"Left out: not supported by \[1\] .*1822.*: “Pirates", answer)
         session = visit(running)

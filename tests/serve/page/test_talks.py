@@ -105,7 +105,7 @@ def test_conversations_are_listed_opened_and_deleted_by_keyboard(feedback_server
     assert page.locator(".conversations .line").all_inner_texts() == [SECOND]
     assert page.evaluate("document.activeElement.ariaLabel") == f"Delete {SECOND}" and turns(page) == []
     page.keyboard.press("Enter")
-    page.wait_for_selector("#history >> text=No conversation yet")
+    page.wait_for_selector("#history >> text=No conversations yet")
     assert page.evaluate("localStorage.getItem('modegraph-talks')") is None
     assert page.evaluate("document.activeElement.id") == "history-close"
 

@@ -176,8 +176,8 @@ def split_files(folder: Path, ending: str = "jsonl") -> list[Path]:
 
 
 def prompt_problems(row: PreferenceRow | ReadingRow | ResponseRow) -> list[str]:
-    """A problem if a prompt does not end with a user's turn."""
-    return [] if row.prompt and row.prompt[-1].role == "user" else ["the prompt does not end with a user's turn"]
+    """A problem if a prompt does not end with a user turn."""
+    return [] if row.prompt and row.prompt[-1].role == "user" else ["the prompt does not end with a user turn"]
 
 
 def split_problems(row: Row) -> list[str]:

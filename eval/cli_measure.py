@@ -58,7 +58,7 @@ Selectors = Annotated[
 
 
 def check_selectors(selectors: Sequence[str], modes: Sequence[str], model: str | None) -> None:
-    """UserError for several selectors in a mode that selects nothing or in several modes, one named twice, and llm without a model."""
+    """UserError if a selector is repeated, if several selectors come with several modes or a mode that has none, or if llm comes without a model."""
     if len(set(selectors)) < len(selectors):
         raise UserError(f"--selectors {' '.join(selectors)}", "each selector once", "remove the repetition")
     if len(selectors) > 1 and (len(modes) > 1 or modes[0] not in ("local", "global")):
@@ -91,7 +91,7 @@ def add_retrieval(commands: typer.Typer, open_model: OpenModel) -> None:
         """Compare retrieval modes, or selectors in one mode, on questions with gold documents.
 
         Prints Recall, all-gold, MRR, nDCG and the cost of a query, and differences in Recall@5 with their intervals; --out saves the
-        figures, a plot and the rankings. Among several selectors, only llm calls --model.
+        metrics, a plot and the rankings. Among several selectors, only llm calls --model.
         """
         chosen = selectors or ["threshold"]
         check_selectors(chosen, modes, model)
@@ -177,7 +177,7 @@ def add_reading(commands: typer.Typer, open_model: OpenModel) -> None:
     ) -> None:
         """Measure how well models read: greedy answers by exact match, F1, refusals and citations.
 
-        Questions are drawn by the hash of their ids; a constant answer is listed with the models. With --verifier, each model is listed again
+        Questions are drawn by the hash of their ids; a baseline that always gives the same answer is listed with the models. With --verifier, each model is listed again
         with its unsupported answers counted as refusals ("MODEL, checked"). --out saves every answer.
         """
         from data_synth.reading.sets import read_set
@@ -262,7 +262,7 @@ class Sampler(StrEnum):
 SamplerName = Annotated[Sampler, option("ENGINE", MODEL, "Engine that draws the samples: hf or vllm.")]
 MeasuredFolder = Annotated[
     Path | None,
-    option("FOLDER", OUTPUT, "Folder for cached figures, shared with other commands; default: below --out."),
+    option("FOLDER", OUTPUT, "Folder for cached measurements, shared with other commands; default: below --out."),
 ]
 Rewards = Annotated[
     list[str] | None,

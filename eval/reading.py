@@ -1,7 +1,7 @@
 """`modegraph eval reading`: models answer a reading set greedily, over gold passages among distractors, over retrieved passages, or without passages.
 
 Distractors are chosen as in data_synth/reading/reading_rows.py, but another question's gold passages are not added;
-data_synth/reading/score.py scores answers. The best constant answer is listed with the models: its score needs no reading."""
+data_synth/reading/score.py scores answers. The best constant answer (the same one for every question) is listed with the models."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """`modegraph plan study`: the runs and hours of a study of training, the smallest difference that it can show, and faults that would invalidate it.
 
 A study trains several systems (arms) with the same seeds and tests one contrast by the exact sign-flip test over seeds
-(eval/statistics.py), in one look or in several, whose levels add up to .05 at most. Legend: B draws, S seeds, F flips of signs."""
+(eval/statistics.py), in one look or in several, whose levels add up to .05 at most. Legend: B draws, S seeds, F sign flips."""
 
 from __future__ import annotations
 
@@ -40,7 +40,10 @@ class LookSettings(Settings):
 
     seeds: int = Field(ge=2, le=14, description="seeds that both arms of the contrast have by then")
     level: float = Field(
-        default=LEVEL, gt=0, lt=1, description="largest p that shows a difference (sign-flip test) or equality"
+        default=LEVEL,
+        gt=0,
+        lt=1,
+        description="largest p at which a difference (sign-flip test) or equality (two one-sided tests) counts as shown",
     )
 
     @model_validator(mode="after")
@@ -76,7 +79,7 @@ class StudySettings(Settings):
     seconds_per_sample: float = Field(ge=0, description="seconds to sample and score one response")
     seed_sd: float = Field(gt=0, description="assumed standard deviation, over seeds, of the difference of two arms")
     prompt_sd: float = Field(
-        gt=0, description="assumed standard deviation, over prompts, of that difference in one seed"
+        gt=0, description="assumed standard deviation, over prompts, of that difference for one seed"
     )
     train: tuple[str, ...] = Field(
         (), description="folders of data on which the runs, or the model that they start from, are trained"
@@ -119,7 +122,7 @@ class LookPlan:
 
 @dataclass(frozen=True)
 class StudyPlan:
-    """The plan of a study: seconds of an update by arm, hours of sampling and of trial runs, both included in those of every look."""
+    """The plan of a study: seconds per update for each arm, and the hours of sampling and of trial runs, which the hours of every look include."""
 
     seconds_per_update: Mapping[str, float]
     sampling_hours: float

@@ -1,4 +1,4 @@
-"""Preference rows as a form: columns, counts, problems of a row, and how easily the two sides are distinguished.
+"""The format of preference rows: columns, counts, problems of a row, and how easily the two sides are distinguished.
 
 Sides that differ in length, vocabulary or overlap with the prompt can be distinguished without reading them; a model would learn that difference instead."""
 
@@ -53,9 +53,9 @@ def measure_separation(rows: Sequence[PreferenceRow]) -> dict[str, float]:
     ]
     return {
         "accuracy of length alone (the longer side, or the shorter)": length_alone(rows),
-        "accuracy of any rule on both lengths": by_both_lengths(sides, chosen_first, questions),
+        "accuracy of a decision tree on both lengths": by_both_lengths(sides, chosen_first, questions),
         "accuracy of a bag of words": by_words(sides, chosen_first, questions),
-        "accuracy of the share of words that the prompt has": by_overlap(rows),
+        "accuracy of the share of words that also occur in the prompt": by_overlap(rows),
     }
 
 
@@ -121,9 +121,9 @@ def _cross_validated(rule: object, features: Floats, chosen_first: Sequence[bool
 ABOUT = """\
 Pairs (prompt, chosen, rejected) over growing contexts, after GraphMPA §3.2.
 Chosen: `###Reason: … ###Answer: …` with the gold answer, citing only passages that its prompt shows. Rejected: an answer
-alone (the gold one; from feedback, the worse one), or, in rows with a `hard_negative`, an answer with reasoning: wrong or not supported by the
-context and of about the same length, a refusal, an answer that no passage contains (then "not in the documents" is chosen), or one that readers
-found worse (from feedback; chosen is the answer that they found better, which is the only gold answer). The passages of a prompt are shuffled.
+without reasoning (the gold one; from feedback, the worse one). In rows with a `hard_negative` it has reasoning, and is one of: an answer that is wrong
+or not supported by the context, of about the same length; a refusal; an answer that no passage contains (then "not in the documents" is chosen); an
+answer that readers found worse (from feedback; chosen is the one that they found better, which is the only gold answer). The passages of a prompt are shuffled.
 Gold passages that retrieval missed are not added; `gold_in_context` is the share of gold documents that a context quotes.
 Reasoning written by a model is used only if it has the right form, ends in the gold answer (case and outer punctuation aside), is
 supported by its context, does not copy the question and does not mention that the answer was given."""

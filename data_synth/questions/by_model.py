@@ -33,7 +33,7 @@ from graph.extract.grounding import best_span, share_supported
 from graph.index.index import Index
 from graph.retrieve.parts.query import Caller
 from graph.text.prompting import fill, quote, quote_passage, read_prompt
-from graph.text.replies import ReplyModel, Sentence, at_most, numbers_up_to, one_of, plain
+from graph.text.replies import ReplyModel, Sentence, at_most, number_up_to, numbers_up_to, plain
 from graph.text.sentences import Unit, spell_out_rows, split_units
 from graph.types import CompletionRequest, Excerpt, LanguageModel, Passage
 
@@ -89,7 +89,7 @@ class Material:
 class WrittenQuestion(ReplyModel):
     """The reply of the writer; `passages` are numbers, from 1. The fields are in the order in which a small model should determine them."""
 
-    passages: Annotated[list[Annotated[int, one_of(99)]], at_most("maxItems", MAX_ARTICLES)]
+    passages: Annotated[list[Annotated[int, number_up_to(99)]], at_most("maxItems", MAX_ARTICLES)]
     answer: Annotated[str, at_most("maxLength", 150)]
     question: Sentence
 

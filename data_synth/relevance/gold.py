@@ -1,4 +1,4 @@
-"""Questions with the relevance data in their file: gold sentences, the documents they were published with, their split.
+"""Questions with the relevance data in their file: the gold sentences, the documents published with each question, and its split.
 
 Public multi-hop sets give gold sentences as `supporting_sentences`, [document id, sentence number] pairs that refer to the
 `sentences` of their corpus file, and the documents of a question as `context_ids`.

@@ -76,7 +76,7 @@ def diff_text(differences: list[Difference]) -> str:
         for one in ordered
     ]
     shown = sum(one.verdict.shown for one in differences)
-    return "\n".join([*lines, f"{shown:,} of {len(differences):,} differences are shown."])
+    return "\n".join([*lines, f"{shown:,} of {len(differences):,} differences are significant."])
 
 
 def diff_json(differences: list[Difference]) -> dict[str, Any]:

@@ -52,12 +52,12 @@ def sound_items(kind: Any) -> BeforeValidator:
     return BeforeValidator(keep)
 
 
-def at_most(kind: str, count: int) -> Any:
+def at_most(keyword: str, count: int) -> Any:
     """A limit ("maxLength" of a text, "maxItems" of a list) for the server's schema; longer replies are accepted."""
-    return Field(json_schema_extra={kind: count})
+    return Field(json_schema_extra={keyword: count})
 
 
-def one_of(count: int) -> Any:
+def number_up_to(count: int) -> Any:
     """The bounds of a number from 1 to `count`: without them a server lets a model write digits endlessly."""
     return Field(json_schema_extra={"minimum": 1, "maximum": count})
 
@@ -75,7 +75,8 @@ Sentence = Annotated[str, at_most("maxLength", MAX_SENTENCE_CHARS)]
 
 
 def strict_schema(kind: type[BaseModel], **narrower: Mapping[str, Any]) -> dict[str, Any]:
-    """The JSON schema for a server to enforce: every field required, no others. `narrower` are further keywords of fields.
+    """The JSON schema for a server to enforce: every field required, no others. `narrower` has further keywords for named fields,
+    which narrow what they accept.
 
     Fields with SkipJsonSchema are not requested, but read from a reply that has them.
     """

@@ -41,7 +41,7 @@ NO_ROUTE = frozenset({404, 405, 501})
 REFUSALS = frozenset({400, 413, 422})
 """Statuses about a single request (too long, not allowed), after which the next may succeed."""
 UNREADABLE_OUTPUT = "output that does not match the expected"
-"""llama.cpp's message, with status 500, when it cannot parse a model's reply to a schema (broken UTF-8): the next request may succeed."""
+"""llama.cpp's message, with status 500, when it cannot parse a model's reply against a schema (broken UTF-8): the next request may succeed."""
 _TARGET = re.compile(r"(?P<name>.+?)@(?P<url>[a-z][a-z0-9+.-]*:.*)", re.IGNORECASE)
 
 
@@ -66,7 +66,7 @@ def split_target(target: str) -> tuple[str, str]:
 
 
 def uses_proxy(url: str) -> bool:
-    """Whether requests to a URL go through the proxy that the environment may name: not those to this machine.
+    """Whether requests to a URL use the proxy set in the environment, if there is one; requests to this machine never do.
 
     >>> uses_proxy("http://127.0.0.1:8000/v1"), uses_proxy("http://gpu:8000/v1")
     (False, True)
@@ -270,7 +270,7 @@ def open_pool(targets: Sequence[str]) -> ServerPool:
     urls = _urls(servers)
     for number, url in enumerate(urls):
         if url in urls[:number]:
-            raise UserError(f"openai:{names[0]}@{url}: given twice", "each server once", "leave one out")
+            raise UserError(f"openai:{names[0]}@{url}: given twice", "each server once", "remove one")
     return ServerPool(servers)
 
 

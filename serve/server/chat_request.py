@@ -109,7 +109,7 @@ class ChatRequest(EngineFields):
         return fields
 
     def question(self) -> str:
-        """The text of the last turn; ApiError 400 if that is not a user's turn."""
+        """The text of the last turn; ApiError 400 if that is not a user turn."""
         last = self.messages[-1]
         if last.role != "user":
             raise ApiError(400, "no_question", "the last message must be the user's question", "messages")

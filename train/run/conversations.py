@@ -22,7 +22,7 @@ FORMS = "prompt and completion, prompt and chosen, messages, conversations, or i
 
 @dataclass(frozen=True)
 class Conversation:
-    """A chat that ends with a user's turn, the completion to learn, and the gold data for answers to it.
+    """A chat that ends with a user turn, the completion to learn, and the gold data for answers to it.
 
     `answers` are the accepted answers (empty: a refusal is correct), `context` the ids of the passages, `gold` the numbers of those to cite.
     """

@@ -163,13 +163,15 @@ def check_row(row: PreferenceRow, where: str) -> None:
 
 
 def check_prompt(prompt: Sequence[Message], where: str) -> None:
-    """UserError if a prompt does not end with a user's turn."""
+    """UserError if a prompt does not end with a user turn."""
     if not prompt or prompt[-1].role != "user":
-        raise UserError(f"{where}: the prompt does not end with a user's turn", "a question to answer", "fix the row")
+        raise UserError(f"{where}: the prompt does not end with a user turn", "a question to answer", "fix the row")
 
 
 def check_responses(row: ResponseRow, where: str) -> None:
-    """UserError if a row has no usable preference: fewer than two responses, an empty or (unless as drawn) a repeated one, rewards that do not match."""
+    """UserError if a row has no usable preference: fewer than two responses, an empty one, a repeated one
+    (unless `sampling.as_drawn`), or rewards that do not match the responses.
+    """
     for number, text in enumerate(row.responses, start=1):
         if not isinstance(text, str) or not text.strip():
             raise UserError(f"{where}: response {number} is {text!r}", "a non-empty string", "remove the row")
@@ -180,7 +182,7 @@ def check_responses(row: ResponseRow, where: str) -> None:
     for component, values in row.rewards.items():
         if len(values) != len(row.responses) or not all(math.isfinite(value) for value in values):
             found = f"{where}: reward {component!r} is {list(values)!r:.80}"
-            raise UserError(found, f"{len(row.responses)} finite numbers", "make the rewards again")
+            raise UserError(found, f"{len(row.responses)} finite numbers", "recompute the rewards")
     check_prompt(row.prompt, where)
 
 

@@ -11,7 +11,7 @@ from graph.index.normalised_similarity import normalised_similarity_to
 from graph.retrieve.learned.light import Classifier, QuestionView, judge, open_selector, view_of
 from graph.retrieve.parts.query import Query
 from graph.text.prompting import quote, read_prompt
-from graph.text.replies import ReplyModel, at_most, numbers_up_to, one_of, sound_items
+from graph.text.replies import ReplyModel, at_most, number_up_to, numbers_up_to, sound_items
 from graph.types import Ints
 
 Select = Callable[[Index, Query, Ints], Ints]
@@ -23,7 +23,7 @@ MAX_TOKENS = 400
 
 
 class Selection(ReplyModel):
-    selected: Annotated[list[Annotated[int, one_of(999)]], sound_items(int), at_most("maxItems", 50)]
+    selected: Annotated[list[Annotated[int, number_up_to(999)]], sound_items(int), at_most("maxItems", 50)]
 
 
 def find_selector(name: str, query: Query) -> Select:

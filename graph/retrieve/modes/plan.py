@@ -28,7 +28,7 @@ from graph.retrieve.modes.paths import min_max
 from graph.retrieve.parts.query import Caller, Query, RetrieveSettings
 from graph.retrieve.parts.ranking import top_rows
 from graph.text.prompting import quote, read_prompt
-from graph.text.replies import ReplyModel, Sentence, at_most, one_of, plain, sound_items
+from graph.text.replies import ReplyModel, Sentence, at_most, number_up_to, plain, sound_items
 from graph.types import Evidence, Excerpt, Finding, Floats, Ints, Trace
 
 MAX_SUB_QUESTIONS = 8
@@ -223,7 +223,7 @@ MAX_ANSWER_TOKENS = 256
 class Resolution(ReplyModel):
     answer: Annotated[str, at_most("maxLength", 200)]
     passages: Annotated[
-        list[Annotated[int, one_of(EXCERPTS_READ)]], sound_items(int), at_most("maxItems", EXCERPTS_READ)
+        list[Annotated[int, number_up_to(EXCERPTS_READ)]], sound_items(int), at_most("maxItems", EXCERPTS_READ)
     ]
 
 

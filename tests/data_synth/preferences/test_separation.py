@@ -70,7 +70,7 @@ def test_words_of_the_prompt_distinguish_the_sides_and_a_warning_says_so() -> No
     lazy = [replace(row, chosen="a b c d e f " * 3, rejected="q r s t k l " * 3) for row in rows]
     assert by_overlap(lazy) == 1.0
     (warning,) = [one for one in separating_measures(measure_separation(lazy)) if "prompt" in one]
-    assert warning == "accuracy of the share of words that the prompt has 1.00"
+    assert warning == "accuracy of the share of words that also occur in the prompt 1.00"
 
 
 def test_ties_count_half_and_the_rule_may_prefer_the_shorter_side() -> None:

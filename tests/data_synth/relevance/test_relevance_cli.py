@@ -161,7 +161,9 @@ def test_distilled_labels_are_requested_once(index: Path, questions: Path, tmp_p
     assert lines(tmp_path / "out") == rows
 
 
-def test_unusable_replies_lose_most_rows_and_set_the_exit_code(index: Path, questions: Path, tmp_path: Path) -> None:
+def test_if_unusable_replies_cost_most_of_the_rows_the_exit_code_is_1(
+    index: Path, questions: Path, tmp_path: Path
+) -> None:
     model = ScriptedModel(lambda request: "I cannot")
     result = run(index, questions, "--out", tmp_path / "out", "--distil-from", "scripted", model=model)
     assert result.exit_code == 1

@@ -240,7 +240,7 @@ def test_two_runs_are_compared_question_by_question(home):
     found = diff_runs(home / "a", home / "b")
     assert len(found) == 2 * 2 and all(one.mean_a == one.mean_b for one in found)
     assert "no difference shown between B and A" in diff_text(found) and diff_text(found).endswith(
-        "0 of 4 differences are shown."
+        "0 of 4 differences are significant."
     )
     assert len(diff_json(found)["differences"]) == 4
 

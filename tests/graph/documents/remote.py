@@ -1,4 +1,4 @@
-"""Files of ten formats that ask their reader to fetch an address or to run a program."""
+"""Files of ten formats that ask their reader to fetch a URL or to run a program."""
 
 import json
 from collections.abc import Callable

@@ -32,7 +32,7 @@ def test_units_are_sentences_items_and_rows_with_their_header() -> None:
     assert units[1].cells == (("Stop", "Quill"), ("Fare", "3")) and units[2].cells == (("Stop", "Tarn"),)
 
 
-def test_a_line_that_begins_with_a_bar_does_not_lose_the_prose_after_it() -> None:
+def test_prose_after_a_line_that_begins_with_a_bar_is_kept() -> None:
     units = list(split_units("| Ada wrote it.\nBob | Eve read it."))
     assert [unit.text for unit in units] == ["| Ada wrote it.", "Bob | Eve read it."]
 
@@ -175,7 +175,7 @@ TABLES = st.lists(
 
 
 @given(TABLES, st.data())
-def test_the_rows_of_a_text_in_parts_have_the_header_of_the_whole(lines: list[str], data: st.DataObject) -> None:
+def test_table_rows_keep_their_header_when_a_text_is_read_in_parts(lines: list[str], data: st.DataObject) -> None:
     """Parts end between lines, but not between a header and the separator line below it."""
     whole = list(split_units("\n".join(lines)))
     cuts = [n for n in range(1, len(lines)) if not lines[n].startswith("|---")]

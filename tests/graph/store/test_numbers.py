@@ -62,7 +62,7 @@ def assert_same(data: st.DataObject, column: Numbers, numbers: list[int], items:
 
 
 @given(st.data(), EDITS)
-def test_numbers_that_are_not_rows_can_be_counted_and_changed(data: st.DataObject, edits: int) -> None:
+def test_numbers_other_than_row_numbers_can_be_counted_and_changed(data: st.DataObject, edits: int) -> None:
     column: Numbers = np.array(data.draw(st.lists(st.integers(0, 20), max_size=6)), np.int64)
     numbers = column.tolist()
     for edit in range(edits):

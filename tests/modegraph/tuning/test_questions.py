@@ -166,7 +166,7 @@ def test_evidence_names_the_document_of_a_question(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_every_question_has_its_own_id(tmp_path: Path) -> None:
-    """Documents that differ only in names get some invented names more than once."""
+    """For documents that differ only in names, the generator invents some names more than once."""
     bridges = ("Dunlin", "Heron", "Petrel", "Curlew", "Avocet", "Merlin", "Osprey", "Siskin", "Fulmar", "Gannet")
     people = ("Ada", "Bram", "Carys", "Edwin")
     documents = [

@@ -399,7 +399,7 @@ def short_tune(model: Path, folder: Path) -> list[str]:
 
 
 def serves(words: list[str], address: str) -> bool:
-    """Whether a command answers at an address within four minutes; the command is stopped afterwards."""
+    """Whether a command answers at a URL within four minutes; the command is stopped afterwards."""
     process = subprocess.Popen([sys.executable, "-P", "-m", "modegraph", *words])
     deadline = time.monotonic() + 240
     try:

@@ -1,4 +1,4 @@
-"""The search query that follows from a conversation, with and without a model."""
+"""The search query derived from a conversation, with and without a model."""
 
 import json
 import time
@@ -67,7 +67,7 @@ def test_instead_of_an_unusable_rewrite_the_rule_is_used(reply: str) -> None:
     assert read([BUILT], "When was that?", reply)[0] == Question(carry([BUILT], "When was that?"), by="turns")
 
 
-def test_in_other_languages_the_model_decides_or_without_a_model_the_length() -> None:
+def test_in_other_languages_the_model_decides_or_else_the_length_of_the_question() -> None:
     long = "Und in welchem Jahr wurde sie dann von der Gesellschaft verkauft?"
     assert read([BUILT], long, json.dumps({"question": long}))[0] == Question(long, by="model")
     assert read([BUILT], long)[0] == Question(long)

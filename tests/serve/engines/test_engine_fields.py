@@ -1,4 +1,4 @@
-"""Only known fields and text reach the engine: nothing that would make it fetch an address or run a client's code."""
+"""Only known fields and text reach the engine: nothing that would make it fetch a URL or run a client's code."""
 
 import json
 from collections.abc import Iterator
@@ -34,9 +34,11 @@ CHAT = {
     "a tool of the engine": {"tools": [{"type": "mcp", "server_url": URL}]},
     "a template": {"chat_template": "{{ messages }}"},
     "a template among the template arguments": {"chat_template_kwargs": {"chat_template": "{{ messages }}"}},
-    "a schema at an address": {"response_format": {"type": "json_schema", "json_schema": {"schema": {"$ref": URL}}}},
-    "a schema at an address, as a string": {"structured_outputs": {"json": json.dumps({"items": {"$ref": URL}})}},
-    "parameters at an address": {"tools": [{"type": "function", "function": {"parameters": {"$dynamicRef": URL}}}]},
+    "a schema referenced by URL": {
+        "response_format": {"type": "json_schema", "json_schema": {"schema": {"$ref": URL}}}
+    },
+    "a schema referenced by URL, as a string": {"structured_outputs": {"json": json.dumps({"items": {"$ref": URL}})}},
+    "parameters referenced by URL": {"tools": [{"type": "function", "function": {"parameters": {"$dynamicRef": URL}}}]},
     "an unknown field": {"fetch": URL},
     "deep nesting": {"response_format": json.loads('{"a":' * 500 + "1" + "}" * 500)},
     "deep nesting in a message": {
@@ -61,7 +63,7 @@ RESPONSES = {
     "malformed messages": {"previous_input_messages": [{"role": "user"}]},
     "a cache on another machine": {"kv_transfer_params": {"remote_host": "10.0.0.1"}},
     "media loading": {"media_io_kwargs": {"image": {}}},
-    "a schema at an address": {"text": {"format": {"type": "json_schema", "schema": {"$ref": URL}}}},
+    "a schema referenced by URL": {"text": {"format": {"type": "json_schema", "schema": {"$ref": URL}}}},
     "numbers": {"input": [1]},
     "no text": {"input": [{"role": "user", "content": {"a": 1}}]},
 }

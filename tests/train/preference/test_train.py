@@ -560,7 +560,7 @@ def test_over_long_rows_are_dropped_with_a_count_on_request(
         ({"rewards": {"correct": [1.0]}}, r"line 1: reward 'correct' is \[1.0\]"),
         ({"rewards": {"correct": [1.0, float("nan")]}}, "line 1: reward 'correct' is"),
         ({"rewards": 3}, "line 1: prompt, responses or rewards is malformed"),
-        ({"prompt": []}, "line 1: the prompt does not end with a user's turn"),
+        ({"prompt": []}, "line 1: the prompt does not end with a user turn"),
     ],
 )
 def test_bad_rows_are_named_by_line(tmp_path: Path, change: dict[str, Any], message: str) -> None:

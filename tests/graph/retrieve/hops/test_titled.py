@@ -58,7 +58,9 @@ def test_a_title_adds_question_words_to_the_found_name(name: str, title: str, ex
     assert title_adds_question_words(content_forms(name), content_forms(title), content_forms(QUESTION)) == expected
 
 
-def test_a_link_to_such_a_title_regains_its_mention_loss_and_other_links_stay_the_same(states: Index) -> None:
+def test_a_link_to_a_title_with_question_words_gets_its_mention_penalty_back_and_other_links_do_not(
+    states: Index,
+) -> None:
     query = Query(QUESTION, states.encode_queries([QUESTION])[0])
     data, own_P = states.data, search_hops(states, query).alone.own_P
     tarnia = list(data.entity_texts).index("tarnia")
@@ -70,7 +72,7 @@ def test_a_link_to_such_a_title_regains_its_mention_loss_and_other_links_stay_th
     assert raised == pytest.approx([1 + mention_loss(np.array(mentions)) + TITLE_GAIN, 1, 1, 1]) and mentions > 1
     far = Links(to_X, np.full(4, -9, np.float32), np.zeros(4, np.int64), np.full(4, tarnia), by_title_X)
     assert np.array_equal(raise_by_titles(states, far, QUESTION, own_P).worth_X, far.worth_X), (
-        "links that are worth so little are not raised"
+        "links with a very low worth are not raised"
     )
 
 

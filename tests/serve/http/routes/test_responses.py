@@ -1,4 +1,4 @@
-"""Responses with file search, through the openai client, whose types read the items, the citations and every event."""
+"""Responses with file search, through the openai client, whose types validate the items, the citations and every event."""
 
 import json
 from typing import Any
@@ -176,7 +176,7 @@ def cut_stream(body: dict[str, Any], field: str = "content") -> str:
     return "".join(f"data: {json.dumps(each)}\n\n" for each in chunks) + "data: [DONE]\n\n"
 
 
-def test_a_conversation_is_read_and_a_remark_is_not_searched_for(stack: Stack) -> None:
+def test_a_conversation_is_read_and_a_remark_triggers_no_search(stack: Stack) -> None:
     running, upstream = stack("You are welcome.")
     first = ask(running).model_dump()["output"]
     conversation = [{"role": "user", "content": QUESTION}, *first, {"role": "user", "content": "Thanks!"}]

@@ -43,8 +43,8 @@ def halmaren(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
-def test_a_third_of_the_questions_in_examples_are_answered_in_a_window_of_1024(small: Path, halmaren: Path) -> None:
-    """With MODEGRAPH_ALL_CASES set, every question."""
+def test_questions_in_examples_are_answered_in_a_window_of_1024(small: Path, halmaren: Path) -> None:
+    """Every third question; with MODEGRAPH_ALL_CASES set, all."""
     fewer = 0
     stride = 1 if os.environ.get("MODEGRAPH_ALL_CASES") else 3
     with serving(halmaren, f"hf:{small}") as running, httpx2.Client(base_url=running.url, timeout=30) as client:
@@ -58,7 +58,7 @@ def test_a_third_of_the_questions_in_examples_are_answered_in_a_window_of_1024(s
     assert fewer >= 1
 
 
-def test_the_space_reserved_for_the_answer_leaves_fewer_passages(small: Path, halmaren: Path) -> None:
+def test_the_space_reserved_for_the_answer_leaves_room_for_fewer_passages(small: Path, halmaren: Path) -> None:
     with serving(halmaren, f"hf:{small}") as running:
         conversation = [
             {"role": "user", "content": "Who built the Lantern? " * 40},

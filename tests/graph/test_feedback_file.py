@@ -145,7 +145,7 @@ def test_a_missing_file_means_no_feedback_and_a_foreign_file_is_refused(tmp_path
     with sqlite3.connect(tmp_path / FEEDBACK) as newer:
         newer.execute("PRAGMA user_version = 9")
     newer.close()
-    with pytest.raises(UserError, match="format 9, this version reads 1"):
+    with pytest.raises(UserError, match="format 9, but this version reads format 1"):
         read_feedback(tmp_path)
 
 

@@ -93,7 +93,7 @@ def test_the_problems_of_a_reply_are_shown() -> None:
     wrong = replace(ANSWER, answer="", reason="", well_formed=False, finish_reason="length", removed=(4, 6), left_out=2)
     shown = show_answer(wrong)
     assert "(the model wrote nothing)" in shown
-    assert "Removed: [4], [6]" in shown and "Left out: 2 " in shown and "Cut: " in shown
+    assert "Removed: [4], [6]" in shown and "Left out: 2 " in shown and "Cut off: " in shown
     assert "did not follow the answer format" not in shown, "an empty reply has no format"
     assert "did not follow the answer format" in show_answer(replace(ANSWER, well_formed=False))
 

@@ -378,8 +378,8 @@ def test_the_command_writes_rows_that_pass_validation(tmp_path: Path) -> None:
     ("change", "problem"),
     [
         ({"completion": "1912 [1]"}, "completion answers"),
-        ({"completion": "1911 [7]"}, "does not cite"),
-        ({"gold_ids": ("nowhere",)}, "no passage of the context"),
+        ({"completion": "1911 [7]"}, "must cite gold passages"),
+        ({"gold_ids": ("nowhere",)}, "not a passage of the context"),
         ({"split": "val"}, "split is 'val'"),
     ],
 )

@@ -72,7 +72,7 @@ def test_a_template_fault_names_the_first_differing_token(world: World) -> None:
     ours, theirs = (tokenizer(text)["input_ids"] for text in ("user\nWho lives?", "user: Who lives?"))
     fault = template_fault("sft", "runs/sft", 3, ours, theirs, tokenizer)
     assert f"conversation 3 has {len(theirs)} tokens, training's {len(ours)}" in fault
-    assert "for '\\n" in fault and "runs/sft/chat_template.jinja" in fault
+    assert "instead of '\\n" in fault and "runs/sft/chat_template.jinja" in fault
     longer = template_fault("sft", "runs/sft", 1, ours, [*ours, 5], tokenizer)
     assert f"from token {len(ours) + 1} on" in longer
 

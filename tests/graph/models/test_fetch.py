@@ -96,7 +96,7 @@ def test_get_replaces_a_damaged_model(damage: str, gguf: Path) -> None:
         (folder / RECORD).unlink()
     else:
         (folder / RECORD).write_text("{")
-    with pytest.raises(UserError, match="Make it again: modegraph models get smollm2"):
+    with pytest.raises(UserError, match="Fetch it again: modegraph models get smollm2"):
         check_files(folder, "smollm2")
     assert begin(gguf).wait(120) == 0
     assert is_whole(MODEL) and (folder / "model.safetensors").read_bytes() == b"weights" and conversions(gguf) == 2
@@ -106,7 +106,7 @@ def test_get_replaces_a_damaged_model(damage: str, gguf: Path) -> None:
 @pytest.mark.parametrize("record", ["{}", "[]", '{"files": {}}', '{"files": 3}'])
 def test_a_record_without_checksums_is_reported(record: str, tmp_path: Path) -> None:
     (tmp_path / RECORD).write_text(record)
-    with pytest.raises(UserError, match=r"pretrained\.json: no checksums.*Make it again"):
+    with pytest.raises(UserError, match=r"pretrained\.json: no checksums.*Fetch it again"):
         check_files(tmp_path, "smollm2")
 
 

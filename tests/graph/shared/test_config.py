@@ -122,7 +122,7 @@ def test_other_settings_are_parsed_as_yaml() -> None:
         (
             "model: a",
             ["lora=5", "lora.rank=3"],
-            "--set lora.rank=3: lora is the value 5. Expected a group of settings. Name one before the dot",
+            "--set lora.rank=3: lora is the value 5. Expected a group of settings. Put the name of a group before the dot",
         ),
     ],
 )

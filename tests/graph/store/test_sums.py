@@ -98,7 +98,7 @@ def test_damage_outside_the_written_blocks_is_reported_and_damage_inside_them_is
     shutil.rmtree(twin)
     put(twin, DOCUMENTS)
     flip(twin / "index.sqlite", touched)
-    with pytest.raises(UserError, match="not those of the last run"):
+    with pytest.raises(UserError, match="its contents have changed since the last run"):
         put(twin, [NEW])
     assert "index.sqlite" in [found.file for found in verify_index(twin)]
 

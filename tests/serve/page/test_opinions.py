@@ -80,7 +80,7 @@ def test_a_choice_between_answers_from_different_passages_gives_no_row_and_the_p
     page.select_option("[id^=mode-] >> nth=1", "lexical")
     page.select_option("[id^=model-] >> nth=1", "sft")
     session.ask(QUESTION)
-    page.wait_for_selector(".duel [role=status]:has-text('models do not learn from this choice')")
+    page.wait_for_selector(".duel [role=status]:has-text('this choice is not used for training')")
     page.click("text=Left is better")
     consent(page, "Yes")
     page.wait_for_selector(".duel [role=status]:has-text('Saved')")

@@ -248,7 +248,7 @@ def test_a_question_outside_the_documents_is_reported_without_a_model_call(
         session.ask()
         note = session.page.inner_text(".answer .hint >> nth=0")
         assert re.fullmatch(
-            r"The documents probably do not cover this question \(probability \d+ %\); the model was not called\.", note
+            r"The documents probably do not cover this question \(probability \d+%\); the model was not called\.", note
         )
         assert session.page.inner_text(".answer-text") and upstream.requests == []
 

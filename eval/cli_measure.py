@@ -177,8 +177,8 @@ def add_reading(commands: typer.Typer, open_model: OpenModel) -> None:
     ) -> None:
         """Measure how well models read: greedy answers by exact match, F1, refusals and citations.
 
-        Questions are drawn by the hash of their ids; a baseline that always gives the same answer is listed with the models. With --verifier, each model is listed again
-        with its unsupported answers counted as refusals ("MODEL, checked"). --out saves every answer.
+        Questions are drawn by the hash of their ids; a baseline that always gives the same answer is listed with the models. With --verifier,
+        each model is listed again with its unsupported answers counted as refusals ("MODEL, checked"). --out saves every answer.
         """
         from data_synth.reading.sets import read_set
         from eval import reading as measured

@@ -1,8 +1,8 @@
 """A language model as verifier: given passages and a sentence, its odds of "yes" against "no" as the first word are the verdict.
 
-SHIPPED is an adapter trained on sentences that people labelled (graph/models/support/README.md), which OpenVINO runs on a CPU, where it is installed,
-and transformers elsewhere; any other model is named as hf:FOLDER, hf:NAME or openvino:FOLDER. The file CALIBRATION in the model's folder has the threshold, and the scale and offset that turn log-odds into a probability; without it,
-a sentence is marked if "no" is more probable than "yes".
+SHIPPED is an adapter trained on sentences that people labelled (graph/models/support/README.md). On a CPU, OpenVINO runs it if it is installed,
+otherwise transformers. Any other model is named as hf:FOLDER, hf:NAME or openvino:FOLDER. The file CALIBRATION in the model's folder has the
+threshold, and the numbers that turn log-odds into a probability; without it, a sentence is marked if "no" is more probable than "yes".
 
 Legend: n claims."""
 

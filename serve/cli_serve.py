@@ -2,8 +2,9 @@
 
 import importlib
 import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -23,6 +24,11 @@ from graph.shared.cli_options import (
     SomeVerifier,
 )
 from graph.shared.console import say
+
+if TYPE_CHECKING:
+    from serve.engines.chat_backend import ChatBackend
+    from serve.http.settings import ServerSettings
+    from serve.server.services import Services
 
 KEY_VARIABLE = "MODEGRAPH_API_KEY"
 THREADS = "OMP_NUM_THREADS"
@@ -120,13 +126,10 @@ def serve_command(
     requests with `selector: trained` and `reranker: true`. docs/serving.md describes the routes.
     """
     load_single_threaded("numpy")
-    from graph.config import parse_settings, read_yaml, set_value
-    from serve.http.settings import ServerSettings
-
     flags = {
         "host": host,
         "port": port,
-        "api_key": api_key if api_key is not None else os.environ.get(KEY_VARIABLE),
+        "api_key": api_key,
         "keys": keys,
         "audit_log": audit_log,
         "writable": writable or None,
@@ -143,16 +146,10 @@ def serve_command(
         "unsupported": unsupported,
         "otlp_endpoint": otlp_endpoint,
     }
-    values = read_yaml(config) if config is not None else {}
-    for override in settings or []:
-        set_value(values, override)
-    flag_values = {name: value for name, value in flags.items() if value is not None}
-    server_settings = parse_settings(ServerSettings, {**values, **flag_values}, str(config or "serve"))
+    server_settings = settings_of("serve", flags, config, settings or [])
     if not computes_here(model, server_settings.verifier):
         load_single_threaded("faiss", "torch")
-    from graph.index.index import open_index
-    from graph.models.encoder import prepare_for_questions
-    from serve.app import build_app, check_names, log_to_stderr, make_services, server_of
+    from serve.app import build_app, check_names, log_to_stderr, server_of
     from serve.engines.open_backend import VllmOptions, open_backend
 
     log_to_stderr()
@@ -160,14 +157,40 @@ def serve_command(
     for index in indexes:  # Fail early: opening a model takes much longer.
         check_index(index, server_settings.writable)
     backend = open_backend(model, adapter or [], VllmOptions(vllm_python, tuple(vllm_arg or [])))
-    for encoder in {open_index(index).settings.encoder for index in indexes}:
-        prepare_for_questions(encoder)
-    services = make_services(indexes, backend, server_settings)
+    services = open_services(indexes, backend, server_settings)
     models = f"models: {', '.join(backend.models)}" if backend.models else "no model: search and evidence only"
     say(
         f"modegraph serves {', '.join(map(str, indexes))} at http://{server_settings.host}:{server_settings.port} (stop with Ctrl-C); {models}"
     )
     server_of(build_app(services), services).run()
+
+
+def settings_of(
+    command: str, flags: Mapping[str, Any], config: Path | None = None, overrides: Sequence[str] = ()
+) -> "ServerSettings":
+    """The settings of a configuration file, changed by --set and then by `flags` that are not None; without --api-key, the key is that of KEY_VARIABLE."""
+    from graph.config import parse_settings, read_yaml, set_value
+    from serve.http.settings import ServerSettings
+
+    values = read_yaml(config) if config is not None else {}
+    for override in overrides:
+        set_value(values, override)
+    given = {"api_key": os.environ.get(KEY_VARIABLE)} | {name: flag for name, flag in flags.items() if flag is not None}
+    values |= {name: value for name, value in given.items() if value is not None}
+    return parse_settings(ServerSettings, values, str(config or command))
+
+
+def open_services(
+    indexes: Sequence[Path], backend: "ChatBackend", settings: "ServerSettings", warm: bool = True
+) -> "Services":
+    """The services over the indexes, whose encoders are made ready for questions first."""
+    from graph.index.index import open_index
+    from graph.models.encoder import prepare_for_questions
+    from serve.app import make_services
+
+    for encoder in {open_index(index).settings.encoder for index in indexes}:
+        prepare_for_questions(encoder)
+    return make_services(indexes, backend, settings, warm=warm)
 
 
 def check_index(index: Path, writable: bool) -> None:
@@ -235,31 +258,24 @@ def register_mcp(app: typer.Typer) -> None:
         import sys
         from contextlib import redirect_stdout
 
-        from graph.config import parse_settings
-        from graph.index.index import open_index
-        from graph.models.encoder import prepare_for_questions
-        from serve.app import build_app, check_names, log_to_stderr, make_services, server_of
+        from serve.app import build_app, check_names, log_to_stderr, server_of
         from serve.engines.open_backend import VllmOptions, open_backend
-        from serve.http.settings import ServerSettings
         from serve.mcp.server import serve_stdio
 
         flags = {
             "writable": writable,
             "host": host,
             "port": port,
-            "api_key": api_key if api_key is not None else os.environ.get(KEY_VARIABLE),
+            "api_key": api_key,
             "keys": keys,
             "audit_log": audit_log,
             "max_answer_tokens": max_answer_tokens,
         }
-        overrides = {name: value for name, value in flags.items() if value is not None}
-        server_settings = parse_settings(ServerSettings, overrides, "mcp")
+        server_settings = settings_of("mcp", flags)
         check_names(indexes)
         log_to_stderr()
         with redirect_stdout(sys.stderr):  # The protocol, which starts later, needs standard output to itself.
-            for encoder in {open_index(index).settings.encoder for index in indexes}:
-                prepare_for_questions(encoder)
-            services = make_services(indexes, open_backend(model, [], VllmOptions()), server_settings, warm=http)
+            services = open_services(indexes, open_backend(model, [], VllmOptions()), server_settings, warm=http)
         folders = ", ".join(map(str, indexes))
         if http:
             say(

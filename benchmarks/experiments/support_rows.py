@@ -40,7 +40,7 @@ MAX_WORDS = 600
 """Contexts with more words are left out of training."""
 MAX_CLAIMS = 8
 """Largest number of claims about one context of a reading set."""
-MAX_OF_A_CONTEXT = 16
+MAX_PER_CONTEXT = 16
 """Largest number of claims about one context of a set of sentences."""
 QUESTIONS = "claims with a question"
 
@@ -62,7 +62,7 @@ def read_rows(folder: Path) -> list[SupportRow]:
 
 
 def groups_of_set(folder: Path, split: str) -> Iterator[list[dict[str, Any]]]:
-    """The rows of one split of a set, by context: at most MAX_OF_A_CONTEXT of each, drawn at random, and none of contexts with more than MAX_WORDS words."""
+    """The rows of one split of a set, by context: at most MAX_PER_CONTEXT of each, drawn at random, and none of contexts with more than MAX_WORDS words."""
     by_context: defaultdict[tuple[str, ...], list[SupportRow]] = defaultdict(list)
     for row in read_rows(folder):
         if row.split == split:
@@ -70,7 +70,7 @@ def groups_of_set(folder: Path, split: str) -> Iterator[list[dict[str, Any]]]:
     for passages, rows in by_context.items():
         if sum(len(text.split()) for text in passages) <= MAX_WORDS:
             context = content_id(folder.name, *passages)
-            chosen = Random(context).sample(rows, min(len(rows), MAX_OF_A_CONTEXT))
+            chosen = Random(context).sample(rows, min(len(rows), MAX_PER_CONTEXT))
             quoted = [("", text) for text in passages]
             yield [row_of(context, quoted, row.claim, row.supported) for row in chosen]
 
@@ -218,6 +218,8 @@ def calibrate(judged: Path, max_marked: float) -> Calibration:
         file.stem: np.array([(row["odds"], row["supported"]) for _, row in read_jsonl(file)])
         for file in sorted(judged.glob("*.jsonl"))
     }
+    if QUESTIONS not in tables:
+        raise SystemExit(f"{judged}: no {QUESTIONS}. Judge the dev.jsonl that `rows` wrote, too")
     bounds = {name: float(np.quantile(rows[rows[:, 1] == 1, 0], max_marked)) for name, rows in tables.items()}
     with_question = bounds.pop(QUESTIONS)
     for name in bounds:

@@ -41,9 +41,7 @@ MAX_CHARS = 8_000
 """Of passages with more characters in total, only the windows that share the most stems with the claim are read; a longer claim or title is cut."""
 WINDOW_CHARS = 1_000
 BATCH_TOKENS = 2_048
-"""The most tokens in a batch of prompts, with padding."""
-
-
+"""The largest number of tokens in a batch of prompts, with padding."""
 HAS_QUESTION = re.compile(r"[?？؟]\s+\w")
 """A question mark before other words."""
 LogOdds = Callable[[Sequence[Sequence[Message]]], NDArray[np.float64]]

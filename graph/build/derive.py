@@ -108,7 +108,7 @@ class _Passages:
 class LayerReuse:
     """The parts of the last generation's layers that are reused.
 
-    With `communities`, new nodes join existing communities (graph/hierarchy/communities.py) and the quantiles of cosines are kept; else both are
+    With `communities`, new nodes join existing communities (graph/hierarchy/communities.py) and the quantiles of cosines stay the same; else both are
     computed again. With `graphs`, neighbours are searched only for nodes that the edit affects: up to FLAT_LIMIT nodes
     (graph/hierarchy/similarity.py) the graphs equal new ones bit for bit. With `summaries`, summaries of unchanged members are reused, with
     `communities` also those of nearly unchanged ones; without `communities`, they equal new ones if no model wrote or will write summaries.

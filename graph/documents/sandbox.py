@@ -26,7 +26,7 @@ LATE = ChildReport(0, signal.SIGALRM, 0, 0.0, 0.0)
 
 
 class ParseWorker:
-    """Reads files that are not plain text, one at a time; starts its process for the first file, and restarts it whenever it has ended.
+    """Reads files that are not plain text, one at a time; starts its process for the first file, and restarts it whenever it has exited.
 
     Use it in a `with` statement: its end kills the process, even while another thread waits for the process in `parse`.
     """

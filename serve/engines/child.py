@@ -217,7 +217,7 @@ class CommandServer:
         lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()
         causes = [line for line in lines if "rror" in line or "No module" in line] or lines or ["nothing in its log"]
         raise UserError(
-            f"{self.spec.spec_text}: {self.spec.engine} ended before it answered ({causes[-1].strip()[:300]})",
+            f"{self.spec.spec_text}: {self.spec.engine} exited before it answered ({causes[-1].strip()[:300]})",
             f"a {self.spec.engine} server that starts",
             f"{self.spec.remedy}, and see {self.log}",
         )

@@ -114,7 +114,7 @@ def test_the_server_ends_when_the_process_that_started_it_is_killed() -> None:
         except httpx2.ConnectError:
             return True
         except httpx2.TransportError:
-            return False  # The server ended while answering.
+            return False  # The server exited while answering.
         return False
 
     until(gone, 40)
@@ -124,7 +124,7 @@ def test_the_server_ends_when_the_process_that_started_it_is_killed() -> None:
 def test_a_file_that_is_not_a_model_is_reported_in_one_line(content: bytes, tmp_path: Path) -> None:
     file = tmp_path / "model.gguf"
     file.write_bytes(content)
-    with pytest.raises(UserError, match=r"not a GGUF file|llama\.cpp ended before it answered") as problem:
+    with pytest.raises(UserError, match=r"not a GGUF file|llama\.cpp exited before it answered") as problem:
         open_llama(str(file)).complete([ask("hi")])
     assert "\n" not in str(problem.value)
 
@@ -172,7 +172,7 @@ def test_the_number_of_threads_is_taken_from_the_environment(
 
 def test_a_server_that_does_not_start_is_reported_with_its_log(tmp_path: Path) -> None:
     server = CommandServer(LlamaSpec(tmp_path / "gone.gguf", "gone", {}))
-    with pytest.raises(UserError, match=r"gguf:.*gone\.gguf: llama\.cpp ended before it answered \(.*see /"):
+    with pytest.raises(UserError, match=r"gguf:.*gone\.gguf: llama\.cpp exited before it answered \(.*see /"):
         server.wait()
     server.close()
     assert server.log.exists()

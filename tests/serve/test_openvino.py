@@ -101,9 +101,7 @@ def test_a_watcher_gets_each_token_and_can_end_the_text(model: OpenVinoModel) ->
 
     cut = model.stream(ask("Count to one hundred in words.", 200), watch)
     assert lengths[:5] == [1, 2, 3, 4, 5] and cut.completion_tokens < 10
-    assert model.complete([ask(SMOLLM2.question)])[0].text.startswith(REPLY), (
-        "the request that was ended should no longer run"
-    )
+    assert model.complete([ask(SMOLLM2.question)])[0].text.startswith(REPLY), "the stopped request should no longer run"
 
 
 def test_a_bias_is_refused(model: OpenVinoModel) -> None:

@@ -115,7 +115,7 @@ def test_if_vllm_does_not_start_the_error_names_the_variable_to_set(
 ) -> None:
     monkeypatch.setenv("MODEGRAPH_VLLM_PYTHON", sys.executable)
     with pytest.raises(
-        UserError, match=r"vLLM ended before it answered \(.*No module named.*Set MODEGRAPH_VLLM_PYTHON"
+        UserError, match=r"vLLM exited before it answered \(.*No module named.*Set MODEGRAPH_VLLM_PYTHON"
     ):
         open_vllm(str(base))
 

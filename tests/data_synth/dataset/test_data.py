@@ -87,7 +87,7 @@ def test_a_gold_answer_that_spells_a_special_token_matches_its_escaped_form(tmp_
         ({"hard_negative": "longer"}, "unknown hard negative 'longer'"),
         ({"hard_negative": "wrong answer"}, "the wrong answer of a hard negative is the chosen one"),
         ({"split": "all"}, "split is 'all'"),
-        ({"prompt": []}, "user's turn"),
+        ({"prompt": []}, "user turn"),
         ({"rejected": []}, "a malformed column"),
         ({"prompt": 7}, "a malformed column"),
     ],

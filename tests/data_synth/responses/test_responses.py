@@ -238,7 +238,7 @@ def test_problems_of_rows_are_reported() -> None:
         ({"rewards": {"correct": [1.0, float("nan")]}}, "is nan"),
         ({"rewards": {"correct": [1.0, 1.5]}}, "is 1.5"),
         ({"split": "training"}, "split is 'training'"),
-        ({"prompt": [{"role": "assistant", "content": "x"}]}, "user's turn"),
+        ({"prompt": [{"role": "assistant", "content": "x"}]}, "user turn"),
     ]:
         problems = response_problems(response_from_json(as_json | change))
         assert any(message in problem for problem in problems), change

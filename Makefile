@@ -1,6 +1,7 @@
 # make demo · make quick · make test · make lint · make docs · make notebooks · make bench: each sets up .venv first, if it is missing or pyproject.toml or constraints.txt has changed.
 # make examples: the full chain on examples/ with a tiny model, and its report.
 # make study SETS=FOLDER: compares MS with DPO on a real small model (hours; resumes where it was stopped).
+# make test-slow: the tests that open the page in Chromium, and those that take more than five seconds.
 # make test-machines: the tests that imitate several machines (Ray's workers, replicas behind nginx, concurrent writers and readers, indexes in PostgreSQL).
 # make test-clients: the tests with clients that need an older version of openai, in a separate environment (.venv-clients, 0.3 GB).
 # make test-vllm: the tests against a real vLLM server on a CPU, in a separate environment (.venv-vllm, 2.5 GB).
@@ -18,7 +19,7 @@ BENCH_MANUAL := $(addprefix benchmarks/,abstain.py attribute.py cpu_engines.py e
 TWO := --numprocesses 2 --dist loadfile --no-loadscope-reorder
 CLIENTS_PINS := llama-index-core==0.14.25 llama-index-llms-openai-like==0.8.1 llama-index-llms-openai==0.8.3 llama-index-embeddings-openai-like==0.4.0 llama-index-embeddings-openai==0.6.0 openai==2.54.0
 
-.PHONY: demo examples study quick test test-machines test-clients test-vllm lint docs reference figures release-check notebooks bench clean
+.PHONY: demo examples study quick test test-slow test-machines test-clients test-vllm lint docs reference figures release-check notebooks bench clean
 
 demo: $(READY)
 	$(BIN)/modegraph models get qwen2.5-coder-0.5b
@@ -31,7 +32,11 @@ quick: $(READY)
 # Two processes of one thread each: on two cores, threads that wait for one another would cost more time than they save. Test files are distributed
 # in the order that tests/conftest.py sets. Modules are compiled once, not by every process that a test starts.
 test: $(READY)
-	@OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -m "not machines" $(TWO)
+	@OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -m "not (machines or slow or browser)" $(TWO)
+
+# The page in Chromium, real models, and runs that are killed and resumed.
+test-slow: $(READY)
+	@OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -m "(slow or browser) and not machines" $(TWO)
 
 # Ray's workers, replicas behind nginx, several writers, rows in PostgreSQL: many of these tests start many processes, so they run separately.
 test-machines: $(READY)

@@ -32,9 +32,14 @@ from graph.answer.prompt import ANSWER_TOKENS, answer_messages, is_no_answer
 from graph.extract.grounding import best_span, share_supported
 from graph.index.index import Index
 from graph.retrieve.parts.query import Caller
+from graph.retrieve.parts.words import row_of_term
+from graph.store.columns.moved import take_rows
+from graph.store.data import IndexData
+from graph.text.bm25 import terms_of
 from graph.text.prompting import fill, quote, quote_passage, read_prompt
 from graph.text.replies import ReplyModel, Sentence, at_most, number_up_to, numbers_up_to, plain
 from graph.text.sentences import Unit, spell_out_rows, split_units
+from graph.text.word_forms import FUNCTION_WORDS
 from graph.types import CompletionRequest, Excerpt, LanguageModel, Passage
 
 UNUSABLE = "the writer's reply was unusable twice, or refused"
@@ -47,6 +52,7 @@ OTHER_HOPS = "needs a different number of articles than requested"
 GIVEN_AWAY = "the question gives its answer away"
 REFERS = "the question refers to something that it does not name"
 NOT_IN_SENTENCE = "the answer is not in the sentence"
+NAMES_NOTHING = "the question names nothing that few documents have"
 ANOTHER_FIRST = "retrieval finds another document first"
 NOT_REBUILT = "retrieval does not find the words of the answer"
 UNANSWERED = "the judge finds no answer"
@@ -66,6 +72,8 @@ MAX_SHARING = 20
 QUESTION_MARKS = ("?", "？", "؟", ";")
 """Question marks of Latin, East Asian, Arabic and Greek scripts."""
 MAX_QUESTION_TOKENS = 400
+MAX_NAMED = 0.1
+"""Largest share of the documents that may contain a name in a question about one of them."""
 MIN_REBUILT = 0.8
 """Share of the answer's words that must occur in the excerpts."""
 SAME_ANSWER = 0.6
@@ -73,6 +81,7 @@ SAME_ANSWER = 0.6
 _REFERENCE = re.compile(
     r"(?i:\b(?:(?:the|this) (?:passage|sentence|paragraph|excerpt)|mentioned|it|its|he|him|his|she|hers?|they|them|their|this|these|we|our|my)\b)|\bus\b"
 )
+_NAME = re.compile(r"[^\W_a-z]|\w\.\w")
 
 Find = Callable[[Sequence[str]], Sequence[Sequence[Excerpt]]]
 """Maps questions to the excerpts that retrieval finds for each, the best first."""
@@ -104,11 +113,12 @@ class QuestionOfSentence(ReplyModel):
 
 @dataclass(frozen=True)
 class Writers:
-    """The model that writes, the one that answers again (if any), and the retrieval that must find the passages."""
+    """The model that writes, the one that answers again (if any), the retrieval that must find the passages, and the test of names in a question."""
 
     writer: LanguageModel
     judge: LanguageModel | None
     find: Find
+    is_named: Callable[[str], bool]
 
 
 def model_questions(
@@ -121,6 +131,7 @@ def model_questions(
     remaining, usable, failures, earlier = iter(materials), 0, 0, DuplicateFilter()
     while usable < count and (batch := list(islice(remaining, QUESTIONS_AT_ONCE))):
         rows = write_questions(batch, writers.writer, hops, splits)
+        rows = drop_nameless(rows, writers.is_named)
         rows = find_again(rows, writers.find)
         if writers.judge is not None:
             rows = answer_again(rows, batch, writers.judge)
@@ -157,6 +168,37 @@ def write_questions(
         else _row(reply, each, hops, writer.name, splits[each.passages[0].source])
         for reply, each in zip(replies, materials, strict=True)
     ]
+
+
+def drop_nameless(
+    rows: Sequence[QuestionRow | Dropped], is_named: Callable[[str], bool]
+) -> list[QuestionRow | Dropped]:
+    """The questions, but Dropped for one over a single document whose reader could not know which document it is about."""
+    return [
+        _dropped(NAMES_NOTHING, row)
+        if isinstance(row, QuestionRow) and row.hops == 1 and not is_named(row.text)
+        else row
+        for row in rows
+    ]
+
+
+def names_document(question: str, index: Index) -> bool:
+    """Whether a question has a name that tells its document from others: a word after its first with a capital, a digit or a full stop inside, with a
+    term in at most MAX_NAMED of the documents, or in one. True where no name is needed or can be recognised: in an index of one document, and for a
+    question in a script without capitals.
+    """
+    data = index.data
+    if len(data.document_sources) == 1 or question.lower() == question.upper():
+        return True
+    limit = max(1, MAX_NAMED * len(data.document_sources))
+    names = [word for word in question.split()[1:] if _NAME.search(word) and word.casefold() not in FUNCTION_WORDS]
+    rows = [row for name in names for term in terms_of(name) if (row := row_of_term(index, term)) is not None]
+    return any(len(_documents_with(data, row)) <= limit for row in rows)
+
+
+def _documents_with(data: IndexData, term: int) -> set[int]:
+    passages = take_rows(data.term_count_WP, np.array([term])).indices
+    return set(data.passage_document_P[passages].tolist())
 
 
 def find_again(rows: Sequence[QuestionRow | Dropped], find: Find) -> list[QuestionRow | Dropped]:

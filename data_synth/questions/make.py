@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from data_synth.questions.by_model import (
     MIN_ARTICLES,
@@ -10,6 +11,7 @@ from data_synth.questions.by_model import (
     Writers,
     article_groups,
     model_questions,
+    names_document,
     sentences_in_turn,
 )
 from data_synth.questions.by_rules import template_questions
@@ -57,7 +59,8 @@ def question_rows(
         splits = spread_documents(index.sources(), spec.seed)
         alone = spec.hops == (1,)
         materials = sentences_in_turn(index, spec.seed) if alone else article_groups(index, spec.seed, splits)
-        candidates = model_questions(materials, Writers(writer, judge, find), spec.count, spec.hops, splits)
+        writers = Writers(writer, judge, find, partial(names_document, index=index))
+        candidates = model_questions(materials, writers, spec.count, spec.hops, splits)
         rows = track(candidates, "questions", spec.count, lambda row: isinstance(row, QuestionRow))
     count, dropped = 0, []
     for row in rows:

@@ -80,6 +80,7 @@ def test_a_wrong_name_is_reported_before_anything_heavy_is_imported() -> None:
     assert has_torch == "False"
 
 
+@pytest.mark.slow
 def test_a_new_folder_is_served_empty_and_accepts_documents(tmp_path: Path) -> None:
     index, port = tmp_path / "new", free_port()
     command = [sys.executable, "-P", "-m", "modegraph", "serve", str(index), "--port", str(port)]

@@ -16,6 +16,7 @@ from data_synth.questions.by_model import (
     Writers,
     article_groups,
     model_questions,
+    names_document,
     sentence_prompt,
     sentences_in_turn,
     sentences_of,
@@ -64,6 +65,10 @@ def find_all(questions: Sequence[str]) -> list[tuple[Excerpt, ...]]:
     return [tuple(map(of_passage, GROUP)) for _ in questions]
 
 
+def always_named(question: str) -> bool:
+    return True
+
+
 SPLITS_OF_GROUP = {each.source: "dev" for each in GROUP}
 
 
@@ -71,7 +76,9 @@ def ask(
     writer: ScriptedModel, judge: ScriptedModel | None = None, find: by_model.Find = find_all, groups: int = 1
 ) -> list[QuestionRow | Dropped]:
     return list(
-        model_questions([Material(GROUP)] * groups, Writers(writer, judge, find), 5, (2, 3, 4), SPLITS_OF_GROUP)
+        model_questions(
+            [Material(GROUP)] * groups, Writers(writer, judge, find, always_named), 5, (2, 3, 4), SPLITS_OF_GROUP
+        )
     )
 
 
@@ -80,7 +87,7 @@ def ask_about(
 ) -> QuestionRow | Dropped:
     """The question about a sentence of the first passage."""
     material = Material(GROUP[:1], sentences_of(GROUP[0])[number])
-    (row,) = model_questions([material], Writers(always(reply), judge, find), 5, (1,), SPLITS_OF_GROUP)
+    (row,) = model_questions([material], Writers(always(reply), judge, find, always_named), 5, (1,), SPLITS_OF_GROUP)
     return row
 
 
@@ -172,7 +179,7 @@ def test_a_repeated_question_is_a_near_duplicate() -> None:
 def test_the_same_question_about_other_documents_is_a_duplicate_since_its_id_is_the_same() -> None:
     others = tuple(replace(each, id=f"{each.id}2", source=f"2{each.source}") for each in GROUP)
     splits = SPLITS_OF_GROUP | {each.source: "dev" for each in others}
-    writers = Writers(always(question_reply()), None, find_all)
+    writers = Writers(always(question_reply()), None, find_all, always_named)
     first, second = model_questions([Material(GROUP), Material(others)], writers, 5, (2, 3, 4), splits)
     assert isinstance(first, QuestionRow) and second == Dropped(by_model.NEAR_DUPLICATE)
 
@@ -196,7 +203,7 @@ def test_a_table_that_continues_is_shown_with_its_header() -> None:
     fares = replace(passage("fares", "| Quay | 3 |\n| Mill | 4 |"), header=("Stop", "Fare"))
     writer = always(question_reply())
     splits = {each.source: "dev" for each in (fares, *GROUP)}
-    list(model_questions([Material((fares, *GROUP))], Writers(writer, None, find_all), 1, (2,), splits))
+    list(model_questions([Material((fares, *GROUP))], Writers(writer, None, find_all, always_named), 1, (2,), splits))
     assert '"Stop: Quay; Fare: 3.\\nStop: Mill; Fare: 4."' in writer.requests[0].messages[1].content
 
 
@@ -260,6 +267,34 @@ def test_questions_over_an_index_are_accepted_if_retrieval_finds_the_answer_agai
     calls = len(model.requests)
     again = Ledger(model, tmp_path / "ledger.sqlite")
     assert list(question_rows(examples, spec, again, None, settings)) == rows and len(model.requests) == calls
+
+
+@pytest.mark.parametrize(
+    ("question", "named"),
+    [
+        ("How long is the run of the Corvane?", True),
+        ("How long is its run?", False),
+        ("Corvane has which length?", False),
+        ("What do people in Saltmere eat?", False),
+        ("How long is it, 23 or 24 kilometres?", True),
+        ("霧の川はどこ", True),
+    ],
+)
+def test_a_question_over_one_document_must_name_something_rare(examples: Index, question: str, named: bool) -> None:
+    """The first word, which always has a capital, is no name; nor is Saltmere, which half of the documents mention."""
+    assert names_document(question, examples) == named
+
+
+def test_a_question_over_one_document_without_a_name_is_dropped_and_one_over_several_is_not() -> None:
+    reply = {"question": "Who built the red ship?", "answer": "Marlow Yard"}
+    material = Material(GROUP[:1], sentences_of(GROUP[0])[0])
+    writers = Writers(always(reply), None, find_all, lambda question: False)
+    assert list(model_questions([material], writers, 5, (1,), SPLITS_OF_GROUP)) == [
+        Dropped(by_model.NAMES_NOTHING, "Who built the red ship? (answer: Marlow Yard)")
+    ]
+    writers = replace(writers, writer=always(question_reply()))
+    (row,) = model_questions([Material(GROUP)], writers, 5, (2, 3, 4), SPLITS_OF_GROUP)
+    assert isinstance(row, QuestionRow)
 
 
 def test_a_shortage_is_blamed_on_the_writer_if_it_failed(examples: Index) -> None:

@@ -24,7 +24,7 @@ from train.export.gguf_export import export_gguf
 from train.export.server import own_server
 from train.model.load import load_model, load_tokenizer
 
-pytestmark = with_llama
+pytestmark = [with_llama, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")

@@ -56,7 +56,7 @@ def replies(model: LanguageModel, schemas: Sequence[Any]) -> list[Completion]:
     )
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_replies_of_a_random_model_to_a_schema_are_read(model: LanguageModel) -> None:
     """llama.cpp accepts every schema, and every finished reply can be read. A reply may be cut off, or refused because of an incomplete character."""
     completions = replies(model, [strict_schema(kind, **NARROWER.get(kind, {})) for kind in KINDS])

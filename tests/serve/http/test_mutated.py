@@ -165,6 +165,7 @@ def test_the_bodies_are_valid_before_they_are_mutated(running: Running, path: st
         assert response.status_code == 200 and '"error"' not in response.text[:100], response.text
 
 
+@pytest.mark.slow
 def test_no_mutated_body_causes_a_5xx_or_a_dropped_connection(running: Running) -> None:
     chance = Random(0)
     statuses: Counter[int] = Counter()

@@ -1,10 +1,10 @@
 """Questions written by a model (HLG §5.2): one model writes the question and its answer; a second one may answer it again.
 
 The writer is shown either one passage of each of 3 to 5 related articles, and names those that the answer needs, or a sentence of a single
-passage. A question about a sentence is used only if its answer is in the sentence and retrieval finds the sentence's document first; a question over
-several articles, only if at least 80 % of its answer's words occur in the excerpts that retrieval finds. A judge, if there is one, must give the same
-answer over the needed passages, and must not give it over one of several alone (round-trip consistency, Alberti et al. 2019). Every reply is
-structured and requested at most twice; dropped questions are counted by reason.
+passage. A question about a sentence is used only if its answer is in the sentence, if it names something that few documents have, and if retrieval
+finds the sentence's document first; a question over several articles, only if at least 80 % of its answer's words occur in the excerpts that
+retrieval finds. A judge, if there is one, must give the same answer over the needed passages, and must not give it over one of several alone
+(round-trip consistency, Alberti et al. 2019). Every reply is structured and requested at most twice; dropped questions are counted by reason.
 
 Legend: K topics, N propositions, P passages.
 """

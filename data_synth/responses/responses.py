@@ -106,6 +106,16 @@ class DrawnTexts:
     texts: tuple[str, ...]
     cut: tuple[int, ...] = ()
 
+    def without(self, unwanted: Callable[[str], bool]) -> DrawnTexts:
+        """The responses without the unwanted ones.
+
+        >>> DrawnTexts(("a", "b", "c"), cut=(1, 2)).without(lambda text: text == "b")
+        DrawnTexts(texts=('a', 'c'), cut=(1,))
+        """
+        wanted = [number for number, text in enumerate(self.texts) if not unwanted(text)]
+        cut = tuple(place for place, number in enumerate(wanted) if number in self.cut)
+        return DrawnTexts(tuple(self.texts[number] for number in wanted), cut)
+
 
 def draw_texts(
     prompts: Sequence[tuple[Sequence[str], tuple[Message, ...]]], policy: LanguageModel, sampling: Sampling

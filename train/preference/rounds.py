@@ -9,7 +9,7 @@ from __future__ import annotations
 import gc
 import os
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -49,6 +49,7 @@ from train.run.settings import DpoSettings, MsSettings, RoundsSettings
 
 FIGURES = "rounds.jsonl"
 TOO_FEW = "fewer than two responses that are neither empty nor refused by the engine"
+EQUAL = "responses that all have the same reward"
 
 
 @dataclass(frozen=True)
@@ -118,14 +119,17 @@ def sample(this: Round, prompts: Sequence[Prompt], open_model: OpenModel) -> lis
     if not (this.responses / SUMMARY).exists():
         rounds = this.rounds
         model = open_model(f"{rounds.engine}:{this.policy}", ledger_of(this.responses, None))
-        chosen = choose_prompts(prompts, rounds.prompts, this.seed, rounds.refusals)
+        learned = [prompt for prompt in prompts if rounds.refusing != "left_out" or not lacks_answer(prompt)]
+        chosen = choose_prompts(learned, rounds.prompts, this.seed, rounds.refusals)
         sampling = Sampling(rounds.samples, rounds.temperature, rounds.max_answer_tokens, this.seed, as_drawn=True)
         origin = {
             "Prompts": f"{len(chosen):,} of {Path(this.settings.data).name}, {sum(map(lacks_answer, chosen)):,} of them without the answer in their passages",
             "Policy": f"{model.name}, at the start of round {this.number}",
             "Sampling": f"{rounds.samples} draws per prompt at temperature {rounds.temperature:g}, up to {rounds.max_answer_tokens:,} tokens, seed {this.seed}",
         }
-        drawn = respond(chosen, model, sampling, rounds.add_refusal)
+        drawn = respond(chosen, model, sampling, rounds.refusing)
+        if rounds.only_different:
+            drawn = drop_equal(drawn, nonzero_weights(this.settings.rewards))
         rows = track(drawn, f"round {this.number}: prompts", len(chosen))
         form = replace(RESPONSES, made_by=f"train {stage_of(this.settings)}")
         write_dataset(this.responses, rows, form, origin)
@@ -136,22 +140,31 @@ def sample(this: Round, prompts: Sequence[Prompt], open_model: OpenModel) -> lis
 
 
 def respond(
-    prompts: Sequence[Prompt], model: LanguageModel, sampling: Sampling, add_refusal: bool = False
+    prompts: Sequence[Prompt], model: LanguageModel, sampling: Sampling, refusing: str = "as_drawn"
 ) -> Iterator[ResponseRow | Dropped]:
     """Each prompt with its responses, as drawn, and their rewards; Dropped if there are too few to compare.
 
-    `add_refusal` adds "not in the documents" to a prompt's responses if none of them refuses.
+    `refusing` is the setting of that name: a refusal is `added` to responses none of which refuses, or those that refuse are `left_out`.
     """
     remaining = iter(prompts)
     while batch := list(islice(remaining, PROMPTS_AT_ONCE)):
         drawn = draw_texts([((prompt.row.id,), prompt.row.prompt) for prompt in batch], model, sampling)
         for prompt, texts in zip(batch, drawn, strict=True):
+            if refusing == "left_out":
+                texts = texts.without(is_no_answer)
             if len(texts.texts) < 2:
                 yield Dropped(TOO_FEW)
                 continue
-            if add_refusal and not any(is_no_answer(text) for text in texts.texts):
+            if refusing == "added" and not any(is_no_answer(text) for text in texts.texts):
                 texts = replace(texts, texts=(*texts.texts, NOT_FOUND))
             yield replace(with_rewards(prompt, texts), sampling=sampling, policy=model.name)
+
+
+def drop_equal(rows: Iterable[ResponseRow | Dropped], weights: Mapping[str, float]) -> Iterator[ResponseRow | Dropped]:
+    """The rows, but Dropped for one whose responses all have the same reward."""
+    for row in rows:
+        equal = isinstance(row, ResponseRow) and len(set(combine_rewards(row, weights))) == 1
+        yield Dropped(EQUAL) if equal else row
 
 
 def with_rewards(prompt: Prompt, responses: DrawnTexts) -> ResponseRow:

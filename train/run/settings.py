@@ -155,8 +155,12 @@ class RoundsSettings(Settings):
         le=1,
         description="share of `prompts` whose passages lack the answer, if there are enough of them; null draws both kinds alike",
     )
-    add_refusal: bool = Field(
-        False, description="add “not in the documents” to the responses of each prompt, if none of them refuses"
+    refusing: Literal["as_drawn", "added", "left_out"] = Field(
+        "as_drawn",
+        description="responses that refuse; added: each prompt without one gets “not in the documents”; left_out: none, and no prompt whose passages lack the answer",
+    )
+    only_different: bool = Field(
+        False, description="leave out prompts whose responses all have the same reward, from which little is learned"
     )
     samples: int = Field(default=8, ge=2, description="responses to draw for each prompt")
     temperature: float = Field(default=1.0, gt=0, description="sampling temperature of the responses")
@@ -287,8 +291,8 @@ class DpoSettings(PreferenceSettings):
 
     def _check_rloo(self) -> None:
         """ValueError where RLOO's ratios would not be relative to the policy that drew the responses, or its baseline would lack responses of a prompt."""
-        if self.rounds and self.rounds.add_refusal:
-            raise ValueError("rloo learns from responses as drawn: set rounds.add_refusal to false")
+        if self.rounds and self.rounds.refusing != "as_drawn":
+            raise ValueError("rloo learns from responses as drawn: set rounds.refusing to as_drawn")
         if self.best_against_worst:
             raise ValueError("rloo compares a response with all others of its prompt: set best_against_worst to false")
         if self.reference or (self.rounds and self.rounds.reference == "start"):

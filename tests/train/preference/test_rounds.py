@@ -17,7 +17,7 @@ from data_synth.rows import ResponseRow, Sampling, message_to_json, response_to_
 from graph.answer.prompt import NOT_FOUND, answer_messages
 from graph.errors import UserError
 from graph.shared.jsonl import read_jsonl, write_jsonl
-from graph.types import Completion
+from graph.types import Completion, CompletionRequest
 from modegraph.cli import build_app
 from modegraph.train import ms
 from serve.engines import open_model
@@ -264,12 +264,40 @@ def test_a_refusal_is_added_where_none_was_drawn() -> None:
     model = ScriptedModel(lambda request: replies[request.messages[-1].content][request.seed % 2])
     sampling = Sampling(8, 1.0, 9, 0, as_drawn=True)
     (ida, tobias), (plain, _) = (
-        list(respond([prompt_from_json(row(0)), prompt_from_json(row(1))], model, sampling, add))
-        for add in (True, False)
+        list(respond([prompt_from_json(row(0)), prompt_from_json(row(1))], model, sampling, refusing))
+        for refusing in ("added", "as_drawn")
     )
     assert ida.responses == (*plain.responses, NOT_FOUND) and len(plain.responses) == 8
     assert ida.rewards["correct"][-1] == ida.rewards["gold"][-1] == 0 and max(ida.rewards["correct"]) == 1
     assert NOT_FOUND not in tobias.responses and "Not in the documents." in tobias.responses
+
+
+def test_without_refusals_and_equal_rewards_a_round_compares_answers(
+    undecided: Path, prompts: Path, tmp_path: Path
+) -> None:
+    """A prompt whose passages lack the answer is left out, as are responses that refuse; then prompts whose responses earn the same."""
+    rows = [row(0), row(1), row(2), {**row(3), "answers": [], "gold_ids": []}]
+    (tmp_path / "data").mkdir()
+    write_jsonl(tmp_path / "data/train.jsonl", rows)
+    replies = {
+        "Is Ida here?": ["yes [1]", "not in the documents", "no"],
+        "Is Tobias here?": ["not in the documents", "yes [1]"],
+        "Is Hanne here?": ["no"],
+    }
+
+    def reply(request: CompletionRequest) -> str:
+        texts = replies[request.messages[-1].content]
+        return texts[(request.seed or 0) % len(texts)]
+
+    changes = {"rounds": {"count": 1, "samples": 8, "refusing": "left_out", "only_different": True}}
+    settings = settings_of(undecided, tmp_path / "data", tmp_path / "run", **changes)
+    train_preference(settings, lambda spec, ledger: ScriptedModel(reply))
+    (ida,) = rows_of(tmp_path / "run", 1)
+    assert (
+        ida.question == "Is Ida here?"
+        and set(ida.responses) == {"yes [1]", "no"}
+        and set(ida.rewards["correct"]) == {0, 1}
+    )
 
 
 def test_a_share_of_refusals_needs_a_number_of_prompts() -> None:

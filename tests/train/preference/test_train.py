@@ -169,7 +169,7 @@ def test_a_loss_that_no_trainer_computes_is_refused(base: Path, scored_data: Pat
         ({"loss": "rloo", "best_against_worst": True}, "rloo compares a response with all others"),
         ({"loss": "rloo", "reference": str(base)}, "rloo's reference is the model that drew the responses: unset"),
         ({"loss": "rloo", "rounds": {"count": 2}}, "set rounds.reference to round"),
-        ({"loss": "rloo", "rounds": {"reference": "round", "add_refusal": True}}, "set rounds.add_refusal to false"),
+        ({"loss": "rloo", "rounds": {"reference": "round", "refusing": "added"}}, "set rounds.refusing to as_drawn"),
     ):
         with pytest.raises(ValueError, match=message):
             DpoSettings(**values, **changes)

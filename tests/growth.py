@@ -14,24 +14,23 @@ def assert_linear(prepare: Callable[[int], Callable[[], object]], size: int) -> 
 
     `prepare` makes an input of the given size and returns the call to be timed. The fastest of three rounds counts; the garbage collector is off.
     """
-    call = prepare(size)
-    repeats = 1 + int(MIN_SECONDS / max(_seconds(call, 1), 1e-6))
-    small = min(_seconds(call, repeats) for _ in range(ROUNDS))
-    large_call, rounds = prepare(8 * size), []
-    while len(rounds) < ROUNDS:
-        rounds.append(_seconds(large_call, repeats))
-        if rounds[-1] < 20 * small:
-            return
+    gc.disable()
+    try:
+        call = prepare(size)
+        repeats = 1 + int(MIN_SECONDS / max(_seconds(call, 1), 1e-6))
+        small = min(_seconds(call, repeats) for _ in range(ROUNDS))
+        large_call, rounds = prepare(8 * size), []
+        while len(rounds) < ROUNDS:
+            rounds.append(_seconds(large_call, repeats))
+            if rounds[-1] < 20 * small:
+                return
+    finally:
+        gc.enable()
     raise AssertionError(f"{repeats} × {size}: {small:.4f} s, {8 * size}: {min(rounds):.4f} s")
 
 
 def _seconds(call: Callable[[], object], repeats: int) -> float:
-    gc.collect()
-    gc.disable()
-    try:
-        start_s = time.process_time()
-        for _ in range(repeats):
-            call()
-        return time.process_time() - start_s
-    finally:
-        gc.enable()
+    start_s = time.process_time()
+    for _ in range(repeats):
+        call()
+    return time.process_time() - start_s

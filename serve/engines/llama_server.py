@@ -11,6 +11,8 @@ import sys
 import xllamacpp
 
 KEY = "MODEGRAPH_LLAMA_KEY"
+HTTP_THREADS = 64
+"""A thread is occupied while its connection is open, even if idle (for five seconds); with llama.cpp's default of six, a seventh connection has to wait."""
 
 
 def main() -> None:
@@ -20,6 +22,7 @@ def main() -> None:
     params.model.path = options["file"]
     params.model_alias = {options["name"]}
     params.hostnames, params.port, params.api_keys = ["127.0.0.1"], options["port"], [os.environ[KEY]]
+    params.n_threads_http = HTTP_THREADS
     params.n_ctx, params.n_parallel, params.kv_unified = options["context_tokens"], options["slots"], True
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = options["threads"]
     params.flash_attn_type = xllamacpp.llama_flash_attn_type.LLAMA_FLASH_ATTN_TYPE_ENABLED

@@ -7,6 +7,7 @@ SPEC: openvino:NAME of the catalogue, openvino:FOLDER of an adapter of a catalog
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -43,6 +44,7 @@ class OpenVinoModel(LocalModel):
 
         if sampling.logit_bias:
             raise UserError("logit_bias with openvino:", "a request without it", "leave it out, or use hf: or gguf:")
+        self._prefill(batch)
         handles = []
         for prompt in batch:
             ids = Tensor(np.array([prompt.ids], np.int64))
@@ -66,6 +68,20 @@ class OpenVinoModel(LocalModel):
             if watcher is not None and watcher(generated[0]):
                 handles[0].stop()
         return [self.completion_of(prompt, ids) for prompt, ids in zip(batch, generated, strict=True)]
+
+    def _prefill(self, batch: Sequence[PreparedPrompt]) -> None:
+        """Put each prompt of several requests into the pipeline's cache: simultaneous requests would each prefill it."""
+        from openvino import Tensor
+        from openvino_genai import GenerationConfig
+
+        config = GenerationConfig(max_new_tokens=1, do_sample=False)
+        handles = []  # a request whose handle is gone is cancelled
+        for ids, count in Counter(tuple(prompt.ids) for prompt in batch).items():
+            if count > 1:
+                handles.append(self._pipeline.add_request(self._next_id, Tensor(np.array([ids], np.int64)), config))
+                self._next_id += 1
+        while self._pipeline.has_non_finished_requests():
+            self._pipeline.step()
 
     def _config(self, prompt: PreparedPrompt, sampling: Sampling) -> Any:
         from openvino_genai import GenerationConfig, StructuredOutputConfig

@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from transformers import AutoTokenizer
@@ -13,6 +14,7 @@ from graph.errors import UserError
 from graph.models import openvino_ir
 from graph.models.catalogue import MODELS, SMOLLM2, PretrainedModel, folder_of, is_fetched
 from graph.models.light_tokenizer import LightTokenizer, read_light_tokenizer
+from graph.models.openvino_ir import BATCH_TOKENS
 from graph.types import CompletionRequest, Message
 from serve.engines import open_model
 from serve.engines.local import Sampling
@@ -42,6 +44,23 @@ def test_the_engine_agrees_with_transformers_for_single_and_simultaneous_request
     assert alone[0].text.startswith(REPLY) and by_transformers[0].text.startswith(REPLY)
     assert sum(one.text == other.text for one, other in zip(alone, by_transformers, strict=True)) >= 4
     assert [one.prompt_tokens for one in alone] == [one.prompt_tokens for one in by_transformers]
+
+
+def test_a_prompt_of_several_requests_is_prefilled_once(model: OpenVinoModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step prefills at most BATCH_TOKENS tokens, so the number of steps shows how often the prompt of eight requests is read."""
+    long = (Message("user", f"{'The ferry was built in 1911. ' * (2 * BATCH_TOKENS // 8)}When?"),)
+    requests = [CompletionRequest(long, 4, 1.0, seed=seed) for seed in range(8)]
+    pipeline, steps = model._pipeline, []
+
+    class Counting:
+        def __getattr__(self, name: str) -> Any:
+            steps.extend([name] * (name == "step"))
+            return getattr(pipeline, name)
+
+    monkeypatch.setattr(model, "_pipeline", Counting())
+    drawn = model.complete(requests)
+    assert len(steps) < 12, "prefilled for each request, the prompt alone takes more than sixteen steps"
+    assert model.complete(requests) == drawn and len({each.text for each in drawn}) > 1
 
 
 @pytest.mark.parametrize("pretrained", filter(is_fetched, MODELS.values()), ids=lambda model: model.name)

@@ -58,7 +58,7 @@ def test_html_is_read_in_linear_time(kind: str) -> None:
         markup = HTML[kind](Random(1), size).decode()
         return lambda: html_text(markup)
 
-    assert_linear(prepare, 5_000)
+    assert_linear(prepare, 20_000)
 
 
 def test_html_gives_blocks_cells_and_a_title() -> None:

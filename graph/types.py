@@ -221,23 +221,17 @@ FinishReason = Literal["stop", "length", "refused"]
 
 
 @dataclass(frozen=True)
-class Replay:
-    """Marks the completion of an earlier call. `seconds` is the time that this call, if made again, would add to the time of the calls made
-    with it.
-    """
-
-    seconds: float
-
-
-@dataclass(frozen=True)
 class Completion:
-    """The result of a call. For a refused request, `text` is the server's reason; `replay` is set when a ledger answered the call."""
+    """The result of a call. For a refused request, `text` is the server's reason.
+
+    `replayed_seconds` is set when a ledger answered the call: the time that this call, if made again, would add to the time of the calls made with it.
+    """
 
     text: str
     finish_reason: FinishReason
     prompt_tokens: int
     completion_tokens: int
-    replay: Replay | None = field(default=None, compare=False)
+    replayed_seconds: float | None = field(default=None, compare=False)
 
 
 AnswerForm = Literal["cited", "quoted", "reasoned"]

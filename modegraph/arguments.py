@@ -91,30 +91,22 @@ def spec_of(model: str | Run) -> str:
     return model if isinstance(model, str) else f"hf:{model.folder}"
 
 
-class _LastModel:
-    """Holds the model opened last, so that a loop of questions loads it only once; only one model is in memory at a time."""
-
-    def __init__(self) -> None:
-        self._lock = Lock()
-        self._key: tuple[str, int] | None = None
-        self._model: LanguageModel | None = None
-
-    def get(self, model: str | Run) -> LanguageModel:
-        spec = spec_of(model)
-        with self._lock:
-            key = (spec, _changed_ns(spec))
-            if self._model is None or self._key != key:
-                self._model = None
-                self._model, self._key = open_model(spec), key
-            return self._model
-
-
-LAST_MODEL = _LastModel()
+_LAST_MODEL: dict[tuple[str, int], LanguageModel] = {}
+"""The model opened last, so that a loop of questions loads it only once; only one model is in memory at a time."""
+_LAST_MODEL_LOCK = Lock()
 
 
 def model_of(model: Model) -> LanguageModel:
     """The open model; one given as a SPEC or a run is opened, and stays open until another is given."""
-    return LAST_MODEL.get(model) if isinstance(model, str | Run) else model
+    if not isinstance(model, str | Run):
+        return model
+    spec = spec_of(model)
+    with _LAST_MODEL_LOCK:
+        key = (spec, _changed_ns(spec))
+        if key not in _LAST_MODEL:
+            _LAST_MODEL.clear()
+            _LAST_MODEL[key] = open_model(spec)
+        return _LAST_MODEL[key]
 
 
 def _changed_ns(spec: str) -> int:

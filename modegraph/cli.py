@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -84,10 +85,9 @@ def build_app() -> typer.Typer:
         importlib.import_module(f"{name}.cli").register(app, open_model)
     importlib.import_module("modegraph.cli_tune").register(app)
     config = importlib.import_module("modegraph.cli_config")
-    config.register(app, lambda: typer.main.get_command(app))
-    importlib.import_module("modegraph.cli_plan").register(
-        app, lambda: dict(config.commands_with_settings(typer.main.get_command(app)))
-    )
+    command = cache(lambda: typer.main.get_command(app))
+    config.register(app, command)
+    importlib.import_module("modegraph.cli_plan").register(app, lambda: dict(config.commands_with_settings(command())))
     return app
 
 

@@ -8,14 +8,14 @@ UserError for a setting that is unknown or out of range, and for data that canno
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Mapping
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any, TypeAlias, TypeVar
 
-from graph.config import Settings, parse_settings, read_yaml
+from graph.config import Settings, parse_settings, read_yaml, settings_class
 from modegraph.arguments import show_progress
-from modegraph.runs import Record, Run
+from modegraph.runs import Run
 from serve.engines import open_model as open_engine
 
 Config: TypeAlias = "str | Path | Mapping[str, Any] | None"
@@ -25,22 +25,12 @@ __all__ = ["dpo", "ms", "reward", "selector", "sft", "tiny", "verifier"]
 
 def tiny(config: Config = None, *, out: str | Path | None = None, progress: bool = False, **settings: Any) -> Run:
     """A tokenizer and a tiny Llama trained from scratch on `texts` (documents, or preference data), for trials without a real model."""
-    from train.run.settings import TinySettings
-
-    chosen = settings_of(TinySettings, "train.tiny", config, out, settings)
-    from train.tiny import train_tiny
-
-    return _run(train_tiny, chosen, chosen.output, "tiny", progress)
+    return _train("tiny", "train.tiny:train_tiny", config, out, progress, settings)
 
 
 def sft(config: Config = None, *, out: str | Path | None = None, progress: bool = False, **settings: Any) -> Run:
     """Supervised fine-tuning of `model` on the answers in `data`: those of conversations, or the chosen ones of pairs."""
-    from train.run.settings import SftSettings
-
-    chosen = settings_of(SftSettings, "train.sft", config, out, settings)
-    from train.sft import train_sft
-
-    return _run(train_sft, chosen, chosen.output, "sft", progress)
+    return _train("sft", "train.sft:train_sft", config, out, progress, settings)
 
 
 def ms(config: Config = None, *, out: str | Path | None = None, progress: bool = False, **settings: Any) -> Run:
@@ -48,32 +38,17 @@ def ms(config: Config = None, *, out: str | Path | None = None, progress: bool =
 
     With `rounds={"count": 3}`, training runs in rounds, each on fresh responses of the policy to the prompts of `data`.
     """
-    from train.run.settings import MsSettings
-
-    chosen = settings_of(MsSettings, "train.ms", config, out, settings)
-    from train.preference.rounds import train_preference
-
-    return _run(partial(train_preference, open_model=open_engine), chosen, chosen.output, "ms", progress)
+    return _train("ms", "train.preference.rounds:train_preference", config, out, progress, settings, open_engine)
 
 
 def dpo(config: Config = None, *, out: str | Path | None = None, progress: bool = False, **settings: Any) -> Run:
     """Direct preference optimisation (forward KL) of `model` on the pairs or scored responses of `data`, or in `rounds`, as in `ms`."""
-    from train.run.settings import DpoSettings
-
-    chosen = settings_of(DpoSettings, "train.dpo", config, out, settings)
-    from train.preference.rounds import train_preference
-
-    return _run(partial(train_preference, open_model=open_engine), chosen, chosen.output, "dpo", progress)
+    return _train("dpo", "train.preference.rounds:train_preference", config, out, progress, settings, open_engine)
 
 
 def reward(config: Config = None, *, out: str | Path | None = None, progress: bool = False, **settings: Any) -> Run:
     """A reward model trained on the pairs of `data`."""
-    from train.run.settings import RewardSettings
-
-    chosen = settings_of(RewardSettings, "train.reward", config, out, settings)
-    from train.reward import train_reward
-
-    return _run(train_reward, chosen, chosen.output, "reward", progress)
+    return _train("reward", "train.reward:train_reward", config, out, progress, settings)
 
 
 def selector(config: Config = None, *, out: str | Path | None = None, progress: bool = False, **settings: Any) -> Run:
@@ -81,22 +56,23 @@ def selector(config: Config = None, *, out: str | Path | None = None, progress: 
 
     With `size="hop"`, it reranks the results of `hops` instead, and `data` are indexes.
     """
-    from train.run.settings import SelectorSettings
-
-    chosen = settings_of(SelectorSettings, "train.selector", config, out, settings)
-    from train.selector.selector import train_selector
-
-    return _run(train_selector, chosen, chosen.output, "selector", progress)
+    return _train("selector", "train.selector.selector:train_selector", config, out, progress, settings)
 
 
 def verifier(config: Config = None, *, out: str | Path | None = None, progress: bool = False, **settings: Any) -> Run:
     """A verifier that marks sentences that passages do not support (`ask(…, verifier=str(run))`), trained on the claims in the folders `data`."""
-    from train.run.settings import VerifierSettings
+    return _train("verifier", "train.verifier:train_verifier", config, out, progress, settings)
 
-    chosen = settings_of(VerifierSettings, "train.verifier", config, out, settings)
-    from train.verifier import train_verifier
 
-    return _run(train_verifier, chosen, chosen.output, "verifier", progress)
+def _train(
+    stage: str, trainer: str, config: Config, out: str | Path | None, progress: bool, values: dict[str, Any], *more: Any
+) -> Run:
+    """Train with `trainer` (`module:function`) on the settings of the stage and `more`; its module is imported once the settings are valid."""
+    kind = settings_class(f"train.run.settings:{stage.capitalize()}Settings")
+    chosen: Any = settings_of(kind, f"train.{stage}", config, out, values)
+    train = resolve_name(trainer)
+    with show_progress(progress):
+        return Run(Path(chosen.output), train(chosen, *more), stage)
 
 
 def settings_of(kind: type[S], call: str, config: Config, out: str | Path | None, keywords: Mapping[str, Any]) -> S:
@@ -129,8 +105,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: _plain(item) for key, item in value.items()}
     return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
-
-
-def _run(train: Callable[[S], Record], settings: S, output: str, stage: str, progress: bool) -> Run:
-    with show_progress(progress):
-        return Run(Path(output), train(settings), stage)

@@ -40,7 +40,7 @@ from graph.store.ledger_file import (
     renew_ledger,
     row_hash,
 )
-from graph.types import AnswerForm, Completion, CompletionRequest, Message, Replay
+from graph.types import AnswerForm, Completion, CompletionRequest, Message
 from serve.types import Engine
 
 LOCK_TIMEOUT_S = 60.0
@@ -268,7 +268,7 @@ def _with_replay_times(calls: Sequence[_CachedCall], is_new: Sequence[bool], at_
     replayed = sum(duration for duration, new in zip(seconds, is_new, strict=True) if not new)
     share = added / replayed if replayed else 0.0
     return [
-        call.completion if new else replace(call.completion, replay=Replay(share * call.seconds))
+        call.completion if new else replace(call.completion, replayed_seconds=share * call.seconds)
         for call, new in zip(calls, is_new, strict=True)
     ]
 

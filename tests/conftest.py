@@ -50,6 +50,7 @@ NEEDS = {
     "browser": {"browser", "visit"},
     "server": {
         "stack",
+        "shared_stack",
         "server",
         "server_without_model",
         "scripted_server",

@@ -5,7 +5,6 @@ import os
 import pwd
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -17,6 +16,8 @@ from typing import Any
 import psycopg
 import pytest
 from psycopg import sql
+
+from serve.engines.child import free_port
 
 START_S = 60.0
 SUPERUSER = "postgres"
@@ -41,7 +42,7 @@ def postgres_server() -> Iterator[str]:
         initdb = _run([programs / "initdb", "-D", folder / "data", *arguments], user)
         if initdb.returncode:
             pytest.skip(f"PostgreSQL cannot be set up here: {initdb.stderr.strip()[-300:]}")
-        port = _free_port()
+        port = free_port()
         options = [word for name, value in SETTINGS.items() for word in ("-c", f"{name}={value}")]
         with (folder / "log").open("w") as log:
             command = [programs / "postgres", "-D", folder / "data", "-p", str(port), *options]
@@ -101,12 +102,6 @@ def _programs(folder: Path, user: dict[str, Any]) -> Path:
             shutil.copytree(part, folder / part.name)
         installed = folder / installed.name
     return installed / PROGRAMS
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def _wait(server: "subprocess.Popen[bytes]", dsn: str, log: Path) -> None:

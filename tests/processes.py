@@ -1,8 +1,47 @@
-"""Processes on this machine that tests look for."""
+"""Processes on this machine that tests start, wait for and look for."""
 
 import subprocess
-from collections.abc import Collection
+import sys
+import time
+from collections.abc import Callable, Collection
 from pathlib import Path
+from typing import Any
+
+import httpx2
+
+MODEGRAPH = """
+import sys
+import graph.cli, graph.models.encoder, modegraph.cli
+from tests.fakes import HashEncoder
+graph.models.encoder.open_encoder = lambda spec: HashEncoder()
+graph.cli.POLL_S = 0.1
+sys.argv[0] = "modegraph"
+modegraph.cli.main()
+"""
+
+
+def modegraph(*words: object) -> list[str]:
+    """The command `modegraph` with the stand-in encoder: loading the real one takes longer than everything else in such a test."""
+    return [sys.executable, "-P", "-c", MODEGRAPH, *map(str, words)]
+
+
+def until(
+    condition: Callable[[], object], seconds: float = 30.0, process: "subprocess.Popen[Any] | None" = None
+) -> None:
+    """Wait until `condition()` is true; fail if it is not within `seconds`, or if `process` ends before."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert process is None or process.poll() is None, f"the process ended with status {process.poll()}"
+        assert time.monotonic() < end, f"the condition is still false after {seconds} s"
+        time.sleep(0.02)
+
+
+def answers(url: str) -> bool:
+    """Whether a server answers at the URL with status 200."""
+    try:
+        return bool(httpx2.get(url, timeout=5, verify=False, trust_env=False).status_code == 200)
+    except httpx2.TransportError:
+        return False
 
 
 def parsers_below(parent: int) -> set[int]:

@@ -59,6 +59,7 @@ OPTIONS = [
 NAMES = {opt for _, param in OPTIONS for opt in (*param.opts, *param.secondary_opts)} | {"--help", "-h"}
 
 
+@cache
 def page(words: str) -> str:
     done = CliRunner().invoke(tree_app(), [*words.split(), "--help"], terminal_width=WIDTH, env={"COLUMNS": str(WIDTH)})
     assert done.exit_code == 0, done.output

@@ -3,10 +3,8 @@
 import itertools
 import os
 import signal
-import socket
 import subprocess
 import threading
-import time
 import urllib.request
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -15,6 +13,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+
+from serve.engines.child import free_port
+from tests.processes import answers, until
 
 PYTHON = os.environ.get("MODEGRAPH_VLLM_PYTHON", "")
 READY_SECONDS = 600
@@ -41,9 +42,7 @@ class Server:
 @contextmanager
 def serving(model: Path, max_tokens: int, name: str = "tiny", more: Sequence[object] = ()) -> Iterator[Server]:
     """A ready server for the folder of a model, with a context of `max_tokens` and the options `more`; stopped at the end."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     options = ["--model", model, "--served-model-name", *name.split(), "--host", "127.0.0.1", "--port", port]
     options += ["--enforce-eager", "--max-model-len", max_tokens, "--structured-outputs-config"]
     command = [
@@ -59,7 +58,7 @@ def serving(model: Path, max_tokens: int, name: str = "tiny", more: Sequence[obj
     process = subprocess.Popen(command, env=environment, start_new_session=True, **quiet)
     url = f"http://127.0.0.1:{port}/v1"
     try:
-        wait_until_ready(process, url)
+        until(lambda: answers(url.replace("/v1", "/health")), READY_SECONDS, process)
         yield Server(process, f"openai:{name.split()[0]}@{url}", url)
     finally:
         process.terminate()
@@ -104,14 +103,3 @@ def relay_that_kills(server: Server, completions: int) -> Iterator[str]:
         threading.Thread(target=relay.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{relay.server_port}/v1"
         relay.shutdown()
-
-
-def wait_until_ready(process: subprocess.Popen[bytes], url: str) -> None:
-    for _ in range(READY_SECONDS):
-        assert process.poll() is None, "the server ended"
-        try:
-            with urllib.request.urlopen(url.replace("/v1", "/health")):
-                return
-        except OSError:
-            time.sleep(1)
-    raise AssertionError(f"the server was not ready after {READY_SECONDS} s")

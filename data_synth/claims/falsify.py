@@ -121,13 +121,13 @@ def names_in(text: str) -> list[str]:
     return [name for name in find_entities(f"x {text}") if name in text]
 
 
-def shape(name: str) -> tuple[bool, bool, int]:
-    """The shape shared by names that can replace each other: digits, an initial capital, and the number of words, up to 3.
+def shape(name: str, max_words: int = 3) -> tuple[bool, bool, int]:
+    """The shape shared by names that can replace each other: digits, an initial capital, and the number of words, up to `max_words`.
 
     >>> shape("Ada Marlow") == shape("Port Ellery"), shape("14 May 1911") == shape("Ada")
     (True, False)
     """
-    return bool(_NUMBER.search(name)), name[:1].isupper(), min(len(name.split()), 3)
+    return bool(_NUMBER.search(name)), name[:1].isupper(), min(len(name.split()), max_words)
 
 
 def _other_digit(number: str, draw: random.Random) -> str:

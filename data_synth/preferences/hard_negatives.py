@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 
+from data_synth.claims.falsify import shape
 from data_synth.preferences.reasons import choices_of, holds_answer, normalise_answer, plain, tfidf_cosines
 from data_synth.preferences.support import sentences_of
 from data_synth.rows import Draft
@@ -39,6 +40,8 @@ LONGER_SHARE = 0.35
 """Share of the other hard negatives that are meant to be longer than the chosen side; others become longer because only whole sentences are used."""
 POOL = 512
 INVENTED_WORDS = 30
+MAX_WORDS = 4
+"""Longer answers count as having as many words, when those of the same shape are looked for."""
 MAYBE = "maybe"
 """Not used as the wrong answer to a question without options: it is rarely the right one, so it would give the side away."""
 _NUMBER = re.compile(r"\b\d[\d.,:]*\b")
@@ -118,8 +121,8 @@ def wrong_answer(draft: Draft, others: Sequence[str]) -> str:
     wrong = [answer for answer in map(plain, offered or others) if answer and normalise_answer(answer) not in gold]
     if not wrong:
         return ""
-    shape = answer_shape(draft.answer)
-    alike = [answer for answer in wrong if answer_shape(answer) == shape] or wrong
+    wanted = shape(draft.answer, MAX_WORDS)
+    alike = [answer for answer in wrong if shape(answer, MAX_WORDS) == wanted] or wrong
     return random.Random(content_id(draft.question.id, str(len(draft.excerpts)), "wrong")).choice(alike)
 
 
@@ -138,17 +141,8 @@ def entities_of_shape(draft: Draft) -> list[str]:
         if unit.kind != "heading"
         for entity in (*find_entities(unit.text), *_NUMBER.findall(unit.text))
     ]
-    shape = answer_shape(draft.answer)
-    return [entity for entity in dict.fromkeys(found) if answer_shape(entity) == shape]
-
-
-def answer_shape(answer: str) -> tuple[bool, bool, int]:
-    """The shape shared by answers that could replace each other: digits, a capital letter, and number of words.
-
-    >>> answer_shape("14 May 1911") == answer_shape("3 June 1890"), answer_shape("yes") == answer_shape("Ada Marlow")
-    (True, False)
-    """
-    return bool(re.search(r"\d", answer)), answer[:1].isupper(), min(len(answer.split()), 4)
+    wanted = shape(draft.answer, MAX_WORDS)
+    return [entity for entity in dict.fromkeys(found) if shape(entity, MAX_WORDS) == wanted]
 
 
 def misread_context(draft: Draft, reason: str, answer: str, target: int, longer: bool) -> str:

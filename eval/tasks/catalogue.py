@@ -26,7 +26,7 @@ from eval.tasks.sets import (
     riddlesense,
     twowiki,
 )
-from eval.tasks.sets.base import Item, LoadedTask, Read, Row, Task
+from eval.tasks.sets.base import Item, LoadedTask, Read, Row, Task, read_native
 from graph.documents.questions import Question, read_questions
 from graph.errors import UserError, nearest
 from graph.shared.jsonl import read_jsonl, write_jsonl
@@ -110,7 +110,7 @@ def _file_items(task: Task, file: Path) -> Iterator[Item]:
 
 def _read_row(read: Read, row: Row, where: str) -> Item:
     try:
-        return read(row)
+        return read_native(row) if "answers" in row else read(row)  # rows as published have no such key
     except UserError as problem:
         raise UserError(f"{where}, {problem}", "", "") from None
     except MALFORMED as problem:
@@ -163,16 +163,8 @@ def task_lines(tasks: Iterable[Task]) -> Iterator[str]:
 
 def task_json(task: Task) -> dict[str, Any]:
     """A task as JSON data."""
-    return {
-        "name": task.name,
-        "title": task.title,
-        "size": task.size,
-        "licence": task.licence,
-        "metrics": list(task.metrics),
-        "get": task.get,
-        "hub": task.hub.path if task.hub is not None else None,
-        "gold": task.gold,
-    }
+    values = {name: value for name, value in vars(task).items() if name != "read"}
+    return values | {"hub": task.hub.path if task.hub is not None else None}
 
 
 def write_task(loaded: LoadedTask, out: Path) -> None:

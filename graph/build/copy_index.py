@@ -16,12 +16,12 @@ from graph.build.stores import read_settings
 from graph.errors import UserError
 from graph.postgres.connect import Connection, database_of, dsn_of, transaction
 from graph.postgres.schema import check_schema, migrate, restart_keys
-from graph.postgres.store import TABLES
 from graph.shared.console import track
 from graph.shared.disk import report_full_disk
 from graph.store.database import has_database
 from graph.store.ledger_file import LEDGER, LEDGER_TABLE, ledger_damage
 from graph.store.lock import writer_lock
+from graph.store.rows import TABLES
 from graph.store.seal import check_undamaged
 from graph.store.sqlite import SQLITE_FILE, SqliteStore, open_to_read
 from graph.types import OpenEncoder, OpenModel

@@ -82,7 +82,7 @@ def plan_build(
     split = partial(split_passages, max_tokens=settings.max_passage_tokens, count_tokens=encoder.count_tokens)
     kinds: Counter[Kind] = Counter()
     texts: set[str] = set()
-    calls = _Calls(encoder.count_tokens)
+    calls: list[tuple[int, int]] = []
     sample: list[Passage] = []
     prompt = Prompt(few_shot_examples(settings), settings.max_reply_tokens)
     passages = 0
@@ -99,11 +99,12 @@ def plan_build(
             passages += len(to_read)
             texts |= _text_ids(PendingDocument(document, to_read), rows)
             for passage in to_read if settings.extractor == "llm" else ():
-                calls.add(prompt.request(passage, Domain(), 0), passage.text)
+                calls.append(_call_tokens(prompt.request(passage, Domain(), 0), passage.text, encoder.count_tokens))
                 sample = [*sample, passage][:SAMPLED_PASSAGES]
         if sample and settings.infer_domain and (store is None or store.get_meta("domain") is None):
-            calls.add(domain_request(sample), "")
+            calls.append(_call_tokens(domain_request(sample), "", encoder.count_tokens))
         texts -= _known_vectors(folder)
+    prompt_tokens, reply_tokens = sum(prompt for prompt, _ in calls), sum(reply for _, reply in calls)
     return BuildPlan(
         new=kinds["new"],
         changed=kinds["changed"],
@@ -111,31 +112,18 @@ def plan_build(
         waiting=kinds["waiting"],
         passages=passages,
         encoder_texts=len(texts),
-        model_calls=calls.count,
-        prompt_tokens=calls.prompt_tokens,
-        reply_tokens=calls.reply_tokens,
-        money=None if prices is None else calls.money(prices),
+        model_calls=len(calls),
+        prompt_tokens=prompt_tokens,
+        reply_tokens=reply_tokens,
+        money=None if prices is None else (prompt_tokens * prices.prompt + reply_tokens * prices.reply) / 1e6,
         not_counted=SUMMARY_CALLS if settings.summary_model else "",
     )
 
 
-class _Calls:
-    """Adds up model calls and their estimated tokens."""
-
-    def __init__(self, count_tokens: Callable[[str], int]) -> None:
-        self._count_tokens = count_tokens
-        self.count = self.prompt_tokens = self.reply_tokens = 0
-
-    def add(self, request: CompletionRequest, passage: str) -> None:
-        """Count a call about `passage`, whose length predicts the reply's; if it is empty, the reply counts as `request.max_tokens`."""
-        self.count += 1
-        self.prompt_tokens += sum(self._count_tokens(message.content) for message in request.messages)
-        reply = int(self._count_tokens(passage) * REPLY_TOKENS_PER_PASSAGE_TOKEN) if passage else request.max_tokens
-        self.reply_tokens += min(reply, request.max_tokens)
-
-    def money(self, prices: Prices) -> float:
-        """The price of these tokens."""
-        return (self.prompt_tokens * prices.prompt + self.reply_tokens * prices.reply) / 1e6
+def _call_tokens(request: CompletionRequest, passage: str, count_tokens: Callable[[str], int]) -> tuple[int, int]:
+    """The tokens of a call's prompt and, estimated from the length of `passage`, of its reply; if it is empty, the reply counts as `request.max_tokens`."""
+    reply = int(count_tokens(passage) * REPLY_TOKENS_PER_PASSAGE_TOKEN) if passage else request.max_tokens
+    return sum(count_tokens(message.content) for message in request.messages), min(reply, request.max_tokens)
 
 
 def _open_if_exists(folder: Path) -> AbstractContextManager[Store | None]:

@@ -31,7 +31,7 @@ from graph.store.manifest import (
     read_manifest,
     sizes,
 )
-from graph.store.rows import Store
+from graph.store.rows import TABLES, Store
 from graph.store.seal import INDEX_AGAIN, SEAL, check_seal
 from graph.store.sqlite import SQLITE_FILE
 from graph.store.vector_files import ann_is_current
@@ -40,17 +40,7 @@ from graph.store.vectors import SEGMENT_FOLDER as SEGMENTS
 from graph.types import OpenEncoder, OpenModel, Workers
 from graph.workers.open import THIS_PROCESS
 
-COUNTED_TABLES = (
-    "documents",
-    "passages",
-    "propositions",
-    "entities",
-    "occurrences",
-    "mentions",
-    "topics",
-    "facts",
-    "summaries",
-)
+COUNTED_TABLES = tuple(table for table in TABLES if table not in ("meta", "occurrence_topics", "quarantine", "changed"))
 UNFINISHED = "the last run did not finish"
 
 

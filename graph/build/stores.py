@@ -158,7 +158,7 @@ def check_settings(store: Store, settings: IndexSettings) -> None:
     """UserError naming the first setting that must not change but differs from that of the index."""
     text = store.get_meta("settings")
     stored = IndexSettings.model_construct(**json.loads(text)).model_dump() if text is not None else {}
-    for key, value in settings.model_dump(exclude=set(CHANGEABLE)).items() if stored else ():
+    for key, value in settings.model_dump(exclude=CHANGEABLE).items() if stored else ():
         if stored[key] != value:
             raise UserError(
                 f"{key} = {value!r}, but this index was made with {key} = {stored[key]!r}",

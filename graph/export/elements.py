@@ -37,6 +37,8 @@ COLUMNS: dict[str, dict[str, type[str | int | float]]] = {
 """The columns of each table, without vectors; `metadata` is JSON."""
 EdgeKind = Literal["has", "next", "states", "mentions", "called", "synonym", "about", "sums up", "similar"]
 Value = str | int
+Occurrence = tuple[str, str, int, int]
+"""Where a proposition is stated: its id, the passage's id, and the characters start ≤ i < end of the passage's document."""
 
 
 @dataclass(frozen=True)
@@ -56,16 +58,6 @@ class Edge:
     source: str
     target: str
     weight: float
-
-
-@dataclass(frozen=True)
-class Occurrence:
-    """Where a proposition is stated: ids, and the characters start ≤ i < end of the passage's document."""
-
-    proposition: str
-    passage: str
-    start: int
-    end: int
 
 
 def nodes(index: Index, kind: NodeKind) -> Iterator[Node]:
@@ -122,7 +114,7 @@ def occurrences(index: Index) -> Iterator[Occurrence]:
     data = index.data
     columns = data.occurrence_proposition_M, data.occurrence_passage_M, data.occurrence_start_M, data.occurrence_end_M
     for proposition, passage, start, end in zip(*columns, strict=True):
-        yield Occurrence(data.proposition_ids[proposition], data.passage_ids[passage], int(start), int(end))
+        yield data.proposition_ids[proposition], data.passage_ids[passage], int(start), int(end)
 
 
 def _entries(

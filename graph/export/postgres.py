@@ -255,8 +255,7 @@ def create_table(table: str, dimensions: int) -> str:
 def rows_of(index: Index, table: str) -> Iterator[Row]:
     """The rows of a table, in canonical order."""
     if table == "occurrences":
-        for occurrence in occurrences(index):
-            yield occurrence.proposition, occurrence.passage, occurrence.start, occurrence.end
+        yield from occurrences(index)
     elif table == "edges":
         for edge in edges(index):
             yield edge.kind, _node_id(edge.source), _node_id(edge.target), edge.weight

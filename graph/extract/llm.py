@@ -12,10 +12,9 @@ from itertools import islice
 from typing import Annotated
 
 from pydantic import AfterValidator, Field
-from pydantic.json_schema import SkipJsonSchema
 
-from graph.extract.extraction import Fact, Failure, Occurrence, PendingDocument, Reading
-from graph.extract.grounding import best_span, ends_within, entities_within, share_supported
+from graph.extract.extraction import Failure, Occurrence, PendingDocument, Reading
+from graph.extract.grounding import best_span, entities_within, share_supported
 from graph.shared.ids import content_id
 from graph.text.prompting import fill, quote, quote_passage, read_prompt
 from graph.text.replies import (
@@ -87,12 +86,6 @@ write such copies."""
 Name = Annotated[str, at_most("maxLength", 80)]
 
 
-class FactReply(ReplyModel):
-    subject: Name
-    relation: Name
-    object: Name
-
-
 class PropositionReply(ReplyModel):
     """`facts` are not requested: retrieval does not use them, and they would make up half of a reply."""
 
@@ -101,13 +94,11 @@ class PropositionReply(ReplyModel):
         default_factory=list
     )
     topic: Name = ""
-    facts: SkipJsonSchema[Annotated[list[FactReply], sound_items(FactReply)]] = Field(default_factory=list)
 
 
 class Reply(ReplyModel):
     """`entities` of the whole passage are not requested: a small model fills such a list with one name."""
 
-    entities: SkipJsonSchema[Annotated[list[str], sound_items(str)]] = Field(default_factory=list)
     propositions: Annotated[
         list[PropositionReply], sound_items(PropositionReply), at_most("maxItems", MAX_PROPOSITIONS)
     ]
@@ -120,13 +111,12 @@ def read_reply(text: str, passage: Passage, cut: bool = False) -> tuple[tuple[Oc
     """
     dropped: list[object] = []
     reply = parse_reply(Reply, text, dropped)
-    entities = [plain(entity, passage.text) for entity in reply.entities]
     occurrences: dict[str, Occurrence] = {}
     dropped_parts = len(dropped)
     for proposition in reply.propositions[: -1 if cut else None]:
         named = [plain(entity, passage.text) for entity in proposition.entities]
         for part in _sentences_of(proposition):
-            occurrence, lost = _occurrence(part, [*entities, *named], passage)
+            occurrence, lost = _occurrence(part, named, passage)
             dropped_parts += lost
             if occurrence is not None:
                 occurrences.setdefault(occurrence.text, occurrence)
@@ -155,30 +145,19 @@ def _sentences_of(proposition: PropositionReply) -> list[PropositionReply]:
         texts = texts[:-1]
     if len(texts) < COPIED_SENTENCES:
         return [proposition]
-    return [proposition.model_copy(update={"text": text, "entities": [], "facts": []}) for text in texts]
+    return [proposition.model_copy(update={"text": text, "entities": []}) for text in texts]
 
 
-def _occurrence(
-    proposition: PropositionReply, entities: Sequence[str], passage: Passage
-) -> tuple[Occurrence | None, int]:
+def _occurrence(proposition: PropositionReply, named: Sequence[str], passage: Passage) -> tuple[Occurrence | None, int]:
     """One proposition as an occurrence, or None without support; and the number of its dropped parts."""
     text = plain(proposition.text, passage.text)
     if share_supported(text, f"{passage.title} {_shown(passage)}") < MIN_SUPPORT:
         return None, 1
-    facts = [
-        Fact(plain(fact.subject, passage.text), plain(fact.relation, passage.text), plain(fact.object, passage.text))
-        for fact in proposition.facts
-    ]
-    ends = [end for fact in facts for end in (fact.subject, fact.object)]
     entity_names = [plain(entity, passage.text) for entity in proposition.entities]
-    supported, dropped = entities_within(text, entity_names, [*ends, *entities])
-    facts = [fact for fact in facts if fact.relation and ends_within(fact, supported)]
+    supported, dropped = entities_within(text, entity_names, named)
     start, end = best_span(text, passage.text, passage.header)
     topic = plain(proposition.topic, passage.text)
-    occurrence = Occurrence(
-        text, supported, passage.start + start, passage.start + end, (topic,) if topic else (), tuple(facts)
-    )
-    return occurrence, dropped + len(proposition.facts) - len(facts)
+    return Occurrence(text, supported, passage.start + start, passage.start + end, (topic,) if topic else ()), dropped
 
 
 READER = "llm"

@@ -21,13 +21,8 @@ from graph.postgres.connect import Connection, connect, database_of, report_refu
 from graph.postgres.schema import SCHEMA, check_schema
 from graph.postgres.turn import Turn
 from graph.shared.ids import content_id
-from graph.store.rows import AMONG, Cursor, Store
+from graph.store.rows import AMONG, TABLES, Cursor, Store
 
-TABLES = (
-    *("meta", "documents", "passages", "propositions", "entities", "occurrences", "mentions", "topics"),
-    *("occurrence_topics", "facts", "quarantine", "summaries", "changed"),
-)
-"""The tables that a store reads and writes, each after the tables that it references."""
 _TABLE_NAME = re.compile(rf"\b(FROM|JOIN|INTO|UPDATE) ({'|'.join(TABLES)})\b")
 
 

@@ -80,67 +80,52 @@ def duration(seconds: float) -> str:
 
 def track(items: Iterable[T], what: str, total: int, size: Callable[[T], int] = lambda _: 1) -> Iterator[T]:
     """Yield `items`, showing how many of `total` are done; an item counts as `size(item)`, for example the length of a batch."""
-    if sys.stderr.isatty() and not _QUIET.get():
-        yield from _track_bar(items, what, total, size)
-    else:
-        yield from _track_lines(items, what, total, size)
-
-
-@contextmanager
-def byte_bar(what: str, total: int) -> Iterator[Callable[[int], None]]:
-    """A function that shows how many bytes of `total` are done: as a bar in a terminal, else as occasional lines."""
-    if sys.stderr.isatty() and not _QUIET.get():
-        with _bar(what, total, in_bytes=True) as show:
-            yield show
-            show(total)
-        return
-    started, first = time.monotonic(), -1
-    last = started
-
-    def line(done: int) -> None:
-        nonlocal last, first
-        first = done if first < 0 else first
-        if time.monotonic() - last > SECONDS_BETWEEN_LINES and first < done < total:
-            last = time.monotonic()
-            left = duration((last - started) * (total - done) / (done - first))
-            say(f"{what}: {done / 1e6:,.0f} of {total / 1e6:,.0f} MB, about {left} left")
-
-    yield line
-
-
-@contextmanager
-def _bar(what: str, total: int, in_bytes: bool = False) -> Iterator[Callable[[int], None]]:
-    """A function that moves a bar in the terminal to the number of items (or bytes) that are done."""
-    from rich import progress as bars
-    from rich.console import Console
-
-    counts = (bars.DownloadColumn(),) if in_bytes else (bars.MofNCompleteColumn(), bars.TimeElapsedColumn())
-    columns = (bars.TextColumn("{task.description}"), bars.BarColumn(), *counts, bars.TimeRemainingColumn())
-    with bars.Progress(*columns, console=Console(stderr=True)) as progress:
-        task = progress.add_task(what, total=total)
-        yield lambda done: progress.update(task, completed=done)
-
-
-def _track_bar(items: Iterable[T], what: str, total: int, size: Callable[[T], int]) -> Iterator[T]:
     done = 0
-    with _bar(what, total) as show:
+    with _shown(what, total) as show:
         for item in items:
             yield item
             done += size(item)
             show(done)
 
 
-def _track_lines(items: Iterable[T], what: str, total: int, size: Callable[[T], int]) -> Iterator[T]:
-    """Show progress in lines. The pace is measured after the first item, whose time often includes start-up; the rest of its batch prints no line."""
+@contextmanager
+def byte_bar(what: str, total: int) -> Iterator[Callable[[int], None]]:
+    """A function that shows how many bytes of `total` are done: as a bar in a terminal, else as occasional lines."""
+    with _shown(what, total, in_bytes=True) as show:
+        yield show
+        show(total)
+
+
+@contextmanager
+def _shown(what: str, total: int, in_bytes: bool = False) -> Iterator[Callable[[int], None]]:
+    """A function that shows the number of items (or bytes) that are done: as a bar in a terminal, else as occasional lines.
+
+    The pace is measured after the first call, because its time often includes start-up; the rest of its batch prints no line.
+    """
+    if sys.stderr.isatty() and not _QUIET.get():
+        from rich import progress as bars
+        from rich.console import Console
+
+        counts = (bars.DownloadColumn(),) if in_bytes else (bars.MofNCompleteColumn(), bars.TimeElapsedColumn())
+        columns = (bars.TextColumn("{task.description}"), bars.BarColumn(), *counts, bars.TimeRemainingColumn())
+        with bars.Progress(*columns, console=Console(stderr=True)) as progress:
+            task = progress.add_task(what, total=total)
+            yield lambda done: progress.update(task, completed=done)
+        return
     done = first = 0
     begun = last = started = time.monotonic()
-    for item in items:
-        yield item
-        now, done = time.monotonic(), done + size(item)
+
+    def show(now_done: int) -> None:
+        nonlocal done, first, last, started
+        now, done = time.monotonic(), now_done
         if not first:
             started, first = now, done
         elif now - last > SECONDS_BETWEEN_LINES and first < done < total and now - started > BURST * (started - begun):
             last = now
             left = duration((now - started) * (total - done) / (done - first))
-            say(f"{what}: {done:,} of {total:,}, about {left} left")
-    say(f"{what}: {done:,} done")
+            count = f"{done / 1e6:,.0f} of {total / 1e6:,.0f} MB" if in_bytes else f"{done:,} of {total:,}"
+            say(f"{what}: {count}, about {left} left")
+
+    yield show
+    if not in_bytes:
+        say(f"{what}: {done:,} done")

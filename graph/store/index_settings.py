@@ -87,17 +87,8 @@ class IndexSettings(Settings):
         return value
 
 
-CHANGEABLE = frozenset(
-    {
-        "extractor_model",
-        "summary_model",
-        "extractor_examples",
-        "max_reply_tokens",
-        "import_file",
-        "max_failed_share",
-        "layers_on_edit",
-        "merge_factor",
-        "ann_rows",
-    }
-)
+CHANGEABLE = {
+    *("extractor_model", "summary_model", "extractor_examples", "max_reply_tokens", "import_file"),
+    *("max_failed_share", "layers_on_edit", "merge_factor", "ann_rows"),
+}
 """Settings that a later run may change. graph/build/read_passages.py rejects another extractor model or prompt once passages are read."""

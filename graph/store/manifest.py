@@ -85,21 +85,10 @@ def read_manifest(folder: Path) -> Manifest:
         found = f"{file}: its contents have changed"
         raise UserError(found, "the manifest as it was written", f"run: modegraph repair {folder}")
     facts = json.loads(body)
-    check_format(file, facts["format"])
-    return Manifest(
-        identity=hashed,
-        generation=facts["generation"],
-        settings=facts["settings"],
-        encoder=facts["encoder"]["fingerprint"],
-        arrays=facts["arrays"],
-        files=facts["files"],
-        segments=facts["segments"],
-        ann=facts["ann"],
-        base=Base(**facts["base"]) if "base" in facts else None,
-        prompts=Prompts(**facts["prompts"]),
-        changed_passages=facts["changed_passages"],
-        grown=facts["grown"],
-    )
+    check_format(file, facts.pop("format"))
+    facts["encoder"], facts["prompts"] = facts["encoder"]["fingerprint"], Prompts(**facts["prompts"])
+    facts["base"] = Base(**facts["base"]) if "base" in facts else None
+    return Manifest(identity=hashed, **facts)
 
 
 def generation_of(folder: Path) -> int | None:

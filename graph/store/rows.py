@@ -18,6 +18,11 @@ from graph.extract.extraction import Occurrence, Reading
 from graph.shared.ids import content_id
 from graph.types import Document, Passage
 
+TABLES = (
+    *("meta", "documents", "passages", "propositions", "entities", "occurrences", "mentions", "topics"),
+    *("occurrence_topics", "facts", "quarantine", "summaries", "changed"),
+)
+"""The tables that a store reads and writes, each after the tables that it references."""
 AMONG = "IN (SELECT value FROM json_each(?))"
 """SQL condition: the value is in a list that is passed as JSON."""
 _SHARED = (

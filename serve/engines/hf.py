@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from itertools import count
 from typing import Any
@@ -26,6 +26,7 @@ from transformers import (
     LogitsProcessorList,
     MinPLogitsWarper,
     RepetitionPenaltyLogitsProcessor,
+    SequenceBiasLogitsProcessor,
     StoppingCriteria,
     StoppingCriteriaList,
     TopKLogitsWarper,
@@ -42,7 +43,8 @@ def penalty_processors(sampling: Sampling, prompt_tokens: int) -> list[LogitsPro
     """The processors that apply biases and penalties, for a prompt of `prompt_tokens` tokens."""
     processors: list[LogitsProcessor] = []
     if sampling.logit_bias:
-        processors.append(LogitBiasProcessor(sampling.logit_bias))
+        biases = {(token,): float(bias) for token, bias in sampling.logit_bias.items()}
+        processors.append(SequenceBiasLogitsProcessor(biases))
     if sampling.repetition_penalty != 1:
         processors.append(RepetitionPenaltyLogitsProcessor(sampling.repetition_penalty))
     if sampling.presence_penalty or sampling.frequency_penalty:
@@ -60,18 +62,6 @@ def truncation_processors(sampling: Sampling) -> list[LogitsProcessor]:
     if sampling.min_p > 0:
         processors.append(MinPLogitsWarper(sampling.min_p))
     return processors
-
-
-class LogitBiasProcessor(LogitsProcessor):  # type: ignore[misc]
-    """Adds a bias to the logits of some tokens."""
-
-    def __init__(self, biases: Mapping[int, float]) -> None:
-        self._ids, self._values = list(biases), list(biases.values())
-
-    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
-        changed_BV = scores.clone()
-        changed_BV[:, self._ids] += torch.tensor(self._values, dtype=scores.dtype, device=scores.device)
-        return changed_BV
 
 
 class PenaltyProcessor(LogitsProcessor):  # type: ignore[misc]

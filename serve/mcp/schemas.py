@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from graph.answer.attribution import Quote
 from graph.answer.support import NotChecked, Unsupported
 from graph.shared.modes import Mode
 from serve.http.encoding import Text
@@ -121,15 +122,6 @@ class Explanation(BaseModel):
     mode: str
     search: tuple[str, ...]
     ways: list[Path]
-
-
-class Quote(BaseModel):
-    """Characters start to end of a passage's text: the sentence that best supports `statement`, a sentence of the answer."""
-
-    statement: str
-    text: str
-    start: int
-    end: int
 
 
 class Citation(BaseModel):

@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import BaseModel
 
 from graph.index.index import NodeKind
-from graph.types import Absence, Evidence
+from graph.types import Absence, Evidence, Finding, Span
 from serve.server.collections import Generation
 
 EdgeKind = Literal["has", "next", "states", "mentions", "called", "synonym", "sums up", "similar"]
@@ -28,22 +28,12 @@ class FoundPassage(BaseModel):
     path: tuple[str, ...]
 
 
-class Place(BaseModel):
-    """The position of a proposition in a document."""
-
-    passage_id: str
-    source: str
-    start: int
-    end: int
-    page: int | None
-
-
 class FoundProposition(BaseModel):
     score: float
     id: str
     text: str
     entities: tuple[str, ...]
-    spans: tuple[Place, ...]
+    spans: tuple[Span, ...]
 
 
 class FoundSummary(BaseModel):
@@ -54,15 +44,6 @@ class FoundSummary(BaseModel):
     layer: int
     text: str
     members: tuple[str, ...]
-
-
-class ModelFinding(BaseModel):
-    """An intermediate answer of a model, and the passages it is based on."""
-
-    question: str
-    answer: str
-    passage_ids: tuple[str, ...]
-    score: float
 
 
 class Spending(BaseModel):
@@ -90,7 +71,7 @@ class Retrieved(BaseModel):
     passages: list[FoundPassage]
     propositions: list[FoundProposition]
     summaries: list[FoundSummary]
-    findings: list[ModelFinding]
+    findings: tuple[Finding, ...]
     absence: Absence | None
     trace: Spending
 
@@ -154,12 +135,9 @@ def evidence_response(evidence: Evidence, generation: Generation) -> Retrieved:
             FoundPassage(score=found.score, path=path, **vars(found.item))
             for found, path in zip(evidence.passages, paths, strict=True)
         ],
-        propositions=[
-            FoundProposition.model_validate({"score": found.score, **vars(found.item)}, from_attributes=True)
-            for found in evidence.propositions
-        ],
+        propositions=[FoundProposition(score=found.score, **vars(found.item)) for found in evidence.propositions],
         summaries=[FoundSummary(score=found.score, **vars(found.item)) for found in evidence.summaries],
-        findings=[ModelFinding(**vars(finding)) for finding in evidence.findings],
+        findings=evidence.findings,
         absence=evidence.absence,
         trace=trace_response(evidence),
     )

@@ -39,16 +39,11 @@ pytestmark = pytest.mark.usefixtures("open_hashed")
 
 
 @pytest.fixture
-def index(hashed_isles: Path) -> Path:
-    return hashed_isles
-
-
-@pytest.fixture
 def questions(tmp_path: Path) -> Path:
-    return write_questions(tmp_path / "questions.jsonl", BORN, KELP)
+    return write_rows(tmp_path / "questions.jsonl", BORN, KELP)
 
 
-def write_questions(file: Path, *rows: dict[str, Any]) -> Path:
+def write_rows(file: Path, *rows: dict[str, Any]) -> Path:
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return file
 
@@ -71,8 +66,8 @@ def rows_in(folder: Path, split: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (folder / f"{split}.jsonl").read_text().splitlines()]
 
 
-def test_rows_are_written_and_summarised(index: Path, questions: Path, tmp_path: Path) -> None:
-    done = run(index, questions, "--out", tmp_path / "out", "--top-k", 3, "--json")
+def test_rows_are_written_and_summarised(hashed_isles: Path, questions: Path, tmp_path: Path) -> None:
+    done = run(hashed_isles, questions, "--out", tmp_path / "out", "--top-k", 3, "--json")
     summary = json.loads(done.stdout)
     assert done.exit_code == 0
     assert summary["by_split"] == {"train": 3, "test": 3} and summary["counts"]["context size"] == dict.fromkeys(
@@ -87,28 +82,28 @@ def test_rows_are_written_and_summarised(index: Path, questions: Path, tmp_path:
     assert not (tmp_path / "out" / "ledger.sqlite").exists()
 
 
-def test_a_judge_without_a_writer_is_refused(index: Path, questions: Path, tmp_path: Path) -> None:
+def test_a_judge_without_a_writer_is_refused(hashed_isles: Path, questions: Path, tmp_path: Path) -> None:
     """Reasoning by rules is never judged, and the card must not say so."""
     with pytest.raises(UserError, match="judge scripted without a writer"):
-        run(index, questions, "--out", tmp_path / "out", "--judge", "scripted")
+        run(hashed_isles, questions, "--out", tmp_path / "out", "--judge", "scripted")
 
 
-def test_the_same_inputs_give_the_same_bytes(index: Path, questions: Path, tmp_path: Path) -> None:
+def test_the_same_inputs_give_the_same_bytes(hashed_isles: Path, questions: Path, tmp_path: Path) -> None:
     for name in ("one", "two"):
-        run(index, questions, "--out", tmp_path / name, "--mode", "hierarchy")
+        run(hashed_isles, questions, "--out", tmp_path / name, "--mode", "hierarchy")
     files = sorted(file.name for file in (tmp_path / "one").iterdir())
     assert all((tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes() for name in files)
 
 
-def test_a_preview_writes_nothing(index: Path, questions: Path, tmp_path: Path) -> None:
-    shown = json.loads(run(index, questions, "--preview", 2, "--json").stdout)
+def test_a_preview_writes_nothing(hashed_isles: Path, questions: Path, tmp_path: Path) -> None:
+    shown = json.loads(run(hashed_isles, questions, "--preview", 2, "--json").stdout)
     assert [row["id"] for row in shown["rows"]] == ["born#1", "born#2"]
-    assert "  assistant: ###Reason: She was born" in run(index, questions, "--preview", 1).stdout
+    assert "  assistant: ###Reason: She was born" in run(hashed_isles, questions, "--preview", 1).stdout
     assert list(tmp_path.iterdir()) == [questions]
 
 
 def test_a_writing_model_is_called_through_the_ledger_and_its_failures_are_counted(
-    index: Path, questions: Path, tmp_path: Path
+    hashed_isles: Path, questions: Path, tmp_path: Path
 ) -> None:
     bad = iter(["no form", "###Reason: Given the answer, Tarn. ###Answer: Tarn", "###Reason: So. ###Answer: Quill"])
 
@@ -121,7 +116,7 @@ def test_a_writing_model_is_called_through_the_ledger_and_its_failures_are_count
     model = ScriptedModel(reply, batch_size=8)
     out = tmp_path / "out"
     options = ("--out", out, "--top-k", 3, "--writer", "scripted")
-    done = run(index, questions, *options, "--json", model=model)
+    done = run(hashed_isles, questions, *options, "--json", model=model)
     summary = json.loads(done.stdout)
     assert summary["drops"] == {reasons.WRONG: 1, reasons.LEAK: 1, reasons.MALFORMED: 1}
     assert summary["rows"] == 3 and done.exit_code == 0
@@ -131,44 +126,44 @@ def test_a_writing_model_is_called_through_the_ledger_and_its_failures_are_count
     assert len(kelp) + len(refused) == 3 and all(row["kind"] == "unanswerable" for row in refused)
 
     before = {name: (out / name).read_bytes() for name in ("test.jsonl", "test.parquet", "README.md")}
-    run(index, questions, *options, model=model)
+    run(hashed_isles, questions, *options, model=model)
     assert len(model.requests) == 3 + len(kelp), "the second run sends no requests"
     assert {name: (out / name).read_bytes() for name in before} == before
 
 
-def test_losing_most_rows_ends_with_status_1(index: Path, questions: Path, tmp_path: Path) -> None:
+def test_losing_most_rows_ends_with_status_1(hashed_isles: Path, questions: Path, tmp_path: Path) -> None:
     model = ScriptedModel(lambda request: "not in the required form")
-    done = run(index, questions, "--out", tmp_path / "out", "--writer", "scripted", model=model)
+    done = run(hashed_isles, questions, "--out", tmp_path / "out", "--writer", "scripted", model=model)
     assert done.exit_code == 1
     assert "rows were dropped, only 0 remain" in done.stderr
 
 
-def test_splits_can_be_chosen(index: Path, questions: Path, tmp_path: Path) -> None:
-    run(index, questions, "--out", tmp_path / "out", "--split", "train", "--split", "dev")
+def test_splits_can_be_chosen(hashed_isles: Path, questions: Path, tmp_path: Path) -> None:
+    run(hashed_isles, questions, "--out", tmp_path / "out", "--split", "train", "--split", "dev")
     assert (tmp_path / "out" / "train.jsonl").exists() and not (tmp_path / "out" / "test.jsonl").exists()
 
 
-def test_context_sizes_and_questions_can_be_chosen(index: Path, questions: Path, tmp_path: Path) -> None:
-    run(index, questions, "--out", tmp_path / "sized", "--top-k", 3, "--context-size", 1, "--context-size", 3)
+def test_context_sizes_and_questions_can_be_chosen(hashed_isles: Path, questions: Path, tmp_path: Path) -> None:
+    run(hashed_isles, questions, "--out", tmp_path / "sized", "--top-k", 3, "--context-size", 1, "--context-size", 3)
     assert [row["id"] for row in rows_in(tmp_path / "sized", "train")] == ["born#1", "born#3"]
     every, some = tmp_path / "every", set()
-    run(index, questions, "--out", every, "--top-k", 1)
+    run(hashed_isles, questions, "--out", every, "--top-k", 1)
     for seed in range(6):
         out = tmp_path / f"seed-{seed}"
-        run(index, questions, "--out", out, "--top-k", 1, "--limit", 1, "--seed", seed)
+        run(hashed_isles, questions, "--out", out, "--top-k", 1, "--limit", 1, "--seed", seed)
         (file,) = out.glob("*.jsonl")
         assert file.read_bytes() == (every / file.name).read_bytes()
         some.add(file.name)
     assert some == {"train.jsonl", "test.jsonl"}, "the seed decides which question is drawn"
 
 
-def test_evidence_is_quoted_only_if_the_passages_contain_all_of_it(index: Path, tmp_path: Path) -> None:
+def test_evidence_is_quoted_only_if_the_passages_contain_all_of_it(hashed_isles: Path, tmp_path: Path) -> None:
     reasoned = {**BORN, "reasoning": "The page about her says so."}
     two = {**reasoned, "id": "two", "question": "Where was she born?", "gold_ids": ["ada", "bread"]}
     two["evidence"] = [*BORN["evidence"], {"id": "bread", "quote": "It was never baked here."}]
     done = run(
-        index,
-        write_questions(tmp_path / "reasoned.jsonl", reasoned, two),
+        hashed_isles,
+        write_rows(tmp_path / "reasoned.jsonl", reasoned, two),
         *("--out", tmp_path / "out", "--top-k", 3, "--json"),
     )
     drops = json.loads(done.stdout)["drops"]
@@ -181,18 +176,18 @@ def test_evidence_is_quoted_only_if_the_passages_contain_all_of_it(index: Path, 
         assert re.fullmatch(expected, row["chosen"][0]["content"])
 
 
-def test_bad_input_is_reported_and_writes_nothing(index: Path, questions: Path, tmp_path: Path) -> None:
-    elsewhere = write_questions(tmp_path / "other.jsonl", {**BORN, "gold_ids": ["mars"]})
+def test_bad_input_is_reported_and_writes_nothing(hashed_isles: Path, questions: Path, tmp_path: Path) -> None:
+    elsewhere = write_rows(tmp_path / "other.jsonl", {**BORN, "gold_ids": ["mars"]})
     mine = tmp_path / "mine"
     mine.mkdir()
     (mine / "notes.txt").touch()
     out = tmp_path / "out"
     for arguments, message in [
-        ((index, elsewhere, "--out", out), "not in the index: 'mars'"),
-        ((index, questions), "no --out"),
-        ((index, questions, "--out", out, "--mode", "magic"), "magic"),
-        ((index, questions, "--out", out, "--split", "all"), "--split all"),
-        ((index, questions, "--out", mine), "holds other files"),
+        ((hashed_isles, elsewhere, "--out", out), "not in the index: 'mars'"),
+        ((hashed_isles, questions), "no --out"),
+        ((hashed_isles, questions, "--out", out, "--mode", "magic"), "magic"),
+        ((hashed_isles, questions, "--out", out, "--split", "all"), "--split all"),
+        ((hashed_isles, questions, "--out", mine), "holds other files"),
         ((tmp_path / "nowhere", questions, "--out", out), "nowhere"),
     ]:
         with pytest.raises(UserError, match=message):

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from typer.testing import CliRunner
 
 from data_synth.dataset.validate import validate_file
 from data_synth.feedback import (
@@ -41,7 +40,7 @@ from graph.feedback import (
     Vote,
 )
 from graph.index.index import Index, open_index
-from modegraph.cli import build_app
+from tests.commands import run
 from tests.corpora import ISLES
 from tests.fakes import HashEncoder
 from tests.graph.hashed import build
@@ -225,13 +224,13 @@ def test_the_command_prints_the_summaries(index: Index, tmp_path: Path, open_has
     good, bad = answers(index)
     store(index, entry(Preference(good, bad, "first")), entry(Vote(good, "up"), "reader-2", consent=False))
     words = ["data", "import", "feedback", str(index.folder), "--out", str(tmp_path / "out")]
-    done = CliRunner().invoke(build_app(), words)
+    done = run(*words)
     assert done.exit_code == 0, done.output
     assert "1 rows in" in done.output and "no consent to training 1" in done.output
-    summaries = json.loads(CliRunner().invoke(build_app(), [*words, "--json"]).stdout)
+    summaries = json.loads(run(*words, "--json").stdout)
     assert {name: summaries[name]["rows"] for name in ("preferences", "relevance")} == {
         "preferences": 1,
         "relevance": 0,
     }
     FeedbackFile(index.folder, 1 << 30).delete_user("reader-1")
-    assert CliRunner().invoke(build_app(), words).exit_code == 1
+    assert run(*words).exit_code == 1

@@ -20,7 +20,9 @@ from data_synth.cli import register
 from data_synth.preferences.hard_negatives import INVENTED
 from graph.errors import UserError
 from serve.engines import open_model
+from tests.data_synth.test_cli import write_rows
 from tests.fakes import ChatServer, Reply, chat_server
+from tests.processes import until
 
 QUESTIONS = [
     ("q0", "Where was Ada Marlow born?", "Tarn", "ada", "She was born in Tarn and died on 4 May 1931."),
@@ -35,11 +37,6 @@ QUESTION_ROWS = [
 ]
 
 
-@pytest.fixture
-def index(hashed_isles: Path) -> Path:
-    return hashed_isles
-
-
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch, open_hashed: None) -> None:
     monkeypatch.setattr(engine, "FIRST_WAIT_S", 0.01)
@@ -48,9 +45,7 @@ def quick(monkeypatch: pytest.MonkeyPatch, open_hashed: None) -> None:
 
 @pytest.fixture
 def questions(tmp_path: Path) -> Path:
-    file = tmp_path / "questions.jsonl"
-    file.write_text("".join(json.dumps(row) + "\n" for row in QUESTION_ROWS))
-    return file
+    return write_rows(tmp_path / "questions.jsonl", *QUESTION_ROWS)
 
 
 def good_reply(body: dict[str, Any]) -> str:
@@ -98,11 +93,21 @@ def misbehaving() -> tuple[Reply, dict[str, int]]:
 
 
 def test_a_misbehaving_server_loses_only_the_rows_that_it_spoils_and_the_card_counts_them(
-    index: Path, questions: Path, tmp_path: Path
+    hashed_isles: Path, questions: Path, tmp_path: Path
 ) -> None:
     reply, counts = misbehaving()
     with chat_server(reply) as server:
-        words = ("preferences", index, "--questions", questions, "--writer", "MODEL", "--top-k", 3, *sizes(0, 1, 2, 3))
+        words = (
+            "preferences",
+            hashed_isles,
+            "--questions",
+            questions,
+            "--writer",
+            "MODEL",
+            "--top-k",
+            3,
+            *sizes(0, 1, 2, 3),
+        )
         done = run(server.url, *words, "--out", tmp_path / "out", "--json")
         requests = len(server.requests)
         again = run(server.url, *words, "--out", tmp_path / "out", "--json")
@@ -124,14 +129,14 @@ def test_a_misbehaving_server_loses_only_the_rows_that_it_spoils_and_the_card_co
 
 
 def test_a_server_that_never_answers_ends_the_run_and_keeps_the_finished_calls(
-    index: Path, questions: Path, tmp_path: Path
+    hashed_isles: Path, questions: Path, tmp_path: Path
 ) -> None:
     def dies(body: dict[str, Any], number: int) -> str | tuple[int, str]:
         return good_reply(body) if number <= 6 else (500, "gone")
 
     words = (
         "responses",
-        index,
+        hashed_isles,
         "--questions",
         questions,
         "--policy",
@@ -173,7 +178,7 @@ app(sys.argv[1:])
 
 @pytest.mark.parametrize("command", ["preferences", "responses"])
 def test_a_killed_run_resumes_without_repeating_a_call_and_writes_the_same_rows(
-    command: str, index: Path, questions: Path, tmp_path: Path
+    command: str, hashed_isles: Path, questions: Path, tmp_path: Path
 ) -> None:
     options = ["--writer"] if command == "preferences" else ["--samples", "3", "--policy"]
 
@@ -183,7 +188,7 @@ def test_a_killed_run_resumes_without_repeating_a_call_and_writes_the_same_rows(
 
     with chat_server(slow) as server:
         spec = f"openai:tiny@{server.url}"
-        words = ["synth", command, str(index), "--questions", str(questions), "--top-k", "2", *options, spec]
+        words = ["synth", command, str(hashed_isles), "--questions", str(questions), "--top-k", "2", *options, spec]
         environment = os.environ | {"OMP_NUM_THREADS": "1"}
         killed = subprocess.Popen(
             [sys.executable, "-P", "-c", RUN, *words, "--out", str(tmp_path / "out")],
@@ -192,10 +197,7 @@ def test_a_killed_run_resumes_without_repeating_a_call_and_writes_the_same_rows(
             stderr=subprocess.DEVNULL,
         )
         ledger = tmp_path / "out" / "ledger.sqlite"
-        deadline = time.monotonic() + 60
-        while recorded_calls(ledger) < 3 and time.monotonic() < deadline:
-            assert killed.poll() is None
-            time.sleep(0.01)
+        until(lambda: recorded_calls(ledger) >= 3, 240, killed)
         killed.send_signal(signal.SIGKILL)
         killed.wait()
         time.sleep(0.5)  # Requests that were already sent still arrive.
@@ -211,10 +213,10 @@ def test_a_killed_run_resumes_without_repeating_a_call_and_writes_the_same_rows(
 
 
 def test_two_servers_share_the_calls_of_a_run_that_fails_and_is_resumed(
-    index: Path, questions: Path, tmp_path: Path
+    hashed_isles: Path, questions: Path, tmp_path: Path
 ) -> None:
     """Two servers, one of them slow, fail midway and end the run. A third resumes it without repeating a call; the rows equal those of one server."""
-    words = ("responses", index, "--questions", questions, "--samples", 4, "--top-k", 1, *sizes(0, 1))
+    words = ("responses", hashed_isles, "--questions", questions, "--samples", 4, "--top-k", 1, *sizes(0, 1))
 
     def slow(body: dict[str, Any], number: int) -> str | tuple[int, str]:
         time.sleep(0.1)

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
 from data_synth.dataset.validate import validate_file
 from graph.build.build import build_index
@@ -22,9 +21,10 @@ from graph.errors import UserError
 from graph.models.encoder import open_encoder
 from graph.shared.jsonl import write_jsonl
 from graph.store.index_settings import IndexSettings
-from modegraph.cli import build_app
+from tests.commands import run
 from tests.corpora import ISLES
 from tests.data_synth.test_server import QUESTION_ROWS, recorded_calls
+from tests.processes import until
 from tests.vllm import Server, serving, with_vllm
 from train.run.settings import SftSettings, TinySettings
 from train.sft import train_sft
@@ -64,7 +64,7 @@ def words_of(world: Path, command: str, *words: object) -> list[str]:
 
 
 def synth(world: Path, command: str, *words: object) -> dict[str, Any]:
-    done = CliRunner().invoke(build_app(), [*words_of(world, command, *words), "--json"])
+    done = run(*words_of(world, command, *words), "--json")
     if isinstance(done.exception, Exception):
         raise done.exception
     summary: dict[str, Any] = json.loads(done.stdout)
@@ -110,10 +110,7 @@ def test_a_killed_run_resumes_on_the_server(world: Path, server: Server) -> None
         stderr=subprocess.DEVNULL,
     )
     ledger = world / "killed/ledger.sqlite"
-    deadline = time.monotonic() + 120
-    while time.monotonic() < deadline and not recorded_calls(ledger):
-        assert killed.poll() is None
-        time.sleep(0.02)
+    until(lambda: recorded_calls(ledger), 120, killed)
     killed.send_signal(signal.SIGKILL)
     killed.wait()
     finished = recorded_calls(ledger)

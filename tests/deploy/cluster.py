@@ -22,6 +22,7 @@ from graph.store.index_settings import IndexSettings
 from tests.corpora import ISLES
 from tests.fakes import ChatServer, HashEncoder, chat_server
 from tests.places import ROOT
+from tests.processes import answers, until
 from tests.serve.http.running import bound_socket
 
 NGINX_CONF = ROOT / "deploy" / "replicas" / "nginx.conf"
@@ -53,16 +54,8 @@ class Replica:
         with self.log.open("ab") as log:
             command = [sys.executable, "-P", "-m", "tests.deploy.replica", *words]
             self.process = subprocess.Popen(command, stdout=log, stderr=log)
-        end = time.monotonic() + 120
-        while not self.is_ready():
-            assert self.process.poll() is None and time.monotonic() < end, self.log.read_text()[-1000:]
-            time.sleep(0.05)
-
-    def is_ready(self) -> bool:
-        try:
-            return self.get("/ready").status_code == 200
-        except httpx2.HTTPError:
-            return False
+        until(lambda: self.process.poll() is not None or answers(f"{self.url}/ready"), 120)
+        assert self.process.poll() is None, self.log.read_text()[-1000:]
 
     def stop(self) -> None:
         """Stop the replica as a rolling restart does."""

@@ -12,10 +12,10 @@ import yaml
 from typer.main import get_command
 
 from graph.config import load_settings
-from modegraph.cli import build_app
 from serve.http.auth import OPEN_PATHS
 from serve.http.settings import ServerSettings
 from serve.http.telemetry import Metrics
+from tests.commands import build_app
 from tests.places import ROOT
 
 KUBERNETES, REPLICAS = ROOT / "deploy" / "kubernetes", ROOT / "deploy" / "replicas"

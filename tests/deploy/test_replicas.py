@@ -4,7 +4,7 @@ import json
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import httpx2
@@ -19,6 +19,7 @@ from tests.corpora import guild_documents
 from tests.deploy.cluster import Cluster, LoggedRequest, Replica, running_cluster
 from tests.deploy.crowd import READING, Outcome, crowd
 from tests.postgres_server import fresh_database
+from tests.processes import until
 
 CLIENTS = 20
 VISIBLE_S = 2.0
@@ -33,15 +34,6 @@ def cluster(postgres: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         running_cluster(dsn, tmp_path_factory.mktemp("replicas")) as running,
     ):
         yield running
-
-
-def wait_until(condition: Callable[[], object], seconds: float = 60.0) -> float:
-    """Wait until the condition is true; returns the number of seconds waited."""
-    started = time.monotonic()
-    while not condition():
-        assert time.monotonic() - started < seconds, f"the condition is still false after {seconds} s"
-        time.sleep(0.01)
-    return time.monotonic() - started
 
 
 def upload(replica: Replica, *documents: Document) -> dict[str, object]:
@@ -65,7 +57,9 @@ def test_a_document_uploaded_to_one_is_used_by_the_other(cluster: Cluster) -> No
         here, there = cluster.replicas[number % 2], cluster.replicas[1 - number % 2]
         gull = Document(f"gull{number}", f"Gull {number}", f"Gull Rock number {number} was lit by Ines Vaar.")
         upload(here, gull)
-        took.append(wait_until(lambda there=there, gull=gull: answers_from(there, gull)))  # type: ignore[misc]
+        uploaded_s = time.monotonic()
+        until(lambda there=there, gull=gull: answers_from(there, gull), 60)  # type: ignore[misc]
+        took.append(time.monotonic() - uploaded_s)
     print(f"visible to the other after {', '.join(f'{each:.2f}' for each in took)} s")
     if os.environ.get("MODEGRAPH_TIMES"):
         assert max(took) < VISIBLE_S
@@ -86,21 +80,22 @@ def test_documents_uploaded_to_both_at_once_are_indexed_once(cluster: Cluster) -
         assert connection.execute("SELECT count(*) FROM modegraph_index.leases").fetchone() == (0,), (
             "leases were released"
         )
-    wait_until(lambda: {each.get("/ready").json()["index"] for each in cluster.replicas} == {after.identity})
+    until(lambda: {each.get("/ready").json()["index"] for each in cluster.replicas} == {after.identity}, 60)
     assert after.unfinished == "" and verify_index(cluster.index) == []
 
 
 def test_a_killed_replica_loses_only_the_requests_that_it_was_processing(cluster: Cluster) -> None:
     first = cluster.replicas[0]
     with crowd(cluster.url, CLIENTS) as outcomes:
-        wait_until(lambda: len(outcomes) > 4 * CLIENTS and first.model.running > 1)
+        until(lambda: len(outcomes) > 4 * CLIENTS and first.model.running > 1, 60)
         killed_at = time.time()
         first.kill()
         before = len(outcomes)
-        wait_until(lambda: len(outcomes) > before + 4 * CLIENTS)
+        until(lambda: len(outcomes) > before + 4 * CLIENTS, 60)
         first.start()
-        wait_until(
-            lambda: any(each.replicas == (address(first),) for each in requests_since(cluster, time.time() - 0.5))
+        until(
+            lambda: any(each.replicas == (address(first),) for each in requests_since(cluster, time.time() - 0.5)),
+            60,
         )
     logged = cluster.logged_requests()
     failed = [each for each in outcomes if each.problem]
@@ -119,16 +114,16 @@ def test_a_killed_replica_loses_only_the_requests_that_it_was_processing(cluster
 def test_a_rolling_restart_loses_no_request(cluster: Cluster) -> None:
     with crowd(cluster.url, CLIENTS) as outcomes:
         for number, each in enumerate(cluster.replicas):
-            wait_until(lambda: len(outcomes) > 4 * CLIENTS)
+            until(lambda: len(outcomes) > 4 * CLIENTS, 60)
             each.stop()
             before = len(outcomes)
             lighthouse = Document(f"light{number}", "Lighthouse", f"Lighthouse number {number} is of brick.")
             upload(cluster.replicas[1 - number], lighthouse)
-            wait_until(lambda before=before: len(outcomes) > before + 2 * CLIENTS)  # type: ignore[misc]
+            until(lambda before=before: len(outcomes) > before + 2 * CLIENTS, 60)  # type: ignore[misc]
             each.start()
             assert answers_from(each, lighthouse), "a replica starts with the newest index"
         before = len(outcomes)
-        wait_until(lambda: len(outcomes) > before + 4 * CLIENTS)
+        until(lambda: len(outcomes) > before + 4 * CLIENTS, 60)
     print(f"{len(outcomes)} requests, {sum(bool(each.problem) for each in outcomes)} failed")
     assert [each for each in outcomes if each.problem] == []
     served = Counter(request.replicas[-1] for request in cluster.logged_requests().values())

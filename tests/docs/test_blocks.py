@@ -14,9 +14,9 @@ import pytest
 
 import graph.models.encoder
 from graph.documents.questions import read_questions
+from tests.commands import run
 from tests.fakes import HashEncoder
 from tests.places import EXAMPLES, ROOT
-from tests.test_command_line import run
 
 PAGES = [ROOT / "README.md", EXAMPLES / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(

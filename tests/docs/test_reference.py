@@ -7,8 +7,8 @@ import re
 import pytest
 
 from graph.errors import UserError
+from tests.commands import run
 from tests.places import ROOT
-from tests.test_command_line import run
 from tools.reference import notebooks
 from tools.reference.all_pages import DOCS, all_pages
 from tools.reference.messages import GAP, messages, plain_words, possible_texts

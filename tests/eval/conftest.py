@@ -8,13 +8,12 @@ from typing import Any
 
 import pytest
 import torch
-from typer.testing import CliRunner
 
 from data_synth.rows import PreferenceRow, preference_to_json
 from graph.answer.prompt import answer_messages, format_answer
 from graph.shared.jsonl import write_jsonl
 from graph.types import Excerpt
-from modegraph.cli import build_app
+from tests import commands
 from train.run.record import RunRecord, write_run
 from train.run.settings import TinySettings
 from train.tiny import new_llama, train_tokenizer
@@ -113,7 +112,6 @@ def read_lines(file: Path) -> list[dict]:
 
 def check_server(server: str, run: Path, *more: str, conversations: int = 3) -> tuple[int, dict[str, Any]]:
     """The exit status and the report of `serve check`; the report lists the faults of the server."""
-    command = ["serve", "check", server, str(run), "--conversations", str(conversations), "--json", *more]
-    done = CliRunner().invoke(build_app(), command)
+    done = commands.run("serve", "check", server, run, "--conversations", conversations, "--json", *more)
     assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
     return done.exit_code, json.loads(done.stdout)

@@ -10,7 +10,7 @@ from graph.errors import UserError
 from graph.shared.jsonl import write_json
 from graph.shared.progress import note_progress, report_progress
 from graph.shared.runs import find_runs
-from tests.test_command_line import run
+from tests.commands import run
 from train.run.record import RunRecord, write_run
 from train.run.save import about_run, fresh_folder
 from train.run.settings import MsSettings, SftSettings

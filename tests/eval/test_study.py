@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
 from data_synth.rows import response_to_json
 from eval.statistics import equality_test, sign_flip_test
@@ -23,7 +23,7 @@ from eval.study import (
 from graph.config import load_settings, parse_settings
 from graph.errors import UserError
 from graph.shared.jsonl import write_jsonl
-from modegraph.cli import build_app
+from tests.commands import run
 from tests.places import ROOT
 from tests.train.world import scored
 
@@ -128,7 +128,7 @@ def test_a_study_that_cannot_decide_is_refused(changes: dict[str, Any], message:
 def plan(folder: Path, *words: str, **changes: Any) -> Result:
     file = folder / "study.yaml"
     file.write_text(json.dumps(values(**changes)), encoding="utf-8")
-    return CliRunner().invoke(build_app(), ["plan", "study", str(file), *words])
+    return run("plan", "study", file, *words)
 
 
 def test_injected_faults_are_refused_by_name(tmp_path: Path) -> None:
@@ -183,5 +183,5 @@ def test_the_shipped_study_is_valid(monkeypatch: pytest.MonkeyPatch) -> None:
         parse_settings(SETTINGS[one.stage], train_settings(one), "arm")
     planned = plan_study(shipped, refuse_to_time)
     assert [look.runs - planned.trial_runs for look in planned.looks] == [42, 54]
-    plain = CliRunner().invoke(build_app(), ["plan", "study", str(SHIPPED), "--json"])
+    plain = run("plan", "study", SHIPPED, "--json")
     assert json.loads(plain.stdout)["looks"][1]["seeds"] == 12

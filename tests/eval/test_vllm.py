@@ -7,9 +7,8 @@ import json
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from modegraph.cli import build_app
+from tests.commands import run
 from tests.places import EXAMPLES
 from tests.vllm import serving, with_vllm
 from train.run.settings import TinySettings
@@ -27,8 +26,8 @@ def tiny_model(folder: Path) -> Path:
 
 
 def test_only_the_llm_selector_calls_the_model_and_the_server_counts_its_calls(tmp_path: Path) -> None:
-    runner, app, index = CliRunner(), build_app(), str(tmp_path / "index")
-    assert runner.invoke(app, ["index", str(EXAMPLES / "documents"), "--out", index]).exit_code == 0
+    index = tmp_path / "index"
+    assert run("index", EXAMPLES / "documents", "--out", index).exit_code == 0
     with serving(tiny_model(tmp_path), max_tokens=8192) as server:
         before = server.requests_served()
         arguments = [
@@ -36,12 +35,12 @@ def test_only_the_llm_selector_calls_the_model_and_the_server_counts_its_calls(t
             "retrieval",
             index,
             "--questions",
-            str(EXAMPLES / "questions.jsonl"),
+            EXAMPLES / "questions.jsonl",
             "--limit",
-            str(LIMIT),
+            LIMIT,
         ]
         arguments += ["--modes", "local", "--selectors", "threshold", "llm", "--model", server.spec, "--json"]
-        result = runner.invoke(app, arguments)
+        result = run(*arguments)
         served = server.requests_served() - before
     assert result.exit_code == 0, result.output
     found = json.loads(result.stdout)["systems"]

@@ -1,4 +1,4 @@
-"""The stand-in encoder, and an index of a few documents made with this encoder or a similar one."""
+"""The stand-in encoder, an index of a few documents made with this encoder or a similar one, and queries of an index."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -6,6 +6,7 @@ from pathlib import Path
 from graph.build.build import build_index
 from graph.build.read_passages import no_model
 from graph.index.index import Index, open_index
+from graph.retrieve.parts.query import Query
 from graph.store.index_settings import IndexSettings
 from graph.types import Document, OpenModel
 from tests.fakes import HashEncoder
@@ -27,3 +28,8 @@ def build(
     settings = IndexSettings.model_validate({"min_similarity": 0.1, **values})
     build_index(folder, documents, settings, lambda spec: encoder, open_model)
     return open_index(folder, lambda spec: encoder)
+
+
+def query_of(index: Index, question: str) -> Query:
+    """The question with the vector that the encoder of the index gives it."""
+    return Query(question, index.encode_queries([question])[0])

@@ -1,5 +1,6 @@
-"""An index of ISLES with the stand-in encoder, and a tiny model, both made through the public API."""
+"""An index of ISLES with the stand-in encoder, and a tiny model made through the public API."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -18,9 +19,9 @@ def hashed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def isles(tmp_path: Path) -> mg.Index:
+def isles(hashed_isles: Path, tmp_path: Path) -> mg.Index:
     """An index that a test may change."""
-    return mg.index(ISLES, tmp_path / "isles")
+    return mg.open(shutil.copytree(hashed_isles, tmp_path / "isles"))
 
 
 @pytest.fixture(scope="session")

@@ -49,6 +49,8 @@ def test_models_trained_on_documents_can_be_compared(
     lora = sft.settings["lora"]
     assert (lora["rank"], lora["alpha"], sft.settings["data"]) == (2, 8, str(pairs))
     ms = mg.train.ms(model=sft, data=pairs, out=tmp_path / "ms", **QUICK)
+    with pytest.raises(mg.UserError, match="no such file"):
+        mg.train.reward(model=tiny, data=tmp_path / "none", out=tmp_path / "reward")
     compared = mg.compare([ms, sft], data=pairs, base=tiny, max_answer_tokens=8)
     assert capfd.readouterr() == ("", "")
 
@@ -76,5 +78,7 @@ def test_settings_are_checked_before_anything_is_done(changes: dict[str, object]
         mg.train.ms(model="m", data="d", out=tmp_path / "ms", **changes)
     with pytest.raises(mg.UserError, match=r"^train.sft: 'output' is missing"):
         mg.train.sft(model="m", data="d")
+    with pytest.raises(mg.UserError, match=r"^train.reward: unknown key 'centre'\. Did you mean 'center'"):
+        mg.train.reward(model="m", data="d", centre=1)
     with pytest.raises(mg.UserError, match="no such file"):
         mg.train.selector(tmp_path / "none.yaml")

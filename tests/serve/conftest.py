@@ -1,5 +1,6 @@
 """Tiny models, and a real server (uvicorn, on a free port) with a small real index and an upstream server whose replies each test chooses."""
 
+import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -48,11 +49,9 @@ def no_waiting() -> Iterator[None]:
 
 
 @pytest.fixture
-def isles(tmp_path: Path) -> Path:
+def isles(shared_isles: Path, tmp_path: Path) -> Path:
     """An index of ISLES that a test may change."""
-    folder = tmp_path / "index"
-    build_index(folder, ISLES, SETTINGS, lambda spec: HashEncoder())
-    return folder
+    return shutil.copytree(shared_isles, tmp_path / "index")
 
 
 @pytest.fixture(scope="session")
@@ -87,3 +86,10 @@ class Stack:
 def stack(shared_isles: Path) -> Iterator[Stack]:
     with ExitStack() as exits:
         yield Stack(exits, shared_isles)
+
+
+@pytest.fixture(scope="session")
+def shared_stack(shared_isles: Path) -> Iterator[tuple[Running, ChatServer]]:
+    """A server for requests that it refuses or that only search, and its upstream server, which no such request may reach."""
+    with ExitStack() as exits:
+        yield Stack(exits, shared_isles)()

@@ -28,11 +28,6 @@ QUESTION = "Who was born in Tarn and died on 4 May 1931?"
 pytestmark = pytest.mark.usefixtures("open_hashed")
 
 
-@pytest.fixture
-def index(hashed_isles: Path) -> Path:
-    return hashed_isles
-
-
 def run(*arguments: object, text: str = "###Reason: She died then [1]. ###Answer: Ada Marlow") -> str:
     done = invoke(*arguments, model=ScriptedModel(lambda request: text, name="scripted"))
     if done.exception is not None:
@@ -52,8 +47,10 @@ def invoke_with(open_model: OpenModel, *arguments: object) -> Result:
 
 
 @pytest.mark.parametrize("mode", ["dense", "naive", "hierarchy"])
-def test_the_evidence_is_one_json_object_whose_offsets_slice_the_documents(index: Path, mode: str) -> None:
-    shown = json.loads(run(index, QUESTION, "--mode", mode, "--top-k", 3, "--retrieve-only", "--model", "m", "--json"))
+def test_the_evidence_is_one_json_object_whose_offsets_slice_the_documents(hashed_isles: Path, mode: str) -> None:
+    shown = json.loads(
+        run(hashed_isles, QUESTION, "--mode", mode, "--top-k", 3, "--retrieve-only", "--model", "m", "--json")
+    )
     assert shown["query"] == QUESTION and shown["trace"]["mode"] == mode
     texts = {document.source: document.text for document in ISLES}
     assert shown["passages"]
@@ -62,22 +59,22 @@ def test_the_evidence_is_one_json_object_whose_offsets_slice_the_documents(index
         assert texts[passage["source"]][passage["start"] : passage["end"]] == passage["text"]
 
 
-def test_without_a_model_the_evidence_is_printed(index: Path) -> None:
-    shown = run(index, QUESTION, "--top-k", 2)
+def test_without_a_model_the_evidence_is_printed(hashed_isles: Path) -> None:
+    shown = run(hashed_isles, QUESTION, "--top-k", 2)
     assert shown.startswith("1. ") and "\n2. " in shown and "\n3. " not in shown
     assert "Ada Marlow · ada 0–" in shown
 
 
-def test_with_a_model_the_answer_is_cited(index: Path) -> None:
-    shown = run(index, QUESTION, "--model", "scripted")
+def test_with_a_model_the_answer_is_cited(hashed_isles: Path) -> None:
+    shown = run(hashed_isles, QUESTION, "--model", "scripted")
     assert shown.startswith("Ada Marlow\n") and "Reason: She died then [1]." in shown
-    full = json.loads(run(index, QUESTION, "--model", "scripted", "--json"))
+    full = json.loads(run(hashed_isles, QUESTION, "--model", "scripted", "--json"))
     assert (full["answer"], full["model"], full["removed"]) == ("Ada Marlow", "scripted", [])
     assert full["citations"]["1"]["source"] in shown
 
 
-def test_if_the_model_cites_nothing_the_passage_is_shown_as_attributed(index: Path) -> None:
-    arguments = (index, "Where was Ada Marlow born?", "--model", "scripted")
+def test_if_the_model_cites_nothing_the_passage_is_shown_as_attributed(hashed_isles: Path) -> None:
+    arguments = (hashed_isles, "Where was Ada Marlow born?", "--model", "scripted")
     text = "###Reason: It is known. ###Answer: Tarn"
     shown = " ".join(run(*arguments, text=text).split())
     assert shown.count("attributed, not cited by the model") == 1
@@ -89,9 +86,9 @@ def test_if_the_model_cites_nothing_the_passage_is_shown_as_attributed(index: Pa
     assert "Not checked: “Yes” says too little." in run(*arguments, text="###Reason: It is known. ###Answer: Yes")
 
 
-def test_unsupported_sentences_are_marked_dropped_or_ignored(index: Path) -> None:
+def test_unsupported_sentences_are_marked_dropped_or_ignored(hashed_isles: Path) -> None:
     text = "###Reason: Ada Marlow was born in Tarn. Casimir Thole never saw it in 1742 [1]. ###Answer: Ada Marlow"
-    arguments = (index, QUESTION, "--model", "scripted")
+    arguments = (hashed_isles, QUESTION, "--model", "scripted")
     marked = run(*arguments, text=text)
     [found] = json.loads(run(*arguments, "--json", text=text))["unsupported"]
     assert found["missing"] == ["Thole", "1742"] and 0.7 < found["probability"] < 1
@@ -102,13 +99,13 @@ def test_unsupported_sentences_are_marked_dropped_or_ignored(index: Path) -> Non
     assert dropped["reason"] == "Ada Marlow was born in Tarn." and len(dropped["unsupported"]) == 1
 
 
-def test_a_question_about_something_else_is_not_answered_and_no_model_is_called(index: Path) -> None:
+def test_a_question_about_something_else_is_not_answered_and_no_model_is_called(hashed_isles: Path) -> None:
     model = ScriptedModel(lambda request: "###Reason: so [1]. ###Answer: yes", name="scripted")
-    foreign = (index, "Do statins lower mortality after strokes?", "--model", "scripted")
+    foreign = (hashed_isles, "Do statins lower mortality after strokes?", "--model", "scripted")
     shown = invoke(*foreign, "--abstain", 0.5, model=model).stdout
     assert shown.startswith(f"{NOT_FOUND}\n") and "; the model was not called." in shown and model.requests == []
     assert "Not in these documents: probability 0.7" in run(*foreign, "--abstain", 0.5, "--retrieve-only")
-    answered = run(index, QUESTION, "--model", "scripted", "--abstain", 0.5)
+    answered = run(hashed_isles, QUESTION, "--model", "scripted", "--abstain", 0.5)
     assert answered.startswith("Ada Marlow\n") and "Not in these documents" not in answered
     by_default = run(*foreign)
     assert "Not in these documents: probability 0.7" in by_default and "not called" not in by_default
@@ -119,7 +116,7 @@ def test_a_question_about_something_else_is_not_answered_and_no_model_is_called(
 FOREIGN = ("Do statins lower mortality after strokes?", "--abstain", 0.5)
 
 
-def test_an_answer_without_a_call_does_not_wait_for_the_model(index: Path) -> None:
+def test_an_answer_without_a_call_does_not_wait_for_the_model(hashed_isles: Path) -> None:
     def open_model(spec: str, ledger: Path | None = None) -> LanguageModel:
         shown, ends = sys.stdout.buffer, time.monotonic() + 20
         while NOT_FOUND.encode() not in shown.getvalue():  # type: ignore[attr-defined]
@@ -127,12 +124,12 @@ def test_an_answer_without_a_call_does_not_wait_for_the_model(index: Path) -> No
             time.sleep(0.01)
         return ScriptedModel(lambda request: "never")
 
-    done = invoke_with(open_model, index, *FOREIGN, "--model", "slow")
+    done = invoke_with(open_model, hashed_isles, *FOREIGN, "--model", "slow")
     assert done.exception is None and done.stdout.startswith(f"{NOT_FOUND}\n")
 
 
-def test_a_wrong_model_is_an_error_even_if_no_call_was_needed(index: Path) -> None:
-    done = invoke_with(engines.open_model, index, *FOREIGN, "--model", "gpt9")
+def test_a_wrong_model_is_an_error_even_if_no_call_was_needed(hashed_isles: Path) -> None:
+    done = invoke_with(engines.open_model, hashed_isles, *FOREIGN, "--model", "gpt9")
     assert isinstance(done.exception, UserError) and "model 'gpt9': no such model" in str(done.exception)
 
 
@@ -150,9 +147,9 @@ def test_a_wrong_model_is_an_error_even_if_no_call_was_needed(index: Path) -> No
         (("q", "--trace", "no/such/file"), "--trace no/such/file"),
     ],
 )
-def test_bad_input_is_reported_in_one_line(index: Path, arguments: tuple[str, ...], message: str) -> None:
+def test_bad_input_is_reported_in_one_line(hashed_isles: Path, arguments: tuple[str, ...], message: str) -> None:
     with pytest.raises(UserError, match=message) as problem:
-        run(index, *arguments)
+        run(hashed_isles, *arguments)
     assert "\n" not in str(problem.value)
 
 
@@ -171,28 +168,28 @@ def test_the_help_names_every_mode() -> None:
     assert all(re.search(rf"\b{mode}\b", shown) for mode in graph.retrieve.retrieve.MODES)
 
 
-def test_filters_are_applied_to_the_retrieval(index: Path) -> None:
-    found = json.loads(run(index, QUESTION, "--where", "source!=a*", "--where", "title=*r*n*", "--json"))
+def test_filters_are_applied_to_the_retrieval(hashed_isles: Path) -> None:
+    found = json.loads(run(hashed_isles, QUESTION, "--where", "source!=a*", "--where", "title=*r*n*", "--json"))
     assert {each["item"]["source"] for each in found["passages"]} == {"lantern", "tarn"}
 
 
-def test_an_explanation_follows_the_evidence(index: Path) -> None:
-    shown = run(index, "Who founded the Marlow Yard?", "--mode", "hops", "--explain")
+def test_an_explanation_follows_the_evidence(hashed_isles: Path) -> None:
+    shown = run(hashed_isles, "Who founded the Marlow Yard?", "--mode", "hops", "--explain")
     evidence, _, how = shown.partition("How it was found (hops)")
     assert "1. " in evidence and "question → the question names “Marlow Yard”" in how
-    assert "How it was found" in run(index, QUESTION, "--model", "scripted", "--explain")
+    assert "How it was found" in run(hashed_isles, QUESTION, "--model", "scripted", "--explain")
 
 
-def test_a_trace_file_is_complete(index: Path, tmp_path: Path) -> None:
+def test_a_trace_file_is_complete(hashed_isles: Path, tmp_path: Path) -> None:
     file = tmp_path / "trace.json"
-    shown = json.loads(run(index, QUESTION, "--mode", "hops", "--trace", file, "--json"))
+    shown = json.loads(run(hashed_isles, QUESTION, "--mode", "hops", "--trace", file, "--json"))
     trace = json.loads(file.read_text(encoding="utf-8"))
     assert trace["evidence"] == shown and trace["settings"]["mode"] == "hops"
     assert list(tmp_path.iterdir()) == [file]
 
 
 def test_a_retrieval_that_stops_early_shows_its_evidence_and_fails(
-    index: Path, monkeypatch: pytest.MonkeyPatch
+    hashed_isles: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = graph.retrieve.retrieve.retrieve
     models: list[Any] = []
@@ -206,16 +203,16 @@ def test_a_retrieval_that_stops_early_shows_its_evidence_and_fails(
 
     monkeypatch.setattr(graph.retrieve.retrieve, "retrieve", stop_early)
     model = ScriptedModel(lambda request: "never")
-    done = invoke(index, QUESTION, "--model", "m", model=model)
+    done = invoke(hashed_isles, QUESTION, "--model", "m", model=model)
     assert done.exit_code == 1 and done.stdout.startswith("1. ")
     assert "stopped before it was done: the server went away" in done.stderr
     assert [each.name for each in models] == [model.name] and model.requests == []
 
 
-def test_the_budget_reranker_and_selector_options_take_effect(index: Path) -> None:
+def test_the_budget_reranker_and_selector_options_take_effect(hashed_isles: Path) -> None:
     with pytest.raises(UserError, match="max_context_tokens = 2"):
-        run(index, QUESTION, "--model", "m", "--max-context-tokens", 2)
+        run(hashed_isles, QUESTION, "--model", "m", "--max-context-tokens", 2)
     with pytest.raises(UserError, match=r"reranker '[.]/none': no such folder"):
-        run(index, QUESTION, "--reranker", "./none")
+        run(hashed_isles, QUESTION, "--reranker", "./none")
     with pytest.raises(UserError, match=r"selector = 'lllm'\. Did you mean 'llm'"):
-        run(index, QUESTION, "--selector", "lllm")
+        run(hashed_isles, QUESTION, "--selector", "lllm")

@@ -4,17 +4,16 @@ import json
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
 from graph.errors import UserError
-from modegraph.cli import build_app
+from tests import commands
 
 pytestmark = pytest.mark.usefixtures("open_hashed")
 QUESTION = "Who founded the yard that built the Lantern?"
 
 
 def run(*words: object) -> str:
-    done = CliRunner().invoke(build_app(), [str(word) for word in words])
+    done = commands.run(*words)
     if done.exception is not None:
         raise done.exception
     return done.stdout

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 import yaml
 from typer.main import get_command
-from typer.testing import CliRunner
 
-from modegraph.cli import FOLDERS, build_app
+from modegraph.cli import FOLDERS
 from serve.http.settings import ServerSettings
+from tests.commands import build_app, run
 from tests.places import ROOT
 
 COMPOSE = yaml.safe_load((ROOT / "docker-compose.yaml").read_text())
@@ -30,7 +30,7 @@ def test_the_commands_use_only_existing_options() -> None:
     assert command[0] == "serve" and {word for word in command if word.startswith("--")} <= serve
     start = re.search(r"ExecStart=\S+ serve (.*)", UNIT)
     assert start is not None and set(re.findall(r"--[a-z-]+", start[1])) <= serve
-    assert CliRunner().invoke(build_app(), ["serve", "--help"]).exit_code == 0
+    assert run("serve", "--help").exit_code == 0
 
 
 def test_both_images_run_as_an_unprivileged_user_and_contain_no_secret() -> None:

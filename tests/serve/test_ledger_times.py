@@ -33,7 +33,7 @@ def slow(batch_size: int = 1) -> Slow:
 
 def replayed_seconds(completions: list[Completion]) -> float:
     """The seconds that the replayed calls originally took."""
-    return sum(each.replay.seconds for each in completions if each.replay is not None)
+    return sum(each.replayed_seconds for each in completions if each.replayed_seconds is not None)
 
 
 def stored_seconds(file: Path) -> list[float]:
@@ -52,9 +52,9 @@ def test_a_replayed_call_reports_its_original_time(tmp_path: Path) -> None:
 
 def test_a_call_that_is_made_is_not_reported_as_replayed(tmp_path: Path) -> None:
     ledger = Ledger(slow(), tmp_path / FILE)
-    assert [one.replay for one in ledger.complete([ask("0"), ask("0.0")])] == [None, None]
+    assert [one.replayed_seconds for one in ledger.complete([ask("0"), ask("0.0")])] == [None, None]
     twice = ledger.complete([ask("0.1"), ask("0.1")])
-    assert twice[0].replay is None and twice[1].replay is not None
+    assert twice[0].replayed_seconds is None and twice[1].replayed_seconds is not None
 
 
 @pytest.mark.long
@@ -83,7 +83,7 @@ def test_a_call_with_a_changed_time_is_repeated(tmp_path: Path) -> None:
     for change in ("microseconds + 1", "'soon'"):
         with sqlite3.connect(tmp_path / FILE) as database:
             database.execute(f"UPDATE calls SET microseconds = {change}")
-        assert Ledger(model, tmp_path / FILE).complete([ask("0")])[0].replay is None
+        assert Ledger(model, tmp_path / FILE).complete([ask("0")])[0].replayed_seconds is None
     assert len(model.requests) == 3
 
 

@@ -18,7 +18,7 @@ from serve.engines.child import CommandServer
 from serve.engines.llama import CONTEXT_TOKENS, LlamaSpec, open_llama, read_llama
 from serve.engines.openai_api import OpenAIModel
 from tests.llama import with_llama
-from tests.serve.http.running import until
+from tests.processes import until
 
 with_smollm2 = pytest.mark.skipif(
     not is_fetched(SMOLLM2), reason="smollm2 is not fetched: modegraph models get smollm2"

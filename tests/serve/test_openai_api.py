@@ -1,5 +1,4 @@
 import json
-import socket
 import time
 from types import SimpleNamespace
 from typing import Any
@@ -10,6 +9,7 @@ import pytest
 from graph.errors import UserError
 from graph.types import CompletionRequest, Message
 from serve.engines import openai_api
+from serve.engines.child import free_port
 from serve.engines.openai_api import ATTEMPTS, IN_FLIGHT, TIMEOUT_S, OpenAIModel, open_openai
 from serve.engines.openai_backend import OpenAIBackend
 from serve.engines.vllm import REPLY_TIMEOUT_S, VllmModel
@@ -122,9 +122,7 @@ def test_a_malformed_answer_is_reported(body: str) -> None:
 
 
 def test_an_unreachable_server_is_reported_with_a_remedy() -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        url = f"http://127.0.0.1:{free.getsockname()[1]}/v1"
+    url = f"http://127.0.0.1:{free_port()}/v1"
     with pytest.raises(UserError, match=f"{url}: no answer after {ATTEMPTS} tries.*Start the server"):
         open_openai(f"m@{url}").complete([ask("hi")])
 

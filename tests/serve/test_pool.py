@@ -1,6 +1,5 @@
 """Several servers of one model: how calls are distributed, what happens to the calls of a server that fails, and which lists of servers are refused."""
 
-import socket
 import threading
 import time
 from collections.abc import Callable
@@ -12,6 +11,7 @@ import pytest
 from graph.errors import UserError
 from graph.types import CompletionRequest, Message
 from serve.engines import open_model
+from serve.engines.child import free_port
 from serve.engines.openai_api import ATTEMPTS, IN_FLIGHT, OpenAIModel, ServerPool
 from serve.ledger import Ledger
 from tests.fakes import ChatServer, chat_server
@@ -102,9 +102,7 @@ def test_a_ledger_replays_its_calls_when_every_server_of_the_pool_has_failed(tmp
 
 @pytest.mark.long
 def test_an_unreachable_server_is_left_out() -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        unreachable = OpenAIModel("m", f"http://127.0.0.1:{free.getsockname()[1]}/v1", in_flight=2)
+    unreachable = OpenAIModel("m", f"http://127.0.0.1:{free_port()}/v1", in_flight=2)
     with chat_server(echo()) as server:
         pool = ServerPool([unreachable, OpenAIModel("m", server.url, in_flight=2)])
         assert [one.text for one in pool.complete([ask(1), ask(2), ask(3)])] == ["echo 1", "echo 2", "echo 3"]

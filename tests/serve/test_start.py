@@ -3,14 +3,13 @@
 import os
 import subprocess
 import sys
-import time
-from contextlib import suppress
 from pathlib import Path
 
 import httpx2
 import pytest
 
 from serve.engines.child import free_port
+from tests.processes import answers, modegraph, until
 
 LOG = """
 import logging
@@ -83,13 +82,14 @@ def test_a_wrong_name_is_reported_before_anything_heavy_is_imported() -> None:
 @pytest.mark.slow
 def test_a_new_folder_is_served_empty_and_accepts_documents(tmp_path: Path) -> None:
     index, port = tmp_path / "new", free_port()
-    command = [sys.executable, "-P", "-m", "modegraph", "serve", str(index), "--port", str(port)]
+    command = modegraph("serve", index, "--port", port)
     refused = subprocess.run(command, capture_output=True, text=True, check=False)
     assert refused.returncode == 2 and "no index at" in refused.stderr and not index.exists()
     process = subprocess.Popen([*command, "--writable"], stderr=subprocess.PIPE, text=True)
     try:
-        with httpx2.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=60) as client:
-            wait_until_ready(client, process)
+        url = f"http://127.0.0.1:{port}"
+        until(lambda: answers(f"{url}/ready"), 240, process)
+        with httpx2.Client(base_url=url, trust_env=False, timeout=60) as client:
             found = client.post("/v1/retrieve", json={"query": "When was the Heron built?"}).json()
             assert found["passages"] == []
             document = {"source": "heron.md", "title": "Heron", "text": "The Heron was built in 1911."}
@@ -100,13 +100,3 @@ def test_a_new_folder_is_served_empty_and_accepts_documents(tmp_path: Path) -> N
         process.terminate()
         _, lines = process.communicate(timeout=60)
     assert f"{index}: a new, empty index" in lines
-
-
-def wait_until_ready(client: httpx2.Client, process: "subprocess.Popen[str]") -> None:
-    deadline = time.monotonic() + 240
-    while time.monotonic() < deadline and process.poll() is None:
-        with suppress(httpx2.TransportError):
-            if client.get("/ready").status_code == 200:
-                return
-        time.sleep(0.2)
-    raise AssertionError(f"not ready; exit status {process.poll()}")

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
 from graph.build.build import build_index
 from graph.index.index import Index, open_index
@@ -18,8 +17,8 @@ from graph.retrieve.parts.query import RetrieveSettings
 from graph.retrieve.retrieve import retrieve
 from graph.shared.modes import Mode
 from graph.store.index_settings import IndexSettings
-from modegraph.cli import build_app
 from serve.engines.openai_api import open_openai
+from tests.commands import run
 from tests.corpora import guild_documents
 from tests.vllm import Server, relay_that_kills, serving, with_vllm
 from train.run.settings import TinySettings
@@ -78,7 +77,7 @@ def test_every_mode_that_calls_a_model_runs_end_to_end_and_stops_with_the_server
     assert calls["local"] > 1 and calls["global"] > 1
     with relay_that_kills(server, completions=1) as url:
         arguments = ["ask", str(guilds.folder), QUESTION, "--mode", "global", "--selector", "llm", "--top-k", "4"]
-        result = CliRunner().invoke(build_app(), [*arguments, "--model", f"openai:tiny@{url}"])
+        result = run(*arguments, "--model", f"openai:tiny@{url}")
     assert server.process.poll() is not None
     assert result.exit_code == 1
     assert "the retrieval stopped before it was done: openai:tiny" in result.stderr and "no answer" in result.stderr

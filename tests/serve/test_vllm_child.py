@@ -34,6 +34,12 @@ http.server.HTTPServer(("127.0.0.1", port), Handler).serve_forever()
 """
 
 
+@pytest.fixture(autouse=True)
+def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(children, "FIRST_WAIT_S", 0.1)
+    monkeypatch.setattr(children, "POLL_S", 0.05)
+
+
 def adapter(folder: Path, **config: object) -> Path:
     folder.mkdir()
     (folder / "adapter_config.json").write_text(json.dumps(config))

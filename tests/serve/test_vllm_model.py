@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,7 @@ from eval.alignment.sample_by_vllm import draw_by_vllm
 from graph.errors import UserError
 from graph.types import CompletionRequest, Message
 from serve.engines.vllm import open_vllm
+from tests.processes import until
 from tests.vllm import with_vllm
 from train.model.load import load_policy
 from train.run.settings import TinySettings
@@ -104,10 +104,7 @@ def test_a_server_ends_with_the_process_that_started_it(adapters: list[Path]) ->
     same, tokens, window, url = done.stdout.split()
     assert same == "True" and 1 <= int(tokens) <= 8 and int(window) == 1024, done.stderr
     port = url.rpartition(":")[2].partition("/")[0]
-    end = time.monotonic() + 60
-    while serving_at(port) and time.monotonic() < end:
-        time.sleep(0.5)
-    assert not serving_at(port)
+    until(lambda: not serving_at(port), 60)
 
 
 def test_if_vllm_does_not_start_the_error_names_the_variable_to_set(

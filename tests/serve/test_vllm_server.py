@@ -34,7 +34,8 @@ from serve.server.chat_request import ChatRequest
 from serve.server.completion import prepare
 from tests.corpora import ISLES
 from tests.fakes import HashEncoder
-from tests.serve.http.running import Running, serving, until
+from tests.processes import until
+from tests.serve.http.running import Running, serving
 from tests.serve.test_vllm_child import is_alive, members
 from tests.train.world import preference
 from tests.vllm import PYTHON, with_vllm

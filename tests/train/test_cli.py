@@ -4,10 +4,9 @@ import json
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
 from graph.errors import UserError
-from modegraph.cli import build_app
+from tests.commands import run
 from train.run.record import read_run
 
 
@@ -19,20 +18,17 @@ def test_tiny_sft_and_ms_run_in_succession(data: Path, tmp_path: Path) -> None:
         "steps: 3\nvocabulary: 600\nhidden_size: 16\nlayers: 1\nheads: 1\nbatch_size: 2\nblock_tokens: 16\n"
     )
     out = tmp_path / "tiny"
-    app, run = build_app(), CliRunner()
-    tiny = run.invoke(app, ["train", "tiny", "--texts", str(data), "--out", str(out), "--config", str(config)])
+    tiny = run("train", "tiny", "--texts", data, "--out", out, "--config", config)
     assert tiny.exit_code == 0, tiny.stderr
     assert "train_loss" in tiny.stdout and "saved" in tiny.stderr
 
     config.write_text(f"model: {out}\ndata: {data}\noutput: {tmp_path / 'sft'}\nmax_steps: 2\nlogging_steps: 1\n")
-    sft = run.invoke(app, ["train", "sft", "--config", str(config)])
+    sft = run("train", "sft", "--config", config)
     assert sft.exit_code == 0, sft.stderr
     assert "sft: step 2 of 2, loss" in sft.stderr
 
     overrides = [f"model={tmp_path / 'sft'}", f"output={tmp_path / 'ms'}", "beta=0.5", "label_smoothing=1e-2"]
-    ms = run.invoke(
-        app, ["train", "ms", "--config", str(config), "--json", *(w for o in overrides for w in ("--set", o))]
-    )
+    ms = run("train", "ms", "--config", config, "--json", *(w for o in overrides for w in ("--set", o)))
     record = json.loads(ms.stdout)
     assert record["output"] == str(tmp_path / "ms")
     assert (record["stage"], record["beta"], record["label_smoothing"]) == ("ms", 0.5, 0.01)
@@ -42,13 +38,13 @@ def test_tiny_sft_and_ms_run_in_succession(data: Path, tmp_path: Path) -> None:
 def test_a_misspelt_key_is_a_user_error(tmp_path: Path) -> None:
     config = tmp_path / "dpo.yaml"
     config.write_text("model: m\ndata: d\noutput: o\nlearning_rat: 1\n")
-    result = CliRunner().invoke(build_app(), ["train", "dpo", "--config", str(config)])
+    result = run("train", "dpo", "--config", config)
     assert isinstance(result.exception, UserError)
     assert "Did you mean 'learning_rate'?" in str(result.exception)
 
 
 @pytest.mark.parametrize("stage", ["tiny", "sft", "ms", "dpo", "reward", "selector", "verifier"])
 def test_every_command_that_trains_has_help(stage: str) -> None:
-    result = CliRunner().invoke(build_app(), ["train", stage, "--help"])
+    result = run("train", stage, "--help")
     assert result.exit_code == 0
     assert "--config" in result.stdout and "--json" in result.stdout

@@ -8,14 +8,13 @@ from typing import Any
 
 import pytest
 import torch
-from typer.testing import CliRunner
 
 from data_synth.responses.rewards import COMPONENTS, response_problems
 from data_synth.rows import response_to_json
 from graph.errors import UserError
 from graph.models.checkpoint import is_adapter
 from graph.shared.jsonl import read_jsonl, write_jsonl
-from modegraph.cli import build_app
+from tests import commands
 from tests.train.world import scored
 from train.model.load import load_model, load_tokenizer
 from train.model.logps import tokenize_row
@@ -225,13 +224,12 @@ def test_the_card_says_how_to_compute_rewards(run: Path) -> None:
 def test_the_commands_train_a_reward_model_and_score_responses(
     base: Path, data: Path, responses: Path, tmp_path: Path
 ) -> None:
-    app = build_app()
     config = tmp_path / "reward.yaml"
     config.write_text(f"model: {base}\ndata: {data}\noutput: {tmp_path / 'reward'}\nmax_steps: 2\nlogging_steps: 1\n")
-    reward = CliRunner().invoke(app, ["train", "reward", "--config", str(config), "--json"])
+    reward = commands.run("train", "reward", "--config", config, "--json")
     assert reward.exit_code == 0, reward.stderr
     assert json.loads(reward.stdout)["stage"] == "reward"
     command = ["train", "score", str(tmp_path / "reward"), "--data", str(responses), "--out", str(tmp_path / "scored")]
-    score = CliRunner().invoke(app, [*command, "--json"])
+    score = commands.run(*command, "--json")
     assert score.exit_code == 0, score.stderr
     assert json.loads(score.stdout)["responses"] == 23

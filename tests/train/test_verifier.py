@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
-from typer.testing import CliRunner
 
 import modegraph as mg
 from data_synth.claims.claims import CLAIMS, ClaimPassage, ClaimRow, claim_rows
@@ -15,7 +14,7 @@ from graph.answer.verifier import FEATURES, SECOND_STAGE, Ground, judge_claims, 
 from graph.documents.questions import SPLITS
 from graph.errors import UserError
 from graph.shared.runs import find_runs
-from modegraph.cli import build_app
+from tests.commands import run
 from tests.places import ROOT
 from train.run.settings import VerifierSettings
 from train.verifier import claims_of, fit_second_stage, licences, read_claims, read_real, threshold_of, train_verifier
@@ -236,7 +235,7 @@ def test_a_folder_without_claims_and_an_existing_output_are_refused(tmp_path: Pa
 
 @pytest.mark.long
 def test_the_command_prints_its_figures(tmp_path: Path, data: Path) -> None:
-    result = CliRunner().invoke(build_app(), ["train", "verifier", "--data", str(data), "--out", str(tmp_path / "v")])
+    result = run("train", "verifier", "--data", data, "--out", tmp_path / "v")
     assert result.exit_code == 0, result.output
     assert "balanced accuracy" in result.stdout and "broken, number" in result.stdout
     [found] = find_runs(tmp_path)

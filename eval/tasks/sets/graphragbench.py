@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from eval.tasks.sets.base import HubSet, Item, Row, Task, read_native
+from eval.tasks.sets.base import HubSet, Item, Row, Task
 from graph.documents.questions import Question
 from graph.types import Document
 
@@ -11,8 +11,6 @@ def read(row: Row) -> Item:
     """One row of *_questions.json, or of the corpus ({corpus_name, context})."""
     if "corpus_name" in row:
         return Item((), (Document(row["corpus_name"], row["corpus_name"], row["context"]),))
-    if "question_type" not in row:
-        return read_native(row)
     return Item((Question(id=row["id"], text=row["question"], answers=(row["answer"],), kind=row["question_type"]),))
 
 

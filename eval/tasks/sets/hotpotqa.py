@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from eval.tasks.sets.base import HubSet, Item, Row, Task, paragraph, read_native
+from eval.tasks.sets.base import HubSet, Item, Row, Task, paragraph
 from graph.documents.questions import Question
 
 
 def read(row: Row) -> Item:
     """One row of hotpot_dev_distractor_v1.json, or in the hub's form, where lists of objects are objects of lists."""
-    if "context" not in row:
-        return read_native(row)
     context, facts = row["context"], row["supporting_facts"]
     pairs = zip(context["title"], context["sentences"], strict=True) if isinstance(context, dict) else context
     documents = {title: paragraph(title, " ".join(s.strip() for s in sentences)) for title, sentences in pairs}

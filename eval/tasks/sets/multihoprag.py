@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from eval.tasks.sets.base import HubSet, Item, Row, Task, read_native
+from eval.tasks.sets.base import HubSet, Item, Row, Task
 from graph.documents.questions import Question, Quote
 from graph.shared.ids import content_id
 from graph.types import Document
@@ -12,8 +12,6 @@ def read(row: Row) -> Item:
     """One row of MultiHopRAG.json (a question) or of corpus.json (an article); articles are named by their URL."""
     if "body" in row:
         return Item((), (Document(row["url"], row["title"], row["body"]),))
-    if "query" not in row:
-        return read_native(row)
     evidence = tuple(Quote(item["url"], item["fact"]) for item in row["evidence_list"])
     question = Question(
         id=content_id("multihop-rag", row["query"]),

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from eval.tasks.sets.base import HubSet, Item, Row, Task, paragraph, read_native
+from eval.tasks.sets.base import HubSet, Item, Row, Task, paragraph
 from graph.documents.questions import Question
 
 
 def read(row: Row) -> Item:
     """One row of musique_ans_v1.0_dev.jsonl; aliases are accepted answers."""
-    if "paragraphs" not in row:
-        return read_native(row)
     documents = [
         paragraph(row_paragraph["title"], row_paragraph["paragraph_text"]) for row_paragraph in row["paragraphs"]
     ]

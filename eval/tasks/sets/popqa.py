@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 
-from eval.tasks.sets.base import HubSet, Item, Row, Task, read_native
+from eval.tasks.sets.base import HubSet, Item, Row, Task
 from graph.documents.questions import Question
 
 
 def read(row: Row) -> Item:
     """One row; `possible_answers` is a JSON list in a string."""
-    if "possible_answers" not in row:
-        return read_native(row)
     answers = tuple(json.loads(row["possible_answers"]))
     return Item((Question(id=str(row["id"]), text=row["question"], answers=answers, kind=row.get("prop", "")),))
 

@@ -14,38 +14,12 @@ PLAIN = (".txt", ".md", ".markdown", ".rst", ".adoc", ".tex")
 MARKDOWN = (".md", ".markdown")
 TABLES = (".csv", ".tsv")
 """Text whose lines are table rows."""
-LANGUAGES = {
-    ".py": "python",
-    ".js": "javascript",
-    ".mjs": "javascript",
-    ".jsx": "javascript",
-    ".ts": "typescript",
-    ".tsx": "typescript",
-    ".java": "java",
-    ".kt": "kotlin",
-    ".scala": "scala",
-    ".c": "c",
-    ".h": "c",
-    ".cpp": "cpp",
-    ".cc": "cpp",
-    ".hpp": "cpp",
-    ".cs": "csharp",
-    ".go": "go",
-    ".rs": "rust",
-    ".rb": "ruby",
-    ".php": "php",
-    ".swift": "swift",
-    ".r": "r",
-    ".jl": "julia",
-    ".lua": "lua",
-    ".pl": "perl",
-    ".sh": "shell",
-    ".ps1": "powershell",
-    ".sql": "sql",
-    ".vue": "vue",
-    ".proto": "protobuf",
-    ".tf": "terraform",
-}
+_LANGUAGES = """
+py python, js javascript, mjs javascript, jsx javascript, ts typescript, tsx typescript, java java, kt kotlin, scala scala, c c,
+h c, cpp cpp, cc cpp, hpp cpp, cs csharp, go go, rs rust, rb ruby, php php, swift swift, r r, jl julia, lua lua, pl perl,
+sh shell, ps1 powershell, sql sql, vue vue, proto protobuf, tf terraform
+"""
+LANGUAGES = {f".{ending}": language for ending, language in (pair.split() for pair in _LANGUAGES.split(","))}
 """Endings of source code, which is indexed unchanged, and the `language` in its metadata."""
 READERS = {
     ".html": "html_text",

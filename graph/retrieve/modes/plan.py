@@ -10,11 +10,9 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import numpy as np
-from pydantic import field_validator
-from pydantic.json_schema import SkipJsonSchema
 
 from graph.answer.context import build_context, token_budget
 from graph.answer.prompt import NOT_FOUND, answer_messages, is_no_answer
@@ -38,67 +36,53 @@ QuestionKind = Literal["specific", "abstract"]
 
 
 class SubQuestion(ReplyModel):
-    """One step: `{id}` in `text` stands for the answer of a step in `depends_on`."""
+    """One step: `{n}` in `text` stands for the answer of step n."""
 
-    id: SkipJsonSchema[int]
     text: Sentence
-    depends_on: SkipJsonSchema[list[int]]
     kind: QuestionKind = "specific"
+
+    @property
+    def depends_on(self) -> list[int]:
+        """The numbers of the steps whose answers `text` needs."""
+        return [int(name) for name in placeholders_of(self.text) if name.isdecimal()]
 
 
 class Plan(ReplyModel):
-    """A model's plan.
-
-    Only texts and kinds are requested; the other fields are read from replies that have them. Otherwise a step's id is its place, and it depends
-    on the steps that its placeholders name.
-    """
+    """A model's plan; its steps are numbered from 1."""
 
     sub_questions: Annotated[list[SubQuestion], at_most("maxItems", MAX_SUB_QUESTIONS)]
-
-    @field_validator("sub_questions", mode="before")
-    @classmethod
-    def _number_steps(cls, steps: object) -> object:
-        if not isinstance(steps, list):
-            return steps
-        return [_with_place(step, place) if isinstance(step, dict) else step for place, step in enumerate(steps, 1)]
-
-
-def _with_place(step: dict[str, Any], place: int) -> dict[str, Any]:
-    named = [int(name) for name in placeholders_of(str(step.get("text"))) if name.isdecimal()]
-    return {"id": place, "depends_on": named, **step}
-
-
-UNDECLARED = "a placeholder that is not a declared dependency"
 
 
 def find_fault(plan: Plan) -> str | None:
     """The first fault of a plan, and where it is; None if the plan can be executed."""
     steps = plan.sub_questions
-    ids = [step.id for step in steps]
     if not steps:
         return "no sub-questions (at least one is needed)"
     if len(steps) > MAX_SUB_QUESTIONS:
         return f"more than {MAX_SUB_QUESTIONS} sub-questions ({len(steps)})"
-    if repeated := [each for each in dict.fromkeys(ids) if ids.count(each) > 1]:
-        return f"an id that appears twice ({_listed(repeated)})"
-    for step in steps:
-        if fault := _fault_of_step(step, ids):
-            return fault
-    ordered = {step.id for level in levels_of(steps) for step in level}
-    if waiting := [each for each in ids if each not in ordered]:
-        return f"sub-questions that wait for each other ({_listed(waiting)})"
+    numbers = [str(number) for number in range(1, len(steps) + 1)]
+    for number, step in enumerate(steps, 1):
+        if not plain(step.text):
+            return f"an empty sub-question ({number})"
+        if missing := [name for name in placeholders_of(step.text) if name not in numbers]:
+            return f"a dependency that is not in the plan ({', '.join(missing)} of {number})"
+        if number in step.depends_on:
+            return f"a sub-question that depends on itself ({number})"
+    ordered = {str(number) for level in levels_of(steps) for number in level}
+    if waiting := [number for number in numbers if number not in ordered]:
+        return f"sub-questions that wait for each other ({', '.join(waiting)})"
     return None
 
 
-def levels_of(steps: Sequence[SubQuestion]) -> list[list[SubQuestion]]:
-    """The sub-questions by level: each level depends on earlier ones only. They keep the plan's order; those in a cycle are left out."""
-    levels: list[list[SubQuestion]] = []
+def levels_of(steps: Sequence[SubQuestion]) -> list[list[int]]:
+    """The numbers of the steps by level: each level depends on earlier ones only. They keep the plan's order; those in a cycle are left out."""
+    levels: list[list[int]] = []
     done: set[int] = set()
-    waiting = list(steps)
-    while ready := [step for step in waiting if done.issuperset(step.depends_on)]:
+    waiting = dict(enumerate(steps, 1))
+    while ready := [number for number, step in waiting.items() if done.issuperset(step.depends_on)]:
         levels.append(ready)
-        done |= {step.id for step in ready}
-        waiting = [step for step in waiting if step.id not in done]
+        done.update(ready)
+        waiting = {number: step for number, step in waiting.items() if number not in done}
     return levels
 
 
@@ -119,27 +103,6 @@ def placeholders_of(text: str) -> list[str]:
     ['2', '1']
     """
     return list(dict.fromkeys(_PLACEHOLDER.findall(text)))
-
-
-def undeclared_placeholders(text: str, declared: Sequence[int]) -> list[str]:
-    """The placeholders of a text that are not among `declared`."""
-    return [name for name in placeholders_of(text) if name not in map(str, declared)]
-
-
-def _fault_of_step(step: SubQuestion, ids: Sequence[int]) -> str | None:
-    if not plain(step.text):
-        return f"an empty sub-question ({step.id})"
-    if step.id in step.depends_on:
-        return f"a sub-question that depends on itself ({step.id})"
-    if missing := [each for each in step.depends_on if each not in ids]:
-        return f"a dependency that is not in the plan ({_listed(missing)} of {step.id})"
-    if undeclared := undeclared_placeholders(step.text, step.depends_on):
-        return f"{UNDECLARED} ({_listed(undeclared)} in {step.id})"
-    return None
-
-
-def _listed(items: Sequence[object]) -> str:
-    return ", ".join(map(str, items))
 
 
 QUALITY_WEIGHT: dict[QuestionKind, float] = {"specific": 0.6, "abstract": 0.75}
@@ -243,27 +206,27 @@ class PlanRun:
 
     found: dict[str, FoundNodes] = field(default_factory=dict)
     findings: dict[int, Finding] = field(default_factory=dict)
-    """The answers, by the id of their sub-question."""
+    """The answers, by the number of their sub-question."""
     steps: list[str] = field(default_factory=list)
 
 
 def execute(index: Index, model: Caller, plan: Plan, settings: RetrieveSettings, run: PlanRun) -> None:
     """Search for the sub-questions and answer them, level by level. Raises ModelUnavailable."""
     for level in levels_of(plan.sub_questions):
-        _answer_level(index, model, level, settings, run)
+        _answer_level(index, model, {number: plan.sub_questions[number - 1] for number in level}, settings, run)
 
 
 def _answer_level(
-    index: Index, model: Caller, level: Sequence[SubQuestion], settings: RetrieveSettings, run: PlanRun
+    index: Index, model: Caller, level: Mapping[int, SubQuestion], settings: RetrieveSettings, run: PlanRun
 ) -> None:
-    """Search for all sub-questions of a level whose dependencies are answered, and request their answers in one batch."""
-    ready: list[SubQuestion] = []
-    for step in level:
-        if missing := _unanswered(step.depends_on, run):
-            run.steps.append(f"{{{step.id}}} skipped: {missing} has no answer")
+    """Search for all sub-questions of a level (by their numbers) whose dependencies are answered, and request their answers in one batch."""
+    ready: dict[int, SubQuestion] = {}
+    for number, step in level.items():
+        if missing := [f"{{{each}}}" for each in step.depends_on if each not in run.findings]:
+            run.steps.append(f"{{{number}}} skipped: {', '.join(missing)} has no answer")
         else:
-            ready.append(step)
-    queries = [_fill(step.text, step.depends_on, step.kind, run) for step in ready]
+            ready[number] = step
+    queries = [_fill(step, run) for step in ready.values()]
     found = search_all(index, queries, settings)
     run.found |= found
     budget = token_budget(settings.max_context_tokens, model.count_tokens)
@@ -274,13 +237,13 @@ def _answer_level(
         answer_messages(query.text, excerpts)[1].content for query, excerpts in zip(queries, contexts, strict=True)
     ]
     replies = model.ask(Resolution, read_prompt("graph/resolve.txt"), prompts, MAX_ANSWER_TOKENS)
-    for step, query, excerpts, reply in zip(ready, queries, contexts, replies, strict=True):
+    for number, query, excerpts, reply in zip(ready, queries, contexts, replies, strict=True):
         outcome = judge_reply(reply, query.text, excerpts)
         if isinstance(outcome, Finding):
-            run.findings[step.id] = outcome
-            run.steps.append(f"{{{step.id}}} {query.text} → {outcome.answer}")
+            run.findings[number] = outcome
+            run.steps.append(f"{{{number}}} {query.text} → {outcome.answer}")
         else:
-            run.steps.append(f"{{{step.id}}} {query.text} · {outcome.value}")
+            run.steps.append(f"{{{number}}} {query.text} · {outcome.value}")
         if outcome is NoAnswer.NOT_FOUND:
             run.found.pop(query.text, None)
 
@@ -297,16 +260,11 @@ def judge_reply(reply: Resolution | None, question: str, excerpts: Sequence[Exce
     return Finding(question, answer, tuple(passages), 1.0)
 
 
-def _fill(text: str, needed: Sequence[int], kind: QuestionKind, run: PlanRun) -> SubQuery:
-    """A question with its placeholders filled; every id in `needed` must have a finding."""
-    findings = {each: run.findings[each] for each in needed}
+def _fill(step: SubQuestion, run: PlanRun) -> SubQuery:
+    """A sub-question with its placeholders filled; every step that it depends on must have a finding."""
+    findings = {each: run.findings[each] for each in step.depends_on}
     answers = {each: finding.answer for each, finding in findings.items()}
-    return SubQuery(plain(fill_placeholders(text, answers)), kind, tuple(findings.values()))
-
-
-def _unanswered(needed: Sequence[int], run: PlanRun) -> str:
-    """The ids among `needed` without an answer, as placeholders; "" if all have one."""
-    return ", ".join(f"{{{each}}}" for each in needed if each not in run.findings)
+    return SubQuery(plain(fill_placeholders(step.text, answers)), step.kind, tuple(findings.values()))
 
 
 DEPTH = 20

@@ -40,15 +40,14 @@ class ModelUsage:
 
 def usage_of(completions: Sequence[Completion], waited_seconds: float) -> ModelUsage:
     """The cost of completions of one batch, which took `waited_seconds`."""
-    replays = [completion.replay for completion in completions if completion.replay is not None]
-    replayed_seconds = sum(replay.seconds for replay in replays)
+    replayed = [each.replayed_seconds for each in completions if each.replayed_seconds is not None]
     return ModelUsage(
         calls=len(completions),
-        replayed=len(replays),
+        replayed=len(replayed),
         prompt_tokens=sum(completion.prompt_tokens for completion in completions),
         completion_tokens=sum(completion.completion_tokens for completion in completions),
-        seconds=waited_seconds + replayed_seconds,
-        replayed_seconds=replayed_seconds,
+        seconds=waited_seconds + sum(replayed),
+        replayed_seconds=sum(replayed),
     )
 
 

@@ -14,17 +14,12 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from graph.feedback import (
     Better,
-    Correction,
     Feedback,
-    FeedbackContent,
     FeedbackDatabase,
     FeedbackFile,
     FeedbackFull,
-    GivenAnswer,
-    Preference,
     Rating,
-    RightPassage,
-    Vote,
+    content_of,
     kind_of,
     open_feedback,
 )
@@ -54,10 +49,6 @@ class Shown(BaseModel):
     context_ids: list[Id] = Field(default=[], max_length=2 * MAX_K, description="`retrieval.context_ids`")
     mode: Annotated[Text, StringConstraints(max_length=50)] = Field("", description="`retrieval.mode`")
 
-    def answer(self) -> GivenAnswer:
-        """The answer in its stored form."""
-        return GivenAnswer(self.model, self.text, self.reasoning, tuple(self.context_ids), self.mode)
-
 
 class Given(BaseModel):
     """The fields of every entry."""
@@ -76,10 +67,6 @@ class VoteGiven(Given):
     answer: Shown
     rating: Rating
 
-    def content(self) -> FeedbackContent:
-        """The feedback in its stored form."""
-        return Vote(self.answer.answer(), self.rating)
-
 
 class CorrectionGiven(Given):
     """The right answer, with its passages."""
@@ -90,10 +77,6 @@ class CorrectionGiven(Given):
     reasoning: Words = ""
     passage_ids: list[Id] = Field(default=[], max_length=MAX_K, description="passages that support the right answer")
 
-    def content(self) -> FeedbackContent:
-        """The feedback in its stored form."""
-        return Correction(self.answer.answer(), self.corrected, self.reasoning, tuple(self.passage_ids))
-
 
 class PassageGiven(Given):
     """The passage that answers the question."""
@@ -101,10 +84,6 @@ class PassageGiven(Given):
     kind: Literal["passage"]
     passage_id: Id
     shown_ids: list[Id] = Field(default=[], max_length=MAX_K, description="all passages that were shown")
-
-    def content(self) -> FeedbackContent:
-        """The feedback in its stored form."""
-        return RightPassage(self.passage_id, tuple(self.shown_ids))
 
 
 class PreferenceGiven(Given):
@@ -114,10 +93,6 @@ class PreferenceGiven(Given):
     first: Shown
     second: Shown
     better: Better
-
-    def content(self) -> FeedbackContent:
-        """The feedback in its stored form."""
-        return Preference(self.first.answer(), self.second.answer(), self.better)
 
 
 FeedbackRequest = Annotated[VoteGiven | CorrectionGiven | PassageGiven | PreferenceGiven, Field(discriminator="kind")]
@@ -173,7 +148,8 @@ def feedback_router(services: Services) -> APIRouter:
         question = services.retriever.check_question(request.question)
         at = datetime.now(UTC).isoformat(timespec="seconds")
         owner = owner_of(view.access, request.user)
-        entry = Feedback(uuid4().hex, owner, at, request.consent, question, request.content())
+        content = content_of(request.kind, request.model_dump(exclude={*Given.model_fields, "kind"}))
+        entry = Feedback(uuid4().hex, owner, at, request.consent, question, content)
         try:
             store_of(view).add(entry)
         except FeedbackFull:

@@ -3,14 +3,13 @@ no path is built from a request."""
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query
 from pydantic import BaseModel
 
 from graph.errors import UserError
-from graph.shared.runs import FoundRun, before_and_after, course_of, find_runs
+from graph.shared.runs import BeforeAfter, FoundRun, before_and_after, course_of, find_runs
 from serve.http.errors import ApiError
 from serve.http.keys import FULL_ACCESS, Access
 from serve.server.services import Caller, Services
@@ -43,15 +42,6 @@ class Runs(BaseModel):
     runs: list[RunInfo]
 
 
-class Change(BaseModel):
-    """A figure of the model before and after tuning, on the question set named `of`."""
-
-    of: str
-    figure: str
-    before: float
-    after: float
-
-
 class Course(BaseModel):
     """The course of a run: its settings, its losses and dev figures as (step, value), the best checkpoint's step, and the figures before and after `tune`."""
 
@@ -59,7 +49,7 @@ class Course(BaseModel):
     settings: dict[str, Any]
     curves: dict[str, list[tuple[int, float]]]
     best_step: int | None
-    changes: list[Change]
+    changes: list[BeforeAfter]
 
 
 def runs_router(services: Services) -> APIRouter:
@@ -89,7 +79,7 @@ def runs_router(services: Services) -> APIRouter:
         if run is None or root is None:
             raise ApiError(404, "no_such_run", f"there is no run {name[:80]!r}", "name")
         history = course_of(root, run)
-        changes = [Change(**asdict(change)) for change in before_and_after(root, run)]
+        changes = before_and_after(root, run)
         curves = {each: list(points) for each, points in history.curves.items()}
         return Course(
             run=run_info(run), settings=dict(run.settings), curves=curves, best_step=history.best_step, changes=changes

@@ -4,7 +4,6 @@ import random
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
 from data_synth.claims.claims import NO_SENTENCE, ClaimPassage, ClaimRow, claim_from_json, claim_problems, claim_rows
 from data_synth.claims.falsify import CHANGES, Surroundings, falsify
@@ -23,7 +22,7 @@ from data_synth.claims.restate import (
 )
 from data_synth.rows import Dropped
 from graph.text.word_forms import Words
-from modegraph.cli import build_app
+from tests.commands import run
 
 SENTENCES = (
     "She was built (at great cost) by Ada Marlow for the Ferry Office, which sold her in 1931.",
@@ -146,10 +145,7 @@ def test_invalid_rows_are_reported() -> None:
 
 @pytest.mark.usefixtures("open_hashed")
 def test_rows_written_by_the_command_pass_validation(tmp_path: Path, hashed_isles: Path) -> None:
-    run = CliRunner()
-    result = run.invoke(
-        build_app(), ["synth", "claims", str(hashed_isles), "--per-passage", "30", "--out", str(tmp_path / "c")]
-    )
+    result = run("synth", "claims", hashed_isles, "--per-passage", "30", "--out", tmp_path / "c")
     assert result.exit_code == 0, result.output
-    checked = run.invoke(build_app(), ["data", "validate", str(tmp_path / "c" / "train.jsonl")])
+    checked = run("data", "validate", tmp_path / "c" / "train.jsonl")
     assert checked.exit_code == 0, checked.output

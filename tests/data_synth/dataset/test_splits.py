@@ -5,13 +5,12 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
 from data_synth.dataset.split_join import join_rows, split_questions
 from data_synth.rows import response_to_json
 from graph.errors import UserError
 from graph.shared.jsonl import write_jsonl
-from modegraph.cli import build_app
+from tests.commands import run
 from tests.train.world import scored
 
 
@@ -67,7 +66,7 @@ def test_numbered_gold_sentences_become_quotes(tmp_path: Path) -> None:
         "--out",
         str(tmp_path / "q.jsonl"),
     ]
-    done = CliRunner().invoke(build_app(), arguments)
+    done = run(*arguments)
     assert done.exit_code == 0, done.output
     assert json.loads((tmp_path / "q.jsonl").read_text())["evidence"] == [{"id": "d", "quote": "Ada came."}]
 
@@ -78,7 +77,7 @@ def test_data_of_one_kind_is_joined_and_keeps_its_splits(tmp_path: Path) -> None
         row = {**response_to_json(scored(number)), "id": f"row{number}", "split": split}
         write_jsonl(tmp_path / f"part{number}" / f"{split}.jsonl", [row])
     parts = [str(tmp_path / f"part{number}") for number in range(3)]
-    done = CliRunner().invoke(build_app(), ["data", "join", *parts, "--out", str(tmp_path / "all")])
+    done = run("data", "join", *parts, "--out", tmp_path / "all")
     assert done.exit_code == 0, done.output
     ids = {
         s: [json.loads(line)["id"] for line in (tmp_path / "all" / f"{s}.jsonl").read_text().splitlines()]

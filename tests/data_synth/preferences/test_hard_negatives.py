@@ -10,7 +10,6 @@ from data_synth.preferences.hard_negatives import (
     UNSUPPORTED,
     WRONG,
     Pool,
-    answer_shape,
     cite_in_turn,
     fit_length,
     make_hard_negative,
@@ -84,7 +83,6 @@ def test_wrong_answers_come_from_options_then_choices_then_answers_of_the_same_s
     assert wrong_answer(draft(BURNED, A), ["1822"]) == "1890", "the context takes precedence over other questions"
     assert wrong_answer(draft(BURNED), ["Ada Marlow", "In 1911", "1890"]) == "1890"
     assert wrong_answer(draft(BURNED), ["in 1911"]) == ""
-    assert answer_shape("1911") != answer_shape("Ada")
 
 
 def test_misreadings_leave_out_the_true_reasoning_and_the_gold_answer() -> None:

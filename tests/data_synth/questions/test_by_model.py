@@ -26,7 +26,6 @@ from data_synth.questions.question_form import QuestionRow, question_problems
 from data_synth.rows import Dropped
 from graph.answer.context import of_passage
 from graph.documents.questions import SPLITS
-from graph.documents.read import read_documents
 from graph.index.index import Index
 from graph.retrieve.parts.query import RetrieveSettings
 from graph.text.replies import numbers_up_to, strict_schema
@@ -34,7 +33,6 @@ from graph.types import CompletionRequest, Document, Excerpt, Passage
 from serve.ledger import Ledger
 from tests.fakes import ScriptedModel
 from tests.graph.hashed import build
-from tests.places import EXAMPLES
 
 
 def passage(name: str, text: str) -> Passage:
@@ -217,12 +215,6 @@ def test_only_usable_questions_are_judged_and_searched_for() -> None:
     judge = judge_with("Tarn")
     assert ask(always("no"), judge, find) == [Dropped(by_model.UNUSABLE)]
     assert judge.requests == [] and searched == []
-
-
-@pytest.fixture(scope="module")
-def examples(tmp_path_factory: pytest.TempPathFactory) -> Index:
-    documents = list(read_documents(EXAMPLES / "documents", lambda line: None))
-    return build(tmp_path_factory.mktemp("examples") / "index", documents)
 
 
 @pytest.mark.long

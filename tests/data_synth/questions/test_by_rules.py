@@ -26,12 +26,10 @@ from data_synth.questions.question_form import (
 )
 from data_synth.questions.templates import Candidate
 from graph.documents.questions import read_questions
-from graph.documents.read import read_documents
 from graph.index.index import Index
 from graph.types import Document
 from tests.data_synth.questions.films import FILMS, TOGETHER
 from tests.graph.hashed import build
-from tests.places import EXAMPLES
 
 HOPS = (2, 3, 4)
 
@@ -39,12 +37,6 @@ HOPS = (2, 3, 4)
 @pytest.fixture(scope="module")
 def films(tmp_path_factory: pytest.TempPathFactory) -> Index:
     return build(tmp_path_factory.mktemp("films") / "index", FILMS)
-
-
-@pytest.fixture(scope="module")
-def examples(tmp_path_factory: pytest.TempPathFactory) -> Index:
-    documents = list(read_documents(EXAMPLES / "documents", lambda line: None))
-    return build(tmp_path_factory.mktemp("examples") / "index", documents)
 
 
 def questions_of(index: Index, count: int = 500, seed: int = 0) -> list[QuestionRow]:

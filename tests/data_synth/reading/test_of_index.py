@@ -4,14 +4,13 @@ import json
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
 from data_synth.dataset.validate import validate_file
 from data_synth.reading.reading_rows import set_of_index
 from graph.documents.questions import Question, Quote
 from graph.errors import UserError
 from graph.index.index import open_index
-from modegraph.cli import build_app
+from tests.commands import run
 
 
 def sentence_of(folder: Path) -> tuple[str, str, str]:
@@ -55,7 +54,7 @@ def test_the_command_makes_rows_that_pass_validation(hashed_isles: Path, tmp_pat
     file = tmp_path / "questions.jsonl"
     file.write_text("".join(json.dumps(each) + "\n" for each in rows), encoding="utf-8")
     words = ["synth", "reading", str(hashed_isles), "--questions", str(file), "--out", str(tmp_path / "rows")]
-    done = CliRunner().invoke(build_app(), [*words, "--set", "without_gold=0", "--json"])
+    done = run(*words, "--set", "without_gold=0", "--json")
     assert done.exit_code == 0, done.output
     found = validate_file(tmp_path / "rows/train.jsonl")
     assert (found.form, found.rows, found.bad) == ("reading", 5, ())

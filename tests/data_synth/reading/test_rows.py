@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from typer.testing import CliRunner
 
 from data_synth.dataset.validate import validate_file
 from data_synth.reading.changed_questions import changed_question
@@ -39,7 +38,7 @@ from graph.errors import UserError
 from graph.shared.jsonl import write_jsonl
 from graph.text.bm25 import bm25, idf
 from graph.types import Excerpt
-from modegraph.cli import build_app
+from tests.commands import run
 from tests.data_synth.reading.world import QUESTIONS, TEXTS, isles
 from tests.data_synth.reading.world import question as question_over
 
@@ -367,7 +366,7 @@ def test_a_question_in_two_sets_is_used_once(tmp_path: Path) -> None:
 def test_the_command_writes_rows_that_pass_validation(tmp_path: Path) -> None:
     folder = write_set(tmp_path / "isles", isles())
     words = ["data", "import", "reading", str(folder), "--out", str(tmp_path / "rows"), "--set", "distractors=2"]
-    assert CliRunner().invoke(build_app(), words).exit_code == 0
+    assert run(*words).exit_code == 0
     found = validate_file(tmp_path / "rows/train.jsonl")
     assert found.form == READING.name and found.rows > 8 and not found.bad
     lines = (tmp_path / "rows/train.jsonl").read_text(encoding="utf-8").splitlines()

@@ -33,7 +33,7 @@ from graph.retrieve.parts.suggest import suggest
 from graph.retrieve.retrieve import retrieve
 from graph.types import Document, Floats, Ints
 from tests.corpora import ISLES
-from tests.graph.hashed import build
+from tests.graph.hashed import build, query_of
 from tests.graph.retrieve.wordless import leave_words_out
 from tests.growth import assert_linear
 
@@ -61,10 +61,6 @@ def rows_of(index: Index, *words: str) -> np.ndarray:
     return np.array([row_of(index, each) for each in words], np.int64)
 
 
-def query_of(index: Index, text: str = QUESTION) -> Query:
-    return Query(text, index.encode_queries([text])[0])
-
-
 def column(values_nF: Floats, name: str) -> list[float]:
     return values_nF[:, FEATURES.index(name)].tolist()
 
@@ -74,26 +70,26 @@ def all_rows(index: Index) -> np.ndarray:
 
 
 def test_every_feature_is_a_finite_number_for_every_proposition(index: Index) -> None:
-    values = selector_features(index, query_of(index), all_rows(index))
+    values = selector_features(index, query_of(index, QUESTION), all_rows(index))
     assert values.shape == (len(index.data.proposition_ids), len(FEATURES)) and values.dtype == np.float32
     assert np.isfinite(values).all()
 
 
 def test_no_candidates_give_no_rows(index: Index) -> None:
-    assert selector_features(index, query_of(index), np.zeros(0, np.int64)).shape == (0, len(FEATURES))
+    assert selector_features(index, query_of(index, QUESTION), np.zeros(0, np.int64)).shape == (0, len(FEATURES))
 
 
 @settings(max_examples=20, deadline=None)
 @given(st.data())
 def test_features_of_a_candidate_do_not_depend_on_the_other_candidates(index: Index, data: st.DataObject) -> None:
-    query = query_of(index)
+    query = query_of(index, QUESTION)
     whole = selector_features(index, query, all_rows(index))
     rows = np.array(data.draw(st.lists(st.sampled_from(range(len(whole))), min_size=1, unique=True)), np.int64)
     assert np.allclose(selector_features(index, query, rows), whole[rows], atol=1e-6)
 
 
 def test_nearness_and_rank_match_a_calculation_by_hand(index: Index) -> None:
-    query = query_of(index)
+    query = query_of(index, QUESTION)
     cosines = [float(vector @ query.vector_D) for vector in index.data.proposition_vectors_ND]
     values = selector_features(index, query, all_rows(index))
     assert column(values, "nearness") == pytest.approx(
@@ -194,12 +190,12 @@ def test_first_span_gives_position_and_length_of_the_first_occurrence(index: Ind
 
 def test_document_named_is_set_if_the_question_names_the_document(index: Index) -> None:
     rows = rows_of(index, "ferry of Port Ellery", "Nobody minds")
-    assert column(selector_features(index, query_of(index), rows), "document_named") == [1, 0]
+    assert column(selector_features(index, query_of(index, QUESTION), rows), "document_named") == [1, 0]
     assert column(selector_features(index, query_of(index, "Who minds?"), rows), "document_named") == [0, 0]
 
 
 def test_seeds_have_full_walk_mass_and_zero_hops_and_are_not_compared_with_themselves(index: Index) -> None:
-    query = query_of(index)
+    query = query_of(index, QUESTION)
     view = view_of(index, query)
     assert len(view.seeds_S) == SEEDS
     values = measure(index, query, view, view.seeds_S)
@@ -209,7 +205,7 @@ def test_seeds_have_full_walk_mass_and_zero_hops_and_are_not_compared_with_thems
 
 
 def test_walk_mass_is_the_square_root_of_the_ratio_to_the_largest_mass(index: Index) -> None:
-    view = view_of(index, query_of(index))
+    view = view_of(index, query_of(index, QUESTION))
     found = suggest(index, view.near_N, view.seeds_S, len(view.mass_N), WALK)
     assert len(found.rows) > 1
     expected = {int(row): math.sqrt(mass / found.mass[0]) for row, mass in zip(found.rows, found.mass, strict=True)}
@@ -221,11 +217,11 @@ def test_the_hops_score_equals_the_score_of_the_mode_without_words(
     index: Index, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A selector that was trained before `hops` used the question's words therefore still gets the same features."""
-    with_words = selector_features(index, query_of(index), all_rows(index))
+    with_words = selector_features(index, query_of(index, QUESTION), all_rows(index))
     leave_words_out(monkeypatch)
     found = retrieve(index, QUESTION, RetrieveSettings.model_validate({"mode": "hops", "top_k": 100}))
     score_of = {scored.item.id: scored.score for scored in found.passages}
-    values = selector_features(index, query_of(index), all_rows(index))
+    values = selector_features(index, query_of(index, QUESTION), all_rows(index))
     assert np.array_equal(values, with_words)
     for row, value in zip(all_rows(index), column(values, "hops_score"), strict=True):
         expected = max(score_of[span.passage_id] for span in index.proposition(int(row)).spans)
@@ -234,7 +230,7 @@ def test_the_hops_score_equals_the_score_of_the_mode_without_words(
 
 def test_the_time_is_linear_in_the_number_of_candidates(index: Index) -> None:
     def prepare(candidates: int) -> Callable[[], object]:
-        query, rows = query_of(index), np.resize(all_rows(index), candidates)
+        query, rows = query_of(index, QUESTION), np.resize(all_rows(index), candidates)
         return lambda: selector_features(index, query, rows)
 
     assert_linear(prepare, 100)

@@ -27,6 +27,7 @@ from graph.index.index import Index
 from graph.retrieve.parts.query import Caller, Query
 from graph.types import CompletionRequest, Document, Passage
 from tests.corpora import ISLES
+from tests.data_synth.test_cli import write_rows
 from tests.fakes import ScriptedModel
 from tests.graph.hashed import build
 
@@ -135,11 +136,6 @@ def test_an_unusable_reply_labels_nothing(index: Index) -> None:
     assert verdicts.count(False) == 30 - SHOWN_AT_ONCE
 
 
-def write(file: Path, *rows: dict[str, Any]) -> Path:
-    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return file
-
-
 NUMBERED = {
     "id": "q",
     "question": "Born?",
@@ -151,16 +147,16 @@ CORPUS = {"id": "ada", "text": "One. Two.", "sentences": ["One.", "Two."]}
 
 
 def test_numbered_sentences_become_quotes(tmp_path: Path) -> None:
-    questions = read_gold_questions(write(tmp_path / "questions.jsonl", NUMBERED))
+    questions = read_gold_questions(write_rows(tmp_path / "questions.jsonl", NUMBERED))
     assert questions[0].own_sources == ("ada", "tarn") and questions[0].stated_split is None
     assert questions[0].gold_sources == ("ada",) and questions[0].question.evidence == ()
-    found = with_sentences(questions, write(tmp_path / "corpus.jsonl", CORPUS))
+    found = with_sentences(questions, write_rows(tmp_path / "corpus.jsonl", CORPUS))
     assert found[0].question.evidence == (Quote("ada", "Two."),)
 
 
 def test_quotes_in_the_file_take_precedence_over_numbers_and_need_no_corpus(tmp_path: Path) -> None:
     row = {**NUMBERED, "evidence": [{"id": "ada", "quote": "One."}], "split": "dev"}
-    questions = read_gold_questions(write(tmp_path / "questions.jsonl", row))
+    questions = read_gold_questions(write_rows(tmp_path / "questions.jsonl", row))
     assert questions[0].stated_split == "dev"
     assert with_sentences(questions, tmp_path / "missing.jsonl")[0].question.evidence == (Quote("ada", "One."),)
 
@@ -180,16 +176,16 @@ def test_quotes_in_the_file_take_precedence_over_numbers_and_need_no_corpus(tmp_
 def test_bad_gold_sentences_are_reported(
     tmp_path: Path, row: dict[str, Any], corpus: dict[str, Any] | None, message: str
 ) -> None:
-    questions = write(tmp_path / "questions.jsonl", row)
+    questions = write_rows(tmp_path / "questions.jsonl", row)
     if corpus is not None:
-        write(tmp_path / "corpus.jsonl", corpus)
+        write_rows(tmp_path / "corpus.jsonl", corpus)
     with pytest.raises(UserError) as problem:
         with_sentences(read_gold_questions(questions), tmp_path / "corpus.jsonl")
     assert message in str(problem.value)
 
 
 def test_documents_that_the_index_lacks_are_reported(tmp_path: Path) -> None:
-    questions = read_gold_questions(write(tmp_path / "questions.jsonl", NUMBERED))
+    questions = read_gold_questions(write_rows(tmp_path / "questions.jsonl", NUMBERED))
     check_sources(questions, ["ada", "tarn"])
     with pytest.raises(UserError, match="question 'q' names document 'tarn'"):
         check_sources(questions, ["ada"])

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
 from data_synth.responses.rewards import REWARDS
 from data_synth.rows import ResponseRow, response_to_json
@@ -30,7 +30,7 @@ from graph.answer.prompt import answer_messages
 from graph.errors import UserError
 from graph.shared.jsonl import write_jsonl
 from graph.types import Excerpt, Message
-from modegraph.cli import build_app
+from tests.commands import run
 from tests.train.world import TEXTS, scored
 from train.model.load import load_policy
 from train.model.packing import TokenizedGroup
@@ -164,7 +164,7 @@ def test_a_component_that_cannot_be_measured_is_refused_by_name(world: Path, tmp
 def command(world: Path, out: Path, *more: str, split: str = "test") -> Result:
     words = ["eval", "alignment", "--runs", str(world / "ms"), str(world / "dpo"), "--data", str(world / "data")]
     words += ["--samples", "2", "--max-answer-tokens", "4", "--limit", "2", "--split", split, "--out", str(out), *more]
-    return CliRunner().invoke(build_app(), words)
+    return run(*words)
 
 
 def test_the_rewards_to_measure_can_be_chosen(world: Path, tmp_path: Path) -> None:
@@ -252,7 +252,7 @@ def test_the_scores_of_constant_answers_match_values_computed_by_hand() -> None:
 def test_the_command_prints_tables_and_writes_the_report(world: Path, tmp_path: Path) -> None:
     words = ["eval", "alignment", "--runs", str(world / "ms"), str(world / "dpo"), "--data", str(world / "data")]
     words += ["--samples", "4", "--max-answer-tokens", "8", "--limit", "2", "--out", str(tmp_path / "out")]
-    done = CliRunner().invoke(build_app(), words)
+    done = run(*words)
     assert done.exit_code == 0, done.output
     assert "Reward at equal KL" in done.stdout and "MS K = 6" in done.stdout
     assert {file.name for file in (tmp_path / "out").iterdir()} == {

@@ -9,7 +9,6 @@ from statistics import mean
 
 import pytest
 import typer
-from typer.testing import CliRunner
 
 from data_synth.rows import preference_to_json
 from eval.cli import register
@@ -17,8 +16,8 @@ from eval.comparison import PairScore
 from eval.plots import draw_logps
 from graph.errors import UserError
 from graph.shared.jsonl import write_jsonl
-from modegraph.cli import build_app
 from serve.engines import open_model
+from tests.commands import run
 from tests.eval.conftest import BETA, EPSILON, HOSTILE, preference, read_lines
 from train.run.record import read_run, write_run
 
@@ -57,7 +56,7 @@ def test_the_report_agrees_with_the_answers(report_folder):
 def test_answers_only_gives_the_same_answers_and_scores_no_pair(world, report_folder, tmp_path):
     words = ["compare", "--runs", str(world.ms), str(world.dpo), str(world.sft), "--data", str(world.data)]
     words += ["--out", str(tmp_path / "out"), "--max-answer-tokens", "6", "--answers-only"]
-    done = CliRunner().invoke(build_app(), words)
+    done = run(*words)
     assert done.exit_code == 0, done.output
     assert "token F1" in done.stdout and "log π" not in done.stdout and "margin" not in done.stdout
     assert read_lines(tmp_path / "out" / "answers.jsonl") == read_lines(report_folder / "answers.jsonl")
@@ -143,7 +142,7 @@ def test_the_figure_draws_many_long_names(tmp_path):
 
 def command(world, out, *runs, data):
     words = ["compare", "--runs", *map(str, runs), "--data", str(data), "--out", str(out), "--max-answer-tokens", "2"]
-    return CliRunner().invoke(build_app(), [*words, "--limit", "2", "--context-size", "1", "--answers-only"])
+    return run(*words, "--limit", "2", "--context-size", "1", "--answers-only")
 
 
 def test_a_test_prompt_in_training_is_refused_by_name(world, tmp_path):

@@ -3,22 +3,23 @@
 import shlex
 import signal
 import subprocess
-import sys
 import time
+from functools import partial
 from itertools import pairwise
 
 import pytest
 import yaml
-from typer.testing import CliRunner
 
 from eval.metrics.registry import find_metric
 from eval.run.cells import systems_of
 from eval.run.config import MatrixSettings
+from eval.run.run import run_matrix
 from eval.tasks.catalogue import find_task
 from graph.config import load_settings
-from modegraph.cli import build_app
-from tests.eval.run.conftest import CONFIG
+from tests.commands import run
+from tests.eval.run.conftest import CONFIG, hash_encoder
 from tests.places import ROOT
+from tests.processes import modegraph
 from tests.test_configs import KINDS
 
 CONFIGS = sorted((ROOT / "configs" / "eval").glob("*.yaml"))
@@ -29,7 +30,6 @@ SYSTEMS = {
     "ablation-layers": 3,
     "examples": 16,
     "ablation-hierarchy": 40,
-    "ablation-hierarchy-musique": 40,
     "ablation-training": 8,
     "graphmpa": 12,
     "topg": 3,
@@ -98,7 +98,7 @@ def test_the_expected_configurations_are_shipped():
 
 
 @pytest.mark.slow
-def test_a_killed_run_resumes_without_repeating_a_finished_cell(home):
+def test_a_killed_run_resumes_without_repeating_a_finished_cell(home, monkeypatch):
     """SIGKILL once two of 9 cells are finished (building the three indexes takes longest). A second run fills only the remaining cells."""
     config = {
         **CONFIG,
@@ -107,9 +107,8 @@ def test_a_killed_run_resumes_without_repeating_a_finished_cell(home):
     }
     (home / "config.yaml").write_text(yaml.safe_dump(config, sort_keys=False), encoding="utf-8")
     words = ["eval", "run", str(home / "config.yaml"), "--out", str(home / "out")]
-    command = [sys.executable, "-P", "-m", "modegraph", *words]
     cells = home / "out" / "cells"
-    killed = subprocess.Popen(command, cwd=home, stderr=subprocess.DEVNULL)
+    killed = subprocess.Popen(modegraph(*words), cwd=home, stderr=subprocess.DEVNULL)
     try:
         while killed.poll() is None and len(list(cells.glob("*.json"))) < 2:
             time.sleep(0.02)
@@ -119,7 +118,8 @@ def test_a_killed_run_resumes_without_repeating_a_finished_cell(home):
     finished = {file: file.stat().st_mtime_ns for file in cells.glob("*.json")}
     assert 2 <= len(finished) < 9
     # The second run is in this process, which has already imported everything. It finishes, and reuses the cells of the killed run.
-    done = CliRunner().invoke(build_app(), words)
+    monkeypatch.setattr("eval.run.run.run_matrix", partial(run_matrix, encoder=hash_encoder))
+    done = run(*words)
     assert done.exit_code == 0, done.stderr
     assert f"9 cells: {len(finished)} already filled, {9 - len(finished)} to fill" in done.stderr
     assert len(list(cells.glob("*.json"))) == 9

@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
 from eval.server_parity.check import RunPolicy, read_target
 from eval.server_parity.faults import (
@@ -16,7 +15,7 @@ from eval.server_parity.faults import (
     template_fault,
 )
 from graph.errors import UserError
-from modegraph.cli import build_app
+from tests.commands import run
 from tests.eval.conftest import World
 from tests.train.adapters import random_adapter
 from tests.train.world import preference
@@ -115,9 +114,9 @@ def test_an_unreachable_server_is_reported() -> None:
 
 
 def test_serve_check_and_serve_are_both_commands() -> None:
-    def run(*words: str) -> str:
-        return str(CliRunner().invoke(build_app(), list(words)).exception)
-
-    assert "nowhere: no run.json" in run("serve", "check", "http://127.0.0.1:9/v1", "nowhere")
-    assert "no index at 'check'" in run("serve", "./check")
-    assert "serve check: no option --bas. Did you mean --base-name?" in run("serve", "check", "--bas")
+    for words, message in (
+        (("check", "http://127.0.0.1:9/v1", "nowhere"), "nowhere: no run.json"),
+        (("./check",), "no index at 'check'"),
+        (("check", "--bas"), "serve check: no option --bas. Did you mean --base-name?"),
+    ):
+        assert message in str(run("serve", *words).exception)

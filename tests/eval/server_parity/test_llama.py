@@ -7,13 +7,12 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
 from graph.errors import UserError
 from graph.types import Message
-from modegraph.cli import build_app
 from serve.engines.child import CommandServer
 from serve.engines.llama import SLOTS, LlamaSpec
+from tests import commands
 from tests.eval.conftest import NO_LOGPS, World, check_server
 from tests.llama import with_llama
 from tests.train.adapters import random_adapter
@@ -168,5 +167,5 @@ def test_the_folder_of_an_export_has_no_faults(run: Path, tmp_path: Path, monkey
 
 
 def test_a_missing_file_is_an_error(run: Path, tmp_path: Path) -> None:
-    done = CliRunner().invoke(build_app(), ["serve", "check", f"gguf:{tmp_path / 'none'}", str(run)])
+    done = commands.run("serve", "check", f"gguf:{tmp_path / 'none'}", run)
     assert isinstance(done.exception, UserError) and "no such file" in str(done.exception)

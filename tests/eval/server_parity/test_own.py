@@ -7,11 +7,8 @@ from typing import Any
 
 import pytest
 
-from graph.build.build import build_index
-from tests.corpora import ISLES
 from tests.eval.conftest import NO_LOGPS, World, check_server
-from tests.fakes import HashEncoder, chat_server
-from tests.serve.conftest import SETTINGS
+from tests.fakes import chat_server
 from tests.serve.http.running import Running, serving
 from tests.train.adapters import random_adapter
 
@@ -23,10 +20,8 @@ def run(world: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def running(run: Path, world: World, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    folder = tmp_path_factory.mktemp("isles") / "index"
-    build_index(folder, ISLES, SETTINGS, lambda spec: HashEncoder())
-    with serving(folder, f"hf:{world.base}", (f"sft={run}",), capacity=16) as server:
+def running(run: Path, world: World, hashed_isles: Path) -> Iterator[Running]:
+    with serving(hashed_isles, f"hf:{world.base}", (f"sft={run}",), capacity=16) as server:
         yield server
 
 

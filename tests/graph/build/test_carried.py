@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 import graph.hierarchy.layers
 from graph.build.build import build_index
@@ -23,7 +22,7 @@ from graph.store.index_settings import IndexSettings
 from graph.store.manifest import read_manifest
 from graph.store.vectors import Vectors
 from graph.types import Document, Floats
-from modegraph.cli import build_app
+from tests.commands import run
 from tests.corpora import guild_documents
 from tests.graph.hashed import encoder
 from tests.graph.same import assert_same_index
@@ -90,7 +89,7 @@ def test_communities_are_carried_over_by_default_and_status_shows_how_many_passa
         ([OTHER], "2 passages have "),
     ):
         build_index(tmp_path / "i", documents, settings, encoder)
-        shown = CliRunner().invoke(build_app(), ["status", str(tmp_path / "i")]).output
+        shown = run("status", tmp_path / "i").output
         assert (
             f"{changed}been added or removed since the communities were detected" in shown
             if changed

@@ -4,15 +4,12 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from itertools import takewhile
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-import modegraph as mg
 from graph.build.build import build_index
 from graph.build.lifecycle import compact_index
 from graph.build.watch import Changes, FolderEdit, WatchedFolder, follow, watch_folder
@@ -22,10 +19,11 @@ from graph.errors import UserError
 from graph.store.arrays import load_arrays
 from graph.store.data import IndexData
 from graph.store.manifest import read_manifest
-from modegraph.cli import build_app
+from tests.commands import run
 from tests.graph.build.test_lifecycle import SETTINGS
 from tests.graph.hashed import encoder
 from tests.graph.same import assert_same_index
+from tests.processes import modegraph
 
 
 @pytest.fixture
@@ -131,7 +129,7 @@ def test_watching_a_file_or_a_folder_that_contains_the_index_is_refused(docs: Pa
         watch_folder(docs / "a.md", tmp_path / "index")
     with pytest.raises(UserError, match="outside the watched folder"):
         watch_folder(docs, docs / "sub/index")
-    result = CliRunner().invoke(build_app(), ["index", str(docs / "a.md"), "--out", str(tmp_path / "i"), "--watch"])
+    result = run("index", docs / "a.md", "--out", tmp_path / "i", "--watch")
     assert result.exit_code != 0 and not (tmp_path / "i").exists()
 
 
@@ -146,11 +144,10 @@ def interruptible() -> Iterator[None]:
 @pytest.mark.slow
 @pytest.mark.usefixtures("interruptible")
 def test_the_command_follows_until_it_is_interrupted(docs: Path, tmp_path: Path) -> None:
-    program = "import graph.cli, modegraph.cli\ngraph.cli.POLL_S = 0.1\nmodegraph.cli.main()"
-    command = [sys.executable, "-P", "-c", program, "index", docs, "--out", tmp_path / "i", "--watch", "--json"]
+    command = modegraph("index", docs, "--out", tmp_path / "i", "--watch", "--json")
     environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
     with subprocess.Popen(
-        [*map(str, command)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
     ) as process:
         assert process.stdout is not None and process.stderr is not None
         while "watching" not in process.stderr.readline():
@@ -162,4 +159,4 @@ def test_the_command_follows_until_it_is_interrupted(docs: Path, tmp_path: Path)
         assert process.wait(60) == 0
     assert json.loads(first)["documents"] == 2
     assert (second["read"], second["deleted"], second["documents"]) == (["c.md"], [], 3)
-    assert mg.open(tmp_path / "i").sources == ("a.md", "c.md", "sub/b.md")
+    assert list(load_arrays(tmp_path / "i", IndexData).document_sources) == ["a.md", "c.md", "sub/b.md"]

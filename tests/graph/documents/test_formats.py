@@ -278,7 +278,7 @@ def test_nothing_is_fetched_and_nothing_is_run(name: str, worker: ParseWorker, t
     """No request reaches the server that the file's pictures, templates, links and scripts name, and no program creates `ran`."""
     ran = tmp_path / "ran"
     with socket.create_server(("127.0.0.1", 0)) as server:
-        server.settimeout(0.3)
+        server.settimeout(0.02)
         data = REMOTE[name](f"http://127.0.0.1:{server.getsockname()[1]}", str(ran))
         document = read(name, data, worker)
         assert TEXT in document.text

@@ -3,18 +3,18 @@
 import json
 import logging
 from pathlib import Path
-from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
 import modegraph as mg
-from modegraph.cli import build_app
+from tests.commands import run
 from tests.graph.documents import made
+from tests.graph.hashed import encoder
 
 
-def run(*arguments: object) -> Any:
-    return CliRunner().invoke(build_app(), [*map(str, arguments)])
+@pytest.fixture(autouse=True)
+def hashed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("graph.models.encoder.open_encoder", encoder)
 
 
 @pytest.fixture

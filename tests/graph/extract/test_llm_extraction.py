@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 import stamina
-from typer.testing import CliRunner
 
 from graph.build.build import BuildReport, build_index
 from graph.build.lifecycle import delete_documents, index_status, quarantine_warning, resume_build, retry_failed
@@ -24,7 +23,8 @@ from graph.store.arrays import load_arrays
 from graph.store.data import IndexData
 from graph.store.index_settings import IndexSettings
 from graph.types import Document, Passage
-from modegraph.cli import build_app, open_model
+from modegraph.cli import open_model
+from tests.commands import run
 from tests.corpora import ISLES
 from tests.fakes import ChatServer, chat_server, extraction_reply, is_extraction, requested_passage
 from tests.graph.hashed import encoder
@@ -300,7 +300,6 @@ def test_exit_status_and_messages_of_the_commands(tmp_path: Path, monkeypatch: p
         return "?" if is_extraction(body) and requested_passage(body)[0] in broken else extraction_reply(body)
 
     with chat_server(reply_to) as server:
-        run = lambda *words: CliRunner().invoke(build_app(), [str(word) for word in words])
         model = ("--extractor-model", f"openai:m@{server.url}")
         quarantined = run("index", corpus, "--out", tmp_path / "i", *model)
         assert (

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from typer.testing import CliRunner
 
 from graph.build.build import build_index
 from graph.build.lifecycle import delete_documents, verify_index
@@ -17,7 +16,8 @@ from graph.store.arrays import load_arrays
 from graph.store.data import IndexData
 from graph.store.index_settings import IndexSettings
 from graph.types import CompletionRequest, Document
-from modegraph.cli import build_app, open_model
+from modegraph.cli import open_model
+from tests.commands import run
 from tests.fakes import ChatServer, ScriptedModel, chat_server
 from tests.graph.hashed import encoder
 from tests.graph.same import assert_same_index
@@ -164,7 +164,6 @@ def test_the_command_line_sets_remembers_and_clears_the_summary_model(
     monkeypatch.setattr("graph.models.encoder.open_encoder", encoder)
     corpus, folder = tmp_path / "c.jsonl", tmp_path / "i"
     corpus.write_text("\n".join(json.dumps({"id": d.source, "title": d.title, "text": d.text}) for d in documents(4)))
-    run = lambda *words: CliRunner().invoke(build_app(), [str(word) for word in words])
     into = (corpus, "--out", folder, "--set", "max_passage_tokens=40")
     with chat_server(reply_to) as server:
         model = ("--summary-model", f"openai:m@{server.url}")
@@ -217,5 +216,5 @@ def test_packing_keeps_order_and_cap(lengths: list[int], cap: int) -> None:
     runs = pack(texts, words, cap)
     assert [text for run in runs for text in run] == texts
     assert all(run and (len(run) == 1 or sum(map(words, run)) <= cap) for run in runs)
-    for run, after in itertools.pairwise(runs):
-        assert sum(map(words, run)) + words(after[0]) > cap
+    for before, after in itertools.pairwise(runs):
+        assert sum(map(words, before)) + words(after[0]) > cap

@@ -10,6 +10,7 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -20,27 +21,32 @@ from graph.models.fetch import fetch
 BYTES = b"a GGUF file"
 SHA256 = hashlib.sha256(BYTES).hexdigest()
 MODEL = replace(SMOLLM2, sha256=SHA256, converted_bytes=0)
+CONVERT = "graph.models.convert"
 FETCH = """
-import sys, types
+import sys
 from pathlib import Path
 from graph.models.fetch import fetch
-from tests.graph.models.test_fetch import MODEL, convert_slowly
+from tests.graph.models.test_fetch import CONVERT, MODEL, conversion
 
-slow = types.ModuleType("graph.models.convert")
-slow.convert_gguf, slow.check_reply = convert_slowly, lambda folder, known: None
-sys.modules[slow.__name__] = slow
+sys.modules[CONVERT] = conversion(seconds=1.0)
 print(fetch(MODEL, print, Path(sys.argv[1])))
 """
-CONVERSION_S = 1.0
 
 
-def convert_slowly(gguf: Path, folder: Path, precision: str) -> None:
-    with (gguf.parent / "conversions").open("a") as log:
-        log.write("begun\n")
-    folder.mkdir()
-    (folder / "model.safetensors").write_bytes(b"wei")
-    time.sleep(CONVERSION_S)
-    (folder / "model.safetensors").write_bytes(b"weights")
+def conversion(seconds: float) -> ModuleType:
+    """The stand-in for the module that converts: it takes this long."""
+
+    def convert(gguf: Path, folder: Path, precision: str) -> None:
+        with (gguf.parent / "conversions").open("a") as log:
+            log.write("begun\n")
+        folder.mkdir()
+        (folder / "model.safetensors").write_bytes(b"wei")
+        time.sleep(seconds)
+        (folder / "model.safetensors").write_bytes(b"weights")
+
+    module = ModuleType(CONVERT)
+    module.convert_gguf, module.check_reply = convert, lambda folder, known: None  # type: ignore[attr-defined]
+    return module
 
 
 @pytest.fixture
@@ -48,6 +54,12 @@ def gguf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     (tmp_path / "model.gguf").write_bytes(BYTES)
     return tmp_path / "model.gguf"
+
+
+@pytest.fixture
+def fast_conversion(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fetches in this process take no time to convert."""
+    monkeypatch.setitem(sys.modules, CONVERT, conversion(seconds=0.0))
 
 
 def begin(gguf: Path) -> "subprocess.Popen[str]":
@@ -86,10 +98,10 @@ def test_a_killed_conversion_leaves_no_model_and_the_next_fetch_cleans_up(gguf: 
     assert is_whole(MODEL) and names(folder_of(MODEL).parent) == ["fetching.lock", "smollm2"]
 
 
+@pytest.mark.usefixtures("fast_conversion")
 @pytest.mark.parametrize("damage", ["truncated weights", "no record", "broken record"])
 def test_get_replaces_a_damaged_model(damage: str, gguf: Path) -> None:
-    assert begin(gguf).wait(120) == 0
-    folder = folder_of(MODEL)
+    folder = fetch(MODEL, print, gguf)
     if damage == "truncated weights":
         (folder / "model.safetensors").write_bytes(b"wei")
     elif damage == "no record":
@@ -98,9 +110,10 @@ def test_get_replaces_a_damaged_model(damage: str, gguf: Path) -> None:
         (folder / RECORD).write_text("{")
     with pytest.raises(UserError, match="Fetch it again: modegraph models get smollm2"):
         check_files(folder, "smollm2")
-    assert begin(gguf).wait(120) == 0
+    assert fetch(MODEL, print, gguf) == folder == folder_of(MODEL)
     assert is_whole(MODEL) and (folder / "model.safetensors").read_bytes() == b"weights" and conversions(gguf) == 2
-    assert begin(gguf).wait(120) == 0 and conversions(gguf) == 2, "a complete model is not fetched again"
+    fetch(MODEL, print, gguf)
+    assert conversions(gguf) == 2, "a complete model is not fetched again"
 
 
 @pytest.mark.parametrize("record", ["{}", "[]", '{"files": {}}', '{"files": 3}'])
@@ -117,8 +130,9 @@ def test_a_cache_that_cannot_be_written_is_reported(gguf: Path, tmp_path: Path) 
         fetch(MODEL, print, gguf)
 
 
+@pytest.mark.usefixtures("fast_conversion")
 def test_a_complete_model_is_used_from_a_cache_that_cannot_be_written(gguf: Path) -> None:
-    assert begin(gguf).wait(120) == 0
+    fetch(MODEL, print, gguf)
     lock = folder_of(MODEL).parent / "fetching.lock"
     lock.unlink()
     lock.mkdir()

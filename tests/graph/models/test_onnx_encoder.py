@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -47,6 +48,12 @@ def encoder(cache: Path, monkeypatch: pytest.MonkeyPatch) -> SentenceEncoder:
     return SentenceEncoder(encoder_folder(MINILM))
 
 
+@pytest.fixture(scope="module")
+def torch_model(no_bfloat16: None) -> Any:
+    """Torch's MiniLM, for tests that do not check whether it is loaded."""
+    return SentenceEncoder(encoder_folder(MINILM))._model
+
+
 def with_torch(encoder: SentenceEncoder, texts: list[str]) -> np.ndarray:
     """Torch's vectors of the texts: torch encodes every batch of more than FEW texts."""
     return encoder.encode([*texts, *["another"] * FEW])[: len(texts)]
@@ -72,7 +79,7 @@ def test_a_question_loads_no_torch(encoder: SentenceEncoder) -> None:
 
 @pytest.mark.parametrize("change", ["cut", "garbled", "not usable", "no json", "another format", "none"])
 def test_a_damaged_or_unusable_export_is_ignored(
-    encoder: SentenceEncoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str
+    encoder: SentenceEncoder, torch_model: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str
 ) -> None:
     whole = folder_of(encoder.fingerprint)
     about = json.loads((whole / ABOUT).read_text())
@@ -88,6 +95,7 @@ def test_a_damaged_or_unusable_export_is_ignored(
         (folder / ABOUT).write_text("{" if change == "no json" else json.dumps(changed))
     assert open_exported(encoder.fingerprint) is None
     assert (read_about(encoder.fingerprint) is None) == (change not in ("not usable", "garbled"))
+    encoder.__dict__["_model"] = torch_model
     assert encoder.encode(["Who?"]).shape == (1, 384)
 
 
@@ -134,37 +142,40 @@ def test_a_cache_that_cannot_be_written_is_not_an_error(tmp_path: Path, monkeypa
     assert encoder.encode(["Who?"]).shape == (1, 384)
 
 
-def export(encoder: SentenceEncoder, monkeypatch: pytest.MonkeyPatch, model: bytes) -> None:
+def export(encoder: SentenceEncoder, torch_model: Any, monkeypatch: pytest.MonkeyPatch, model: bytes) -> None:
     """Export the encoder, with `model` instead of the file that torch would write."""
     from graph.models import onnx_export
 
     monkeypatch.setattr(
         onnx_export, "write_export", lambda torch_model, file, folder: (folder / MODEL).write_bytes(model)
     )
-    onnx_export.export_encoder(encoder._model, encoder_folder(MINILM) / TOKENIZER, encoder.fingerprint, "")
+    encoder.__dict__["_model"] = torch_model
+    onnx_export.export_encoder(torch_model, encoder_folder(MINILM) / TOKENIZER, encoder.fingerprint, "")
 
 
 @pytest.mark.parametrize("model", [b"no model at all", b""])
 def test_an_export_that_onnx_runtime_refuses_is_not_used(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], model: bytes
+    torch_model: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], model: bytes
 ) -> None:
     """ONNX Runtime's errors derive directly from Exception."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     encoder = SentenceEncoder(encoder_folder(MINILM))
-    export(encoder, monkeypatch, model)
+    export(encoder, torch_model, monkeypatch, model)
     about = read_about(encoder.fingerprint)
     assert about is not None and not about["usable"] and "questions are encoded with torch" in capsys.readouterr().err
     assert encoder.encode(["Who?"]).shape == (1, 384)
 
 
-def test_an_occupied_export_folder_is_not_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_occupied_export_folder_is_not_an_error(
+    torch_model: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """This happens when another process has put its own export there first."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     encoder = SentenceEncoder(encoder_folder(MINILM))
     place = folder_of(encoder.fingerprint)
     place.parent.mkdir(parents=True)
     place.write_text("in the way")
-    export(encoder, monkeypatch, b"")
+    export(encoder, torch_model, monkeypatch, b"")
     assert list(place.parent.iterdir()) == [place], "no other file is left"
 
 

@@ -34,9 +34,27 @@ def ask(index: Index, question: str, mode: Mode) -> Evidence:
     return replace(found, trace=replace(found.trace, seconds=0, encoder_seconds=0))
 
 
+@pytest.fixture(scope="module")
+def lengths(tmp_path_factory: pytest.TempPathFactory) -> tuple[Index, Index]:
+    """Indexes of the same documents by an encoder whose vectors have length 1, and by one whose vectors have various lengths."""
+    folder = tmp_path_factory.mktemp("lengths")
+    return build(folder / "unit", ISLES, HashEncoder()), build(folder / "stretched", ISLES, Stretched())
+
+
+@pytest.fixture(scope="module")
+def orders(tmp_path_factory: pytest.TempPathFactory) -> tuple[Index, Index, Index]:
+    """Indexes of the same documents: added together, one by one in the opposite order, and the latter after compaction."""
+    folder = tmp_path_factory.mktemp("orders")
+    forwards = build(folder / "a", ISLES, HashEncoder())
+    for document in ISLES[::-1]:
+        backwards = build(folder / "b", [document], HashEncoder())
+    compact_index(folder / "b", lambda spec: HashEncoder())
+    return forwards, backwards, open_index(folder / "b", lambda spec: HashEncoder())
+
+
 @pytest.mark.parametrize("mode", MODES)
-def test_vectors_of_any_length_give_the_same_answers(tmp_path: Path, mode: Mode) -> None:
-    unit, stretched = (build(tmp_path / e.__name__, ISLES, e()) for e in (HashEncoder, Stretched))
+def test_vectors_of_any_length_give_the_same_answers(lengths: tuple[Index, Index], mode: Mode) -> None:
+    unit, stretched = lengths
     assert np.allclose(np.linalg.norm(stretched.data.proposition_vectors_ND, axis=1), 1, atol=1e-5)
     one, other = ask(unit, A, mode), ask(stretched, A, mode)
     assert [found.item for found in one.passages] == [found.item for found in other.passages]
@@ -62,13 +80,11 @@ def test_concurrent_readers_get_the_same_results_as_a_single_reader(isles: Index
 
 @pytest.mark.long
 @pytest.mark.parametrize("mode", MODES)
-def test_the_order_in_which_documents_were_added_does_not_matter(tmp_path: Path, mode: Mode) -> None:
+def test_the_order_in_which_documents_were_added_does_not_matter(
+    orders: tuple[Index, Index, Index], mode: Mode
+) -> None:
     """Only the last bits of scores may differ while the vectors are in several segments."""
-    forwards = build(tmp_path / "a", ISLES, HashEncoder())
-    for document in ISLES[::-1]:
-        backwards = build(tmp_path / "b", [document], HashEncoder())
-    compact_index(tmp_path / "b", lambda spec: HashEncoder())
-    compacted = open_index(tmp_path / "b", lambda spec: HashEncoder())
+    forwards, backwards, compacted = orders
     for question in (A, B):
         expected, found = ask(forwards, question, mode), ask(backwards, question, mode)
         assert ask(compacted, question, mode) == expected

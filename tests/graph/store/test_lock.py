@@ -4,7 +4,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from threading import Thread
 
@@ -12,7 +12,9 @@ import pytest
 
 from graph.errors import UserError
 from graph.store.lock import IndexBusy, writer_lock
+from tests.processes import until
 
+wait_for = partial(until, seconds=60)
 WRITER = """
 import sys, time
 from pathlib import Path
@@ -33,15 +35,6 @@ def writer(folder: Path, name: str, seconds: float = 0.0) -> "subprocess.Popen[b
     )
     wait_for(lambda: len(list(folder.glob("*.ticket"))) > tickets)
     return process
-
-
-def wait_for(condition: Callable[[], object]) -> None:
-    """Wait until a condition is true; fail after about a minute."""
-    for _ in range(6000):
-        if condition():
-            return
-        time.sleep(0.01)
-    raise AssertionError("the condition never became true")
 
 
 def test_writers_of_several_processes_write_in_order_of_arrival(tmp_path: Path) -> None:

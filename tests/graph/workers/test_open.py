@@ -38,8 +38,9 @@ def test_a_malformed_address_is_refused(address: str) -> None:
 
 
 @pytest.mark.long
-def test_an_address_where_nothing_or_another_service_listens_is_reported() -> None:
+def test_an_address_where_nothing_or_another_service_listens_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("ray")
+    monkeypatch.setattr("graph.workers.on_ray.ANSWER_S", 0.3)
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{silent.getsockname()[1]}"

@@ -1,6 +1,5 @@
 """Tuning from end to end with a real, tiny model: the verdict follows the answers, finished steps are not repeated, and impossible requests are refused."""
 
-import contextlib
 import json
 import os
 import random
@@ -9,7 +8,6 @@ import shutil
 import subprocess
 import sys
 import time
-import urllib.request
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -21,19 +19,20 @@ import modegraph as mg
 from data_synth.reading.sets import ReadingQuestion, ReadingSet
 from data_synth.rows import Dropped, reading_to_json
 from graph.documents.read import read_documents
-from graph.models.encoder import encoder_folder
+from graph.models.encoder import encoder_folder, open_encoder
 from graph.shared.jsonl import append_jsonl, read_jsonl, write_jsonl
 from graph.shared.runs import find_runs
 from graph.types import Excerpt
 from modegraph.tuning import steps, tune
 from modegraph.tuning.plan import Pace, TunePlan, measure_pace, sft_settings, trial_row, trial_tasks
 from modegraph.tuning.settings import TuneSettings
+from tests.commands import run
 from tests.data_synth.reading.test_rows import write_set
 from tests.data_synth.reading.world import isles
 from tests.graph.documents.scans import needs_tesseract, scan
 from tests.modegraph.tuning.conftest import DOCUMENTS, HOSTILE, QUESTIONS, QUICK, WHEN, WHERE, YARD, YEAR
 from tests.places import EXAMPLES, ROOT
-from tests.test_command_line import run
+from tests.processes import answers, until
 from train.export.export import export_merged
 from train.plan.memory import Launch
 from train.plan.plan import plan_training
@@ -383,9 +382,22 @@ def test_refusals_are_anchored_if_the_model_has_learned_to_refuse(learner: Path,
 
 
 @pytest.mark.slow
-def test_with_serve_the_recommended_model_is_served_at_the_end(learner: Path, tmp_path: Path) -> None:
-    assert serves([*short_tune(learner, tmp_path), "--serve"], "http://127.0.0.1:8080/health")
-    assert (tmp_path / "out/recommended.json").is_file()
+def test_with_serve_the_recommended_model_is_served_at_the_end(
+    learner: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process becomes the server; here, the command that it would become is started. The server opens the index with the real encoder."""
+    started: list[tuple[str, list[str]]] = []
+    monkeypatch.setattr("graph.models.encoder.open_encoder", open_encoder)
+    monkeypatch.setattr(os, "execv", lambda program, words: started.append((program, words)))
+    done = run(*short_tune(learner, tmp_path), "--serve")
+    assert done.exit_code == 0 and (tmp_path / "out/recommended.json").is_file(), done.output
+    [(program, words)] = started
+    process = subprocess.Popen(words, executable=program)
+    try:
+        until(lambda: answers("http://127.0.0.1:8080/health"), 240, process)
+    finally:
+        process.terminate()
+        process.wait(30)
 
 
 def short_tune(model: Path, folder: Path) -> list[str]:
@@ -396,21 +408,6 @@ def short_tune(model: Path, folder: Path) -> list[str]:
         shutil.copy(EXAMPLES / "handbook" / f"{name}.md", documents)
     general = f"--set=general={write_set(folder / 'isles', isles())}"
     return ["tune", str(documents), f"--out={folder / 'out'}", f"--model={model}", general, *SHORT]
-
-
-def serves(words: list[str], address: str) -> bool:
-    """Whether a command answers at a URL within four minutes; the command is stopped afterwards."""
-    process = subprocess.Popen([sys.executable, "-P", "-m", "modegraph", *words])
-    deadline = time.monotonic() + 240
-    try:
-        while process.poll() is None and time.monotonic() < deadline:
-            with contextlib.suppress(OSError), urllib.request.urlopen(address, timeout=5) as reply:
-                return bool(reply.status == 200)
-            time.sleep(0.2)
-        return False
-    finally:
-        process.terminate()
-        process.wait(30)
 
 
 def test_the_examples_are_the_general_set_unless_they_are_tuned_on(monkeypatch: pytest.MonkeyPatch) -> None:

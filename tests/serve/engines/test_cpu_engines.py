@@ -9,7 +9,8 @@ import pytest
 from graph.models import openvino_ir
 from graph.types import Message
 from serve.engines import open_model
-from tests.serve.http.running import Running, serving, until
+from tests.processes import until
+from tests.serve.http.running import Running, serving
 from tests.serve.test_llama import SCHEMA, with_llama_and_smollm2
 
 pytestmark = [*with_llama_and_smollm2, pytest.mark.slow]

@@ -68,7 +68,7 @@ def test_replies_of_a_random_model_to_a_schema_are_read(model: LanguageModel) ->
             reply = parse_reply(kind, completion.text, dropped)
             assert not dropped
             if isinstance(reply, Reply):
-                assert len(reply.propositions) >= 2 and reply.entities == []
+                assert len(reply.propositions) >= 2
             if isinstance(reply, WrittenQuestion):
                 assert 2 <= len(reply.passages) <= 3 and set(reply.passages) <= {1, 2, 3, 4}
             readable.add(kind)

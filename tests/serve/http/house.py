@@ -1,10 +1,12 @@
 """One server with two collections, two access labels and three keys: who may see what, for the tests that look for leaks."""
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import httpx2
 
@@ -62,7 +64,7 @@ class House:
 
 @contextmanager
 def serving_house(folder: Path) -> Iterator[House]:
-    """Build the collections in a folder and serve them until the block ends."""
+    """Build the collections in a folder and serve them until the block ends; spans are sent every 200 ms."""
     for name, contents in COLLECTIONS.items():
         build_index(folder / name, contents, SETTINGS, lambda spec: HashEncoder())
     rights: dict[str, dict[str, Any]] = {
@@ -81,6 +83,7 @@ def serving_house(folder: Path) -> Iterator[House]:
         ),
     }
     with (
+        patch.dict(os.environ, {"OTEL_BSP_SCHEDULE_DELAY": "200"}),
         collecting() as collector,
         chat_server(lambda body, number: REPLY) as upstream,
         serving(

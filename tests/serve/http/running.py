@@ -1,5 +1,6 @@
 """Runs the server with uvicorn, in a thread, on a free port."""
 
+import asyncio
 import socket
 import threading
 import time
@@ -7,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import openai
@@ -21,6 +23,19 @@ from serve.server.services import Services
 from tests.fakes import HashEncoder
 
 ENCODER = HashEncoder()
+
+
+class ShortPauses:
+    """asyncio with pauses of at most 10 ms. uvicorn looks every 100 ms whether to stop, and waits another 100 ms when it does."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(asyncio, name)
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(min(seconds, 0.01))
+
+
+uvicorn.server.asyncio = ShortPauses()  # type: ignore[assignment]
 
 
 def until(condition: Callable[[], object], seconds: float = 30.0) -> None:

@@ -145,10 +145,13 @@ def test_browsing_reveals_nothing_about_documents_of_others(house: House) -> Non
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_mcp_reveals_nothing_about_documents_of_others(house: House, version: str) -> None:
+    """Both versions of the protocol reach the same tools, so all modes are tried in only one of them."""
+    modes = ("auto", "global") if version == "legacy" else MODES
+
     async def texts_shown(client: Client) -> list[str]:
         texts = [str(await client.list_tools()), str(await client.list_resources())]
         for question in QUESTIONS:
-            for mode in MODES:
+            for mode in modes:
                 texts.append(str(await call_tool(client, "search", query=question, mode=mode, k=20)))
             texts.append(str(await call_tool(client, "explain", question=question, mode="hops", k=20)))
             texts.append(str(await call_tool(client, "ask", question=question, k=20)))
@@ -157,7 +160,7 @@ def test_mcp_reveals_nothing_about_documents_of_others(house: House, version: st
     for name, holder in house.holders.items():
         texts = with_client(house.running, version, texts_shown, holder.headers)
         assert [foreign_in(text, holder) for text in texts] == [[]] * len(texts), name
-        assert sum(holder.own in visible_text(text) for text in texts) > 10
+        assert sum(holder.own in visible_text(text) for text in texts) > len(texts) // 3
 
 
 def refusals_of(house: House, holder: Holder, collection: str, source: str) -> list[tuple[int, str]]:
@@ -262,7 +265,7 @@ def test_feedback_of_one_key_is_hidden_from_another(house: House) -> None:
 
 
 def test_traces_contain_no_word_of_any_document(house: House) -> None:
-    """This test is the last in the file, so that many requests precede it; the server sends all finished spans every few seconds."""
+    """This test is the last in the file, so that many requests precede it; the server keeps sending finished spans."""
     before = len(house.collector.bodies)
     house.running.get("/v1/models", headers=house.operator)
     until(lambda: len(house.collector.bodies) > before)

@@ -239,7 +239,8 @@ def test_a_waiting_request_is_dropped_when_its_client_disconnects(stack: Stack) 
     assert len(upstream.requests) == 1
 
 
-def test_the_index_is_swapped_under_load_and_nothing_fails(isles: Path) -> None:
+def test_the_index_is_swapped_under_load_and_nothing_fails(isles: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("serve.server.collections.POLL_S", 0.05)
     with (
         chat_server(lambda body, number: "So [1].") as upstream,
         serving(isles, f"openai:tiny@{upstream.url}", queue=8) as running,
@@ -276,7 +277,8 @@ def test_the_index_is_swapped_under_load_and_nothing_fails(isles: Path) -> None:
     assert len(observed) > 20
 
 
-def test_an_index_that_cannot_be_read_leaves_the_old_one_in_use(isles: Path) -> None:
+def test_an_index_that_cannot_be_read_leaves_the_old_one_in_use(isles: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("serve.server.collections.POLL_S", 0.05)
     with chat_server(lambda body, number: "x") as upstream, serving(isles, f"openai:tiny@{upstream.url}") as running:
         manifest = isles / "manifest.json"
         whole = manifest.read_text()

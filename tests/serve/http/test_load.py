@@ -13,7 +13,8 @@ from tests.fakes import chat_server
 from tests.serve.http.running import serving
 
 CAPACITY, QUEUE, CONCURRENT = 8, 4, 400
-SHORTEST_S, MAX_S = 0.4, 1.2
+TIMED = bool(os.environ.get("MODEGRAPH_TIMES"))
+SHORTEST_S, MAX_S = (0.4, 1.2) if TIMED else (0.1, 0.3)
 CLIENT = Path(__file__).with_name("load_client.py")
 
 
@@ -40,15 +41,15 @@ def test_of_400_requests_at_a_capacity_of_8_all_are_answered_or_refused(shared_i
         serving(shared_isles, f"openai:tiny@{upstream.url}", capacity=CAPACITY, queue=QUEUE) as running,
     ):
         ask(running.url, CAPACITY)
-        at_capacity = [seconds for _ in range(3) for _, seconds in ask(running.url, CAPACITY)]
+        at_capacity = [seconds for _ in range(3) for _, seconds in ask(running.url, CAPACITY)] if TIMED else []
         found = ask(running.url, CONCURRENT)
         assert upstream.most_running <= CAPACITY
     served = [seconds for status, seconds in found if status == 200]
     refused = [seconds for status, seconds in found if status in (429, 503)]
-    print(
-        f"served {len(served)}, p95 {p95(served):.3f} s (at capacity {p95(at_capacity):.3f} s); "
-        f"refused {len(refused)}, slowest {1000 * max(refused):.0f} ms"
-    )
     assert len(served) + len(refused) == CONCURRENT and len(served) >= CAPACITY + QUEUE
-    if os.environ.get("MODEGRAPH_TIMES"):
+    if TIMED:
+        print(
+            f"served {len(served)}, p95 {p95(served):.3f} s (at capacity {p95(at_capacity):.3f} s); "
+            f"refused {len(refused)}, slowest {1000 * max(refused):.0f} ms"
+        )
         assert p95(served) <= 2 * p95(at_capacity) and max(refused) < 0.1

@@ -341,8 +341,12 @@ def test_a_client_refused_for_its_head_can_read_the_reason_while_sending(
         assert read_to_end(sender).startswith("HTTP/1.1 400")
 
 
-def test_a_refused_connection_ends_even_if_the_client_does_not_close_it(stack: Stack, linger_s: float) -> None:
+def test_a_refused_connection_ends_even_if_the_client_does_not_close_it(
+    stack: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The connection ends after a while, or at once if the whole request was read."""
+    linger_s = 1.5
+    monkeypatch.setattr(connections, "LINGER_S", linger_s)
     running, _ = stack(max_body_bytes=2048)
     unread, complete = begin_request(running, "POST /v1/retrieve"), begin_request(running, "GET /health")
     unread.sendall(b"Content-Length: 5000\r\n\r\n")

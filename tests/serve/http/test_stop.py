@@ -10,6 +10,7 @@ from threading import Thread
 
 import httpx2
 import pytest
+import uvicorn
 
 from serve.http.connections import accept_pending
 from tests.serve.http.running import Running, bound_socket, serving, until
@@ -20,6 +21,12 @@ HEAD = (
     % len(BODY)
 )
 CLIENTS, STOPS = 20, 8
+
+
+@pytest.fixture(autouse=True)
+def usual_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other tests shorten uvicorn's pauses (running.py), during which clients of a stopping server may connect."""
+    monkeypatch.setattr(uvicorn.server, "asyncio", asyncio)
 
 
 def is_refused(running: Running) -> bool:
@@ -41,13 +48,13 @@ def answer_on(connection: socket.socket) -> bytes:
 
 
 def test_a_stopping_server_says_so_and_answers_as_long_as_it_listens(shared_isles: Path) -> None:
-    with serving(shared_isles, None, unready_s=2.0) as running, httpx2.Client(base_url=running.url) as client:
+    with serving(shared_isles, None, unready_s=1.0) as running, httpx2.Client(base_url=running.url) as client:
         assert running.get("/ready").status_code == 200
         assert "connection" not in client.get("/v1/documents").headers
         running.server.should_exit = True
         until(lambda: running.get("/ready").status_code == 503)
         assert running.get("/ready").json()["error"]["code"] == "stopping"
-        until(lambda: client.get("/v1/documents").headers.get("connection") == "close", 1.5)
+        until(lambda: client.get("/v1/documents").headers.get("connection") == "close", 0.8)
         assert running.post("/v1/retrieve", json={"query": "Lantern"}).status_code == 200
         assert running.get("/health").status_code == 200
         until(lambda: is_refused(running))
@@ -98,7 +105,7 @@ def test_clients_that_connect_during_a_stop_are_answered_or_refused(shared_isles
         with serving(shared_isles, None, queue=CLIENTS * 10) as running:
             load = Thread(target=lambda port: asyncio.run(ask_until_refused(port, stops[-1])), args=(running.port,))
             load.start()
-            time.sleep(0.5)
+            time.sleep(0.2)
             running.server.should_exit = True
             load.join(60)
     found = sum(stops, Counter[str]())

@@ -1,5 +1,6 @@
 """/mcp of a real server, through the client of the MCP package, with and without a handshake."""
 
+import shutil
 from collections.abc import Callable, Iterator
 from importlib.metadata import version
 from pathlib import Path
@@ -30,9 +31,8 @@ both_versions = pytest.mark.parametrize("mode", VERSIONS)
 
 
 @pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    folder = tmp_path_factory.mktemp("mcp") / "isles"
-    build_index(folder, ISLES, SETTINGS, lambda spec: HashEncoder())
+def running(shared_isles: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    folder = shutil.copytree(shared_isles, tmp_path_factory.mktemp("mcp") / "isles")
     with (
         chat_server(lambda body, number: WRONG if WRECKED in str(body) else REPLY) as upstream,
         serving(folder, f"openai:tiny@{upstream.url}", writable=True, file_seconds=2) as on,
@@ -117,14 +117,11 @@ def test_unsupported_sentences_are_marked_as_in_chat_completions(running: Runnin
     assert {name: answer[name] for name in CHECKS} == {name: message[name] for name in CHECKS}
 
 
-def test_the_number_of_passages_of_a_search_is_that_of_the_servers_settings(tmp_path: Path) -> None:
-    folder = tmp_path / "isles"
-    build_index(folder, ISLES, SETTINGS, lambda spec: HashEncoder())
-
+def test_the_number_of_passages_of_a_search_is_that_of_the_servers_settings(shared_isles: Path) -> None:
     async def session(client: Client) -> list[int]:
         return [len((await call_tool(client, "search", query=QUESTION, **k))["results"]) for k in ({}, {"k": 1})]
 
-    with serving(folder, None, top_k=2) as running:
+    with serving(shared_isles, None, top_k=2) as running:
         assert with_client(running, "legacy", session) == [2, 1]
 
 

@@ -1,6 +1,7 @@
 """`modegraph mcp` as a real process, called by the client of the MCP package; the server of the model is fake."""
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,41 +17,30 @@ from mcp.types import CallToolResult
 from graph.build.build import build_index
 from graph.retrieve.parts.query import RetrieveSettings
 from graph.shared.modes import DEFAULT_MODE
+from serve.engines.child import free_port
 from serve.http.settings import ServerSettings
 from serve.mcp.schemas import SearchArguments
 from tests.corpora import ISLES
 from tests.fakes import HashEncoder, chat_server
 from tests.places import ROOT
+from tests.processes import answers, modegraph, until
 from tests.serve.conftest import SETTINGS
-from tests.serve.http.running import bound_socket, until
 from tests.serve.mcp.clients import with_client
 
 QUESTION = "Who built the Lantern?"
 REPLY = "###Reason: The yard did [1], says [9]. ###Answer: the Marlow Yard [2]"
 TEXTS = {document.source: document.text for document in ISLES}
-START = """
-import sys
-from tests.fakes import HashEncoder
-import graph.models.encoder, modegraph.cli
-graph.models.encoder.open_encoder = lambda spec: HashEncoder()
-print("noise before the protocol", file=sys.stderr)
-sys.argv[0] = "modegraph"
-modegraph.cli.main()
-"""
-"""The program with the stand-in encoder: opening the real one takes longer than everything else in these tests."""
 
 
 @pytest.fixture(scope="module")
-def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("mcp") / "index"
-    build_index(folder, ISLES, SETTINGS, lambda spec: HashEncoder())
-    return folder
+def index(shared_isles: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return shutil.copytree(shared_isles, tmp_path_factory.mktemp("mcp") / "index")
 
 
 def server_parameters(*arguments: object) -> StdioServerParameters:
     environment = {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "PATH": os.environ["PATH"]}
-    words = ["-c", START, "mcp", *map(str, arguments)]
-    return StdioServerParameters(command=sys.executable, args=words, env=environment, cwd=str(ROOT))
+    command, *words = modegraph("mcp", *arguments)
+    return StdioServerParameters(command=command, args=words, env=environment, cwd=str(ROOT))
 
 
 async def list_and_call_tools(
@@ -134,8 +124,7 @@ def test_a_missing_index_is_reported_only_on_standard_error(tmp_path: Path) -> N
 
 
 def test_over_http_it_serves_only_mcp_and_health(index: Path) -> None:
-    with bound_socket() as free:
-        port = free.getsockname()[1]
+    port = free_port()
     server = server_parameters(index, "--http", "--port", port)
     command = [server.command, *server.args]
     environment = {**(server.env or {}), "MODEGRAPH_API_KEY": "k"}
@@ -146,7 +135,7 @@ def test_over_http_it_serves_only_mcp_and_health(index: Path) -> None:
                 if "stop with Ctrl-C" in line:
                     break
             url, headers = f"http://127.0.0.1:{port}", {"X-Api-Key": "k"}
-            until(lambda: answers(url), 60)
+            until(lambda: answers(f"{url}/health"), 60)
             assert httpx2.get(f"{url}/v1/documents", headers=headers).status_code == 404
             assert httpx2.post(f"{url}/mcp", json={}).status_code == 401
             assert "<html" not in httpx2.get(url).text, "even the page that asks for a key should be missing"
@@ -159,14 +148,6 @@ def test_over_http_it_serves_only_mcp_and_health(index: Path) -> None:
             assert with_client(url, "2026-07-28", count_found, headers) == 3
         finally:
             running.terminate()
-
-
-def answers(url: str) -> bool:
-    """Whether a server listens and answers at the URL."""
-    try:
-        return httpx2.get(f"{url}/health").status_code == 200
-    except httpx2.TransportError:
-        return False
 
 
 def test_every_entry_point_has_the_same_default_mode() -> None:

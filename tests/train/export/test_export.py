@@ -10,13 +10,12 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
-from typer.testing import CliRunner
 
 from data_synth.rows import response_to_json
 from graph.errors import UserError
 from graph.shared.jsonl import write_jsonl
 from graph.types import Message
-from modegraph.cli import build_app
+from tests import commands
 from tests.train.world import scored
 from train.export.divergence import fixed_turns, merge_loss, probe_rows, token_kl, token_logps
 from train.export.export import export_adapter, export_merged, public_record
@@ -292,16 +291,12 @@ def test_weights_with_nan_are_not_merged(copied_run: tuple[Path, Path], tmp_path
 
 
 def test_the_command_prints_the_figures_of_the_export(run: Path, tmp_path: Path) -> None:
-    merged = CliRunner().invoke(
-        build_app(), ["train", "export", str(run), "--out", str(tmp_path / "a"), "--merge", "--json"]
-    )
+    merged = commands.run("train", "export", run, "--out", tmp_path / "a", "--merge", "--json")
     assert merged.exit_code == 0, merged.stderr
     result = json.loads(merged.stdout)
     assert result["output"] == str(tmp_path / "a") and result["measured_on"] == "dev.jsonl"
     assert abs(result["kl_nats_per_token"]) < 1e-5 and result["largest_gap_nats"] > 0
-    adapter = CliRunner().invoke(
-        build_app(), ["train", "export", str(run), "--out", str(tmp_path / "b"), "--adapter-only", "--hub-base", "o/n"]
-    )
+    adapter = commands.run("train", "export", run, "--out", tmp_path / "b", "--adapter-only", "--hub-base", "o/n")
     assert adapter.exit_code == 0 and "base model o/n" in adapter.stdout
 
 
@@ -321,7 +316,7 @@ def test_the_command_prints_the_figures_of_the_export(run: Path, tmp_path: Path)
 def test_options_that_contradict_each_other_are_refused_before_any_work(
     flags: list[str], what: str, run: Path, tmp_path: Path
 ) -> None:
-    result = CliRunner().invoke(build_app(), ["train", "export", str(run), "--out", str(tmp_path / "out"), *flags])
+    result = commands.run("train", "export", run, "--out", tmp_path / "out", *flags)
     assert isinstance(result.exception, UserError) and what in str(result.exception)
     assert not (tmp_path / "out").exists()
 
@@ -329,6 +324,6 @@ def test_options_that_contradict_each_other_are_refused_before_any_work(
 def test_a_failed_upload_does_not_remove_the_export(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     flags = ["--adapter-only", "--hub-base", "o/n", "--push", "owner/repository"]
-    result = CliRunner().invoke(build_app(), ["train", "export", str(run), "--out", str(tmp_path / "out"), *flags])
+    result = commands.run("train", "export", run, "--out", tmp_path / "out", *flags)
     assert isinstance(result.exception, UserError) and "--push owner/repository" in str(result.exception)
     assert (tmp_path / "out" / "run.json").exists()

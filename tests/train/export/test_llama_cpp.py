@@ -9,13 +9,12 @@ from typing import Any
 import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM
-from typer.testing import CliRunner
 
 from graph.answer.prompt import answer_messages
 from graph.answer.template import prompt_text
 from graph.errors import UserError
 from graph.types import Message
-from modegraph.cli import build_app
+from tests import commands
 from tests.llama import with_llama
 from tests.train.adapters import SMALL_SIZES, random_adapter, with_smollm2
 from tests.train.templates import STYLES
@@ -213,7 +212,7 @@ def test_without_llama_cpp_the_file_is_written_and_not_opened(
 ) -> None:
     monkeypatch.setattr(gguf_export, "is_installed", lambda: False)
     command = ["train", "export", str(run), "--out", str(tmp_path / "out"), "--gguf", "f16"]
-    result = CliRunner().invoke(build_app(), command)
+    result = commands.run(*command)
     assert result.exit_code == 0, result.stderr
     assert "not opened: the package xllamacpp" in result.stdout and "pip install 'modegraph[cpu]'" in result.stdout
     assert (tmp_path / "out" / "model-f16.gguf").is_file()
@@ -241,7 +240,7 @@ def test_only_conversations_that_fit_into_the_window_are_sent(run: Path) -> None
 def test_the_command_writes_and_compares_files(run: Path, tmp_path: Path) -> None:
     def export(name: str, *more: str) -> Any:
         command = ["train", "export", str(run), "--out", str(tmp_path / name), "--gguf", "q8_0", *more]
-        return CliRunner().invoke(build_app(), [*command, "--conversations", "2"])
+        return commands.run(*command, "--conversations", "2")
 
     result = export("out", "--json")
     assert result.exit_code == 0, result.stderr

@@ -14,11 +14,10 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import Trainer, TrainingArguments
-from typer.testing import CliRunner
 
 import train.preference.preference as preference_training
 from graph.errors import UserError
-from modegraph.cli import build_app
+from tests.commands import run
 from tests.places import ROOT
 from train.model.load import load_policy
 from train.model.packing import choose_layout
@@ -217,10 +216,6 @@ def test_hours_are_seconds_per_token_times_tokens(base: Path, data: Path, scored
     assert hours_of(plan.counts, half_in_steps, Launch(), calibration) == pytest.approx(
         (training + training / 2) / 3600
     )
-
-
-def run(*words: object) -> Any:
-    return CliRunner().invoke(build_app(), [str(word) for word in words])
 
 
 @pytest.fixture

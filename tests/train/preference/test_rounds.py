@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 from pydantic import ValidationError
-from typer.testing import CliRunner
 
 from data_synth.responses.responses import usable_texts
 from data_synth.rows import ResponseRow, Sampling, message_to_json, response_to_json
@@ -18,9 +17,9 @@ from graph.answer.prompt import NOT_FOUND, answer_messages
 from graph.errors import UserError
 from graph.shared.jsonl import read_jsonl, write_jsonl
 from graph.types import Completion, CompletionRequest
-from modegraph.cli import build_app
 from modegraph.train import ms
 from serve.engines import open_model
+from tests.commands import run
 from tests.fakes import ScriptedModel
 from tests.places import ROOT
 from tests.train.world import scored
@@ -376,15 +375,14 @@ def test_a_finished_run_is_not_overwritten_and_train_once_refuses_rounds(whole: 
 
 
 def test_the_command_and_the_python_function_draw_the_same_rows(undecided: Path, prompts: Path, tmp_path: Path) -> None:
-    app = build_app()
     values = settings_of(undecided, prompts, tmp_path / "command", rounds={"prompts": 2}).model_dump(mode="json")
     (tmp_path / "ms.yaml").write_text(json.dumps(values))
-    run = CliRunner().invoke(app, ["train", "ms", "--config", str(tmp_path / "ms.yaml"), "--rounds", "1", "--json"])
-    assert run.exit_code == 0, run.output
-    assert json.loads(run.stdout)["settings"]["rounds"]["count"] == 1
-    assert "round 1 of 1: reward" in run.stderr and not (tmp_path / "command" / "round-2").exists()
+    done = run("train", "ms", "--config", tmp_path / "ms.yaml", "--rounds", "1", "--json")
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["settings"]["rounds"]["count"] == 1
+    assert "round 1 of 1: reward" in done.stderr and not (tmp_path / "command" / "round-2").exists()
     record = ms(tmp_path / "ms.yaml", out=tmp_path / "python", rounds={"count": 1})
     assert rows_of(tmp_path / "python", 1) == rows_of(tmp_path / "command", 1)
     assert record.settings["rounds"]["prompts"] == 2
-    zero = CliRunner().invoke(app, ["train", "ms", "--config", str(tmp_path / "ms.yaml"), "--rounds", "0"])
+    zero = run("train", "ms", "--config", tmp_path / "ms.yaml", "--rounds", "0")
     assert isinstance(zero.exception, UserError) and "rounds.count = 0" in str(zero.exception)

@@ -10,7 +10,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from data_synth.rows import PreferenceRow, preference_to_json, response_to_json
 from graph.errors import UserError
 from graph.shared.jsonl import write_jsonl
 from tests.places import ROOT
+from tests.processes import until
 from tests.train.world import log_of, preference, scored
 from train.model.load import load_model, load_policy, load_tokenizer
 from train.model.logps import tokenize_row
@@ -339,10 +339,8 @@ def test_a_killed_run_resumes_and_ends_with_the_same_weights(base: Path, data: P
     killed = whole.model_copy(update={"output": str(tmp_path / "killed")})
     process = start(killed, tmp_path / "killed.json")
     checkpoints = tmp_path / "killed.partial" / "checkpoints"
-    deadline = time.monotonic() + 60
-    while not list(checkpoints.glob("checkpoint-*/trainer_state.json")) and time.monotonic() < deadline:
-        assert process.poll() is None, process.stderr.read().decode()  # type: ignore[union-attr]
-        time.sleep(0.005)
+    until(lambda: process.poll() is not None or any(checkpoints.glob("checkpoint-*/trainer_state.json")), 240)
+    assert process.poll() is None, process.stderr.read().decode()  # type: ignore[union-attr]
     process.send_signal(signal.SIGKILL)
     process.communicate()
     assert not (tmp_path / "killed").exists(), "the run ended before it was killed"

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
 import modegraph as mg
 from graph.build.build import build_index
@@ -17,7 +17,7 @@ from graph.retrieve.retrieve import retrieve
 from graph.shared.runs import find_runs
 from graph.store.index_settings import IndexSettings
 from graph.types import Document
-from modegraph.cli import build_app
+from tests import commands
 from train.selector.hop import labels
 
 SONGS = [f"{first} {second}" for first in ("Amber", "Birch", "Cedar", "Dusty") for second in ("Rain", "Lamp", "Road")]
@@ -50,9 +50,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def run(folder: Path, out: Path, *more: str) -> Result:
     questions = f"hop.questions=[{folder / 'questions.jsonl'}]"
     arguments = ["--data", folder / "index", "--size", "hop", "--out", out, "--set", questions]
-    return CliRunner().invoke(
-        build_app(), ["train", "selector", *map(str, arguments), "--set", "min_examples_per_leaf=5", *more]
-    )
+    return commands.run("train", "selector", *arguments, "--set", "min_examples_per_leaf=5", *more)
 
 
 def test_a_run_is_a_folder_that_hops_reads(world: Path, tmp_path: Path) -> None:

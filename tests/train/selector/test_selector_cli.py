@@ -5,11 +5,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
 from graph.errors import UserError
 from graph.retrieve.learned.light import FEATURES, open_selector, relevance
-from modegraph.cli import build_app
+from tests import commands
 from tests.train.labelled import ENCODER, write_rows
 from tests.train.selector.rows import small_world
 from train.selector.selector_data import examples_of, read_datasets
@@ -21,7 +21,7 @@ def data(tmp_path: Path) -> Path:
 
 
 def run(*arguments: object) -> Result:
-    return CliRunner().invoke(build_app(), ["train", "selector", *map(str, arguments)])
+    return commands.run("train", "selector", *arguments)
 
 
 @pytest.mark.long

@@ -27,10 +27,11 @@ from graph.retrieve.learned.light import (
 )
 from graph.retrieve.learned.selectors import find_selector
 from graph.retrieve.modes.local import JUDGED_GAIN, STEER
-from graph.retrieve.parts.query import Query, RetrieveSettings
+from graph.retrieve.parts.query import RetrieveSettings
 from graph.retrieve.retrieve import retrieve
 from graph.trees import Forest, forest_logits
 from tests.fakes import ScriptedModel
+from tests.graph.hashed import query_of
 from tests.graph.retrieve.wordless import leave_words_out
 
 NEARNESS = FEATURES.index("nearness")
@@ -173,10 +174,6 @@ def test_a_folder_without_a_selector_and_a_file_with_other_contents_are_refused(
         open_selector(str(tmp_path))
 
 
-def query_of(index: Index, text: str = QUESTION) -> Query:
-    return Query(text, index.encode_queries([text])[0])
-
-
 def save_selector_for(index: Index, folder: Path, cut: float = 0.25, threshold: float = 0.5) -> str:
     save_selector(folder, one_stump(index.encoder_source.fingerprint, threshold, cut))
     return str(folder)
@@ -185,7 +182,7 @@ def save_selector_for(index: Index, folder: Path, cut: float = 0.25, threshold: 
 def test_a_selector_returns_each_row_that_reaches_the_threshold_once_most_probable_first(
     isles: Index, tmp_path: Path
 ) -> None:
-    query, rows = query_of(isles), np.arange(len(isles.data.proposition_ids))
+    query, rows = query_of(isles, QUESTION), np.arange(len(isles.data.proposition_ids))
     nearness = measure(isles, query, view_of(isles, query), rows)[:, NEARNESS]
     cut = float(np.median(nearness))
     select = find_selector(save_selector_for(isles, tmp_path, cut), query)
@@ -198,7 +195,7 @@ def test_a_selector_returns_each_row_that_reaches_the_threshold_once_most_probab
 
 def test_the_cached_view_of_one_question_is_not_used_for_another(isles: Index, tmp_path: Path) -> None:
     rows, spec = np.arange(len(isles.data.proposition_ids)), save_selector_for(isles, tmp_path, cut=0.4)
-    first, second = query_of(isles), query_of(isles, "How long does kelp bread keep?")
+    first, second = query_of(isles, QUESTION), query_of(isles, "How long does kelp bread keep?")
     select = find_selector(spec, first)
     shared = [select(isles, query, rows).tolist() for query in (first, second, first)]
     alone = [find_selector(spec, query)(isles, query, rows).tolist() for query in (first, second, first)]

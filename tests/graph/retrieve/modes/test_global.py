@@ -37,6 +37,7 @@ from graph.types import Document, Ints
 from serve.engines.openai_api import open_openai
 from tests.corpora import guild_documents
 from tests.fakes import HashEncoder, ScriptedModel, chat_server
+from tests.graph.hashed import query_of
 
 QUESTION = "How do the guilds of the islands live?"
 
@@ -46,10 +47,6 @@ def guilds(tmp_path_factory: pytest.TempPathFactory) -> Index:
     folder = tmp_path_factory.mktemp("guilds") / "index"
     build_index(folder, guild_documents(), IndexSettings(), lambda spec: HashEncoder())
     return open_index(folder, lambda spec: HashEncoder())
-
-
-def query_of(index: Index, text: str = QUESTION) -> Query:
-    return Query(text, index.encode_queries([text])[0])
 
 
 @given(st.integers(0, 10_000), st.floats(0, 1), st.floats(0.05, 0.95))
@@ -100,7 +97,7 @@ def nearer_half(index: Index, query: Query, rows: Ints) -> Ints:
 
 def test_anchors_grow_from_the_nearest_and_each_occurs_once(guilds: Index) -> None:
     anchors = Anchors()
-    query = query_of(guilds)
+    query = query_of(guilds, QUESTION)
     collect_anchors(guilds, query, [query], nearer_half, anchors, SuggestSettings())
     assert len(set(anchors.rows)) == len(anchors.rows) == sum(anchors.per_round)
     assert 0 < anchors.per_round[0] <= 20 and len(anchors.rows) > anchors.per_round[0]
@@ -201,7 +198,7 @@ def test_a_statement_that_does_not_fit_is_skipped_and_shorter_ones_follow(guilds
 
 def test_chosen_communities_cover_the_anchors_and_name_their_passages(guilds: Index) -> None:
     anchors = [0, 10, 20, 30]
-    communities = choose_communities(guilds, query_of(guilds), anchors)
+    communities = choose_communities(guilds, query_of(guilds, QUESTION), anchors)
     assert set(anchors) <= {int(row) for community in communities for row in community.propositions}
     for community in communities:
         linked = guilds.proposition_passage_NP[community.propositions, :].indices
@@ -264,5 +261,5 @@ def test_an_index_without_propositions_still_answers(tmp_path: Path) -> None:
     build_index(tmp_path / "i", [Document("a", "", "Hm.")], IndexSettings(), lambda spec: HashEncoder())
     index = open_index(tmp_path / "i", lambda spec: HashEncoder())
     rows: Ints = np.zeros(0, np.int64)
-    assert choose_communities(index, query_of(index), rows.tolist()) == []
+    assert choose_communities(index, query_of(index, QUESTION), rows.tolist()) == []
     assert len(retrieve(index, QUESTION, RetrieveSettings(mode="global")).passages) == 1

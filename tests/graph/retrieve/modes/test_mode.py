@@ -18,7 +18,6 @@ from graph.answer.context import build_context
 from graph.index.index import Index
 from graph.retrieve.modes.hierarchy import node_scores
 from graph.retrieve.modes.plan import (
-    UNDECLARED,
     FoundNodes,
     NoAnswer,
     Plan,
@@ -45,19 +44,11 @@ QUESTION = "Where was the founder of the yard that built the Lantern born?"
 ANSWERS = {"Who built": "the Marlow Yard", "Who founded": "Ada Marlow", "Where was": "Tarn", "Which village": "Tarn"}
 
 
-def step(number: int, text: str, *needs: int, kind: str = "specific") -> dict[str, Any]:
-    return {"id": number, "text": text, "depends_on": list(needs), "kind": kind}
+def plan_of(*texts: str, kind: str = "specific") -> dict[str, Any]:
+    return {"sub_questions": [{"text": text, "kind": kind} for text in texts]}
 
 
-def plan_of(*steps: dict[str, Any]) -> dict[str, Any]:
-    return {"sub_questions": list(steps)}
-
-
-CHAIN = plan_of(
-    step(1, "Who built the Lantern?"),
-    step(2, "Who founded {1}?", 1),
-    step(3, "Which village bakes kelp bread?"),
-)
+CHAIN = plan_of("Who built the Lantern?", "Who founded {1}?", "Which village bakes kelp bread?")
 
 
 def is_plan(request: CompletionRequest) -> bool:
@@ -93,28 +84,22 @@ def questions_of(model: ScriptedModel) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("steps", "fault", "where"),
+    ("texts", "fault", "where"),
     [
         ([], "no sub-questions", "at least one"),
-        ([step(n, f"q{n}") for n in range(9)], "more than 8 sub-questions", "9"),
-        ([step(1, "a"), step(1, "b")], "an id that appears twice", "1"),
-        ([step(1, "a"), step(2, " \n")], "an empty sub-question", "2"),
-        ([step(1, "a"), step(2, "b {2}", 2)], "a sub-question that depends on itself", "2"),
-        ([step(1, "a"), step(2, "b {7}", 7)], "a dependency that is not in the plan", "7 of 2"),
-        ([step(1, "a"), step(2, "b {1}")], UNDECLARED, "1 in 2"),
-        ([step(1, "a"), step(2, "b {answer}", 1)], UNDECLARED, "answer in 2"),
-        ([step(1, "a {2}", 2), step(2, "b {1}", 1)], "sub-questions that wait for each other", "1, 2"),
-        (
-            [step(0, "z"), step(1, "a", 3), step(2, "b", 1, 0), step(3, "c", 2)],
-            "sub-questions that wait for each other",
-            "1, 2, 3",
-        ),
+        ([f"q{n}" for n in range(9)], "more than 8 sub-questions", "9"),
+        (["a", " \n"], "an empty sub-question", "2"),
+        (["a", "b {2}"], "a sub-question that depends on itself", "2"),
+        (["a", "b {7}"], "a dependency that is not in the plan", "7 of 2"),
+        (["a", "b {1} {answer} {01}"], "a dependency that is not in the plan", "answer, 01 of 2"),
+        (["a {2}", "b {1}"], "sub-questions that wait for each other", "1, 2"),
+        (["z", "a {4}", "b {2} {1}", "c {3}"], "sub-questions that wait for each other", "2, 3, 4"),
     ],
 )
 def test_a_plan_that_is_wrong_is_refused_before_any_other_call(
-    isles: Index, steps: list[dict[str, Any]], fault: str, where: str
+    isles: Index, texts: list[str], fault: str, where: str
 ) -> None:
-    model = planner(plan_of(*steps))
+    model = planner(plan_of(*texts))
     found = ask(isles, model)
     assert len(model.requests) == found.trace.model_calls == 1
     assert found.trace.steps[0].startswith(f"plan rejected: {fault} (") and where in found.trace.steps[0]
@@ -124,7 +109,7 @@ def test_a_plan_that_is_wrong_is_refused_before_any_other_call(
 
 
 @pytest.mark.parametrize(
-    "reply", ["First I would look for the yard.", '{"sub_questions": [{"id": 1, "kind": "vague"}]}']
+    "reply", ["First I would look for the yard.", '{"sub_questions": [{"text": "q", "kind": "vague"}]}']
 )
 def test_after_two_replies_that_are_not_plans_the_whole_question_is_searched(isles: Index, reply: str) -> None:
     model = ScriptedModel(lambda request: reply)
@@ -133,20 +118,20 @@ def test_after_two_replies_that_are_not_plans_the_whole_question_is_searched(isl
     assert found.trace.steps[0] == "plan rejected: no usable reply; searching for the whole question"
 
 
-@given(st.lists(st.sets(st.integers(0, 7)), min_size=1, max_size=8))
+@given(st.lists(st.sets(st.integers(1, 8)), min_size=1, max_size=8))
 @settings(max_examples=80, deadline=None)
 def test_levels_hold_each_step_once_after_all_the_steps_it_needs(needs: list[set[int]]) -> None:
-    steps = [SubQuestion(id=n, text=f"q{n}", depends_on=sorted(each), kind="specific") for n, each in enumerate(needs)]
+    steps = [SubQuestion(text="q " + " ".join(f"{{{n}}}" for n in each)) for each in needs]
     fault = find_fault(Plan(sub_questions=steps))
     # A slow reference: |steps| times, add the steps whose needs are met.
     done: set[int] = set()
     for _ in steps:
-        done |= {n for n, each in enumerate(needs) if each <= done}
+        done |= {n for n, each in enumerate(needs, 1) if each <= done}
     assert (fault is None) == (len(done) == len(steps))
-    level_of = {each.id: number for number, level in enumerate(levels_of(steps)) for each in level}
+    level_of = {n: level for level, of_level in enumerate(levels_of(steps)) for n in of_level}
     assert sorted(level_of) == sorted(done)
     for n in done:
-        assert level_of[n] == max((level_of[each] + 1 for each in needs[n]), default=0)
+        assert level_of[n] == max((level_of[each] + 1 for each in needs[n - 1]), default=0)
 
 
 @given(st.text(alphabet="a{}12 ", max_size=12), st.text(alphabet="b{}12 ", max_size=12))
@@ -155,7 +140,7 @@ def test_answers_are_filled_in_once_and_not_searched_for_placeholders(one: str, 
 
 
 def test_other_braces_are_unchanged() -> None:
-    plan = plan_of(step(1, "What does the function f() { } in {} do?"))
+    plan = plan_of("What does the function f() { } in {} do?")
     assert find_fault(Plan.model_validate(plan)) is None
     assert fill_placeholders("{} and { a: b } of {1}", {1: "x"}) == "{} and { a: b } of x"
 
@@ -196,17 +181,17 @@ def test_a_finding_names_the_passages_it_comes_from(isles: Index) -> None:
         assert judged == Finding("w?", "a b", ids, 1.0)
 
 
-def test_a_plan_of_texts_alone_is_numbered_by_position(isles: Index) -> None:
-    """A model is asked for texts and kinds only: ids and dependencies are derived."""
+def test_a_model_is_asked_for_texts_and_kinds_only(isles: Index) -> None:
+    """Numbers and dependencies are derived."""
     texts = ["Who built the Lantern?", "Who founded {1}?", "Where was {2} born?"]
-    model = planner({"sub_questions": [{"text": text, "kind": "specific"} for text in texts]})
+    model = planner(plan_of(*texts))
     found = ask(isles, model)
     schema = model.requests[0].schema
     assert schema is not None and set(schema["properties"]) == {"sub_questions"}
     assert set(schema["$defs"]["SubQuestion"]["properties"]) == {"text", "kind"}
     assert questions_of(model) == [texts[0], "Who founded the Marlow Yard?", "Where was Ada Marlow born?"]
     assert [each.answer for each in found.findings] == ["the Marlow Yard", "Ada Marlow", "Tarn"]
-    early = ask(isles, planner({"sub_questions": [{"text": "Who founded {2}?"}, {"text": "Who built {1}?"}]}))
+    early = ask(isles, planner(plan_of("Who founded {2}?", "Who built {1}?")))
     assert "sub-questions that wait for each other" in early.trace.steps[0]
 
 
@@ -302,12 +287,12 @@ def test_no_state_of_one_question_reaches_the_next(isles: Index) -> None:
 
     model = planner(CHAIN)
     first = without_times(ask(isles, model))
-    ask(isles, planner(plan_of(step(1, "What is kelp bread?"))), "From what is kelp bread baked?")
+    ask(isles, planner(plan_of("What is kelp bread?")), "From what is kelp bread baked?")
     assert without_times(ask(isles, model)) == first
 
 
 def test_abstract_sub_questions_bring_summaries(isles: Index) -> None:
-    plan = plan_of(step(1, "What do villages and yards have in common?", kind="abstract"))
+    plan = plan_of("What do villages and yards have in common?", kind="abstract")
     model = planner(plan, lambda question: "They stand by the sea.")
     found = ask(isles, model, top_k=10)
     assert found.summaries and len(found.findings) == 1

@@ -16,7 +16,7 @@ from graph.retrieve.learned.selectors import select_by_model, select_by_threshol
 from graph.retrieve.modes.local import MAX_ROUNDS
 from graph.retrieve.parts.query import Caller, Query, RetrieveSettings
 from graph.retrieve.retrieve import retrieve
-from graph.types import Completion, CompletionRequest, Evidence, Replay
+from graph.types import Completion, CompletionRequest, Evidence
 from tests.fakes import ScriptedModel
 
 QUESTION = "Who founded the yard that built the ferry Lantern?"
@@ -196,7 +196,7 @@ class ReplayingModel(ScriptedModel):
     """Answers as if from a ledger in which every call took 1,000 seconds."""
 
     def complete(self, requests: Sequence[CompletionRequest]) -> list[Completion]:
-        return [replace(each, replay=Replay(1000.0)) for each in super().complete(requests)]
+        return [replace(each, replayed_seconds=1000.0) for each in super().complete(requests)]
 
 
 @pytest.mark.parametrize("mode", ["local", "global"])

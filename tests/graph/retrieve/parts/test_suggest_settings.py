@@ -13,7 +13,7 @@ from graph.retrieve.parts.suggest import TEMPERATURE, THRESHOLD, extract_subgrap
 from graph.retrieve.retrieve import retrieve
 from graph.types import Floats, Ints
 from tests.corpora import guild_documents
-from tests.graph.hashed import build
+from tests.graph.hashed import build, query_of
 
 QUESTION = "Who taught Member Netmakers3 of the Netmakers Guild?"
 
@@ -21,10 +21,6 @@ QUESTION = "Who taught Member Netmakers3 of the Netmakers Guild?"
 @pytest.fixture(scope="module")
 def guilds(tmp_path_factory: pytest.TempPathFactory) -> Index:
     return build(tmp_path_factory.mktemp("guilds") / "index", guild_documents())
-
-
-def query_of(index: Index, text: str = QUESTION) -> Query:
-    return Query(text, index.encode_queries([text])[0])
 
 
 def mass_by_hand(index: Index, cosines_N: Floats, known: Ints, damping: float, structure_weight: float) -> Floats:
@@ -53,7 +49,7 @@ def mass_by_hand(index: Index, cosines_N: Floats, known: Ints, damping: float, s
 @pytest.mark.parametrize("damping", [0.1, 0.5, 0.85, 0.95])
 @pytest.mark.parametrize("structure_weight", [0.0, 0.25, 0.5, 1.0])
 def test_the_walk_follows_its_settings(guilds: Index, damping: float, structure_weight: float) -> None:
-    cosines_N = guilds.data.proposition_vectors_ND @ query_of(guilds).vector_D
+    cosines_N = guilds.data.proposition_vectors_ND @ query_of(guilds, QUESTION).vector_D
     known = np.argsort(-cosines_N, kind="stable")[:2]
     walk = SuggestSettings(damping=damping, structure_weight=structure_weight)
     found = suggest(guilds, cosines_N, known, 100, walk)
@@ -103,7 +99,7 @@ def test_rounds_use_the_walk_settings(guilds: Index) -> None:
     """After the walk, the first round offers its selector the walk's suggestions and a few propositions nearest to the question; if the walk goes
     nowhere, only the nearest.
     """
-    query = query_of(guilds)
+    query = query_of(guilds, QUESTION)
     cosines_N = guilds.data.proposition_vectors_ND @ query.vector_D
     nearest = np.argsort(-cosines_N, kind="stable")
 

@@ -8,6 +8,7 @@ import pytest
 from anthropic.types import Message, RawMessageStreamEvent
 from pydantic import TypeAdapter
 
+from tests.fakes import ChatServer
 from tests.serve.conftest import Stack
 from tests.serve.http.running import Running
 
@@ -177,8 +178,10 @@ def test_the_search_accepts_our_options(stack: Stack) -> None:
         ({"model": "claude"}, 404, "model"),
     ],
 )
-def test_unsupported_fields_are_refused_by_name(stack: Stack, fields: dict[str, Any], status: int, place: str) -> None:
-    running, upstream = stack()
+def test_unsupported_fields_are_refused_by_name(
+    shared_stack: tuple[Running, ChatServer], fields: dict[str, Any], status: int, place: str
+) -> None:
+    running, upstream = shared_stack
     with pytest.raises(anthropic.APIStatusError) as refusal:
         client(running).messages.create(**request_body(), extra_body=fields)
     error = refusal.value.body["error"]  # type: ignore[index]

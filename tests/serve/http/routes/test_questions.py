@@ -16,10 +16,10 @@ from serve.http.keys import change_keys, make_key
 from serve.server import collections, proposals
 from serve.server.proposals import ProposedQuestion, suggest_questions
 from tests.corpora import ISLES, guild_documents
-from tests.fakes import HashEncoder
+from tests.fakes import ChatServer, HashEncoder
 from tests.places import ROOT
 from tests.serve.conftest import SETTINGS, Stack
-from tests.serve.http.running import serving
+from tests.serve.http.running import Running, serving
 
 TEXTS = {document.source: document.text for document in [*ISLES, *guild_documents()]}
 
@@ -57,8 +57,8 @@ def test_pages_are_parts_of_one_list_of_questions_that_one_document_answers(tmp_
 @pytest.mark.parametrize(
     ("query", "field"), [("count=0", "count"), ("count=201", "count"), ("count=ten", "count"), ("offset=-1", "offset")]
 )
-def test_a_bad_count_is_refused_by_name(stack: Stack, query: str, field: str) -> None:
-    running, _ = stack()
+def test_a_bad_count_is_refused_by_name(shared_stack: tuple[Running, ChatServer], query: str, field: str) -> None:
+    running, _ = shared_stack
     refusal = running.get(f"/v1/questions?{query}")
     assert refusal.status_code == 422 and refusal.json()["error"]["param"] == field
     assert running.post("/v1/questions").status_code == 405

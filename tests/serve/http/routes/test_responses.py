@@ -9,6 +9,7 @@ from openai.types.responses import Response, ResponseStreamEvent
 from pydantic import TypeAdapter
 
 from graph.answer.prompt import NOT_FOUND
+from tests.fakes import ChatServer
 from tests.serve.conftest import Stack
 from tests.serve.http.running import Running
 
@@ -224,8 +225,10 @@ def test_the_format_that_the_client_requests_reaches_the_engine(stack: Stack) ->
         ),
     ],
 )
-def test_unsupported_fields_are_refused_by_name(stack: Stack, fields: dict[str, Any], place: str) -> None:
-    running, upstream = stack()
+def test_unsupported_fields_are_refused_by_name(
+    shared_stack: tuple[Running, ChatServer], fields: dict[str, Any], place: str
+) -> None:
+    running, upstream = shared_stack
     with pytest.raises(openai.BadRequestError) as refusal:
         ask(running, **fields)
     assert (refusal.value.code, refusal.value.param) == ("not_supported", place) and upstream.requests == []
@@ -245,9 +248,9 @@ def test_unsupported_fields_are_refused_by_name(stack: Stack, fields: dict[str, 
     ],
 )
 def test_different_mistakes_have_different_errors(
-    stack: Stack, fields: dict[str, Any], status: int, words: str
+    shared_stack: tuple[Running, ChatServer], fields: dict[str, Any], status: int, words: str
 ) -> None:
-    running, _ = stack()
+    running, _ = shared_stack
     response = running.post("/v1/responses", json={"model": "tiny", "input": QUESTION, "tools": SEARCH, **fields})
     assert response.status_code == status and words in response.json()["error"]["message"], response.text
 

@@ -1,21 +1,25 @@
 """/v1/retrieve, /v1/graph and the list of documents: real evidence, real neighbours, and no model unless a request asks for one."""
 
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
 from graph.index.index import open_index
 from graph.retrieve.parts.query import RetrieveSettings
 from graph.retrieve.retrieve import MODES, retrieve
-from tests.fakes import HashEncoder
+from tests.fakes import ChatServer, HashEncoder
 from tests.serve.conftest import Stack
+from tests.serve.http.running import Running
 
 QUESTION = "Who founded the Marlow Yard that built the Lantern?"
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_every_mode_returns_the_results_of_the_function(stack: Stack, shared_isles, mode: str) -> None:  # type: ignore[no-untyped-def]
-    running, upstream = stack()
+def test_every_mode_returns_the_results_of_the_function(
+    shared_stack: tuple[Running, ChatServer], shared_isles: Path, mode: str
+) -> None:
+    running, upstream = shared_stack
     response = running.post("/v1/retrieve", json={"query": QUESTION, "mode": mode, "k": 3}).json()
     index = open_index(shared_isles, lambda spec: HashEncoder())
     expected = retrieve(index, QUESTION, RetrieveSettings(mode=mode, top_k=3))  # type: ignore[arg-type]

@@ -8,10 +8,10 @@ import openai
 import pytest
 
 from graph.retrieve.learned.rerank import open_reranker
-from tests.fakes import HashEncoder
+from tests.fakes import ChatServer, HashEncoder
 from tests.graph.retrieve.learned.test_rerank import make_cross_encoder
 from tests.serve.conftest import Stack
-from tests.serve.http.running import serving
+from tests.serve.http.running import Running, serving
 
 TEXTS = ["kelp bread of Tarn", "the Marlow Yard built ships", "kelp"]
 
@@ -45,9 +45,9 @@ def test_vectors_are_those_of_the_index(stack: Stack, form: str | None) -> None:
     ],
 )
 def test_texts_that_cannot_be_encoded_are_reported(
-    stack: Stack, fields: dict[str, object], status: int, words: str
+    shared_stack: tuple[Running, ChatServer], fields: dict[str, object], status: int, words: str
 ) -> None:
-    running, _ = stack()
+    running, _ = shared_stack
     response = running.post("/v1/embeddings", json={"model": "minilm", "input": "a", **fields})
     assert response.status_code == status and words in response.json()["error"]["message"]
 
@@ -96,9 +96,9 @@ def test_the_servers_cross_encoder_ranks_if_there_is_one(shared_isles: Path, tmp
     ],
 )
 def test_requests_that_cannot_be_ranked_are_reported(
-    stack: Stack, fields: dict[str, object], status: int, words: str
+    shared_stack: tuple[Running, ChatServer], fields: dict[str, object], status: int, words: str
 ) -> None:
-    running, _ = stack()
+    running, _ = shared_stack
     response = running.post("/v1/rerank", json={"query": "kelp", "documents": TEXTS, **fields})
     assert response.status_code == status and words in response.json()["error"]["message"]
 

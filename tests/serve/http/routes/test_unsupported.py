@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from graph.answer.prompt import NOT_FOUND
+from tests.fakes import ChatServer
 from tests.serve.conftest import Stack
 from tests.serve.http.running import Running
 
@@ -196,9 +197,9 @@ def test_each_of_several_choices_is_checked_separately(stack: Stack) -> None:
     ],
 )
 def test_impossible_requests_are_refused_by_name(
-    stack: Stack, api: str, fields: dict[str, Any], status: int, place: str
+    shared_stack: tuple[Running, ChatServer], api: str, fields: dict[str, Any], status: int, place: str
 ) -> None:
-    running, upstream = stack()
+    running, upstream = shared_stack
     path, body = PATHS[api]
     refusal = running.post(path, json={"model": "tiny", **body, **fields})
     assert (refusal.status_code, refusal.json()["error"]["param"]) == (status, place) and upstream.requests == []

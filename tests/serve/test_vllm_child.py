@@ -17,7 +17,7 @@ from graph.models import checkpoint
 from serve.engines import child as children
 from serve.engines.child import PROCESS_GROUP_GUARD, SupervisedServer
 from serve.engines.vllm import VllmSpec, lora_rank, max_lora_rank, read_spec
-from tests.serve.http.running import until
+from tests.processes import until
 
 FAKE_SERVER = """#!{python}
 import http.server, os, subprocess, sys

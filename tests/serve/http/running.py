@@ -4,7 +4,7 @@ import asyncio
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,14 +36,6 @@ class ShortPauses:
 
 
 uvicorn.server.asyncio = ShortPauses()  # type: ignore[assignment]
-
-
-def until(condition: Callable[[], object], seconds: float = 30.0) -> None:
-    """Wait until `condition()` is true; fail if it is not within `seconds`."""
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, f"the condition is still false after {seconds} s"
-        time.sleep(0.02)
 
 
 @dataclass(frozen=True)

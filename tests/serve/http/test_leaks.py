@@ -15,6 +15,7 @@ from mcp.shared.exceptions import MCPError
 
 from graph.feedback import read_feedback
 from graph.retrieve.retrieve import MODES
+from tests.processes import until
 from tests.serve.http.house import (
     COLLECTIONS,
     HILL,
@@ -27,7 +28,6 @@ from tests.serve.http.house import (
     requests_to_refuse,
     serving_house,
 )
-from tests.serve.http.running import until
 from tests.serve.mcp.clients import VERSIONS, call_tool, with_client
 
 

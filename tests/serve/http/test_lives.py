@@ -25,8 +25,9 @@ from serve.engines.openai_backend import OpenAIBackend
 from serve.http.errors import ApiError
 from tests.fakes import HashEncoder, chat_server
 from tests.places import ROOT
+from tests.processes import until
 from tests.serve.conftest import Stack
-from tests.serve.http.running import bound_socket, serving, until
+from tests.serve.http.running import bound_socket, serving
 
 ASK = {"model": "tiny", "messages": [{"role": "user", "content": "Who built the Lantern?"}]}
 TALK = {"model": "tiny", "messages": [*ASK["messages"], {"role": "assistant", "content": "A"}, *ASK["messages"]]}

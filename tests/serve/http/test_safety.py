@@ -16,8 +16,9 @@ from serve.http import connections
 from serve.http.settings import ServerSettings
 from tests.corpora import ISLES
 from tests.fakes import chat_server
+from tests.processes import until
 from tests.serve.conftest import Stack
-from tests.serve.http.running import Running, serving, until
+from tests.serve.http.running import Running, serving
 
 KEY = "sk-only-for-this-test"
 ASK = {"model": "tiny", "messages": [{"role": "user", "content": "Who built the Lantern?"}]}

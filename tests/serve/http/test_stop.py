@@ -13,7 +13,8 @@ import pytest
 import uvicorn
 
 from serve.http.connections import accept_pending
-from tests.serve.http.running import Running, bound_socket, serving, until
+from tests.processes import until
+from tests.serve.http.running import Running, bound_socket, serving
 
 BODY = json.dumps({"query": "Lantern", "mode": "lexical"}).encode()
 HEAD = (

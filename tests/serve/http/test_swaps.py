@@ -18,8 +18,9 @@ from serve.http.telemetry import Metrics
 from serve.server.collections import LiveIndex
 from tests.corpora import ISLES
 from tests.fakes import HashEncoder, chat_server
+from tests.processes import until
 from tests.serve.conftest import SETTINGS
-from tests.serve.http.running import serving, until
+from tests.serve.http.running import serving
 
 REVERSED = [replace(document, text=document.text[::-1]) for document in ISLES]
 """Different documents with the same names and lengths."""

@@ -20,8 +20,8 @@ from graph.store.lock import writer_lock
 from serve.http.routes.documents import Uploads
 from tests.fakes import chat_server
 from tests.graph.documents.scans import needs_tesseract, scan
-from tests.processes import parsers_below
-from tests.serve.http.running import Running, serving, until
+from tests.processes import parsers_below, until
+from tests.serve.http.running import Running, serving
 
 ENDLESS = forms(14, 10)(Random(0), 0)
 QUESTION = {"model": "t", "messages": [{"role": "user", "content": "Who built the Lantern?"}]}

@@ -81,8 +81,6 @@ SAME_ANSWER = 0.6
 _REFERENCE = re.compile(
     r"(?i:\b(?:(?:the|this) (?:passage|sentence|paragraph|excerpt)|mentioned|it|its|he|him|his|she|hers?|they|them|their|this|these|we|our|my)\b)|\bus\b"
 )
-_NAME = re.compile(r"[^\W_a-z]|\w\.\w")
-
 Find = Callable[[Sequence[str]], Sequence[Sequence[Excerpt]]]
 """Maps questions to the excerpts that retrieval finds for each, the best first."""
 
@@ -191,9 +189,18 @@ def names_document(question: str, index: Index) -> bool:
     if len(data.document_sources) == 1 or question.lower() == question.upper():
         return True
     limit = max(1, MAX_NAMED * len(data.document_sources))
-    names = [word for word in question.split()[1:] if _NAME.search(word) and word.casefold() not in FUNCTION_WORDS]
+    names = [word for word in question.split()[1:] if _is_name(word) and word.casefold() not in FUNCTION_WORDS]
     rows = [row for name in names for term in terms_of(name) if (row := row_of_term(index, term)) is not None]
     return any(len(_documents_with(data, row)) <= limit for row in rows)
+
+
+def _is_name(word: str) -> bool:
+    """Whether a word has a capital, a digit or a full stop inside.
+
+    >>> [word for word in ("Ada's", "B12", "fool.com", "café", "end.", "кот") if _is_name(word)]
+    ["Ada's", 'B12', 'fool.com']
+    """
+    return any(sign.isupper() or sign.isdigit() for sign in word) or re.search(r"\w\.\w", word) is not None
 
 
 def _documents_with(data: IndexData, term: int) -> set[int]:

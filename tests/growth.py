@@ -17,7 +17,8 @@ def assert_linear(prepare: Callable[[int], Callable[[], object]], size: int) -> 
     gc.disable()
     try:
         call = prepare(size)
-        repeats = 1 + int(MIN_SECONDS / max(_seconds(call, 1), 1e-6))
+        once = min(_seconds(call, 1) for _ in range(ROUNDS))  # the first call also warms up caches
+        repeats = 1 + int(MIN_SECONDS / max(once, 1e-6))
         small = min(_seconds(call, repeats) for _ in range(ROUNDS))
         large_call, rounds = prepare(8 * size), []
         while len(rounds) < ROUNDS:

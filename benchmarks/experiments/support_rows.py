@@ -4,9 +4,11 @@ The claims are the sentences of public sets (folders of `support/`) and, for que
 (supported) or with another one from the same passage (not supported). Claims about one context are adjacent, so that training reads the context once.
 
 With --reading, claims are also made from rows of `data import reading`: the row's answer is supported; another one from the same context is not, nor is
-the answer to the original of a changed question.
+the answer to the original of a changed question. With --answers, from a reader's responses to such rows (the file that a round of `train ms` writes):
+each answer over the passages that it cites, supported if it is right.
 
     python -P benchmarks/experiments/support_rows.py rows DATA OUT --sets summedits bump q2_wow --reading ROWS=800
+    python -P benchmarks/experiments/support_rows.py rows DATA OUT --sets summedits bump q2_wow --answers RUN/round-1/responses/train.jsonl=800
     python -P benchmarks/experiments/support_rows.py judge DATA hf:ADAPTER OUT --sets qa_feedback=300 DATA/dev.jsonl=200
     python -P benchmarks/experiments/support_rows.py calibrate OUT
 """
@@ -26,6 +28,7 @@ from data_synth.reading.reading_rows import contains_answer, words_of
 from data_synth.reading.sets import ReadingQuestion, ReadingSet, read_set
 from data_synth.rows import message_to_json
 from eval.support import auc, read_support
+from graph.answer.citations import own_citations, short_answer
 from graph.answer.labelled import SupportRow, support_row
 from graph.answer.model_verifier import HAS_QUESTION, Calibration, closest_windows, open_model_verifier, support_prompt
 from graph.answer.support import POLAR, can_be_checked
@@ -42,6 +45,8 @@ MAX_CLAIMS = 8
 """Largest number of claims about one context of a reading set."""
 MAX_PER_CONTEXT = 16
 """Largest number of claims about one context of a set of sentences."""
+MAX_WRONG = 3
+"""Largest number of wrong answers of a reader to one question."""
 QUESTIONS = "claims with a question"
 
 
@@ -104,16 +109,46 @@ def groups_of_reading(source: ReadingSet, split: str) -> Iterator[list[dict[str,
             yield rows
 
 
-def groups_of_rows(data: Path, folder: Path, split: str) -> Iterator[list[dict[str, Any]]]:
-    """Claims "question answer" from a folder of reading rows, by context. An answered question is paired with its answer, and with another one from the
-    context; a changed question with the original's answer; a question that its passages do not answer, with its answer from elsewhere, sometimes also
-    with one from the context."""
-    sets = {
+def sets_of(data: Path) -> dict[str, ReadingSet]:
+    """All reading sets of a folder of sets, by name."""
+    return {
         each.name: read_set(each)
         for parent in ("reading", ".")
         for each in sorted((data / parent).iterdir())
         if (each / "questions.jsonl").exists()
     }
+
+
+def groups_of_answers(data: Path, file: Path) -> Iterator[list[dict[str, Any]]]:
+    """Claims "question answer" from a reader's responses, by the passages that they cite: at most MAX_WRONG wrong answers to a question, and one right.
+
+    An answer is right if it equals one that people gave, and wrong if it shares less than half of its words with all of them (by F1); answers between the
+    two, refusals, yes and no, and answers that cite nothing are left out."""
+    sets = sets_of(data)
+    by_context: defaultdict[tuple[str, ...], list[dict[str, Any]]] = defaultdict(list)
+    for _, row in read_jsonl(file):
+        name = row["id"].partition(":")[0]
+        if name not in sets:
+            continue
+        claims: dict[bool, dict[str, tuple[str, ...]]] = {True: {}, False: {}}
+        for text, correct in zip(row["responses"], row["rewards"]["correct"], strict=True):
+            answer, cited = short_answer(text), own_citations(text, len(row["context_ids"])).existing
+            claim = f"{row['question']} {answer}"
+            is_polar = answer.casefold().strip(" .") in POLAR
+            if cited and (correct == 1 or correct < 0.5) and can_be_checked(claim) and not is_polar:
+                claims[correct == 1].setdefault(claim, tuple(row["context_ids"][number - 1] for number in cited))
+        for supported, found in claims.items():
+            for claim, ids in list(found.items())[: 1 if supported else MAX_WRONG]:
+                passages = [(sets[name].passages[each].title, sets[name].passages[each].text) for each in ids]
+                by_context[(name, *ids)].append(row_of(content_id(name, *ids), passages, claim, supported))
+    yield from by_context.values()
+
+
+def groups_of_rows(data: Path, folder: Path, split: str) -> Iterator[list[dict[str, Any]]]:
+    """Claims "question answer" from a folder of reading rows, by context. An answered question is paired with its answer, and with another one from the
+    context; a changed question with the original's answer; a question that its passages do not answer, with its answer from elsewhere, sometimes also
+    with one from the context."""
+    sets = sets_of(data)
     originals = {(name, question.id): question for name, source in sets.items() for question in source.questions}
     by_context: defaultdict[tuple[str, ...], list[dict[str, Any]]] = defaultdict(list)
     for _, row in read_jsonl(folder / f"{split}.jsonl"):
@@ -158,8 +193,11 @@ def _alike(one: str, other: str) -> bool:
     return contains_answer(one, words_of(other)) or contains_answer(other, words_of(one))
 
 
-def write_rows(data: Path, out: Path, sets: Sequence[str], shares: dict[str, int], reading: dict[str, int]) -> None:
-    """Write train.jsonl and dev.jsonl to `out`. `shares` limits the training contexts of sets; `reading` has the folders of reading rows, with limits."""
+def write_rows(
+    data: Path, out: Path, sets: Sequence[str], shares: dict[str, int], reading: dict[str, int], answers: dict[str, int]
+) -> None:
+    """Write train.jsonl and dev.jsonl to `out`. `shares` limits the training contexts of sets; `reading` has the folders of reading rows, `answers` the
+    files of responses to training rows, with limits."""
     out.mkdir(parents=True, exist_ok=True)
     for split, names in (("train", ("train", "train")), ("dev", ("val", "dev"))):
         groups: list[list[dict[str, Any]]] = []
@@ -178,6 +216,11 @@ def write_rows(data: Path, out: Path, sets: Sequence[str], shares: dict[str, int
             found = found[: count if split == "train" else 30]
             print(split, name, len(found), "contexts", sum(map(len, found)), "claims")
             groups += found
+        for name, count in answers.items() if split == "train" else ():
+            found = list(groups_of_answers(data, Path(name)))
+            Random(name).shuffle(found)
+            print(split, name, len(found), "contexts", sum(map(len, found)), "claims")
+            groups += found[:count]
         Random(split).shuffle(groups)
         write_jsonl(out / f"{split}.jsonl", [row for group in groups for row in group])
 
@@ -256,6 +299,7 @@ def main() -> None:
         command.add_argument("--sets", nargs="+", required=True)
     rows.add_argument("--share", nargs="*", default=[], metavar="SET=CONTEXTS")
     rows.add_argument("--reading", nargs="*", default=[], metavar="FOLDER=CONTEXTS")
+    rows.add_argument("--answers", nargs="*", default=[], metavar="FILE=CONTEXTS")
     fit.add_argument("--max-marked", type=float, default=0.05)
     options = parser.parse_args()
     if options.command == "judge":
@@ -263,11 +307,11 @@ def main() -> None:
     elif options.command == "calibrate":
         print(calibrate(options.out, options.max_marked).model_dump_json())
     else:
-        shares, reading = (
+        limits = (
             {name: int(count) for name, _, count in (each.partition("=") for each in given)}
-            for given in (options.share, options.reading)
+            for given in (options.share, options.reading, options.answers)
         )
-        write_rows(options.data, options.out, options.sets, shares, reading)
+        write_rows(options.data, options.out, options.sets, *limits)
 
 
 if __name__ == "__main__":

@@ -47,6 +47,8 @@ MAX_PER_CONTEXT = 16
 """Largest number of claims about one context of a set of sentences."""
 MAX_WRONG = 3
 """Largest number of wrong answers of a reader to one question."""
+MAX_WRONG_F1 = 0.3
+"""F1 below which an answer of a reader is wrong; `answer_reward` is half of it."""
 QUESTIONS = "claims with a question"
 
 
@@ -122,8 +124,8 @@ def sets_of(data: Path) -> dict[str, ReadingSet]:
 def groups_of_answers(data: Path, file: Path) -> Iterator[list[dict[str, Any]]]:
     """Claims "question answer" from a reader's responses, by the passages that they cite: at most MAX_WRONG wrong answers to a question, and one right.
 
-    An answer is right if it equals one that people gave, and wrong if it shares less than half of its words with all of them (by F1); answers between the
-    two, refusals, yes and no, and answers that cite nothing are left out."""
+    An answer is right if it equals one that people gave, and wrong if its F1 with all of them is below MAX_WRONG_F1; answers between the two, refusals, yes
+    and no, and answers that cite nothing are left out."""
     sets = sets_of(data)
     by_context: defaultdict[tuple[str, ...], list[dict[str, Any]]] = defaultdict(list)
     for _, row in read_jsonl(file):
@@ -135,7 +137,8 @@ def groups_of_answers(data: Path, file: Path) -> Iterator[list[dict[str, Any]]]:
             answer, cited = short_answer(text), own_citations(text, len(row["context_ids"])).existing
             claim = f"{row['question']} {answer}"
             is_polar = answer.casefold().strip(" .") in POLAR
-            if cited and (correct == 1 or correct < 0.5) and can_be_checked(claim) and not is_polar:
+            is_clear = correct == 1 or 2 * correct < MAX_WRONG_F1
+            if cited and is_clear and can_be_checked(claim) and not is_polar:
                 claims[correct == 1].setdefault(claim, tuple(row["context_ids"][number - 1] for number in cited))
         for supported, found in claims.items():
             for claim, ids in list(found.items())[: 1 if supported else MAX_WRONG]:

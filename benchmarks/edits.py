@@ -117,8 +117,8 @@ def open_stub(spec: str) -> StubEncoder:
 
 @lru_cache(2 * VOCABULARY)
 def _word_vector(word: str) -> Floats:
-    draw = np.random.default_rng(int(content_id(word)[:8], 16))
-    return draw.standard_normal(DIMENSIONS, dtype=np.float32)
+    rng = np.random.default_rng(int(content_id(word)[:8], 16))
+    return rng.standard_normal(DIMENSIONS, dtype=np.float32)
 
 
 def invented_document(number: int) -> Document:
@@ -127,18 +127,18 @@ def invented_document(number: int) -> Document:
     A few words of the vocabulary are frequent, most are rare. About half of a document's words belong to its subject, which SUBJECT_DOCUMENTS
     documents share, as in a real collection.
     """
-    draw, common = random.Random(number), _words(random.Random(f"subject {number // SUBJECT_DOCUMENTS}"), SUBJECT_WORDS)
-    words = [word if draw.random() < 0.5 else draw.choice(common) for word in _words(draw, 32)]
-    port, isle = f"Port {_name(number)}", f"Isle {_name(int(number * draw.random()))}"
+    rng, common = random.Random(number), _words(random.Random(f"subject {number // SUBJECT_DOCUMENTS}"), SUBJECT_WORDS)
+    words = [word if rng.random() < 0.5 else rng.choice(common) for word in _words(rng, 32)]
+    port, isle = f"Port {_name(number)}", f"Isle {_name(int(number * rng.random()))}"
     sentences = [
-        f"Keeper {' '.join(words[8 * part : 8 * part + 8])} of {port} and {isle} in {1700 + draw.randrange(300)}."
+        f"Keeper {' '.join(words[8 * part : 8 * part + 8])} of {port} and {isle} in {1700 + rng.randrange(300)}."
         for part in range(4)
     ]
     return Document(f"d{content_id(str(number))[:12]}", port, " ".join(sentences))
 
 
-def _words(draw: random.Random, count: int) -> list[str]:
-    return [f"w{int(VOCABULARY * draw.random() ** 3)}" for _ in range(count)]
+def _words(rng: random.Random, count: int) -> list[str]:
+    return [f"w{int(VOCABULARY * rng.random() ** 3)}" for _ in range(count)]
 
 
 def _name(number: int) -> str:

@@ -90,7 +90,7 @@ def measure(engine: str, work: Work, out: Path) -> tuple[float, float]:
         seconds |= processor_seconds(mark)
         sleep(POLL_S)
     if child.returncode:
-        raise SystemExit(f"{engine}: the build failed")
+        raise SystemExit(f"{engine}: the build ended with status {child.returncode}, not 0; see its messages above")
     return sum(seconds.values()), perf_counter() - started
 
 

@@ -65,10 +65,10 @@ def untitled(corpus: Corpus) -> Corpus:
 
 def mails(corpus: Corpus) -> Corpus:
     """Each text as an e-mail between two of NAMES, with an uninformative subject."""
-    draw, documents = random.Random(0), []
+    rng, documents = random.Random(0), []
     for number, document in enumerate(corpus.documents):
-        sender, receiver = draw.sample(NAMES, 2)
-        date = f"{draw.randint(1, 28)} {draw.choice(('March', 'June', 'October'))} {draw.randint(2015, 2024)}"
+        sender, receiver = rng.sample(NAMES, 2)
+        date = f"{rng.randint(1, 28)} {rng.choice(('March', 'June', 'October'))} {rng.randint(2015, 2024)}"
         head = (
             f"From: {sender}\nTo: {receiver}\nDate: {date}\nSubject: Re: item {number}\n\nHi {receiver.split()[0]},\n\n"
         )
@@ -170,8 +170,8 @@ def recalls(
 
 
 def measure(name: str, data: Path, folder: Path, most: int, encoder: str) -> tuple[dict[str, float | str], list[Check]]:
-    """The figures of a kind; whether the default mode is at most MAX_BELOW worse than the best of the others, and with its trained hop
-    at most MAX_BELOW_PLAIN worse than without.
+    """The figures of a kind; and checks that the default mode is at most MAX_BELOW worse than the best of the others, and at most
+    MAX_BELOW_PLAIN worse than itself without its trained hop.
     """
     source, make_corpus = SETS[name]
     corpus = make_corpus(data / source)

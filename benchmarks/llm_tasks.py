@@ -3,7 +3,7 @@
 Run: python -P benchmarks/llm_tasks.py INDEX --model SPEC [--items 10] [--shown 3] [--json]. The tasks are extraction from passages, summaries
 of communities, plans for questions, questions over two articles (writer and judge are the same model), and `local`'s selection and
 verdict. Their prompts, schemas and retries are those of the commands. Questions are proposed from the index by rules. `usable` is the
-share of items with a result after at most two calls for each reply (for questions, one that the judge confirms); tokens and
+share of items with a result after at most two calls for each reply (for questions, a result that the judge confirms); tokens and
 seconds are per item, retries included.
 """
 
@@ -82,7 +82,7 @@ def measure(tasks: Sequence[Task], model: MeteredModel, shown: int) -> Iterator[
 
 
 def tasks_of(index: Index, model: LanguageModel, items: int, shown: int) -> list[Task]:
-    """The five tasks, each over at most `items` items of an index."""
+    """The five tasks, each on at most `items` items of an index."""
     passages = [index.passage(int(row)) for row in _evenly_spread(len(index.data.passage_ids), items)]
     groups = _summary_groups(index, items)
     questions = [one.question for one in propose_questions(index)[:items]]

@@ -82,7 +82,10 @@ def files_of(url: str) -> dict[str, float | str]:
     return {
         "first visit: requests for files": len(contents),
         "first visit: KiB of files": sum(map(len, contents.values())) / 1024,
-        "the same, gzipped (by a proxy)": sum(len(gzip.compress(content)) for content in contents.values()) / 1024,
+        "first visit: KiB of files, gzipped (by a proxy)": sum(
+            len(gzip.compress(content)) for content in contents.values()
+        )
+        / 1024,
         "largest file": max(contents, key=lambda address: len(contents[address])).rpartition("/")[2],
         "second visit: status and bytes of the page": f"{again.status_code}, {len(again.content)}; its files: {cache_control}",
     }

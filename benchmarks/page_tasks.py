@@ -146,7 +146,7 @@ def run_tasks(person: Person, folder: Path) -> None:
 
 @contextmanager
 def served(index: Path, model: str) -> Iterator[tuple[str, float]]:
-    """`modegraph serve` over a new index, and its seconds until it is ready."""
+    """Run `modegraph serve` on a new index; yields its address and the seconds until it was ready."""
     started = time.perf_counter()
     with serving(index, "--writable", "--model", model) as (url, _):
         yield url, time.perf_counter() - started

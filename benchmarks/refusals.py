@@ -69,7 +69,7 @@ def rpc(method: str, **parameters: Any) -> str:
     return json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": parameters})
 
 
-def requests_over(passages: Mapping[str, str]) -> dict[str, Request]:
+def requests_naming(passages: Mapping[str, str]) -> dict[str, Request]:
     """Requests that name a thing, by kind; `passages` are passage ids."""
     query = json.dumps({"query": "Who?"})
     node = "/v1/graph/neighbourhood?id={}&kind="
@@ -113,7 +113,7 @@ def measure(scratch: Path, rounds: int, chance: Random) -> tuple[dict[str, float
     example_index(scratch / "public")
     shutil.copytree(scratch / "public", scratch / "secret")
     keys = write_keys(scratch / "keys.json")
-    requests = requests_over(passages_in(scratch / "public", chance))
+    requests = requests_naming(passages_in(scratch / "public", chance))
     figures: dict[str, float | str] = {}
     checks = []
     # No refusal calls the model, so none has to run.

@@ -2,7 +2,7 @@
 
 Run: python -P benchmarks/scale.py [--sizes 10000 100000] [--set vectors=float16]… [--json]. Documents and encoder are those of edits.py:
 one passage and four propositions each. Each size runs in a separate process. Builds and edits are in processor seconds without the encoder, queries
-in processor and wall-clock time; the time until a server answers from an edit is wall-clock time.
+in processor and wall-clock time; the time until a server's answers reflect an edit is wall-clock time.
 """
 
 import argparse
@@ -40,7 +40,7 @@ QUERIES, MAX_MS = 50, 100
 MAX_GROWTH = 1.2
 """Largest allowed ratio of build seconds per passage to those of the next smaller size."""
 BUILD_PEAK, MAX_MIB = "peak MiB of build and edits", 10 * 1024
-"""Measured before the queries and a compaction: these map all files again and so use as much memory as is free."""
+"""Measured before the queries and a compaction: both map all files again, so their resident memory depends on how much memory is free."""
 EDITS, MAX_S = 3, 2
 """Edits that a server must pick up, and the longest delay."""
 SEGMENTS, MAX_SLOWER = 10, 1.25
@@ -68,7 +68,7 @@ def measure(passages: int, settings: IndexSettings) -> dict[str, float]:
 
 
 def visible_after_s(folder: Path, passages: int, settings: IndexSettings, encoder: StubEncoder) -> float:
-    """Seconds until a running server answers from an added document: at most POLL_S until it polls, and the median until the index is open and warm."""
+    """Seconds until a running server's answers reflect an edit: at most POLL_S until it polls, plus the median until the index is open and warm."""
     live = LiveIndex(folder, "auto", lambda spec: encoder, Metrics())
     later, seconds = settings.model_copy(update={"layers_on_edit": "later"}), []
     for number in range(1, 1 + EDITS):
@@ -82,7 +82,7 @@ def visible_after_s(folder: Path, passages: int, settings: IndexSettings, encode
 
 
 def time_segments(folder: Path, passages: int, settings: IndexSettings, watch: Stopwatch) -> dict[str, float]:
-    """Processor time of queries over SEGMENTS segments, as a multiple of the time over one."""
+    """Processor time of queries on SEGMENTS segments, as a multiple of the time on one."""
     encoder = StubEncoder(watch)
     compacted = compacted_ms(folder, passages, encoder)
     separate_segments = settings.model_copy(update={"merge_factor": 100, "layers_on_edit": "later"})
@@ -105,10 +105,10 @@ def compacted_ms(folder: Path, passages: int, encoder: StubEncoder) -> dict[Mode
 
 def time_queries(index: Index, passages: int, mode: Mode) -> tuple[float, float]:
     """Median wall-clock and processor milliseconds per query about one of the documents, after a warm-up query that does not count."""
-    draw, ask = random.Random(0), partial(STRATEGIES[mode], index, settings=RetrieveSettings(mode=mode, top_k=10))
+    rng, ask = random.Random(0), partial(STRATEGIES[mode], index, settings=RetrieveSettings(mode=mode, top_k=10))
     clock, processor = [], []
     for _ in range(QUERIES + 1):
-        document = invented_document(draw.randrange(passages))
+        document = invented_document(rng.randrange(passages))
         text = f"What did the keeper of {document.title} say of {' '.join(document.text.split()[1:5])}?"
         query = Query(text, index.encode_queries([text])[0])
         started = process_time()

@@ -47,7 +47,7 @@ PAUSE_S = 1.5
 """Pause before requests whose first token is timed, so that the engine is idle: vLLM's worker polls for more work for a second, on a
 core that the next request would need."""
 SETTLED = 0.2
-"""Share of a soak after which the first figure of memory is taken, when caches are full."""
+"""Share of a soak after which memory is first measured, when caches are full."""
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ async def measure(index: Path, options: Any, scratch: Path) -> tuple[dict[str, f
 async def soak(
     index: Path, bare: Engine, bodies: Sequence[dict[str, Any]], seconds: float, scratch: Path
 ) -> tuple[dict[str, float | str], list[Check]]:
-    """Load a server over a copy of the index for `seconds`, while four documents are added to it."""
+    """Put a server of a copy of the index under load for `seconds`, while four documents are added to it."""
     copied = scratch / "soaked"
     shutil.copytree(index, copied)
     async with server(copied, bare) as (ours, process):
@@ -213,7 +213,9 @@ async def first_token_s(target: Engine, body: dict[str, Any]) -> float:
                 if waited is None and line.startswith("data: {") and has_text(json.loads(line[6:])):
                     waited = time.perf_counter() - started
     if waited is None:
-        raise RuntimeError(f"{target.name}: a stream without text (status {response.status_code})")
+        raise RuntimeError(
+            f"{target.name}: a stream without text (status {response.status_code}); expected status 200 and text; check the engine"
+        )
     return waited
 
 
@@ -262,7 +264,7 @@ async def engine(model: Path | None, scratch: Path) -> AsyncIterator[Engine]:
 
 @asynccontextmanager
 async def server(index: Path, bare: Engine) -> AsyncIterator[tuple[Engine, "subprocess.Popen[bytes]"]]:
-    """`modegraph serve` over the engine, in a separate process."""
+    """`modegraph serve` with the engine, in a separate process."""
     limits = ("--capacity", CONCURRENT, "--queue", CONCURRENT, "--top-k", K)
     with serving(index, "--model", f"openai:{bare.model}@{bare.url}", *limits, key=bare.key) as (url, process):
         yield Engine("modegraph", f"{url}/v1", "none", bare.model), process
@@ -298,7 +300,9 @@ def wait_until_ready(url: str, process: "subprocess.Popen[bytes]") -> None:
     with httpx2.Client(timeout=5, trust_env=False) as client:
         for _ in range(10 * START_S):
             if process.poll() is not None:
-                raise RuntimeError(f"the process that should serve {url} exited with status {process.returncode}")
+                raise RuntimeError(
+                    f"the process that should serve {url} exited with status {process.returncode}; it should run; start it by hand to see its error"
+                )
             with suppress(httpx2.HTTPError):
                 if client.get(url).status_code == 200:
                     return

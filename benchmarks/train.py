@@ -59,10 +59,10 @@ def new_model(size: str, attention: str = "sdpa") -> LlamaForCausalLM | Qwen2For
 
 def random_groups(prompts: int, responses: int, vocabulary: int) -> list[TokenizedGroup]:
     """Groups of ids from 3 on; every response ends with the end token, 2."""
-    draw = torch.Generator().manual_seed(0)
+    rng = torch.Generator().manual_seed(0)
 
     def ids(count: int) -> tuple[int, ...]:
-        return tuple(torch.randint(3, vocabulary, (count,), generator=draw).tolist())
+        return tuple(torch.randint(3, vocabulary, (count,), generator=rng).tolist())
 
     return [
         TokenizedGroup(ids(PROMPT_TOKENS), tuple((*ids(RESPONSE_TOKENS - 1), 2) for _ in range(responses)))

@@ -2,8 +2,8 @@
 
 Run: python -P benchmarks/train_lora.py [--json] [--model smollm2] [--steps 4]. LoRA of rank 16, bfloat16, prompts of about 450 tokens and
 responses of 60 to 80 from the example documents. "packed-2" and "plain-2" are `train dpo` in either layout, "trl" is DPOTrainer
-on the same pairs, with logits only at the completions; all have log π_ref precomputed. "packed-8" and "plain-8" are `train ms` over 8
-responses. The sides of a contest run in separate processes and take their steps in turn; the first step does not count. Rates are per
+on the same pairs, with logits only at the completions; all have log π_ref precomputed. "packed-8" and "plain-8" are `train ms` on 8
+responses per prompt. The sides of a contest run in separate processes and take their steps in turn; the first step does not count. Rates are per
 processor second, which other work on the machine does not affect; wall-clock rates are also reported.
 """
 
@@ -73,7 +73,7 @@ def write_rows(folder: Path, responses: int, count: int) -> None:
 
 
 def settings_of(side: str, model: str, folder: Path, steps: int) -> PreferenceSettings:
-    """The settings of a side, over rows that are written to `folder`."""
+    """The settings of a side, for rows that are written to `folder`."""
     responses = int(side[-1]) if side != "trl" else 2
     write_rows(folder, responses, PROMPTS[responses])
     kind = DpoSettings if responses == 2 else MsSettings

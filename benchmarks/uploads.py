@@ -27,7 +27,7 @@ from graph.documents.sandbox import ParseWorker
 from graph.errors import UserError
 from serve.engines.child import free_port
 
-AT_ONCE, CHAT_PAUSE_S = 4, 0.2
+CONCURRENT_UPLOADS, CHAT_PAUSE_S = 4, 0.2
 UNREADABLE = ("unreadable.txt", b"\xff")
 MAX_S, MAX_MB = 5.0, 512
 
@@ -101,7 +101,7 @@ def index_all(numbers: Sequence[int], seed: int) -> list[ReadResult]:
 
 
 async def upload_all(numbers: Sequence[int], seed: int, scratch: Path) -> tuple[list[ReadResult], list[float]]:
-    """Upload every file, AT_ONCE at a time, while chatting; returns the result of each file and the seconds of each chat."""
+    """Upload every file, CONCURRENT_UPLOADS at a time, while chatting; returns the result of each file and the seconds of each chat."""
     (scratch / "one.md").write_text("# Tides\n\nHigh tide is at noon.", encoding="utf-8")
     run_modegraph("index", scratch / "one.md", "--out", scratch / "index")
     port = free_port()
@@ -111,7 +111,7 @@ async def upload_all(numbers: Sequence[int], seed: int, scratch: Path) -> tuple[
         serving(scratch / "index", "--writable", "--model", model) as (address, _),
     ):
         async with httpx2.AsyncClient(timeout=300, trust_env=False) as client:
-            turns, chats = asyncio.Semaphore(AT_ONCE), list[float]()
+            turns, chats = asyncio.Semaphore(CONCURRENT_UPLOADS), list[float]()
             chatting = asyncio.create_task(chat(client, address, chats))
             uploads = [upload(client, address, number, seed, turns) for number in numbers]
             results = await asyncio.gather(*uploads)
@@ -122,7 +122,7 @@ async def upload_all(numbers: Sequence[int], seed: int, scratch: Path) -> tuple[
 async def upload(
     client: httpx2.AsyncClient, address: str, number: int, seed: int, turns: asyncio.Semaphore
 ) -> ReadResult:
-    """Upload one file; RuntimeError if the response is neither of the two expected ones."""
+    """Upload one file; RuntimeError unless the response refuses one of the two files as expected."""
     async with turns:
         name, data = await asyncio.to_thread(hostile_file, number, seed)
         started = time.perf_counter()
@@ -132,7 +132,9 @@ async def upload(
         wall_s = time.perf_counter() - started
         message = str(response.json()["error"]["message"])
         if response.status_code != 400 or not message.startswith((name, UNREADABLE[0])):
-            raise RuntimeError(f"{name}: status {response.status_code}, {message}")
+            raise RuntimeError(
+                f"{name}: status {response.status_code}, {message}; expected status 400 about one of the two files"
+            )
         refused = message.startswith(name) and response.json()["error"]["code"] != "empty_document"
         return ReadResult(name, message if refused else "", wall_s)
 

@@ -51,7 +51,7 @@ class Item:
 
 
 def corpus_items(folder: Path, most: int) -> list[Item]:
-    """Pairs of claims over passages drawn from a corpus."""
+    """Pairs of claims made from passages of a corpus."""
     rows = [row for _, row in read_jsonl(folder / "corpus.jsonl")]
     random.Random(0).shuffle(rows)
     return items_of([ClaimPassage(row["id"], row["title"], row["text"]) for row in rows[:most]], most)
@@ -63,10 +63,10 @@ def fused_items(folder: Path, most: int) -> list[Item]:
     random.Random(0).shuffle(rows)
     items: list[Item] = []
     for row in islice(rows, most):
-        sentences, names, draw = claims_of(row["text"]), names_in(row["text"]), random.Random(row["id"])
+        sentences, names, rng = claims_of(row["text"]), names_in(row["text"]), random.Random(row["id"])
         pairs = ((first, second) for index, second in enumerate(sentences) for first in sentences[:index])
-        for claim in filter(None, (fuse(first, second, row["title"], draw) for first, second in pairs)):
-            broken = falsify(claim, Surroundings(row["text"], names, ()), draw)
+        for claim in filter(None, (fuse(first, second, row["title"], rng) for first, second in pairs)):
+            broken = falsify(claim, Surroundings(row["text"], names, ()), rng)
             if broken is not None:
                 items.append(Item(row["title"], row["text"], claim, True, "fused"))
                 items.append(Item(row["title"], row["text"], broken[0], False, broken[1]))
@@ -74,18 +74,18 @@ def fused_items(folder: Path, most: int) -> list[Item]:
 
 
 def abstract_items(folder: Path, most: int) -> list[Item]:
-    """Pairs of claims over PubMedQA's abstracts without their conclusions."""
+    """Pairs of claims made from PubMedQA's abstracts without their conclusions."""
     rows = [row for _, row in read_jsonl(folder / "items.jsonl")]
     return items_of([ClaimPassage(row["id"], "", " ".join(row["context"])) for row in rows], most)
 
 
 def conclusion_items(folder: Path, most: int) -> list[Item]:
-    """Sentences of conclusions over their abstract, and broken versions of them."""
+    """Sentences of conclusions, with their abstract as the passage, and broken versions of them."""
     items: list[Item] = []
     for _, row in read_jsonl(folder / "items.jsonl"):
-        abstract, draw = " ".join(row["context"]), random.Random(row["id"])
+        abstract, rng = " ".join(row["context"]), random.Random(row["id"])
         for claim in claims_of(row["reasoning"]):
-            broken = falsify(claim, Surroundings(abstract, names_in(abstract), ()), draw)
+            broken = falsify(claim, Surroundings(abstract, names_in(abstract), ()), rng)
             if broken is not None:
                 items += [
                     Item("", abstract, claim, True, "conclusion"),
@@ -103,7 +103,7 @@ def items_of(passages: Sequence[ClaimPassage], most: int) -> list[Item]:
 
 @dataclass(frozen=True)
 class PlantedAnswer:
-    """An answer over excerpts, with its sentences and the one among them that is not supported."""
+    """An answer with its excerpts, its sentences and the one among them that is not supported."""
 
     excerpts: tuple[Excerpt, ...]
     sentences: tuple[str, ...]
@@ -120,21 +120,21 @@ def planted_answers(folder: Path, most: int) -> Iterator[PlantedAnswer]:
 
 def planted_answer(row: Mapping[str, Any], corpus: Mapping[str, Mapping[str, Any]]) -> PlantedAnswer | None:
     """The answer to one question; None without supporting sentences, or if no sentence could be broken."""
-    draw, passages = random.Random(row["id"]), [corpus[passage] for passage in row["context_ids"]]
+    rng, passages = random.Random(row["id"]), [corpus[passage] for passage in row["context_ids"]]
     excerpts = tuple(excerpt_of(passage["id"], passage["title"], passage["text"]) for passage in passages)
     number_of = {passage["id"]: number for number, passage in enumerate(passages, start=1)}
     sentences = [
         with_citation(
-            restate(PassageSentence(claims_of(corpus[source]["text"]), index, corpus[source]["title"]), draw)[0],
+            restate(PassageSentence(claims_of(corpus[source]["text"]), index, corpus[source]["title"]), rng)[0],
             number_of[source],
         )
         for source, index in row["supporting_sentences"]
         if index < len(claims_of(corpus[source]["text"]))
     ]
     others = [passage for passage in passages if passage["id"] not in row["gold_ids"]]
-    for other in draw.sample(others, len(others)):
-        claim = draw.choice(claims_of(other["text"]) or [""])
-        broken = falsify(claim, Surroundings(other["text"], names_in(other["text"]), ()), draw)
+    for other in rng.sample(others, len(others)):
+        claim = rng.choice(claims_of(other["text"]) or [""])
+        broken = falsify(claim, Surroundings(other["text"], names_in(other["text"]), ()), rng)
         if broken is not None and sentences:
             wrong = with_citation(broken[0], number_of[other["id"]])
             return PlantedAnswer(excerpts, (*sentences, wrong), wrong)

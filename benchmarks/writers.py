@@ -2,8 +2,8 @@
 
 Run: python -P benchmarks/writers.py [--seconds 120] [--store sqlite postgresql://…] [--json]. A database must be empty. In each turn a writer
 adds or changes one of its own pairs of documents, with a document that both write, or deletes a pair; every sentence of a pair states its version. At
-the end the index is compared with one that a single writer builds from the pairs that should remain according to the two. Readers repeatedly open the newest
-generation, query it, and check that it contains exactly the documents of the versions that it states. The encoder is the stub of edits.py.
+the end the index is compared with one that a single writer builds from the pairs that should remain according to the two writers. Readers repeatedly
+open the newest generation, query it, and check that it contains exactly the documents of the versions that it states. The encoder is the stub of edits.py.
 """
 
 import random
@@ -92,15 +92,15 @@ def documents_of(writer: int, number: int, version: int) -> list[Document]:
 @quiet()
 def write(folder: Path, writer: int, stop: Path) -> WriterResult:
     """Edit the index until `stop` exists."""
-    draw, result = random.Random(writer), WriterResult()
+    rng, result = random.Random(writer), WriterResult()
     while result.turns < MIN_TURNS or not stop.exists():
         result.turns += 1
-        if result.left and draw.random() < DELETED_SHARE:
-            number = draw.choice(sorted(result.left))
+        if result.left and rng.random() < DELETED_SHARE:
+            number = rng.choice(sorted(result.left))
             version = result.left.pop(number)
             delete_documents(folder, [document.source for document in documents_of(writer, number, version)], open_stub)
         else:
-            number = draw.randrange(PAIRS)
+            number = rng.randrange(PAIRS)
             result.left[number] = result.turns
             build_index(folder, [*documents_of(writer, number, result.turns), SHARED], SETTINGS, open_stub)
     result.processor_s = time.process_time()

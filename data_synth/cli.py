@@ -108,7 +108,7 @@ def import_set(
         raise UserError(f"set {kind!r}", f"one of {', '.join(SETS)}", "choose one of these")
     if kind != READING and (config or settings):
         found = f"data import {kind} with {'--config' if config else '--set'}"
-        raise UserError(found, f"settings only for {READING}", "leave it out")
+        raise UserError(found, f"no --config or --set: only {READING} has settings", "leave it out")
     if kind == FEEDBACK:
         show_feedback(file, out, as_json)
         return

@@ -47,7 +47,7 @@ Count = Annotated[
     option(
         "N",
         OUTPUT,
-        "Questions to make; with fewer, the command exits with 1. By default at most 500, and at least the smaller of 500 and the number of documents.",
+        "Questions to make; if fewer are made, the command exits with 1. By default at most 500, and at least the smaller of 500 and the number of documents.",
         min=1,
     ),
 ]
@@ -81,11 +81,11 @@ def register_questions(synth: typer.Typer, open_model: "OpenModel") -> None:
         preview: Preview = None,
         as_json: AsJson = False,
     ) -> None:
-        """Make questions over one document or several, with answers and the passages they need.
+        """Make questions about one document or several, with their answers and the passages that the answers need.
 
         Rules fill templates with the index's sentences and tables, unless --writer names a model. A model's question about one document is used
-        only if --mode finds this document first, one about several only if the passages found contain most words of its answer; with
-        --judge, also only if that model gives the same answer over the passages. All questions about a document are in one split.
+        only if --mode finds this document first, a question about several only if the passages found contain most words of its answer; with
+        --judge, only if that model also gives the same answer from the passages. All questions about a document are in one split.
         """
         from data_synth.dataset.write import ledger_of, write_or_preview
         from data_synth.questions.make import QuestionSpec, question_rows, shortage
@@ -113,7 +113,7 @@ def register_questions(synth: typer.Typer, open_model: "OpenModel") -> None:
         origin = {
             "Index": index.name,
             "Written by": models[0].name if models[0] else BY_TEMPLATES,
-            "Judged by": models[1].name if models[1] else "nobody",
+            "Judged by": models[1].name if models[1] else "no model",
             "Questions checked by": f"retrieval of 10 excerpts by mode {settings.mode}"
             if writer
             else "the rules, from the index's sentences",
@@ -142,7 +142,7 @@ HardNegatives = Annotated[
     option(
         "SHARE",
         OUTPUT,
-        "Share of pairs whose rejected side has reasoning too, wrong or unsupported; in the others it is the bare answer.",
+        "Share of pairs whose rejected side has reasoning too, wrong or unsupported; in the others, the rejected side is the bare answer.",
         min=0,
         max=1,
     ),
@@ -155,7 +155,7 @@ def separation_warnings(summary: "Summary") -> list[str]:
     from data_synth.preferences.preference_form import separating_measures
 
     measures = separating_measures(summary.measures)
-    remedy = "a model would learn that instead of the answers; use --preview 20 to see what differs"
+    remedy = "a model would learn these differences instead of the answers; use --preview 20 to see what differs"
     return [f"the sides differ in more than their answers ({'; '.join(measures)}): {remedy}"] if measures else []
 
 
@@ -184,7 +184,7 @@ def register_preferences(synth: typer.Typer, open_model: "OpenModel") -> None:
     ) -> None:
         """Make preference pairs: reasoning with the answer is chosen, wrong or unsupported reasoning rejected.
 
-        Each question gets a pair over every context of 1 to --top-k passages, or of --context-size. Reasoning is composed from
+        Each question gets a pair for every context of 1 to --top-k passages, or of --context-size. Reasoning is composed from
         gold sentences unless --writer names a model; --judge then drops reasoning that the passages do not support. Where
         passages lack gold documents and the answer, "not in the documents" is chosen. --limit samples questions by the seed.
         """
@@ -275,7 +275,7 @@ def register_responses(synth: typer.Typer, open_model: "OpenModel") -> None:
             "Questions": selection.name,
             "Contexts": f"{selection.sizes_up_to(top_k)} excerpts by mode {settings.mode}",
             "Policy": model.name,
-            "Sampling": f"{samples} draws per prompt at temperature {temperature:g}, up to {max_answer_tokens:,} tokens, seed {seed}",
+            "Sampling": f"{samples} responses per prompt at temperature {temperature:g}, up to {max_answer_tokens:,} tokens, seed {seed}",
             "Judge": judge_model.name if judge_model else "none",
             "Verifier": verifier or "the default",
         }

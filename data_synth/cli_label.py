@@ -67,7 +67,7 @@ Beside = Annotated[
     option(
         "FOLDER",
         INPUT,
-        "Relevance data to train on as well: its questions get the same split here, its propositions are left out of other splits. Repeatable.",
+        "Relevance data to train on as well: its questions get the same split here, its propositions are left out of the other splits. Repeatable.",
     ),
 ]
 SplitBy = Annotated[
@@ -80,7 +80,7 @@ SplitBy = Annotated[
 ]
 Negatives = Annotated[int, option("N", RETRIEVAL, "Hard negatives to find for each question.", min=0)]
 DistilFrom = Annotated[
-    str | None, option("SPEC", MODEL, f"Language model that labels instead of the gold data: {SPEC}.")
+    str | None, option("SPEC", MODEL, f"Language model that labels the propositions, instead of the gold data: {SPEC}.")
 ]
 
 
@@ -125,7 +125,7 @@ def register_relevance(synth: typer.Typer, open_model: "OpenModel") -> None:
             "Index": index.name,
             "Encoder": opened_index.encoder_source.fingerprint,
             "Questions": questions.name,
-            "Labelled by": model.name if model else "the questions' gold",
+            "Labelled by": model.name if model else "the questions' gold passages and sentences",
             "Hard negatives for a question": str(negatives),
             "Seed": str(seed),
             SPLIT_BY: split_by,

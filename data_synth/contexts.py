@@ -67,7 +67,7 @@ def draft_groups(
 
 
 def make_drafts(question: Question, excerpts: Sequence[Excerpt], sizes: Collection[int] = ()) -> list[Draft | Dropped]:
-    """One draft per context (the first excerpt, the first two, …, all), shuffled by the question's id; with `sizes`, only of those sizes.
+    """One draft per context (the first excerpt, the first two, …, all), each shuffled with the question's id as seed; with `sizes`, only of those sizes.
 
     Size 0, a question without passages, must be given explicitly: the prompt asks for an answer from passages.
     """
@@ -88,12 +88,12 @@ def shuffled(key: str, excerpts: Sequence[Excerpt]) -> tuple[Excerpt, ...]:
 
 
 def task_of(draft: Draft) -> str:
-    """The question over its numbered passages, as in the prompt of the draft's row."""
+    """The question with its numbered passages, as in the prompt of the draft's row."""
     return answer_messages(draft.question.text, draft.excerpts)[-1].content
 
 
 def gold_share(gold_sources: Sequence[str], excerpts: Sequence[Excerpt]) -> float:
-    """Share of the gold documents that an excerpt comes from; 0 if there are no gold documents. Summaries do not count."""
+    """Share of the gold documents from which at least one excerpt comes; 0 if there are no gold documents. Summaries do not count."""
     gold = set(gold_sources)
     return len(gold & {excerpt.source for excerpt in excerpts}) / len(gold) if gold else 0.0
 
@@ -120,15 +120,15 @@ class QuestionSelection:
 
     @property
     def name(self) -> str:
-        """The file's name and how many questions are drawn, for cards."""
-        return self.file.name + (f", {self.limit:,} of them drawn" if self.limit else "")
+        """The file's name and how many of its questions are sampled, for dataset cards."""
+        return self.file.name + (f", a sample of {self.limit:,}" if self.limit else "")
 
     def contexts_per_question(self, largest: int) -> int:
-        """The largest number of contexts of a question."""
+        """The largest number of contexts that one question can have."""
         return len(self.sizes) or largest
 
     def sizes_up_to(self, largest: int) -> str:
-        """The sizes of contexts, for cards."""
+        """The sizes of contexts, for dataset cards."""
         return ", ".join(map(str, self.sizes)) or f"1 to {largest}"
 
 

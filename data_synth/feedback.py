@@ -88,7 +88,7 @@ READER_MODEL = "a reader"
 
 @dataclass(frozen=True)
 class AnswerPair:
-    """The better and the worse of two answers to `question` over the same passages; `passage_ids`: the passages that a reader gave for the better answer."""
+    """The better and the worse of two answers to `question` from the same passages; `passage_ids`: the passages that a reader gave for the better answer."""
 
     question: str
     chosen: GivenAnswer
@@ -97,7 +97,8 @@ class AnswerPair:
 
 
 def judge_answers(entries: Iterable[Feedback]) -> tuple[list[AnswerPair], list[Dropped]]:
-    """Each pair of answers once, in the order of their first comparison; the better answer wins most of them (all votes on a pair are one comparison)."""
+    """Each pair of answers once, in the order of its first comparison; the better answer is the one preferred in most comparisons of the pair
+    (all its votes together count as one comparison)."""
     pairs, dropped = without_dropped(_pairs_of(entries))
     groups: defaultdict[tuple[object, ...], list[AnswerPair]] = defaultdict(list)
     for pair in pairs:

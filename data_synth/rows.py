@@ -133,7 +133,7 @@ class ReadingRow:
 class Sampling:
     """How the responses of a row were sampled from the policy.
 
-    `samples` is the number of draws, `max_tokens` the limit of each, `seed` the base of their seeds.
+    `samples` is the number of responses per prompt, `max_tokens` the limit of each, `seed` the base of their seeds.
 
     `as_drawn`: repeated and cut responses are included, as in the rounds of training.
     """

@@ -96,8 +96,8 @@ def add_compare(app: typer.Typer, open_model: OpenModel) -> None:
     ) -> None:
         """Compare fine-tuned runs with one another and with their untuned model.
 
-        Measures answers, margins and log-probabilities on the held-out rows of `synth preferences`; --limit draws questions
-        by --seed. The report in --out is replaced.
+        Measures answers, margins and log-probabilities on the held-out rows of `synth preferences`; --seed decides which
+        questions --limit draws. The report in --out is replaced.
         """
         from eval.compare.compare import compare_runs
         from eval.report import comparison_json, write_comparison
@@ -130,8 +130,8 @@ Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder to search
 def runs(folder: Folder = Path(), as_json: AsJson = False) -> None:
     """List training and evaluation runs, finished or not, with their state, figures and settings.
 
-    Only reads files. A run is `running` while its process lives, and `stopped` if the process ended without finishing:
-    a run with `save_steps`, or of `eval run`, resumes when its command is repeated.
+    Only reads files. A run is `running` while its process lives, and `stopped` if the process ended without finishing.
+    A stopped run with `save_steps`, or of `eval run`, resumes when its command is repeated.
     """
     from dataclasses import asdict
 

@@ -63,7 +63,8 @@ def check_selectors(selectors: Sequence[str], modes: Sequence[str], model: str |
         raise UserError(f"--selectors {' '.join(selectors)}", "each selector once", "remove the repetition")
     if len(selectors) > 1 and (len(modes) > 1 or modes[0] not in ("local", "global")):
         found = f"--modes {' '.join(modes)} with {len(selectors)} selectors"
-        raise UserError(found, "local or global, which select propositions", "compare selectors in one of them")
+        expected = "one of the modes local and global, which select propositions"
+        raise UserError(found, expected, "give --modes local or --modes global")
     if "llm" in selectors and model is None:
         raise UserError("--selectors llm without --model", "a model, which llm calls", "add --model")
 
@@ -175,9 +176,9 @@ def add_reading(commands: typer.Typer, open_model: OpenModel) -> None:
         out: SomeOut = None,
         as_json: AsJson = False,
     ) -> None:
-        """Measure how well models read: greedy answers by exact match, F1, refusals and citations.
+        """Measure how well models read: greedy answers, scored by exact match, F1, refusals and citations.
 
-        Questions are drawn by the hash of their ids; a baseline that always gives the same answer is listed with the models. With --verifier,
+        The ids of the questions and --seed decide which --limit draws; a baseline that always gives the same answer is listed with the models. With --verifier,
         each model is listed again with its unsupported answers counted as refusals ("MODEL, checked"). --out saves every answer.
         """
         from data_synth.reading.sets import read_set
@@ -366,8 +367,8 @@ def add_judge(commands: typer.Typer, open_model: OpenModel) -> None:
     ) -> None:
         """Have a language model compare the answers of two systems, in both orders.
 
-        Prints win rates, also at equal length, ties, agreement and position bias. --out saves every verdict, and the model's replies, which a later run reuses.
-        Exits with 1 if any verdict is invalid.
+        Prints win rates (as measured, and at equal length), ties, agreement and position bias. --out saves every verdict, and the model's replies,
+        which a later run reuses. Exits with 1 if any verdict is invalid.
         """
         from eval.judge import (
             judge_json,

@@ -36,7 +36,7 @@ def select_rows(
     if not candidates:
         found = "".join(f" --context-size {size}" for size in context_sizes).strip()
         sizes = ", ".join(str(size) for size in sorted({row.context_size for row in rows}))
-        raise UserError(f"{found}: no such rows", f"one of {sizes}", "change the value")
+        raise UserError(f"{found}: no rows of this context size", f"one of {sizes}", "change the value")
     questions = list(dict.fromkeys(row.question_id for row in candidates))
     if limit is not None and limit < len(questions):
         questions = random.Random(seed).sample(questions, limit)
@@ -150,7 +150,7 @@ class Comparison:
     """Policies side by side; differences are relative to the first result.
 
     `prompts` are the rows that were answered, `pairs` the rows whose two sides were scored. `differences[measure][policy]` holds the
-    interval of that policy minus the first; `systems` are the systems that have several seeds (system, seed, policy), and
+    interval of that policy minus the first; `systems` are the systems that have several seeds (system -> seed -> policy), and
     `by_seed[measure][system]` their differences from the first of them. `gold_choices` counts the yes/no/maybe labels among the prompts.
     """
 

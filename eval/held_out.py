@@ -1,5 +1,5 @@
-"""Checks that held-out rows were not trained on: compares a measurement's prompts and questions with the training data of its runs, and of the runs that these
-started from."""
+"""Checks that held-out rows were not trained on: compares the prompts and questions of a measurement with the training data of its runs and of the runs
+that those started from."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from train.run.record import read_run
 
 
 def check_held_out(runs: Sequence[Path], rows: Sequence[PreferenceRow | ResponseRow], file: Path) -> None:
-    """UserError naming a row of `file` whose prompt, or whose question, is in the training data of a run or of a run that it started from."""
+    """UserError naming a row of `file` whose prompt or question is in the training data of one of `runs`, or of a run that one of them started from."""
     first_run: dict[Path, str] = {}
     for run, data in training_data(runs):
         first_run.setdefault(data, str(run))
@@ -26,7 +26,7 @@ def check_held_out(runs: Sequence[Path], rows: Sequence[PreferenceRow | Response
 def check_unseen(
     training_folders: Sequence[tuple[str, Path]], rows: Sequence[PreferenceRow | ResponseRow], file: Path
 ) -> None:
-    """`check_held_out` for pairs of a name, which errors mention, and a folder of training data."""
+    """The same check against folders of training data, each given as (name for error messages, folder)."""
     prompts = {tuple(turn.content for turn in row.prompt): row.id for row in rows}
     questions = {(row.question_id, row.question): row.id for row in rows}
     for run, data in training_folders:

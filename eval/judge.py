@@ -1,7 +1,7 @@
 """`modegraph eval judge`: a language model compares pairs of answers in both orders; win rates, ties, agreement and position bias.
 
 Criteria: ToPG (App. C) and PankRAG (App. A.2.1), in eval/prompts/judge.txt. Length control: Dubois et al. 2024 (AlpacaEval 2 LC), Eq. 1-2,
-without its term for the difficulty of a question. Legend: V verdicts, Q questions."""
+without the term for a question's difficulty. Legend: V verdicts, Q questions."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Judgement:
 class CriterionResult:
     """The results on one criterion over all pairs; rates are shares of 1. `win_rate` is A's over the `complete` pairs, ties counting half.
 
-    A pair is complete if both orders gave a valid verdict; the `incomplete` ones enter no rate. `invalid` counts verdicts, two per pair.
+    A pair is complete if both orders gave a valid verdict; the `incomplete` ones count towards no rate. `invalid` counts verdicts, two per pair.
     `agreement`: both orders name the same answer, or both a tie. `position_bias`: both orders name the same position; `first_place`:
     both name the first. `length_controlled` is A's win rate at equal lengths, None if the lengths of A and B leave it undecided.
     """
@@ -98,7 +98,9 @@ def read_answers(file: Path) -> dict[str, SystemAnswer]:
             )
         answers[row["id"]] = SystemAnswer(row["question"], row["answer"])
     if not answers:
-        raise UserError(f"{file}: no answers", "one JSON object per line", "give a file of answers")
+        raise UserError(
+            f"{file}: no answers", "one JSON object per line with id, question and answer", "give a file of answers"
+        )
     return answers
 
 
@@ -156,7 +158,7 @@ VERDICTS_SCHEMA = strict_schema(
 
 RIDGE = 0.01
 NEWTON_STEPS = 100
-MIN_SHARE_OTHER_WAY = 0.05
+MIN_SHARE_LONGER = 0.05
 """Where the lengths differ, A's answer must be the longer one in at least this share of the verdicts, and so must B's: otherwise length and
 quality cannot be separated."""
 
@@ -171,7 +173,7 @@ def length_controlled(wins_V: Sequence[float], extra_V: Sequence[float]) -> floa
     unequal = extra[extra != 0]
     if len(unequal) == 0:
         return float(np.mean(wins_V)) if len(wins_V) else None
-    if min((unequal > 0).mean(), (unequal < 0).mean()) < MIN_SHARE_OTHER_WAY:
+    if min((unequal > 0).mean(), (unequal < 0).mean()) < MIN_SHARE_LONGER:
         return None
     theta, _ = fit_logistic(np.asarray(wins_V, np.float64), np.tanh(extra / extra.std()))
     return float(expit(theta))
@@ -283,7 +285,8 @@ def judge_table(results: Mapping[str, CriterionResult], a: str, b: str) -> Table
         rows.append((name, figure(result.win_rate.mean, True), f"{low} … {high}", controlled, *shares, *counts))
     note = (
         f"{a} against {b}, every pair judged in both orders, ties counting half; intervals: bootstrap over questions. Position bias: "
-        "both orders name the same position (first: the first one). Length-controlled: win rate at equal lengths (AlpacaEval 2 LC); "
+        "share of the pairs for which both orders name the same position; first: share for which both name the first. "
+        "Length-controlled: win rate at equal lengths (AlpacaEval 2 LC); "
         f"'{UNDECIDED}' if one side is nearly always longer. Pairs with an invalid verdict are counted and left out of the rates."
     )
     return Table("Judge", header, tuple(rows), note)
@@ -298,7 +301,7 @@ def judge_summary(results: Mapping[str, CriterionResult], a: str, b: str) -> Ite
     else:
         yield f"No difference shown between {a} and {b} overall."
     if overall.complete and overall.position_bias > overall.agreement:
-        yield "The judge follows the position of an answer more often than the answer: do not rely on it."
+        yield "The judge prefers the same position in both orders more often than the same answer: do not rely on it."
     invalid = sum(one.invalid for one in results.values())
     if invalid:
         total = 2 * sum(one.complete + one.incomplete for one in results.values())

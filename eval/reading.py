@@ -1,4 +1,4 @@
-"""`modegraph eval reading`: models answer a reading set greedily, over gold passages among distractors, over retrieved passages, or without passages.
+"""`modegraph eval reading`: models answer a reading set greedily, from gold passages among distractors, from retrieved passages, or without passages.
 
 Distractors are chosen as in data_synth/reading/reading_rows.py, but another question's gold passages are not added;
 data_synth/reading/score.py scores answers. The best constant answer (the same one for every question) is listed with the models."""
@@ -36,14 +36,14 @@ ALL, CONSTANT = "all", "constant answer"
 
 @dataclass(frozen=True)
 class ReadingTask:
-    """A question over a context."""
+    """A question and the excerpts to answer it from."""
 
     question: ReadingQuestion
     excerpts: tuple[Excerpt, ...]
 
     @property
     def gold(self) -> frozenset[int]:
-        """The numbers of its gold passages in the context."""
+        """The numbers of the question's gold passages among the excerpts."""
         return frozenset(
             number
             for number, excerpt in enumerate(self.excerpts, start=1)
@@ -53,7 +53,7 @@ class ReadingTask:
 
 @dataclass(frozen=True)
 class ReadingAnswer:
-    """A model's text for a question, and its score; `supported`: whether the passages that it cites contain its short answer."""
+    """A model's text for a question, and its score; `supported`: whether the passages that the text cites contain its short answer."""
 
     task: ReadingTask
     text: str
@@ -71,9 +71,9 @@ class ReadingAnswer:
 
 @dataclass(frozen=True)
 class ReadingFigures:
-    """Figures of questions of one kind, from 0 to 1; three have 95 % intervals, and a share of no answers is None.
+    """Figures of questions of one kind, from 0 to 1; three have 95 % intervals, and a share is None if there is nothing to count.
 
-    `f1_beyond_question` is F1 over the words that the question lacks: an answer in a sentence gains nothing by repeating its question.
+    `f1_beyond_question` is F1 over the words that the question lacks: a full sentence gains nothing by repeating its question.
     `refused_answerable` is the share of questions with an answer that are refused, `refused_unanswerable` that of questions without one;
     `cites` is a share of the answers that do not refuse, `cites_gold` of the right answers, `supported` of the answers
     that cite, without those to yes/no questions.
@@ -91,7 +91,7 @@ class ReadingFigures:
 
 
 def pick_questions(source: ReadingSet, split: str | None, limit: int | None, seed: int) -> list[ReadingQuestion]:
-    """The questions of a split (of all, if None), at most `limit` of them, drawn by the hash of their ids; UserError if there are none."""
+    """The questions of a split (of all, if None), at most `limit` of them, drawn by a hash of `seed` and their ids; UserError if there are none."""
     candidates = [question for question in source.questions if split in (None, question.split)]
     if not candidates:
         splits = ", ".join(sorted({question.split for question in source.questions}))
@@ -104,9 +104,9 @@ def pick_questions(source: ReadingSet, split: str | None, limit: int | None, see
 def over_gold(
     source: ReadingSet, questions: Sequence[ReadingQuestion], distractors: int, seed: int
 ) -> list[ReadingTask]:
-    """Each question over its gold passages among `distractors` others, shuffled; an unanswerable question over passages on its topic.
+    """Each question with its gold passages among `distractors` others, shuffled; an unanswerable question with passages on its topic.
 
-    If there are enough passages, half of the others are the question's `context_ids`, and half those that BM25 ranks first; none contains the answer.
+    If there are enough passages, half of the others are from the question's `context_ids`, and half are those that BM25 ranks first; none contains the answer.
     """
     finder = Distractors(source)
     tasks = []
@@ -127,7 +127,7 @@ def over_gold(
 def over_distractors(
     source: ReadingSet, questions: Sequence[ReadingQuestion], distractors: int, seed: int
 ) -> list[ReadingTask]:
-    """Each answerable question over passages that do not answer it, so that it should be refused.
+    """Each answerable question with passages that do not answer it, so that it should be refused.
 
     A question is left out if it has no distractors, or if other documents may answer it too (`Distractors.recurs`).
     """
@@ -162,7 +162,7 @@ def interleave(one: Sequence[str], other: Sequence[str], count: int) -> list[str
 
 
 def over_index(index: Index, questions: Sequence[ReadingQuestion], settings: RetrieveSettings) -> list[ReadingTask]:
-    """Each question over the passages retrieved for it."""
+    """Each question with the passages retrieved for it."""
     from graph.answer.context import build_context
     from graph.retrieve.retrieve import retrieve_many
 
@@ -291,8 +291,8 @@ def reading_table(title: str, models: Mapping[str, Mapping[str, ReadingFigures]]
         "supported",
     )
     note = (
-        "F1 beyond: over the words that the question lacks; refused: of questions with an answer; cites: of answers; "
-        "cites gold: of right answers; supported: a cited passage contains the answer"
+        "F1 beyond: F1 over the words that the question lacks; refused: share of the questions with an answer; cites: share of the answers that do not "
+        "refuse; cites gold: share of the right answers; supported: share of the citing answers (yes/no questions left out) whose passages contain the answer"
     )
     return Table(title, header, tuple(rows), note)
 

@@ -164,7 +164,7 @@ def draw_boxes(comparison: Comparison, file: Path) -> ReportFigure:
 
 
 def paper_pairs(comparison: Comparison) -> list[int]:
-    """The pairs to draw: those without hard negatives (the paper's), or if there are none, those with the first kind of hard negative."""
+    """The pairs to draw: those without hard negatives (as in GraphMPA), or if there are none, those with the first kind of hard negative."""
     hard_negative = min(row.hard_negative for row in comparison.pairs)
     return [index for index, row in enumerate(comparison.pairs) if row.hard_negative == hard_negative]
 

@@ -75,7 +75,7 @@ class Ranking:
 
 @dataclass(frozen=True)
 class RetrievalReport:
-    """Systems (modes, or selectors) side by side over the same questions; `differences` are in Recall@5, every system minus the first.
+    """Systems (modes, or selectors) side by side on the same questions; `differences` are in Recall@5, every system minus the first.
 
     `selection` is the precision of each selector's choice; None if it was not measured, or no gold sentence is among the candidates.
     """
@@ -97,14 +97,14 @@ class RetrievalReport:
 def evaluate_retrieval(
     questions: Sequence[Question], retrievers: Mapping[str, Retrieve], top_k: int, seed: int
 ) -> RetrievalReport:
-    """Run every retriever (by system, the first is the baseline) on every question with gold sources; UserError if there are none.
+    """Run every retriever (by system, the first is the baseline) on every question with gold sources; UserError if no question has any.
 
     Each system answers one question before the clock starts, so that loading the encoder is not timed.
     """
     with_gold = tuple(question for question in questions if question.gold_sources)
     if not with_gold:
         raise UserError(
-            f"none of {len(questions):,} questions has gold_ids", "questions with gold documents", "add them"
+            f"none of {len(questions):,} questions has gold_ids", "questions with gold documents", "add gold_ids"
         )
     rankings: dict[str, tuple[Ranking, ...]] = {}
     for system, retrieve in retrievers.items():
@@ -147,11 +147,11 @@ def reachable_questions(questions: Sequence[Question], sources: Collection[str])
     if not reachable:
         raise UserError(
             f"--where: for none of {len(questions)} questions do all gold documents meet the filter",
-            "at least one",
+            "at least one such question",
             "loosen the filter",
         )
     if len(reachable) < len(questions):
-        say(f"{len(questions) - len(reachable):,} questions are left out: the filter excludes their gold documents")
+        say(f"{len(questions) - len(reachable):,} questions are left out: the filter excludes gold documents of theirs")
     return reachable
 
 
@@ -255,9 +255,9 @@ def retrieval_table(report: RetrievalReport) -> Table:
         rows.append((system, *means, interval_text(report.differences[system], 1) if system != first else ""))
     header = ("mode or selector", *(measure.name for measure in report.shown), f"{MAIN_MEASURE} minus {first}")
     note = (
-        f"{len(report.questions)} questions with gold documents ({report.skipped} without were left out); documents in "
+        f"{len(report.questions)} questions with gold documents ({report.skipped} questions without were left out); documents in "
         f"the order of the {report.top_k} passages retrieved. Brackets: 95 % interval of a paired bootstrap over "
-        "questions, widened by Holm's steps if several are compared; * marks one that leaves out 0."
+        "questions, widened by Holm's method if several systems are compared; * marks an interval that excludes 0."
     )
     selection = "" if report.selection is None else selection_note(report.selection)
     replayed = sum(ranking.replayed for rankings in report.rankings.values() for ranking in rankings)
@@ -267,8 +267,8 @@ def retrieval_table(report: RetrievalReport) -> Table:
 def selection_note(selection: Measure) -> str:
     """The note on the precision of the selection."""
     return (
-        f"{SELECTION}: average precision of the selected propositions among the same {CANDIDATES}, over "
-        f"{len(selection.clusters)} questions with a gold sentence among these; only llm calls a model."
+        f"{SELECTION}: average precision of the selected propositions among the same {CANDIDATES} candidates, over "
+        f"{len(selection.clusters)} questions with a gold sentence among the candidates; only llm calls a model."
     )
 
 

@@ -60,8 +60,8 @@ class Verdict:
 class SeedVerdict:
     """One comparison, among several, of two systems trained with the same seeds.
 
-    `by_seed` are the differences of the seeds, the unit of the exact sign-flip test (`p`, after Holm `corrected_p`); `interval` is over
-    seeds and questions. `equal_p` is the p of the test for equality within a margin (None without one). A difference is `shown` only when
+    `by_seed` has the difference for each seed, the unit of the exact sign-flip test (`p`; `corrected_p` after Holm's correction); `interval` is
+    over seeds and questions. `equal_p` is the p of the test for equality within a margin (None without one). A difference is `shown` only when
     test and interval agree, so never with five seeds or fewer, whose p is at least 1/16 (1 for one seed).
     """
 
@@ -142,7 +142,7 @@ def bootstrap_mean(values_Q: Sequence[float], clusters: Sequence[Hashable] | Non
 
 
 def bootstrap_seeds(difference_SQ: Sequence[Sequence[float]], resamples: int = RESAMPLES, seed: int = 0) -> Interval:
-    """Interval of the mean difference of systems whose seeds are paired, valid beyond these seeds and questions.
+    """Interval of the mean difference of systems whose seeds are paired, which generalises beyond these seeds and questions.
 
     Seeds and questions are drawn separately, all seeds with the same questions (the bootstrap of crossed factors, Owen 2007). The percentiles are
     moved outwards to correct for few seeds, to Φ(∓ √(S / (S − 1)) t_S−1) (Hesterberg 2015, §3.1); one seed gives an interval over questions alone.
@@ -259,7 +259,7 @@ SeedValues = Mapping[int, Sequence[float]]
 def compare_seeds(
     systems: Mapping[str, SeedValues], baseline: str, margin: float | None = None, seed: int = 0
 ) -> dict[str, SeedVerdict]:
-    """Every other system minus `baseline`, seeds paired; p-values are corrected over the systems. UserError for an unpaired seed."""
+    """Every other system minus `baseline`, seeds paired; p-values are corrected over the systems. UserError for a seed that one system lacks."""
     check_paired_seeds({name: tuple(values) for name, values in systems.items()}, baseline)
     differences = {
         name: np.array([_differences(values[one], systems[baseline][one]) for one in sorted(values)])
@@ -291,7 +291,7 @@ def check_paired_seeds(seeds: Mapping[str, Sequence[int]], baseline: str) -> Non
                 f"seed {unpaired[0]} is unpaired: {lacking} has no run with it "
                 f"({name}: {_seeds_text(system_seeds)}; {baseline}: {_seeds_text(seeds[baseline])})",
                 "the same seeds for every system, because seeds are compared in pairs",
-                "train the missing runs, or leave out the others of that seed",
+                "train the missing runs, or leave out the other runs of that seed",
             )
 
 
@@ -345,7 +345,7 @@ def _cluster_sums(
     return sums_C.astype(np.float64), sizes_C.astype(np.float64)
 
 
-SAME_QUESTIONS, SAME_QUESTIONS_REMEDY = "the same questions in both", "compare runs over the same questions"
+SAME_QUESTIONS, SAME_QUESTIONS_REMEDY = "the same questions on both sides", "compare runs on the same questions"
 
 
 def check_same_questions(a: Mapping[str, str], b: Mapping[str, str]) -> None:

@@ -51,7 +51,7 @@ class LookSettings(Settings):
         least = 2.0 ** (1 - self.seeds)
         if self.level < least:
             raise ValueError(
-                f"{self.seeds} seeds give a p of at least {least:.3g}, so level = {self.level:g} shows nothing"
+                f"{self.seeds} seeds give a p of at least {least:.3g}, so level = {self.level:g} is out of reach: raise seeds or the level"
             )
         return self
 
@@ -69,7 +69,7 @@ class StudySettings(Settings):
     )
     equal_within: float = Field(0.03, gt=0, description="margin within which the arms of the contrast are called equal")
     train_prompts: int = Field(ge=1, description="prompts to train on")
-    dev_prompts: int = Field(0, ge=0, description="prompts on which the trial rates are compared")
+    dev_prompts: int = Field(0, ge=0, description="prompts on which the learning rates are compared")
     test_prompts: int = Field(ge=1, description="prompts to measure on")
     train_samples: int = Field(16, ge=2, description="responses sampled to each training prompt")
     test_samples: int = Field(8, ge=1, description="responses sampled to a test or dev prompt when a run is measured")
@@ -94,8 +94,8 @@ class StudySettings(Settings):
         seeds = [look.seeds for look in self.looks]
         if seeds != sorted(set(seeds)):
             raise ValueError(f"looks have {', '.join(map(str, seeds))} seeds; each must have more than the one before")
-        if sum(look.level for look in self.looks) > LEVEL + 1e-9:
-            raise ValueError(f"the levels of the looks add up to more than {LEVEL:g}")
+        if (total := sum(look.level for look in self.looks)) > LEVEL + 1e-9:
+            raise ValueError(f"the levels of the looks add up to {total:g}, more than {LEVEL:g}")
         for name, arm in self.arms.items():
             if "seed" in arm.settings:
                 raise ValueError(
@@ -210,12 +210,12 @@ def equality_power(seeds: int, margin: float, level: float) -> float:
 
 def check_study(study: StudySettings) -> None:
     """UserError for a reward that cannot be measured or differs between arms, and for a row of the file `test`, if it exists, in the training data."""
-    from eval.alignment.measure import measurable
+    from eval.alignment.measure import measurable_weights
 
     rewards = {name: train_settings(arm).get("rewards") for name, arm in study.arms.items()}
     for name, weights in rewards.items():
         if weights is not None:
-            measurable(weights, f"arm {name!r}")
+            measurable_weights(weights, f"arm {name!r}")
         if weights != rewards[study.contrast[0]]:
             raise UserError(
                 f"arm {name!r} is rewarded by {weights}, {study.contrast[0]!r} by {rewards[study.contrast[0]]}",

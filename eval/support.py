@@ -1,4 +1,4 @@
-"""`modegraph eval support`: a verifier on labelled sentences over passages, compared with the plain overlap of words and of stems.
+"""`modegraph eval support`: a verifier on labelled sentences with their passages, compared with the plain overlap of words and of stems.
 
 Measures: AUC (the probability that a supported sentence scores above an unsupported one; 0.5 is chance), and the shares of supported and of
 unsupported sentences that the verifier marks at its threshold. Legend: n sentences, B resamples."""

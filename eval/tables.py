@@ -76,7 +76,7 @@ def figure(value: float, share: bool) -> str:
 
 
 def difference_table(comparison: Comparison) -> Table:
-    """Every policy minus the first, with its interval, corrected over the policies; intervals without 0 are marked with *."""
+    """Every policy minus the first, with its interval, Holm-corrected over the policies; intervals that exclude 0 are marked with *."""
     first, *others = _names(comparison)
     shares = {measure.name: measure.share for measure in comparison.measures}
     rows = []
@@ -88,7 +88,7 @@ def difference_table(comparison: Comparison) -> Table:
         rows.append((measure, *cells))
     note = (
         f"Mean difference and the interval of its paired bootstrap over questions (2,000 resamples, seed {comparison.seed}): 95 %, widened "
-        "by Holm's steps over the models of a row; shares in percentage points; * marks intervals that leave out 0. Many rows are tested at "
+        "by Holm's method for the models of a row; shares in percentage points; * marks intervals that exclude 0. Many rows are tested at "
         "once: about one in twenty has a * by chance. Runs of one seed say nothing about another seed."
     )
     return Table(f"Difference from {first}", ("measure", *others), tuple(rows), note)
@@ -106,7 +106,7 @@ def seed_table(comparison: Comparison) -> Table:
     note = (
         "Runs that differ only in their seed are one system. Mean difference, the 95 % interval of its bootstrap over paired seeds and over questions, "
         f"and p of the exact sign-flip test over the {count} seeds, Holm-corrected over the systems of a row; {count} seeds give a p of at least "
-        f"{2.0 ** (1 - count):.2g}. * marks a difference that test and interval both show."
+        f"{2.0 ** (1 - count):.2g}. * marks a difference that both the test and the interval show."
     )
     return Table(f"Difference from {first}", ("measure", *others), tuple(rows), note)
 
@@ -118,7 +118,7 @@ def verdict_cell(verdict: Verdict | SeedVerdict, scale: int) -> str:
 
 
 def interval_text(interval: Interval, scale: int) -> str:
-    """A difference and its interval, both times `scale`; * marks an interval that leaves out 0."""
+    """A difference and its interval, both times `scale`; * marks an interval that excludes 0."""
     mean, low, high = (scale * value for value in (interval.mean, interval.low, interval.high))
     return f"{mean:+.3g} [{low:+.3g}, {high:+.3g}]{' *' if low > 0 or high < 0 else ''}"
 

@@ -216,7 +216,7 @@ def plan_command(
 ) -> None:
     """Show what `modegraph index` would do and cost.
 
-    Takes the options of `modegraph index` for input (but not `--delete-missing` and `--watch`), models and settings, calls no
+    Takes the options of `modegraph index` for input (but not `--delete-missing` and `--watch`), models and settings. Calls no
     language model and leaves the index unchanged. The encoder's tokenizer counts the tokens.
     """
     from graph.build.estimate import Prices, plan_build
@@ -274,7 +274,7 @@ def status_command(index: IndexFolder, as_json: AsJson = False) -> None:
         changed = "1 passage has" if status.changed_passages == 1 else f"{status.changed_passages:,} passages have"
         print(
             f"{changed} been added or removed since the communities were detected; the communities are detected "
-            f"again once this exceeds a tenth of the passages, or when you run: modegraph compact {index}"
+            f"again once this number exceeds a tenth of the passages, or when you run: modegraph compact {index}"
         )
     if status.unfinished:
         print(f"{status.unfinished} ({status.documents_to_extract:,} documents to extract)")
@@ -298,7 +298,7 @@ def _add_resume_and_retry(app: typer.Typer, open_model: "OpenModel") -> None:
         from graph.models.encoder import open_encoder
         from graph.workers.open import open_workers
 
-        settings = _own_settings(index, extractor_model, summary_model)
+        settings = _stored_settings(index, extractor_model, summary_model)
         with open_workers(engine, ray_address) as workers:
             open_in_workers = partial(open_model, workers=workers)
             documents = len(resume_build(index, open_encoder, open_in_workers, settings, workers).document_sources)
@@ -327,7 +327,7 @@ def _add_resume_and_retry(app: typer.Typer, open_model: "OpenModel") -> None:
         if not failed:
             raise UserError("retry: no passages chosen", "--failed", f"modegraph retry {index} --failed")
         retried = retry_failed(
-            index, open_encoder, open_model, _own_settings(index, extractor_model, summary_model, settings)
+            index, open_encoder, open_model, _stored_settings(index, extractor_model, summary_model, settings)
         )
         remaining = index_status(index).quarantined
         if as_json:
@@ -413,7 +413,7 @@ def verify_command(index: IndexFolder, as_json: AsJson = False) -> None:
         raise typer.Exit(1)
 
 
-def _own_settings(
+def _stored_settings(
     index: Path, extractor_model: str | None, summary_model: str | None, overrides: list[str] | None = None
 ) -> "IndexSettings":
     """The index's settings, overridden by the models' new addresses and `overrides`."""

@@ -76,7 +76,8 @@ def read_yaml(file: Path) -> dict[str, Any]:
     if values is None:
         return {}
     if not isinstance(values, dict):
-        raise UserError(f"{file}: holds a {type(values).__name__}", "a mapping of settings", "write `key: value` lines")
+        contents = "a list" if isinstance(values, list) else f"only the value {values!r:.80}"
+        raise UserError(f"{file}: holds {contents}", "a mapping of settings", "write `key: value` lines")
     return values
 
 

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 MIN_LIKENESS = 0.6
-"""The least similarity, from 0 to 1, at which one name counts as a misspelling of another."""
+"""The minimum similarity, from 0 to 1, at which one name counts as a misspelling of another."""
 _WORD = re.compile(r"[^\W_]+")
-_OWN_SENTENCE = re.compile(r"did you mean|\w+ should ")
+_SENTENCE = re.compile(r"did you mean|\w+ should ")
 """An expectation that is already a sentence: a question, or pydantic's "List should have at least 1 item"."""
 _COMMANDS = ("pip", "modegraph")
 
@@ -42,7 +42,7 @@ class UserError(Exception):
     """
 
     def __init__(self, found: str, expected: str, remedy: str) -> None:
-        expectation = expected if not expected or _OWN_SENTENCE.match(expected) else f"Expected {expected}"
+        expectation = expected if not expected or _SENTENCE.match(expected) else f"Expected {expected}"
         sentences = [part.rstrip(".; ") for part in (found, _capital(expectation), _capital(remedy)) if part]
         super().__init__(
             redact(" ".join(f"{part}{'' if part.endswith('?') else '.'}" for part in sentences).removesuffix("."))
@@ -148,7 +148,7 @@ def secrets_in_environment() -> list[str]:
 
 
 def first_line(problem: Exception) -> str:
-    """The first line of a library's message; its type if there is none.
+    """The first line of the message of a library's error; the error's type if the message is empty.
 
     >>> first_line(ValueError("no such file\\nsee the manual")), first_line(OSError())
     ('no such file', 'OSError')

@@ -1,7 +1,7 @@
 """Why a question retrieves a passage, or does not: its rank in each mode, the words and names it shares, and the links to it in `hops`.
 
 Each mode runs as usual but ranks more passages; a mode whose ranking depends on this depth is not run beyond its own limit. Links of
-`hops` are computed from the MAX_LINKING_PASSAGES best passages that could have one, not only from the few whose links `hops` follows.
+`hops` are computed from the MAX_LINKING_PASSAGES best passages that may link to the passage, not only from the few whose links `hops` follows.
 Legend: P passages, N propositions, E entities, S passages with possible links, X links."""
 
 from collections.abc import Iterator, Sequence
@@ -72,7 +72,7 @@ class StatedProposition:
 class Lead:
     """The best link of `hops` from one other passage: its proposition mentions `entity`, a title of the explained passage's document or a name in the passage.
 
-    `rank` is the other passage's rank by its score without links; `followed` whether that rank is high enough for its links to be followed. `worth`
+    `rank` is the other passage's rank by its score without links; `followed` says whether `hops` follows links from that rank. `worth`
     is the score that the link gives the explained passage, on the scale of `Explanation.own_score`.
     """
 
@@ -127,7 +127,7 @@ def explain_passage(index: Index, question: str, passage: str, settings: Retriev
         raise UserError(
             f"passage {passage!r}: its document, {explained.source!r}, does not meet {', '.join(settings.where)}",
             "a passage that meets the conditions",
-            "leave that condition out",
+            "leave out the condition that excludes it",
         )
     ranks = list(ranks_in_modes(index, question, explained.id, settings))
     query = Query(question.strip(), scope.encode_queries([question.strip()])[0])

@@ -1,8 +1,8 @@
 """Readers' feedback on answers, stored with the index: votes, corrections, the right passage, preferences.
 
 From top to bottom: the entry and its kinds; feedback.sqlite in the index folder (one row per entry, never changed, deleted user by user; on disk
-when `add` returns, overwritten with zeros when deleted); the same in the index's database; and the choice between them. Passages are stored
-by id, so that a deleted document leaves only the text that answers repeat. Nothing in an index is derived from feedback."""
+when `add` returns, overwritten with zeros when deleted); the same store in the index's database; and the choice between the two. Passages are stored
+by id, so that after a document is deleted only the text that answers quote from it remains. Nothing in an index is derived from feedback."""
 
 from __future__ import annotations
 
@@ -278,7 +278,7 @@ class FeedbackDatabase:
 
 
 def open_feedback(folder: Path, max_bytes: int) -> FeedbackFile | FeedbackDatabase:
-    """The feedback store of the index in a folder, which takes entries up to `max_bytes`."""
+    """The feedback store of the index in a folder, which accepts entries until it has `max_bytes`."""
     return FeedbackDatabase(folder, max_bytes) if has_database(folder) else FeedbackFile(folder, max_bytes)
 
 

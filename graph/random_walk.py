@@ -19,7 +19,7 @@ TOLERANCE = 5e-6
 """The largest L1 distance of a result from its stationary distribution. Float32 rounding adds up to 3e-7 ÷ (1 − damping)."""
 MAX_DAMPING = 0.99
 """The maximum for settings: at most 1,745 steps, and a rounding error of 3e-5."""
-ROUNDING = 1e-6
+ROUNDING_ERROR = 1e-6
 """Missing mass below this counts as a rounding error."""
 STEPS_BETWEEN_CHECKS = 5
 COLUMNS_AT_ONCE = 32
@@ -148,7 +148,7 @@ def personalised_pagerank(
 
 def _iterate(chain: Chain, restart: Floats, damping: float, tolerance: float) -> Floats:
     """Power iteration of one column [V] or of many [V, Q]."""
-    leaking = np.flatnonzero(chain.missing_V > ROUNDING)
+    leaking = np.flatnonzero(chain.missing_V > ROUNDING_ERROR)
     missing = np.float32(damping) * chain.missing_V[leaking]
     start_rows = np.flatnonzero(restart.reshape(len(restart), -1).any(axis=1))
     start_mass, rate = restart[start_rows], np.float32(damping)

@@ -126,7 +126,7 @@ class Scored(Generic[T]):
 class Trace:
     """The steps and the cost of a retrieval. `seconds` exclude the encoder, which has its own figure.
 
-    Of `model_calls`, `replayed_calls` were answered from a ledger: they count with the tokens and time of the original calls.
+    Of `model_calls`, `replayed_calls` were answered from a ledger: their tokens and time are those of the original calls and are included in the figures.
     """
 
     mode: str
@@ -153,7 +153,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Absence:
-    """The probability that the documents do not cover a question, and whether the answer says so, without a model."""
+    """The probability that the documents do not cover a question. If `abstained`, the answer says so and no model is called."""
 
     probability: float
     abstained: bool
@@ -207,7 +207,7 @@ class Message:
 
 @dataclass(frozen=True)
 class CompletionRequest:
-    """One call of a language model. `schema` is a JSON schema that the server must enforce, if it can."""
+    """One call of a language model. `schema` is a JSON schema that the server enforces if it can."""
 
     messages: tuple[Message, ...]
     max_tokens: int
@@ -224,7 +224,7 @@ FinishReason = Literal["stop", "length", "refused"]
 class Completion:
     """The result of a call. For a refused request, `text` is the server's reason.
 
-    `replayed_seconds` is set when a ledger answered the call: the time that this call, if made again, would add to the time of the calls made with it.
+    `replayed_seconds` is set when a ledger answered the call: its share of the extra time that the batch would have taken without the ledger.
     """
 
     text: str
@@ -235,7 +235,7 @@ class Completion:
 
 
 AnswerForm = Literal["cited", "quoted", "reasoned"]
-"""In order: a few words with their citations; the answer, then the sentences that support it; those sentences, then the answer (GraphMPA,
+"""In order: a few words with their citations; the answer, then the sentences that support it; the sentences, then the answer (GraphMPA,
 Appendix L)."""
 
 
@@ -275,7 +275,7 @@ class Workers(Protocol):
 
 
 class OpenModel(Protocol):
-    """Opens a model by its SPEC (`hf:PATH_OR_NAME`, `openai:NAME@URL`); the command line passes one in.
+    """Opens a model by its SPEC (`hf:PATH_OR_NAME`, `openai:NAME@URL`). The command line passes such a function to the packages.
 
     Several SPECs name servers of one model. With `ledger`, finished calls are stored in that file and never repeated. With `workers`,
     an hf: model is opened and run by them.

@@ -1,4 +1,4 @@
-"""`python -P -m modegraph`: the command line without its script."""
+"""`python -P -m modegraph`: runs the command line without the installed script `modegraph`."""
 
 from modegraph.cli import main
 

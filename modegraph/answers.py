@@ -52,10 +52,10 @@ class Answer(serve.pipeline.Answer):
 
 
 def public_evidence(evidence: graph.types.Evidence) -> Evidence:
-    """The same evidence as the public class."""
+    """The same evidence as an object of the public class."""
     return Evidence(**vars(evidence))
 
 
 def public_answer(answer: serve.pipeline.Answer) -> Answer:
-    """The same answer as the public class."""
+    """The same answer as an object of the public class."""
     return Answer(**{**vars(answer), "evidence": public_evidence(answer.evidence)})

@@ -160,7 +160,9 @@ def stage_of(file: Path, stage: str | None, known: dict[str, str]) -> Any:
         name.removeprefix("train ") for name in check_settings(str(file), read_yaml(file), train_commands).commands
     ]
     if stages[0] not in SETTINGS:
-        raise UserError(f"{file}: settings of `train {stages[0]}`", f"those of {names}", "name another file")
+        raise UserError(
+            f"{file}: settings of `train {stages[0]}`", f"settings of one of the stages {names}", "name another file"
+        )
     if len(stages) > 1 and file.stem.partition("-")[0] != stages[0]:
         raise UserError(f"{file}: settings of `train {'` or `train '.join(stages)}`", "one of them", "add --stage NAME")
     return stages[0]

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from graph.errors import UserError
-from graph.shared.cli_app import words_of
+from graph.shared.cli_app import full_command_name
 
 LIBRARIES = ("torch", "transformers", "trl", "peft", "vllm")
 
@@ -47,5 +47,5 @@ def in_one_line(problem: typer.TyperException) -> str:
     context = getattr(problem, "ctx", None)
     if not message or context is None:
         return message
-    found = f"{words_of(context) or context.command_path}: {message[:1].lower()}{message[1:]}"
+    found = f"{full_command_name(context) or context.command_path}: {message[:1].lower()}{message[1:]}"
     return str(UserError(found, "", f"`{context.command_path} --help` shows the usage"))

@@ -161,7 +161,7 @@ class Index:
         """Add documents, or replace those of the same source; the report says how many were new and what the index contains.
 
         Accepts and skips the same input as `modegraph.index`. Waits while another writer is active. UserError for documents that cannot be
-        read, leaving the index unchanged; and, after the documents are added, if more passages than `max_failed_share` could not be read.
+        read, leaving the index unchanged; and, after the documents are added, if a larger share of passages than `max_failed_share` could not be read.
         """
         with show_progress(progress):
             new_documents = list(documents_of(documents, LIMITS, skip_log()))
@@ -302,6 +302,6 @@ def _retrieve_settings(
 
 
 def _raise_if_lost(folder: Path) -> None:
-    """UserError when more passages could not be read than the index's settings allow; those that could are in the index."""
+    """UserError if more passages failed than the index's settings allow; the others are in the index."""
     if lost := quarantine_warning(folder):
         raise UserError(lost, "", "")

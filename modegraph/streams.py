@@ -90,7 +90,7 @@ class AsyncAnswerStream:
 class AnswerStream:
     """`for piece in stream`, once; then `stream.answer`. Leaving the loop early ends the generation.
 
-    The engine runs in an event loop of its own thread, so this also works where another loop is running, as in a notebook.
+    The engine runs in an event loop on a separate thread, so this also works where another loop is running, as in a notebook.
     """
 
     def __init__(self, stream: AsyncAnswerStream) -> None:

@@ -38,7 +38,7 @@ def preferences(
     seed: int = 0,
     progress: bool = False,
 ) -> Summary:
-    """Write preference pairs over growing contexts to `out`, for questions with gold answers (in the format of examples/README.md).
+    """Write preference pairs with growing contexts to `out`, for questions with gold answers (in the format of examples/README.md).
 
     Works like `modegraph synth preferences` with the options of the same names; without `writers` (model SPECs) gold sentences are quoted.
     UserError for questions that do not fit the index; and, after the folder is written, if more than half of the rows were lost.

@@ -1,7 +1,7 @@
 """Assembles the server: the middleware, outermost first (overflow, access log, framing, page, auth, admission), then the routes.
 
 `make_services` opens the indexes, `build_app` makes the ASGI application, `server_of` the uvicorn server that runs it: on SIGTERM or
-SIGINT, running requests may still finish (http/connections.py). OpenTelemetry's SDK and exporter are imported only when a collector is named."""
+SIGINT, running requests may still finish (http/connections.py). OpenTelemetry's SDK and exporter are imported only if a collector is configured."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def make_services(
     open_by_spec: OpenEncoder = open_encoder,
     warm: bool = True,
 ) -> Services:
-    """The services over the indexes in these folders, opened and, if `warm`, warmed up; UserError for a folder without an index or for duplicate names."""
+    """The services for the indexes in these folders, opened and, if `warm`, warmed up; UserError for a folder without an index or for duplicate names."""
     metrics, tracing = Metrics(), open_tracing(settings.otlp_endpoint)
     check_names(indexes)
     opener = cache(open_by_spec)
@@ -104,18 +104,20 @@ def make_services(
 
 
 def check_names(indexes: Sequence[Path]) -> None:
-    """UserError for two indexes whose folders share a name, since clients address indexes by it."""
+    """UserError for two indexes whose folders have the same name, since clients address an index by that name."""
     taken: dict[str, Path] = {}
     for folder in indexes:
         other = taken.setdefault(collection_name(folder), folder)
         if other is not folder:
             raise UserError(
-                f"{other} and {folder}: folders with the same name", "a different name for each index", "rename one"
+                f"{other} and {folder}: folders with the same name",
+                "a different name for each index",
+                "rename one of the folders",
             )
 
 
 def build_app(services: Services, only_mcp: bool = False) -> OverflowMiddleware:
-    """The ASGI application over `services`; running it starts the engine and watches the indexes.
+    """The ASGI application of the server; running it starts the engine and watches the indexes for changes.
 
     With `only_mcp` its only routes are /mcp, those of routes/health.py, and /openapi.json.
     """

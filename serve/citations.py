@@ -40,7 +40,7 @@ def file_citation(mark: Mark, excerpt: Excerpt, base: str, statement: str | None
     """A citation as OpenAI annotates the text of a response: `index` is where its [n] begins; the file is the document.
 
     Besides OpenAI's fields, `end_index` is where the [n] ends; `title` and `text` are the passage's, and `url` opens it. An attributed
-    citation names its `statement`, the sentence of the answer; `index` and `end_index` are just after it.
+    citation names its `statement`, the sentence of the answer; `index` and `end_index` are both the end of that sentence.
     """
     file = {"file_id": excerpt.source or excerpt.id, "filename": excerpt.source or excerpt.title}
     location = {"index": mark.start, "end_index": mark.end, "url": passage_url(base, excerpt)}

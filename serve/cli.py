@@ -103,8 +103,8 @@ def register_ask(app: typer.Typer, open_model: OpenModel) -> None:
         if language_model is None or retrieve_only or stopped:
             result, text = asdict(evidence), show_evidence(evidence)
         else:
-            limits = (top_k, max_context_tokens, language_model, max_answer_tokens)
-            answer = answer_from(evidence, *limits, support_verifier, drop_unsupported=unsupported == "drop")
+            arguments = (top_k, max_context_tokens, language_model, max_answer_tokens)
+            answer = answer_from(evidence, *arguments, support_verifier, drop_unsupported=unsupported == "drop")
             result, text = asdict(answer), show_answer(answer)
         print_json(result) if as_json else print(text)
         if explain and not as_json:
@@ -113,7 +113,7 @@ def register_ask(app: typer.Typer, open_model: OpenModel) -> None:
 
 
 def end_ask(opening: BackgroundModel | None, stopped: str) -> None:
-    """Wait for a model that is still being opened: a wrong name is an error even if no call was made. Exit with 1 if the retrieval stopped."""
+    """Wait for a model that is still being opened: a wrong name is an error even if no call was made. Exit with status 1 if the retrieval stopped early."""
     sys.stdout.flush()
     if opening is not None:
         opening.wait()

@@ -183,7 +183,7 @@ def settings_of(
 def open_services(
     indexes: Sequence[Path], backend: "ChatBackend", settings: "ServerSettings", warm: bool = True
 ) -> "Services":
-    """The services over the indexes, whose encoders are made ready for questions first."""
+    """The services for the indexes; first prepares their encoders for questions."""
     from graph.index.index import open_index
     from graph.models.encoder import prepare_for_questions
     from serve.app import make_services
@@ -208,7 +208,7 @@ def check_index(index: Path, writable: bool) -> None:
 
 
 def computes_here(model: str | None, verifier: str) -> bool:
-    """Whether torch computes a language model or a verifier in this process, by name or as the fastest library installed. Imports no torch."""
+    """Whether the model or the verifier runs on torch in this process: its SPEC names hf:, or torch is the fastest library installed. Imports no torch."""
     from graph.answer import model_verifier
     from serve import engines
 

@@ -69,7 +69,10 @@ def open_calls(file: Path) -> Calls:
 
 
 class SqliteCalls:
-    """Rows in an SQLite file; safe for several processes, and for threads that use it one at a time. A damaged ledger of an index is replaced, and a message is printed."""
+    """Rows in an SQLite file; safe for several processes, and for threads that use it one at a time.
+
+    A damaged ledger of an index is replaced, and a message is printed.
+    """
 
     def __init__(self, file: Path) -> None:
         self._file = file
@@ -113,7 +116,9 @@ class SqliteCalls:
             self._database = _open_database(self._file)
         except sqlite3.DatabaseError as problem:
             found = f"{self._file}: not a call ledger ({problem})"
-            raise UserError(found, "a new file, or a ledger of this version", "rename it, or name another") from None
+            raise UserError(
+                found, "a new file, or a ledger of this version", "rename it, or name another file"
+            ) from None
 
 
 def _is_locked(problem: Exception) -> bool:
@@ -153,7 +158,7 @@ def _as_user_error(file: Path) -> Iterator[None]:
         raise UserError(
             f"{file}: not usable as a call ledger ({problem})",
             "a writable file that no other process has locked",
-            "name another",
+            "name another file",
         ) from None
 
 
@@ -196,7 +201,7 @@ class Ledger:
             for calls in pool.map(self._call, groups):  # After an error, `map` cancels the calls that have not started.
                 finished |= calls
         return _with_replay_times(
-            [finished[key] for key in keys], _is_first_call(keys, {key for key, _ in missing}), parallel
+            [finished[key] for key in keys], _first_call_flags(keys, {key for key, _ in missing}), parallel
         )
 
     def count_tokens(self, text: str) -> int:
@@ -273,7 +278,7 @@ def _with_replay_times(calls: Sequence[_CachedCall], is_new: Sequence[bool], at_
     ]
 
 
-def _is_first_call(keys: Sequence[str], missing: set[str]) -> list[bool]:
+def _first_call_flags(keys: Sequence[str], missing: set[str]) -> list[bool]:
     """For each key, whether it is in `missing` and occurs for the first time in `keys`."""
     first_positions = {key: position for position, key in reversed(list(enumerate(keys)))}
     return [key in missing and first_positions[key] == position for position, key in enumerate(keys)]

@@ -75,9 +75,9 @@ def answer_from(
 
 
 def ask_model(model: LanguageModel, prompt: Prompt, max_answer_tokens: int) -> tuple[Prompt, Completion]:
-    """The model's completion over the numbered excerpts.
+    """The prompt and the model's completion for it.
 
-    If its server finds the prompt too long, the call is repeated with half of the excerpts, then a quarter, and so on. UserError if the
+    If the model's server finds the prompt too long, the call is repeated with half of the excerpts, then a quarter, and so on. UserError if the
     server refuses even the shortest prompt, or refuses for another reason.
     """
     for part in halvings(prompt):

@@ -34,7 +34,8 @@ NO_ANSWER = "The model wrote no answer."
 QUOTED_CHARS = 600
 """The largest number of characters of a passage that is quoted instead of an answer."""
 _SECTION_GAP = "\n\n"
-_BY_ENGINE = -1
+_ENGINE_SECTION = -1
+"""The section number of reasoning that the engine itself has separated."""
 
 
 class MessageDelta(NamedTuple):
@@ -65,7 +66,7 @@ class MessageParts:
     """Takes the text of one choice piece by piece. Without `form`, all of it is content in the client's own format.
 
     `handling` decides what happens to sentences that the passages do not support. To drop them, the verifier checks each paragraph as it
-    ends, and if no sentence of the answer remains, it becomes a refusal; to mark them, the whole text is checked at the end. With
+    ends, and if no sentence of the answer remains, the answer becomes a refusal; to mark them, the whole text is checked at the end. With
     `fallback`, a note and the best passage are appended to text without an answer, unless the client set the format or the model called
     a tool. `question` is the question that the text answers.
     """
@@ -144,7 +145,7 @@ class MessageParts:
         """The text that can be shown after the next piece, a message or a delta of the engine."""
         self._fallback = self._fallback and not (piece.get("tool_calls") or piece.get("function_call"))
         thinking, text = reasoning_and_text(piece)
-        parts = [Part(_BY_ENGINE, "thinking", thinking)] if thinking else []
+        parts = [Part(_ENGINE_SECTION, "thinking", thinking)] if thinking else []
         if text:
             parts += self._splitter.feed(text) if self._splitter is not None else [Part(0, "text", text)]
         return self._show(parts)
@@ -179,7 +180,7 @@ class MessageParts:
 
 
 def fallback_answer(excerpts: Sequence[Excerpt]) -> str:
-    """The text that replaces an empty answer: the beginning of the best passage, which is the first."""
+    """The text that replaces an empty answer: a note and the beginning of the first passage, which is the best; without passages, only the note."""
     if not excerpts:
         return NO_ANSWER
     passage_text = quote(check_citations(with_title(excerpts[0]), 0).text)
@@ -263,7 +264,7 @@ class _Field:
         return [] if self._fallback_marks else self._checker.not_checked(self._name, self.shown)
 
     def checked(self) -> int | None:
-        """The number of sentences that were judged, including dropped sentences."""
+        """The number of sentences that were judged, including dropped sentences; None if the check is off."""
         count = self._checker.checked("" if self._fallback_marks else self.shown)
         return None if count is None else count + len(self._support.dropped if self._support is not None else ())
 

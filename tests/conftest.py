@@ -66,7 +66,7 @@ HTTP_TESTS = Path(__file__).parent / "serve" / "http"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark tests by NEEDS. Files with a slow test run first, so that no worker is still running one when the others have finished."""
+    """Mark tests by NEEDS. Files with a slow test run first, so that no worker is still running such a test when the others have finished."""
     for item in items:
         fixtures = set(getattr(item, "fixturenames", ()))
         for marker, needed in NEEDS.items():
@@ -81,7 +81,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Some code requests garbage collection at each step; modules and tests live until the end of the run, so it need not scan them."""
+    """Exclude modules and tests, which live until the end of the run, from garbage collection, which some code requests at each step."""
     gc.collect()
     gc.freeze()
 

@@ -92,7 +92,7 @@ class ChatServer:
 
 
 Reply = Callable[[dict[str, Any], int], "str | tuple[int, str]"]
-"""(request body, number of the call, counted from 1) to the text of a completion, or to (HTTP status, raw body)."""
+"""Maps a request body and the number of the call (from 1) to the text of a completion, or to an HTTP status and a raw body."""
 
 
 @contextmanager

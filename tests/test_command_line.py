@@ -24,7 +24,7 @@ from modegraph.cli_root import LIBRARIES
 from tests.places import ROOT
 from tests.test_configs import CONFIGS
 
-# Except docs/troubleshooting/messages.md, whose command lines have gaps.
+# Except docs/troubleshooting/messages.md, whose command lines are incomplete.
 PAGES = [
     ROOT / "AGENTS.md",
     ROOT / "README.md",

@@ -1,4 +1,4 @@
-"""Runs the examples in docstrings and in the Python guide: a wrong example is worse than none."""
+"""Runs the examples in docstrings and in the Python guide."""
 
 import doctest
 from importlib import import_module

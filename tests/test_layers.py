@@ -233,7 +233,7 @@ def test_packages_imported_inside_functions_are_slow_to_load_or_may_be_missing(f
     assert {name for name in inside if name.split(".")[0] not in {*LATE, *FOLDERS}} == set()
 
 
-def test_every_file_is_described_and_every_folder_is_typed() -> None:
+def test_every_file_has_a_docstring_and_every_package_a_py_typed_file() -> None:
     for file in FILES:
         if file.name != "__init__.py" or file.stat().st_size:
             assert ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))), f"{file} has no docstring"

@@ -44,7 +44,7 @@ def print_record(output: str, record: DataclassInstance) -> None:
 
 
 def register(app: typer.Typer, open_model: OpenModel) -> None:
-    """Add `modegraph train` and its commands. Training opens its own models; `open_model` opens the policies that draw responses in rounds."""
+    """Add `modegraph train` and its commands. Training opens its own models; `open_model` opens the policies that responses are sampled from in rounds."""
     commands = typer.Typer(
         help="Train a language model, a reward model, a selector or a verifier.", no_args_is_help=True, cls=Group
     )
@@ -99,7 +99,7 @@ def preference_commands(open_model: OpenModel) -> tuple[Callable[..., None], Cal
     def ms(config: Config = None, settings: Set = None, rounds: Rounds = None, as_json: AsJson = False) -> None:
         """Tune a model by mode-seeking preference optimisation (MS, reverse KL), on pairs or on K scored responses.
 
-        With --rounds, the responses are drawn from the policy as it learns, and `data` is a folder of prompts.
+        With --rounds, the responses are sampled from the policy as it learns, and `data` is a folder of prompts.
         """
         from train.run.settings import MsSettings
 
@@ -111,7 +111,7 @@ def preference_commands(open_model: OpenModel) -> tuple[Callable[..., None], Cal
     def dpo(config: Config = None, settings: Set = None, rounds: Rounds = None, as_json: AsJson = False) -> None:
         """Tune a model by direct preference optimisation (DPO, forward KL), on pairs or on K scored responses.
 
-        With --rounds, the responses are drawn from the policy as it learns, and `data` is a folder of prompts.
+        With --rounds, the responses are sampled from the policy as it learns, and `data` is a folder of prompts.
         """
         from train.run.settings import DpoSettings
 

@@ -89,7 +89,11 @@ def score_responses(folder: Path, data: Path, output: Path) -> ScoredData:
     if data.is_file():
         raise UserError(f"{data}: a file", "a folder of scored responses", "give the folder that it is in")
     if not files:
-        raise UserError(f"{data}: no train.jsonl", "a folder of scored responses", "make it with `synth responses`")
+        raise UserError(
+            f"{data}: no train.jsonl, dev.jsonl or test.jsonl",
+            "a folder of scored responses",
+            "make it with `synth responses`",
+        )
     by_file = {file.name: read_responses(file) for file in files}
     pairs = [(row.prompt, text) for rows in by_file.values() for row in rows for text in row.responses]
     rewards = score_texts(folder, [prompt for prompt, _ in pairs], [text for _, text in pairs])

@@ -1,4 +1,4 @@
-"""The effect of float16 and ANN indexes on retrieval: Recall@5 of modes on an existing index, against exact search over its float32 vectors.
+"""The effect of float16 and ANN indexes on retrieval: Recall@5 of modes on an existing index, compared with exact search in float32 vectors.
 
 Run: python -P benchmarks/experiments/ann.py --data INDEX QUESTIONS [--data …] [--limit N] [--candidates N] [--json]. Nothing is written into INDEX.
 With `--candidates N`, `hops` examines N passages by similarity and N / 2 by words, instead of its defaults, which suit large indexes.

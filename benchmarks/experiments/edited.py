@@ -1,9 +1,9 @@
 """An index edited at random by processes that are often killed (SIGKILL), and read continuously: does it end up like one built from scratch?
 
 Run: python -P benchmarks/experiments/edited.py [--edits 200] [--seed 0] [--json]. Documents are added, changed and deleted, one edit per process,
-mostly written as patches of the existing arrays. Every tenth edit is killed at each of its commits in turn until it completes, half of the others at a
-random moment. A reader that runs from the start checks every generation that it opens, and the three before it: each must be complete and the result of
-an edit. Then the index is compacted and compared, to the byte, with one built from the final documents.
+mostly written as patches of the existing arrays. Every tenth edit is killed at each of its commits in turn until it completes; half of the
+others are killed at a random moment. A reader that runs from the start checks every generation that it opens, and the three before it: each must be
+complete and the result of an edit. Then the index is compacted and compared, to the byte, with one built from the final documents.
 """
 
 import json
@@ -41,7 +41,8 @@ SETTINGS = IndexSettings(communities="igraph", layers_on_edit="later", merge_fac
 FIRST, WORDS = 30, 12
 MAX_PATCHED_SHARE = 0.5
 """Share of changed documents up to which an edit writes patches; chosen so that an edit occasionally writes all arrays."""
-KILLED_SHARE, MAX_S, AT_COMMITS = 0.5, 0.4, 10
+RANDOM_KILL_SHARE, MAX_KILL_DELAY_S, COMMIT_KILL_EVERY = 0.5, 0.4, 10
+"""Every COMMIT_KILL_EVERY-th edit is killed at each of its commits; this share of the others is killed within this many seconds."""
 OLD_GENERATIONS = 3
 STATES, FAILED, OPENED = "states.jsonl", "failed", "opened"
 
@@ -50,18 +51,18 @@ State = dict[str, int]
 
 
 def document(source: str, version: int) -> Document:
-    """Sentences that state the version of their document, and one to three that other documents may share."""
-    draw = random.Random(f"{source} {version}")
-    sentences = [f"Keeper {source} of Port {chr(65 + draw.randrange(20))}orr wrote version {version} of {source}."]
-    sentences += [f"The {chr(65 + draw.randrange(6))}antern sails to Tarn.", "J. Marlow keeps bees.", "東京の塔"][
-        : draw.randint(1, 3)
+    """A document generated from its name and its version: sentences that state the version, and one to three that other documents may share."""
+    rng = random.Random(f"{source} {version}")
+    sentences = [f"Keeper {source} of Port {chr(65 + rng.randrange(20))}orr wrote version {version} of {source}."]
+    sentences += [f"The {chr(65 + rng.randrange(6))}antern sails to Tarn.", "J. Marlow keeps bees.", "東京の塔"][
+        : rng.randint(1, 3)
     ]
-    sentences += [" ".join(f"w{draw.randrange(200)}" for _ in range(WORDS)).capitalize() + f" in {source} {version}."]
-    return Document(source, "Jane Marlow" if draw.random() < 0.1 else "", " ".join(sentences))
+    sentences += [" ".join(f"w{rng.randrange(200)}" for _ in range(WORDS)).capitalize() + f" in {source} {version}."]
+    return Document(source, "Jane Marlow" if rng.random() < 0.1 else "", " ".join(sentences))
 
 
 def in_process(work: Callable[[], object], kill_after_s: float | None = None, at_commit: int = 0) -> bool:
-    """Do the work in a child process, optionally killed at a moment or at a commit; returns whether it was killed."""
+    """Do the work in a child process, optionally killed after `kill_after_s` seconds or after its `at_commit`-th commit; returns whether it was killed."""
     child = os.fork()
     if child == 0:
         _run_and_exit(partial(_edit, work, at_commit))
@@ -70,7 +71,8 @@ def in_process(work: Callable[[], object], kill_after_s: float | None = None, at
         os.kill(child, signal.SIGKILL)
     status = os.waitpid(child, 0)[1]
     if status not in (0, signal.SIGKILL):
-        raise SystemExit(f"an edit ended with status {status}")
+        code = os.waitstatus_to_exitcode(status)
+        raise SystemExit(f"an edit ended with exit code {code}; expected 0, or -9 (SIGKILL) for one that is killed")
     return status != 0
 
 
@@ -151,7 +153,7 @@ def _state_of(index: Index) -> State:
 
 def run_edits(scratch: Path, edits: int, seed: int) -> dict[str, float | str]:
     """Make all edits while a reader runs, then compare the index with one built from scratch; returns the figures."""
-    folder, notes, draw = scratch / "index", scratch / "notes", random.Random(seed)
+    folder, notes, rng = scratch / "index", scratch / "notes", random.Random(seed)
     notes.mkdir()
     state: State = {f"d{number}": 10_000 for number in range(FIRST)}
     build_index(folder, [document(*item) for item in state.items()], SETTINGS, open_stub)
@@ -162,8 +164,8 @@ def run_edits(scratch: Path, edits: int, seed: int) -> dict[str, float | str]:
     kills = {"at a commit": 0, "at a random moment": 0}
     kinds = {"inserted": 0, "updated": 0, "deleted": 0}
     for number in range(1, edits + 1):
-        kind = draw.choices(["inserted", "updated", "deleted"], [3, 3, 2])[0]
-        source = f"d{FIRST + number}" if kind == "inserted" else draw.choice(sorted(state))
+        kind = rng.choices(["inserted", "updated", "deleted"], [3, 3, 2])[0]
+        source = f"d{FIRST + number}" if kind == "inserted" else rng.choice(sorted(state))
         kinds[kind] += 1
         state = {item: version for item, version in state.items() if item != source}
         version = 10_000 + number
@@ -175,11 +177,11 @@ def run_edits(scratch: Path, edits: int, seed: int) -> dict[str, float | str]:
         change = Edit(delete=source) if kind == "deleted" else Edit(add=[document(source, version)])
         edit = partial(edit_index, folder, partial(list, [change]), open_stub)
         commit = 1
-        while number % AT_COMMITS == 0 and in_process(edit, at_commit=commit):
+        while number % COMMIT_KILL_EVERY == 0 and in_process(edit, at_commit=commit):
             kills["at a commit"] += 1
             commit += 1
-        if number % AT_COMMITS and draw.random() < KILLED_SHARE:
-            kills["at a random moment"] += in_process(edit, kill_after_s=draw.uniform(0, MAX_S))
+        if number % COMMIT_KILL_EVERY and rng.random() < RANDOM_KILL_SHARE:
+            kills["at a random moment"] += in_process(edit, kill_after_s=rng.uniform(0, MAX_KILL_DELAY_S))
         if in_process(edit):
             raise SystemExit("an edit was killed by another process")
     time.sleep(1)

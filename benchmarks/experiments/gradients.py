@@ -5,7 +5,7 @@
 
 `--model` is a language model, which gets a new LoRA adapter, or a run of `train ms` or `train dpo` that trained an adapter; the reference is the base
 model of the adapter. Gradients are with respect to all weights of the adapter. At a cosine of 1 both losses take a first step in the same direction; for
-comparison, the cosine of the gradients of one loss over the two halves of the prompts is also given.
+comparison, the cosine of the gradients of one loss on the two halves of the prompts is also given.
 
 Legend: R responses of a prompt, W weights of the adapter.
 """

@@ -5,7 +5,7 @@
     python -P benchmarks/experiments/k_responses.py train STUDY FOLDER RESULTS --model MODEL --seeds 0 1 2 3 4 5 --part 0/8
     python -P benchmarks/experiments/k_responses.py report STUDY RESULTS --json
 
-STUDY is a file like configs/study/k-responses.yaml, PROMPTS are files of reading rows that MODEL, a full model, was not trained on. `draw`
+STUDY is a file like configs/study/k-responses.yaml; PROMPTS are files of reading rows that MODEL, a full model, was not trained on. `draw`
 takes one prompt per passage and question: the first prompts become dev and test rows, later ones training rows if their responses differ in reward.
 With --rates the runs are trials, measured on dev; without it, each arm uses the rate that did best in its trials, or else the rate in its settings.
 --part I/N does every N-th run, starting with run I (counted from 0), so that several processes can share a machine.
@@ -67,7 +67,7 @@ GRID = 5
 def draw(
     model: Any, tokenizer: Any, prompts: Sequence[tuple[str, Sequence[int]]], samples: int, seed: int
 ) -> Iterator[Samples]:
-    """`samples` responses to each prompt (id and tokens) at temperature 1, in order; each draw has its own noise, the same for every policy."""
+    """`samples` responses to each prompt (id and tokens) at temperature 1, in order; each response has its own random numbers, the same for every policy."""
     ends = frozenset([tokenizer.eos_token_id])
     for first in range(0, len(prompts), PROMPTS_AT_ONCE):
         batch = prompts[first : first + PROMPTS_AT_ONCE]
@@ -142,7 +142,9 @@ def rows_of(model: Any, tokenizer: Any, prompts: Sequence[Prompt], samples: int,
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A measured checkpoint: its update, and by prompt the mean reward, share right, KL to the reference, entropy (nats), share of distinct answers, words."""
+    """A measured checkpoint: its update, and by prompt the mean reward, the share of right answers, KL to the reference, entropy (nats), the share of
+    distinct answers, and words.
+    """
 
     update: int
     reward: list[float] = field(default_factory=list)
@@ -162,7 +164,7 @@ def measure(
     samples: int,
     update: int,
 ) -> Checkpoint:
-    """Measure a policy, which is an adapter on its reference, on rows; a prompt's draws have the same noise under every policy."""
+    """Measure a policy, which is an adapter on its reference, on rows; a prompt is sampled with the same random numbers under every policy."""
     prompts = [(row.id, prompt_ids(tokenizer, row.prompt)) for row in rows]
     checkpoint = Checkpoint(update)
     drawn = list(draw(model, tokenizer, prompts, samples, seed=1))
@@ -300,7 +302,7 @@ def difference(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[float] 
 
 
 def report(study: StudySettings, results: Path) -> dict[str, Any]:
-    """The figures of every arm, and every arm against the first of the contrast, by paired seeds."""
+    """The figures of every arm, and the first arm of the contrast minus every other arm, by paired seeds."""
     runs: defaultdict[str, dict[int, Any]] = defaultdict(dict)
     for file in sorted(results.glob("run-*.json")):
         run = json.loads(file.read_text(encoding="utf-8"))
@@ -315,7 +317,7 @@ def report(study: StudySettings, results: Path) -> dict[str, Any]:
 
 
 def arm_figures(arm: str, runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Means over prompts and seeds at every checkpoint, with the standard deviation over seeds of the reward."""
+    """Means over prompts and seeds at every checkpoint, with the standard deviation of the reward over seeds."""
     points = []
     for at in zip(*(run["points"] for run in runs), strict=True):
         rewards = [fmean(point["reward"]) for point in at]
@@ -337,7 +339,7 @@ def arm_figures(arm: str, runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def contrast(first: Mapping[int, Any], other: Mapping[int, Any], margin: float) -> dict[str, Any]:
-    """The difference at equal KL and at the end, by paired seeds: mean, interval, exact p, p of equality."""
+    """The difference at equal KL and at the end, by paired seeds: mean, interval, exact p, and p of the equivalence test."""
     seeds = sorted(set(first) & set(other))
     equal = [difference(first[seed], other[seed]) for seed in seeds]
     at_end = [fmean(first[seed]["points"][-1]["reward"]) - fmean(other[seed]["points"][-1]["reward"]) for seed in seeds]

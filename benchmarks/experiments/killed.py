@@ -57,7 +57,7 @@ def main() -> int:
     started = time.monotonic()
     run_to_its_end(write_study(alone))
     total = time.monotonic() - started
-    interrupted = run_with_kills(write_study(killed), moments(arguments.seed, arguments.kills, total))
+    interrupted = run_with_kills(write_study(killed), run_durations(arguments.seed, arguments.kills, total))
     different = [name for name in (*ROWS, *WEIGHTS) if checksum(alone / name) != checksum(killed / name)]
     different += [] if figures_of(alone) == figures_of(killed) else ["alignment/alignment.json"]
     figures = {
@@ -137,10 +137,10 @@ def run_with_kills(study: Path, waits: Iterator[float]) -> list[str]:
     return interrupted
 
 
-def moments(seed: int, kills: int, total: float) -> Iterator[float]:
+def run_durations(seed: int, kills: int, total: float) -> Iterator[float]:
     """Seconds for which each start may run: LOADING_S plus a random share of an equal part of the total, so that the kills are spread over the whole study."""
-    draw = random.Random(seed)
-    yield from (draw.uniform(0.5, 1.0) * total / (kills + 1) + LOADING_S for _ in range(kills))
+    rng = random.Random(seed)
+    yield from (rng.uniform(0.5, 1.0) * total / (kills + 1) + LOADING_S for _ in range(kills))
 
 
 def figures_of(folder: Path) -> str:

@@ -59,7 +59,9 @@ def two_modes(beta_reward: float = DEFAULT_BETA_REWARD) -> Line:
     if not SMALLEST_BETA <= beta_reward <= LARGEST_BETA:
         expected = f"β_r from {SMALLEST_BETA} to {LARGEST_BETA:g}"
         raise UserError(
-            f"--beta-reward {beta_reward:g}", expected, f"change it; the two modes need about {DEFAULT_BETA_REWARD}"
+            f"--beta-reward {beta_reward:g}",
+            expected,
+            f"change it; with {DEFAULT_BETA_REWARD}, the target has two modes",
         )
     points_X = torch.linspace(-4.0, 4.0, 41, dtype=torch.float64)
     rewards_X = bump(points_X, 2.0, 0.35) + 0.85 * bump(points_X, -1.6, 0.6)
@@ -148,7 +150,7 @@ class FittedPolicy:
 
 @dataclass(frozen=True)
 class Fit:
-    """The policies of one objective, one per seed (an exact objective draws nothing and has only one)."""
+    """The policies of one objective, one per seed (an exact objective involves no sampling and has only one)."""
 
     objective: Objective
     policies: tuple[FittedPolicy, ...]
@@ -222,7 +224,7 @@ def exact_losses(line: Line, objective: Objective) -> Losses:
 
 
 def sampled_losses(line: Line, objective: Objective, generators: Sequence[Generator], responses: int) -> Losses:
-    """log π [S, T, X] to the mean loss [S, T] over groups drawn again by each call: the same for all starts of a seed."""
+    """log π [S, T, X] to the mean loss [S, T] over groups that each call draws anew, the same for all starts of a seed."""
 
     def losses(log_policy_STX: Tensor) -> Tensor:
         groups_SGK = torch.stack([draw_groups(line, objective, responses, generator) for generator in generators])

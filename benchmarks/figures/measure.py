@@ -1,4 +1,4 @@
-"""Measure the data of the figures in docs/: one question's walk through the graph, and one prompt's responses under MS and DPO.
+"""Compute the data of two figures in docs/: one question's walk through the graph, and one prompt's responses under MS and DPO.
 
 Run: PYTHONPATH=. python -P -m benchmarks.figures.measure [walk | batch] [--index FOLDER] [--json]. Writes
 walk.json and batch.json in benchmarks/figures/data, which `make figures` draws. `batch` needs smollm2 (modegraph models get smollm2) and takes
@@ -94,9 +94,20 @@ def batch(index: mg.Index, work: Path) -> dict[str, Any]:
     write_jsonl(
         work / "questions.jsonl", ({**row, "split": "train"} for row in questions() if row["id"] == BATCH_QUESTION_ID)
     )
-    draw = ["synth", "responses", index.folder, "--questions", work / "questions.jsonl", "--policy", MODEL]
-    draw += ["--samples", K, "--top-k", 1, "--context-size", 1, "--max-answer-tokens", 40, "--out", work / "responses"]
-    subprocess.run([sys.executable, "-P", "-m", "modegraph", *map(str, draw)], check=True)
+    command = ["synth", "responses", index.folder, "--questions", work / "questions.jsonl", "--policy", MODEL]
+    command += [
+        "--samples",
+        K,
+        "--top-k",
+        1,
+        "--context-size",
+        1,
+        "--max-answer-tokens",
+        40,
+        "--out",
+        work / "responses",
+    ]
+    subprocess.run([sys.executable, "-P", "-m", "modegraph", *map(str, command)], check=True)
     (row,) = read_responses(work / "responses" / "train.jsonl")
     runs = {
         stage: train(model=MODEL, data=work / "responses", out=work / stage, **TRAINING)

@@ -34,7 +34,7 @@ def draw() -> Figure:
         if is_linked(passage):
             draw_link(axes, index, passage, sources)
         else:
-            line(axes, QUESTION_X + QUESTION_WIDTH, -middle, PASSAGE_X, -index, BLUE, "-")
+            draw_arrow(axes, QUESTION_X + QUESTION_WIDTH, -middle, PASSAGE_X, -index, BLUE, "-")
     axes.text(PASSAGE_X, 0.62, "★ gold passage", color=GREY, fontsize=9, va="bottom")
     axes.set_xlim(-0.1, LINK_X + LINK_WIDTH + 0.1)
     axes.set_ylim(-len(passages) + 0.45, 0.95)
@@ -49,8 +49,8 @@ def draw_link(axes: Axes, index: int, passage: dict[str, Any], sources: dict[str
     seed = sources.get(title, index)
     y = -(seed + index) / 2
     box(axes, LINK_X, y, LINK_WIDTH, 1.1, f"{wrap(f'“{sentence or link_text}”', 33)}\n{mention}", ORANGE, "--")
-    line(axes, PASSAGE_X + PASSAGE_WIDTH, -seed, LINK_X, y + 0.3, ORANGE, "--")
-    line(axes, LINK_X, y - 0.3, PASSAGE_X + PASSAGE_WIDTH, -index, ORANGE, "--")
+    draw_arrow(axes, PASSAGE_X + PASSAGE_WIDTH, -seed, LINK_X, y + 0.3, ORANGE, "--")
+    draw_arrow(axes, LINK_X, y - 0.3, PASSAGE_X + PASSAGE_WIDTH, -index, ORANGE, "--")
 
 
 def is_linked(passage: dict[str, Any]) -> bool:
@@ -71,8 +71,8 @@ def box(axes: Axes, x: float, y: float, width: float, height: float, text: str, 
     axes.text(x + 0.1, y, text, color=GREY, fontsize=9, va="center", linespacing=1.35)
 
 
-def line(axes: Axes, x: float, y: float, to_x: float, to_y: float, colour: str, style: str) -> None:
-    """An arrow."""
+def draw_arrow(axes: Axes, x: float, y: float, to_x: float, to_y: float, colour: str, style: str) -> None:
+    """Draw an arrow from (x, y) to (to_x, to_y)."""
     arrow = {"arrowstyle": "->", "color": colour, "lw": 1.3, "ls": style, "shrinkA": 0, "shrinkB": 0}
     axes.annotate("", (to_x, to_y), (x, y), arrowprops=arrow)
 

@@ -47,7 +47,8 @@ $(S)/pairs/summary.json: | $(TUNED:%=$(S)/%/pairs/summary.json)
 $(S)/sft/run.json: | $(S)/pairs/summary.json
 	$(TRAIN) sft --config configs/train/sft-smollm2.yaml --set data=$(S)/pairs --set output=$(@D)
 
-# K = 64 responses of the SFT policy to each of 32 prompts, and a few to each evaluation prompt. With the adapter merged, vLLM on a CPU samples three times as fast.
+# K = 64 responses of the SFT policy to each of 32 prompts, and a few to each evaluation prompt.
+# vLLM on a CPU samples three times as fast with the adapter merged.
 SAMPLE = $(MODEGRAPH) synth responses $(S)/$*/index --questions $(S)/$*/questions.jsonl $(FIND) --context-size 3 --policy vllm:$(S)/sft-whole --max-answer-tokens 160 --out $(@D)
 $(S)/sft-whole/config.json: | $(S)/sft/run.json
 	$(TRAIN) export $(S)/sft --merge --out $(@D)
@@ -62,7 +63,7 @@ $(S)/responses/summary.json: | $(TUNED:%=$(S)/%/responses/summary.json)
 $(S)/heldout/summary.json: | $(TUNED:%=$(S)/%/dev/summary.json) $(TUNED:%=$(S)/%/test/summary.json)
 	$(MODEGRAPH) data join $(TUNED:%=$(S)/%/dev) $(TUNED:%=$(S)/%/test) --out $(@D)
 
-# Two rates of each objective at K = 2, seed 0, measured on dev: the better one is in configs/train/.
+# Two learning rates for each objective at K = 2, seed 0, measured on dev: the better one is in configs/train/.
 $(S)/rates/ms-%/run.json: | $(S)/responses/summary.json
 	$(TRAIN) ms --config configs/train/ms-k64-smollm2.yaml $(START) --set best_against_worst=true --set learning_rate=$* --set output=$(@D)
 $(S)/rates/dpo-%/run.json: | $(S)/responses/summary.json
@@ -82,13 +83,13 @@ $(S)/dpo-k2-s%/run.json: | $(S)/responses/summary.json
 $(S)/%-k8-s0/run.json: | $(S)/responses/summary.json
 	$(TRAIN) $* --config configs/train/$*-k64-smollm2.yaml $(START) --set responses=8 --set output=$(@D)
 
-# The paper's own pairs: the rows that SFT was trained on, DPO with three seeds, and IPO by TRL.
+# Runs on pairs made as in the paper, the rows that SFT was trained on: DPO with three seeds, and IPO by TRL.
 $(S)/dpo-paper-s%/run.json: | $(S)/sft/run.json
 	$(TRAIN) dpo --config configs/train/dpo-k64-smollm2.yaml $(PAPER) --set seed=$* --set output=$(@D)
 $(S)/ipo-paper-s0/run.json: | $(S)/sft/run.json
 	$(TRAIN) dpo --config configs/train/dpo-k64-smollm2.yaml $(PAPER) --set trainer=trl --set loss=ipo --set output=$(@D)
 
-# Each run is measured on test; then the systems with three seeds in one report, and all runs of seed 0 in another.
+# Each run is measured on test; then one report covers the systems with three seeds, and another all runs of seed 0.
 $(S)/test/%/alignment.json: | $(S)/%/run.json $(S)/heldout/summary.json
 	$(MEASURE) --samples 8 --split test --runs $(S)/$* --out $(@D)
 $(S)/test/all/alignment.json: | $(SEEDED:%=$(S)/test/%/alignment.json)

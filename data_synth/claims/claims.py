@@ -1,6 +1,6 @@
 """Claims over passages: a sentence, the passage to check it against, and whether the passage supports it.
 
-Each claim is a sentence drawn from a passage and restated (supported), or that restatement with one thing changed (not supported)."""
+Each claim is a sentence taken from a passage and restated (supported), or that restatement with one thing changed (not supported)."""
 
 from __future__ import annotations
 
@@ -137,10 +137,10 @@ def claim_rows(passages: Iterable[ClaimPassage], per_passage: int, seed: int) ->
         passage, claims = parts.passage, set[str]()
         surroundings = Surroundings(passage.text, parts.names, foreign)
         for number in range(per_passage):
-            draw = random.Random(content_id(str(seed), str(number), passage.source, passage.text))
-            sentence = PassageSentence(parts.sentences, draw.randrange(len(parts.sentences)), passage.title)
-            claim, restatement = restate(sentence, draw)
-            broken = falsify(claim, surroundings, draw)
+            rng = random.Random(content_id(str(seed), str(number), passage.source, passage.text))
+            sentence = PassageSentence(parts.sentences, rng.randrange(len(parts.sentences)), passage.title)
+            claim, restatement = restate(sentence, rng)
+            broken = falsify(claim, surroundings, rng)
             if broken is None:
                 yield Dropped(UNCHANGEABLE)
             elif claim not in claims:

@@ -29,32 +29,32 @@ class Surroundings:
     foreign: Sequence[str]
 
 
-def other_name(sentence: str, around: Surroundings, draw: random.Random) -> str | None:
+def other_name(sentence: str, around: Surroundings, rng: random.Random) -> str | None:
     """The sentence with a name replaced by another one from its passage, or from another passage; None without a name or a replacement."""
     names = [name for name in names_in(sentence) if not _NUMBER.fullmatch(name)]
     if not names:
         return None
-    name = draw.choice(names)
+    name = rng.choice(names)
     distinct = [other for other in around.names if other not in sentence and other not in name and name not in other]
     near = [other for other in distinct if shape(other)[:2] == shape(name)[:2]]
-    foreign = draw.sample(around.foreign, min(_FOREIGN, len(around.foreign)))
+    foreign = rng.sample(around.foreign, min(_FOREIGN, len(around.foreign)))
     far = [other for other in foreign if other not in around.passage and shape(other) == shape(name)]
-    candidates = near if near and draw.random() < _FROM_PASSAGE else far or near
-    return sentence.replace(name, draw.choice(candidates)) if candidates else None
+    candidates = near if near and rng.random() < _FROM_PASSAGE else far or near
+    return sentence.replace(name, rng.choice(candidates)) if candidates else None
 
 
-def other_number(sentence: str, around: Surroundings, draw: random.Random) -> str | None:
+def other_number(sentence: str, around: Surroundings, rng: random.Random) -> str | None:
     """The sentence with a number replaced by another one from its passage, or with one of its last two digits changed; None without a number."""
     numbers = list(_NUMBER.finditer(sentence))
     if not numbers:
         return None
-    match = draw.choice(numbers)
+    match = rng.choice(numbers)
     near = [other for other in _NUMBER.findall(around.passage) if len(other) == len(match[0]) and other not in sentence]
-    new = draw.choice(near) if near and draw.random() < _FROM_PASSAGE else _other_digit(match[0], draw)
+    new = rng.choice(near) if near and rng.random() < _FROM_PASSAGE else _other_digit(match[0], rng)
     return sentence[: match.start()] + new + sentence[match.end() :]
 
 
-def toggled_negation(sentence: str, around: Surroundings, draw: random.Random) -> str | None:
+def toggled_negation(sentence: str, around: Surroundings, rng: random.Random) -> str | None:
     """The sentence without its negation, or negated; None if it has neither a negation nor an auxiliary verb."""
     del around
     if _NEGATION.search(sentence):
@@ -62,11 +62,11 @@ def toggled_negation(sentence: str, around: Surroundings, draw: random.Random) -
     verbs = list(_AUXILIARY.finditer(sentence))[:2]
     if not verbs:
         return None
-    end = draw.choice(verbs).end()
-    return sentence[:end] + draw.choice((" not", " not", " never")) + sentence[end:]
+    end = rng.choice(verbs).end()
+    return sentence[:end] + rng.choice((" not", " not", " never")) + sentence[end:]
 
 
-def swapped_roles(sentence: str, around: Surroundings, draw: random.Random) -> str | None:
+def swapped_roles(sentence: str, around: Surroundings, rng: random.Random) -> str | None:
     """The sentence with two of its names swapped; None if no two can replace each other."""
     del around
     names = [name for name in names_in(sentence) if sentence.count(name) == 1]
@@ -77,20 +77,20 @@ def swapped_roles(sentence: str, around: Surroundings, draw: random.Random) -> s
     ]
     if not pairs:
         return None
-    first, second = draw.choice(pairs)
+    first, second = rng.choice(pairs)
     return re.sub(
         f"{re.escape(first)}|{re.escape(second)}", lambda match: second if match[0] == first else first, sentence
     )
 
 
-def opposite_word(sentence: str, around: Surroundings, draw: random.Random) -> str | None:
+def opposite_word(sentence: str, around: Surroundings, rng: random.Random) -> str | None:
     """The sentence with a word replaced by its opposite; None if no word has one."""
     del around
     words = [word for word in re.findall(r"\b[a-z]+\b", sentence) if word in OPPOSITES]
     if not words:
         return None
-    word = draw.choice(words)
-    return re.sub(rf"\b{word}\b", draw.choice(sorted(OPPOSITES[word])), sentence, count=1)
+    word = rng.choice(words)
+    return re.sub(rf"\b{word}\b", rng.choice(sorted(OPPOSITES[word])), sentence, count=1)
 
 
 Change = Callable[[str, Surroundings, random.Random], str | None]
@@ -103,14 +103,14 @@ CHANGES: Mapping[str, Change] = {
 }
 
 
-def falsify(sentence: str, around: Surroundings, draw: random.Random) -> tuple[str, str] | None:
+def falsify(sentence: str, around: Surroundings, rng: random.Random) -> tuple[str, str] | None:
     """The falsified sentence and the kind of change; None if no change yields a different sentence that is not in the passage.
 
     >>> falsify("It burned in 1911.", Surroundings("It burned in 1911.", (), ()), random.Random(0))
     ('It burned in 1919.', 'number')
     """
-    for kind in draw.sample(sorted(CHANGES), len(CHANGES)):
-        broken = CHANGES[kind](sentence, around, draw)
+    for kind in rng.sample(sorted(CHANGES), len(CHANGES)):
+        broken = CHANGES[kind](sentence, around, rng)
         if broken is not None and broken != sentence and broken not in around.passage:
             return broken, kind
     return None
@@ -130,7 +130,7 @@ def shape(name: str, max_words: int = 3) -> tuple[bool, bool, int]:
     return bool(_NUMBER.search(name)), name[:1].isupper(), min(len(name.split()), max_words)
 
 
-def _other_digit(number: str, draw: random.Random) -> str:
-    position = draw.choice([i for i, character in enumerate(number) if character.isdigit()][-2:])
+def _other_digit(number: str, rng: random.Random) -> str:
+    position = rng.choice([i for i, character in enumerate(number) if character.isdigit()][-2:])
     digits = [digit for digit in "123456789" if digit != number[position]]
-    return number[:position] + draw.choice(digits) + number[position + 1 :]
+    return number[:position] + rng.choice(digits) + number[position + 1 :]

@@ -18,7 +18,7 @@ _POSSESSIVE = re.compile(
 )
 
 
-def fuse(first: str, second: str, title: str, draw: random.Random) -> str | None:
+def fuse(first: str, second: str, title: str, rng: random.Random) -> str | None:
     """The second sentence with its pronoun replaced by the title and a clause of the first, or by a noun phrase in that clause; None without pronoun or clause.
 
     >>> fuse("Lantern is a ferry built in Tarn.", "Its crew was small.", "Lantern", random.Random(0))
@@ -36,7 +36,7 @@ def fuse(first: str, second: str, title: str, draw: random.Random) -> str | None
         subject = f"{title}, {which} {clause},"
     else:
         noun = clause[copula.end() :]
-        subject = f"{title}, {noun}," if draw.random() < 0.5 else re.sub(r"^(?:an?|the)? ?", "the ", noun, count=1)
+        subject = f"{title}, {noun}," if rng.random() < 0.5 else re.sub(r"^(?:an?|the)? ?", "the ", noun, count=1)
     if later.re is _POSSESSIVE:
         return f"The {later['part']} of {subject}{later['rest']}"
     return f"{subject[:1].upper()}{subject[1:]}{later['rest']}"
@@ -94,84 +94,84 @@ class PassageSentence:
         return self.sentences[self.position]
 
 
-def verbatim(sentence: PassageSentence, draw: random.Random) -> str:
+def verbatim(sentence: PassageSentence, rng: random.Random) -> str:
     """The sentence, unchanged."""
-    del draw
+    del rng
     return sentence.text
 
 
-def shortened(sentence: PassageSentence, draw: random.Random) -> str:
+def shortened(sentence: PassageSentence, rng: random.Random) -> str:
     """The first clause of the sentence, without brackets."""
-    del draw
+    del rng
     text = _BRACKETS.sub("", sentence.text)
     clause = _CLAUSE.match(text)
     return f"{clause[1]}." if clause is not None else text
 
 
-def turned(sentence: PassageSentence, draw: random.Random) -> str:
+def turned(sentence: PassageSentence, rng: random.Random) -> str:
     """The sentence with its opening pronoun replaced by the title, or its opening phrase moved to the end; else introduced by one of FRAMES."""
     title = _BRACKETS.sub("", sentence.title)
     if title and (pronoun := _PRONOUN.match(sentence.text)) is not None:
         return title + sentence.text[pronoun.end() :]
     if (opening := _OPENING.match(sentence.text)) is not None:
         return f"{opening[2][:1].upper()}{opening[2][1:]} {opening[1][:1].lower()}{opening[1][1:]}."
-    return draw.choice(FRAMES) + sentence.text
+    return rng.choice(FRAMES) + sentence.text
 
 
-def reordered(sentence: PassageSentence, draw: random.Random) -> str:
+def reordered(sentence: PassageSentence, rng: random.Random) -> str:
     """The sentence with two phrases of place, time or agent swapped, or with the second moved to the front; else as `turned`."""
     phrases = _PHRASES.search(sentence.text)
     if phrases is None:
-        return turned(sentence, draw)
+        return turned(sentence, rng)
     start, first, second = sentence.text[: phrases.start()], phrases[1], phrases[2]
     rest = sentence.text[phrases.end() :]
-    if draw.random() < 0.5:
+    if rng.random() < 0.5:
         return f"{start}{second} {first}{rest}"
     return f"{second[:1].upper()}{second[1:]}, {start}{first}{rest}"
 
 
-def renamed(sentence: PassageSentence, draw: random.Random) -> str:
+def renamed(sentence: PassageSentence, rng: random.Random) -> str:
     """The sentence with a pronoun inside it replaced by the title, and with some people called by their last names."""
     title = _BRACKETS.sub("", sentence.title)
     text = _OBJECT.sub(f" {title}", sentence.text, count=1) if title else sentence.text
-    return _PERSON.sub(lambda match: match[1] if draw.random() < 0.5 else match[0], text)
+    return _PERSON.sub(lambda match: match[1] if rng.random() < 0.5 else match[0], text)
 
 
-def joined(sentence: PassageSentence, draw: random.Random) -> str:
+def joined(sentence: PassageSentence, rng: random.Random) -> str:
     """The sentence, joined to the next one if there is one."""
     if sentence.position + 1 == len(sentence.sentences):
         return sentence.text
-    return sentence.text.rstrip(".") + draw.choice(JOINTS) + sentence.sentences[sentence.position + 1]
+    return sentence.text.rstrip(".") + rng.choice(JOINTS) + sentence.sentences[sentence.position + 1]
 
 
-def fused(sentence: PassageSentence, draw: random.Random) -> str:
+def fused(sentence: PassageSentence, rng: random.Random) -> str:
     """The sentence with a clause of an earlier one about the same subject inserted; else joined to the next one."""
     title = _BRACKETS.sub("", sentence.title)
-    fusions = [fuse(earlier, sentence.text, title, draw) for earlier in sentence.sentences[: sentence.position]]
+    fusions = [fuse(earlier, sentence.text, title, rng) for earlier in sentence.sentences[: sentence.position]]
     texts = [text for text in fusions if text is not None]
-    return draw.choice(texts) if texts else joined(sentence, draw)
+    return rng.choice(texts) if texts else joined(sentence, rng)
 
 
-def reworded(sentence: PassageSentence, draw: random.Random) -> str:
+def reworded(sentence: PassageSentence, rng: random.Random) -> str:
     """The sentence with some of its words replaced by synonyms."""
     text = sentence.text
     for word, other in SYNONYMS:
-        if draw.random() < _SYNONYM_SHARE:
+        if rng.random() < _SYNONYM_SHARE:
             text = re.sub(rf"\b{word}(?!\w)", other, text, count=1)
     return text
 
 
-def loosened(sentence: PassageSentence, draw: random.Random) -> str:
+def loosened(sentence: PassageSentence, rng: random.Random) -> str:
     """The sentence as `turned`, with some words dropped or replaced at random, as in a very loose paraphrase; names, numbers and negations stay."""
-    share = _LOOSEST * draw.random()
+    share = _LOOSEST * rng.random()
 
     def loosen_word(match: re.Match[str]) -> str:
         word = match[0]
-        if word in FUNCTION_WORDS or word in NEGATORS or word in OPPOSITES or draw.random() > share:
+        if word in FUNCTION_WORDS or word in NEGATORS or word in OPPOSITES or rng.random() > share:
             return word
-        return draw.choice((*draw.sample(COMMON_WORDS, 2), ""))
+        return rng.choice((*rng.sample(COMMON_WORDS, 2), ""))
 
-    return re.sub(r"  +", " ", re.sub(r"(?<![\w'’-])[a-z]{4,}(?![\w'’-])", loosen_word, turned(sentence, draw)))
+    return re.sub(r"  +", " ", re.sub(r"(?<![\w'’-])[a-z]{4,}(?![\w'’-])", loosen_word, turned(sentence, rng)))
 
 
 RESTATEMENTS: tuple[Callable[[PassageSentence, random.Random], str], ...] = (
@@ -187,11 +187,11 @@ RESTATEMENTS: tuple[Callable[[PassageSentence, random.Random], str], ...] = (
 )
 
 
-def restate(sentence: PassageSentence, draw: random.Random) -> tuple[str, str]:
+def restate(sentence: PassageSentence, rng: random.Random) -> tuple[str, str]:
     """The sentence in one of the RESTATEMENTS, and the name of that restatement.
 
     >>> restate(PassageSentence(["In May 1911, it burned."], 0, "Lantern"), random.Random(1))
     ('It burned in May 1911.', 'turned')
     """
-    restatement = draw.choice(RESTATEMENTS)
-    return restatement(sentence, draw), restatement.__name__
+    restatement = rng.choice(RESTATEMENTS)
+    return restatement(sentence, rng), restatement.__name__

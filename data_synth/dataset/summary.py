@@ -60,7 +60,7 @@ class Tally(Generic[R]):
     sample: list[R] = field(default_factory=list)
     row_hashes: set[bytes] = field(default_factory=set)
     duplicates: int = 0
-    draw: random.Random = field(default_factory=lambda: random.Random(0))
+    rng: random.Random = field(default_factory=lambda: random.Random(0))
 
     def is_duplicate(self, row: R) -> bool:
         """Whether an earlier row has the same texts; if so, this one is counted as a duplicate."""
@@ -100,7 +100,7 @@ class Tally(Generic[R]):
         """Reservoir sampling (Vitter 1985, algorithm R): every row so far is equally likely to be in the sample."""
         if len(self.sample) < SAMPLED_ROWS:
             self.sample.append(row)
-        elif (slot := self.draw.randrange(self.splits.total())) < SAMPLED_ROWS:
+        elif (slot := self.rng.randrange(self.splits.total())) < SAMPLED_ROWS:
             self.sample[slot] = row
 
 

@@ -88,7 +88,7 @@ def files_to_check(path: Path) -> list[Path]:
 
 
 def validate_file(file: Path) -> Validation:
-    """Check every row of a .jsonl or .parquet file; UserError if it cannot be read or has no JSON object, or its first one has no known form."""
+    """Check every row of a .jsonl or .parquet file; UserError if it cannot be read or has no JSON object, or the first object has no known form."""
     checks: tuple[str, Problems] | None = None
     ids: set[str] = set()
     bad: list[BadRow] = []
@@ -144,7 +144,7 @@ def _parse_line(line: str) -> dict[str, Any] | str:
         row = json.loads(line)
     except ValueError as problem:
         return f"not JSON ({problem})"
-    return row if isinstance(row, dict) else f"a JSON {type(row).__name__}, expected an object"
+    return row if isinstance(row, dict) else "JSON, but not an object"
 
 
 def _read_parquet(file: Path) -> Iterator[tuple[int, dict[str, Any] | str]]:

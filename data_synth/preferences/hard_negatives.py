@@ -41,7 +41,7 @@ LONGER_SHARE = 0.35
 POOL = 512
 INVENTED_WORDS = 30
 MAX_WORDS = 4
-"""Longer answers count as having as many words, when those of the same shape are looked for."""
+"""An answer with more words counts as having this many when answers of the same shape are searched for."""
 MAYBE = "maybe"
 """Not used as the wrong answer to a question without options: it is rarely the right one, so it would give the side away."""
 _NUMBER = re.compile(r"\b\d[\d.,:]*\b")
@@ -81,16 +81,16 @@ class Pool:
 
 
 def make_hard_negative(draft: Draft, reason: str, pool: Pool) -> HardNegative | None:
-    """The hard negative for a pair whose chosen side has the reasoning `reason`: a refusal for a random share of pairs, and if pool and
-    context offer nothing else (None then, without a context).
+    """The hard negative for a pair whose chosen side has the reasoning `reason`: a refusal for a random share of pairs, and where pool and
+    context offer nothing else; None if they offer nothing and there is no context to refuse.
 
     Its kind and whether it is longer are random, seeded by the question and the size of the context.
     """
-    draw = random.Random(content_id(draft.question.id, str(len(draft.excerpts)), "hard negative"))
-    if draft.excerpts and draw.random() < REFUSED_SHARE:
+    rng = random.Random(content_id(draft.question.id, str(len(draft.excerpts)), "hard negative"))
+    if draft.excerpts and rng.random() < REFUSED_SHARE:
         return HardNegative(REFUSED, REFUSAL)
-    longer = draw.random() < LONGER_SHARE
-    for name in (UNSUPPORTED, WRONG) if draw.random() < 0.5 else (WRONG, UNSUPPORTED):
+    longer = rng.random() < LONGER_SHARE
+    for name in (UNSUPPORTED, WRONG) if rng.random() < 0.5 else (WRONG, UNSUPPORTED):
         negative = reasoned_negative(name, draft, reason, pool, len(reason.split()), longer)
         if negative is not None:
             return negative
@@ -165,7 +165,8 @@ def misread_context(draft: Draft, reason: str, answer: str, target: int, longer:
 
 
 def borrow_reason(draft: Draft, pool: Pool, target: int, longer: bool) -> tuple[str, ...]:
-    """The sentences of another question's reasoning: the closest in length to `target` words, if possible longer (with `longer`) or not (without)."""
+    """The sentences of another question's reasoning: the closest in length to `target` words, if possible with more words (with `longer`)
+    or with at most as many (without)."""
     others = [other for other in pool.reasons if other.question_id != draft.question.id and other.words]
     if not others:
         return ()
@@ -175,7 +176,7 @@ def borrow_reason(draft: Draft, pool: Pool, target: int, longer: bool) -> tuple[
 
 
 def fit_length(sentences: Sequence[str], target: int, longer: bool) -> tuple[str, ...]:
-    """With `longer`, the fewest leading sentences that exceed `target` words (all, if they do not); else the most that do not, at least one.
+    """With `longer`, the fewest leading sentences that exceed `target` words, or all if none do; else as many as fit into `target`, but at least one.
 
     >>> fit_length(["a b", "c d", "e f"], 3, longer=True), fit_length(["a b", "c d", "e f"], 3, longer=False)
     (('a b', 'c d'), ('a b',))

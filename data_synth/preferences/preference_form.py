@@ -123,7 +123,7 @@ Pairs (prompt, chosen, rejected) over growing contexts, after GraphMPA §3.2.
 Chosen: `###Reason: … ###Answer: …` with the gold answer, citing only passages that its prompt shows. Rejected: an answer
 without reasoning (the gold one; from feedback, the worse one). In rows with a `hard_negative` it has reasoning, and is one of: an answer that is wrong
 or not supported by the context, of about the same length; a refusal; an answer that no passage contains (then "not in the documents" is chosen); an
-answer that readers found worse (from feedback; chosen is the one that they found better, which is the only gold answer). The passages of a prompt are shuffled.
+answer that readers found worse (from feedback; the answer that they found better is chosen and is the only gold answer). The passages of a prompt are shuffled.
 Gold passages that retrieval missed are not added; `gold_in_context` is the share of gold documents that a context quotes.
 Reasoning written by a model is used only if it has the right form, ends in the gold answer (case and outer punctuation aside), is
 supported by its context, does not copy the question and does not mention that the answer was given."""

@@ -128,7 +128,7 @@ def make_rows(
 ) -> Iterator[PreferenceRow | Dropped]:
     """Yield the rows of each question from the smallest context to the largest, in the order of `questions`; Dropped for a row that cannot be made.
 
-    `hard_negatives` is the share of answerable rows whose rejected side is a hard negative; in the others it is the bare answer, as in the paper.
+    `hard_negatives` is the share of answerable rows whose rejected side is a hard negative; the others reject the bare answer, as in the paper.
     """
     pools: defaultdict[str, Pool] = defaultdict(Pool)
     for group in draft_groups(questions, find_contexts, sizes):
@@ -285,8 +285,8 @@ def preference_run(
         "Contexts": f"{selection.sizes_up_to(settings.top_k)} excerpts, shuffled, by mode {settings.mode}"
         + (f", at most {tokens:,} tokens together" if tokens else ""),
         "Reasoning written by": ", ".join(model.name for model in reasoners)
-        or f"{BY_RULES}, from gold sentences and, if they lack the answer, one of the context, each cited",
-        "Reasoning checked by": judge.name if judge else "encoder similarity and names" if reasoners else "nobody",
+        or f"{BY_RULES}, from gold sentences and, if these lack the answer, a sentence of the context that contains it, each cited",
+        "Reasoning checked by": judge.name if judge else "encoder similarity and names" if reasoners else "no model",
         "Share of hard negatives": f"{hard_negatives:g}",
     }
     rows = preference_rows(index, distinct, settings, reasoners, judge, hard_negatives, selection.sizes)

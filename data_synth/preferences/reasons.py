@@ -168,7 +168,7 @@ def model_reasons(drafts: Sequence[Draft], model: LanguageModel) -> list[str | D
 
 
 def reasoner_message(draft: Draft) -> Message:
-    """The prompt of prompts/reasoner.txt over the same numbered passages as the row's own prompt."""
+    """The prompt of prompts/reasoner.txt, with the same numbered passages as the row's own prompt."""
     task = answer_messages(draft.question.text, draft.excerpts)[-1].content
     return Message("user", fill("data_synth/reasoner.txt", question_over_passages=task, answer=draft.answer))
 

@@ -3,7 +3,7 @@
 The writer is shown either one passage of each of 3 to 5 related articles, and names those that the answer needs, or a sentence of a single
 passage. A question about a sentence is used only if its answer is in the sentence, if it names something that few documents have, and if retrieval
 finds the sentence's document first; a question over several articles, only if at least 80 % of its answer's words occur in the excerpts that
-retrieval finds. A judge, if there is one, must give the same answer over the needed passages, and must not give it over one of several alone
+retrieval finds. A judge, if there is one, must give the same answer from the needed passages, and must not give it from any one of several alone
 (round-trip consistency, Alberti et al. 2019). Every reply is structured and requested at most twice; dropped questions are counted by reason.
 
 Legend: K topics, N propositions, P passages.
@@ -171,7 +171,7 @@ def write_questions(
 def drop_nameless(
     rows: Sequence[QuestionRow | Dropped], is_named: Callable[[str], bool]
 ) -> list[QuestionRow | Dropped]:
-    """The questions, but Dropped for one over a single document whose reader could not know which document it is about."""
+    """The questions, but Dropped for one on a single document from whose text a reader could not tell which document it is about."""
     return [
         _dropped(NAMES_NOTHING, row)
         if isinstance(row, QuestionRow) and row.hops == 1 and not is_named(row.text)
@@ -181,9 +181,10 @@ def drop_nameless(
 
 
 def names_document(question: str, index: Index) -> bool:
-    """Whether a question has a name that tells its document from others: a word after its first with a capital, a digit or a full stop inside, with a
-    term in at most MAX_NAMED of the documents, or in one. True where no name is needed or can be recognised: in an index of one document, and for a
-    question in a script without capitals.
+    """Whether a question has a name that distinguishes its document: one with a term in at most MAX_NAMED of the documents, or in only one document.
+
+    A name is a word after the first that has a capital, a digit or a full stop inside. True where no name is needed or can be recognised: in an
+    index of one document, and for a question in a script without capitals.
     """
     data = index.data
     if len(data.document_sources) == 1 or question.lower() == question.upper():
@@ -211,7 +212,7 @@ def _documents_with(data: IndexData, term: int) -> set[int]:
 def find_again(rows: Sequence[QuestionRow | Dropped], find: Find) -> list[QuestionRow | Dropped]:
     """The questions for which retrieval finds what they need; Dropped for the others.
 
-    For a question over one document, it must find this document first; for one over several, most words of the answer.
+    For a question on one document, retrieval must find this document first; for a question on several, most words of the answer.
     """
     questions = [row for row in rows if isinstance(row, QuestionRow)]
     found = iter(find([row.text for row in questions]) if questions else ())
@@ -321,7 +322,7 @@ def _one_line(question: str, answer: str) -> str:
 def _drop_duplicate(row: QuestionRow, earlier: DuplicateFilter) -> QuestionRow | Dropped:
     if row.id in earlier.ids or earlier.is_duplicate(row):
         return _dropped(NEAR_DUPLICATE, row)
-    if earlier.is_used_up(row):
+    if earlier.uses_exhausted_document(row):
         return _dropped(USED_UP, row)
     earlier.add(row)
     return row
@@ -354,7 +355,7 @@ def sentences_of(passage: Passage | Excerpt) -> list[Unit]:
 
 
 def sentences_in_turn(index: Index, seed: int) -> Iterator[Material]:
-    """One sentence or table row of every passage, then a second one of each, and so on; passages and sentences in an order drawn by `seed`."""
+    """One sentence or table row of every passage, then a second one of each, and so on; passages and sentences in a random order that `seed` determines."""
     count, turn = len(index.data.passage_document_P), 0
     rows = Random(seed).sample(range(count), count)
     while rows:
@@ -370,7 +371,7 @@ def sentences_in_turn(index: Index, seed: int) -> Iterator[Material]:
 
 
 def article_groups(index: Index, seed: int, splits: Mapping[str, str]) -> Iterator[Material]:
-    """Distinct groups in an order drawn by `seed`: one passage per article, all articles of one split.
+    """Distinct groups in a random order that `seed` determines: one passage per article, all articles of one split.
 
     Each group starts with the articles of one topic or entity; a group that is too small grows by articles that share an entity with it.
     """

@@ -168,7 +168,8 @@ TEMPLATES: dict[str, Template] = {
 }
 MAX_WORDS = 60
 MAX_COMPARISONS, MAX_OF_ONE_ATTRIBUTE, ALWAYS_ALLOWED = 0.5, 1 / 3, 5
-"""The largest shares of comparisons among all questions and of one attribute ("born") among comparisons; and the number of each that is always allowed."""
+"""The largest share of comparisons among all questions, the largest share of one attribute ("born") among comparisons, and the number of each
+that is always allowed."""
 
 
 def template_questions(
@@ -246,7 +247,7 @@ class _QuestionBuilder:
         """The candidates that pass the checks, as rows; the checks depend on the rows so far."""
         for candidate in candidates:
             row = to_row(candidate, self.splits)
-            if row is None or self.duplicates.is_used_up(row) or self.duplicates.is_duplicate(row):
+            if row is None or self.duplicates.uses_exhausted_document(row) or self.duplicates.is_duplicate(row):
                 continue
             if row.hops > 1 and not needs_all(row, self.statements.mentions):
                 continue
@@ -275,8 +276,8 @@ class _QuestionBuilder:
                 return row
         return None
 
-    def _is_too_many(self, what: str, of: int, share: float) -> bool:
-        return self.counts[what] >= max(ALWAYS_ALLOWED, share * of)
+    def _is_too_many(self, what: str, total: int, share: float) -> bool:
+        return self.counts[what] >= max(ALWAYS_ALLOWED, share * total)
 
 
 def _with_near_misses(rows: Iterator[QuestionRow], index: Index, share: float, seed: int) -> Iterator[QuestionRow]:

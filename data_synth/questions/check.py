@@ -12,7 +12,7 @@ from graph.shared.ids import content_id
 MAX_USES_OF_DOCUMENT = 3
 """Maximum number of questions over several documents that may use the same document."""
 NEAR_DUPLICATE = 0.8
-"""Share of common words, without those that name the document, at which two questions over a common document are near duplicates."""
+"""Share of common words, without those that name the document, at which two questions on the same document are near duplicates."""
 
 
 def path_holds(row: QuestionRow, mentions: Mentions, without: str = "") -> bool:
@@ -78,19 +78,19 @@ def unique(rows: Iterable[QuestionRow]) -> Iterator[QuestionRow]:
 
 
 class DuplicateFilter:
-    """Filters out near duplicates and questions over several documents that use one document too often; `ids` are those added."""
+    """Filters out near duplicates, and questions on several documents that use one document too often; `ids` are those of the added questions."""
 
     def __init__(self) -> None:
         self.ids: set[str] = set()
         self._uses: Counter[str] = Counter()
         self._words: dict[str, list[set[str]]] = {}
 
-    def is_used_up(self, row: QuestionRow) -> bool:
-        """Whether a document of the question has reached its limit of questions over several documents."""
+    def uses_exhausted_document(self, row: QuestionRow) -> bool:
+        """Whether a question on several documents uses one that has reached its limit of such questions; always False for a question on one document."""
         return row.hops > 1 and any(self._uses[source] >= MAX_USES_OF_DOCUMENT for source in row.sources)
 
     def is_duplicate(self, row: QuestionRow) -> bool:
-        """Whether an earlier question over one of its documents has nearly the same words."""
+        """Whether an earlier question on one of the same documents has nearly the same words."""
         words = words_of(without_title(row.text))
         earlier = (other for source in row.sources for other in self._words.get(source, ()))
         return any(len(words & other) >= NEAR_DUPLICATE * len(words | other) for other in earlier)

@@ -75,7 +75,7 @@ class Sentences:
     def has_heading(self, text: str) -> bool:
         """Whether a heading seems to run into a sentence ("after excision Proctoscopies are").
 
-        The sign is a content word or an acronym before a capitalised word that is not a name.
+        The indication is a content word or an acronym before a capitalised word that is not a name.
         """
         for match in re.finditer(r"(?P<before>[^\W_][\w'’-]*) (?P<word>[A-Z][a-z'’-]+)(?= [a-z])", text):
             before = match["before"]
@@ -249,8 +249,8 @@ def _candidate(
 def _needs_title(statements: IndexStatements, document: int, fact: Fact) -> bool:
     """Whether a subject without a name ("the journey", in a document about the tram) needs the document's title in the question.
 
-    In a document about one thing, all other subjects depend on it; elsewhere only a subject with "the" does, unless it shares a word with
-    a title without names ("Canteen and parking").
+    In a document about one thing, every such subject does; elsewhere only a subject with "the" does, unless it shares a word with a title
+    without names ("Canteen and parking").
     """
     if not fact.subject or document in statements.subject_names:
         return True

@@ -77,7 +77,7 @@ def _nothing_made(
     if writer is not None and dropped:
         return UserError(
             f"{writer.name} wrote no usable question: {drop_reasons(dropped)}",
-            "questions in the form that the prompt asks for, which the passages answer",
+            "questions that the passages answer, in the form that the prompt asks for",
             "use a larger model, or none: then rules make the questions",
         )
     if writer is not None:
@@ -104,7 +104,7 @@ def shortage(required: int, usable: int, dropped: Sequence[Dropped], writer: str
             "Give a larger model as --writer, or none: then rules make the questions"
         )
     if writer is not None:
-        return f"{found}: {writer} wrote one for every sentence or group of related articles. Index more documents, or leave --writer out"
+        return f"{found}: {writer} wrote one question for every sentence or group of related articles. Index more documents, or leave --writer out"
     return f"{found}: no more can be made from the sentences of this index. Index more documents, choose other --hops, give --writer, or lower --count"
 
 

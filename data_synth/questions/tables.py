@@ -1,4 +1,4 @@
-"""Questions over the tables of an index: for a cell, for the row with a cell, and for the row with the largest or smallest number."""
+"""Questions about the tables of an index: for a cell, for the row with a cell, and for the row with the largest or smallest number."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ class _QuestionMaker:
                 yield self._candidate(table, line, text, cells[0])
 
     def _is_whole(self, table: _Table) -> bool:
-        """Whether the table is in the middle of its passage, or the passage is the only one of its document."""
+        """Whether no row can be in another passage: the table is in the middle of its passage, or the passage is the only one of its document."""
         data = self._statements.mentions.index.data
         text = data.passage_texts[table.passage].strip()
         is_only = int((data.passage_document_P == table.document).sum()) == 1

@@ -1,1 +1,1 @@
-"""Rows that teach reading: questions over passages, with the gold passages among others or missing, and short cited answers."""
+"""Rows that teach reading: questions over passages, with the gold passages mixed with others or left out, and short cited answers."""

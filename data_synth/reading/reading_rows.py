@@ -56,10 +56,10 @@ STATED = 0.8
 
 
 class Share(Settings):
-    """The part of one set that is used: every question `passes` times, over different contexts; at most `most_questions` per split."""
+    """The part of one set that is used: every question `passes` times, with different contexts; at most `most_questions` per split."""
 
     passes: int = Field(
-        default=1, ge=1, description="times that every question is used, each time over a different context"
+        default=1, ge=1, description="times that every question is used, each time with a different context"
     )
     most_questions: int | None = Field(
         default=None, ge=1, description="largest number of questions per split; null for all"
@@ -77,7 +77,7 @@ class ReadingSettings(Settings):
         default=0,
         ge=0,
         le=1,
-        description="share of the questions that are also refused, once, over other passages, so that the passages alone determine whether to refuse",
+        description="share of the questions that are refused in one more row, with other passages, so that the passages alone determine whether to refuse",
     )
     changed: float = Field(
         default=0.5,
@@ -90,7 +90,7 @@ class ReadingSettings(Settings):
     )
     context_words: int = Field(default=600, ge=50, description="largest number of words in the passages of a context")
     questions: int = Field(
-        default=8, ge=1, description="largest number of questions over one context that its passages answer"
+        default=8, ge=1, description="largest number of questions per context that its passages answer"
     )
     answer_words: int = Field(default=12, ge=1, description="longest answer, in words")
     own_words: bool = Field(
@@ -227,7 +227,7 @@ class Distractors:
         return self._wordings[passage]
 
     def candidates(self, question: ReadingQuestion) -> tuple[list[str], list[str]]:
-        """(distractors among `context_ids`, among BM25's top hits).
+        """(distractors among `context_ids`, distractors among BM25's top hits).
 
         None of them is gold for the question or for a question of another split, and none contains the answer.
         """

@@ -112,12 +112,12 @@ REWARDS: dict[str, Callable[[str, ResponseRow], float]] = {
     "length": lambda text, row: length_reward(text),
     "variety": lambda text, row: variety_reward(text),
 }
-"""The components of a new text that need neither an index, nor the passages with their titles, nor another model."""
+"""The components that need neither an index, nor the text of the passages, nor another model; they can be computed for any new response."""
 
 
 ABOUT = """\
 Prompts with up to K responses each, sampled from one policy, and the rewards of each response by component (0 to 1; the weights
-are chosen in training). Refused responses are not included; cut and repeated ones are only if `sampling.as_drawn` is set, as in the
+are chosen in training). Refused responses are not included; cut and repeated ones are included only if `sampling.as_drawn` is set, as in the
 rounds of `train ms` and `train dpo`; `cut` then has the numbers of the cut ones."""
 COMPONENTS = (
     "correct",

@@ -22,7 +22,7 @@ class Pipe:
 
     class Valves(BaseModel):
         url: str = Field("http://127.0.0.1:8080/v1", description="address of modegraph serve, with /v1")
-        key: str = Field("", description="key of the server, if it has one")
+        key: str = Field("", description="API key, if the server requires one")
 
     def __init__(self) -> None:
         self.valves = self.Valves()
@@ -65,7 +65,7 @@ class Pipe:
     async def _events(
         self, session: aiohttp.ClientSession, path: str, body: Mapping[str, Any]
     ) -> AsyncIterator[dict[str, Any]]:
-        """The events of a stream; RuntimeError with the server's message when it refuses or fails."""
+        """The events of a stream; RuntimeError with the server's message if the server refuses the request or fails."""
         async with session.post(f"{self.valves.url}/{path}", json=body) as response:
             if response.status != 200:
                 await _read(response)

@@ -1,4 +1,4 @@
-"""Reward at equal KL, with its report: each system's runs (several strengths and seeds) form a frontier, read off at KLs that all systems reach.
+"""Compares systems by their reward at equal KL: each system's runs (several strengths and seeds) form a frontier, read off at KLs that all systems reach.
 
 A method that moves a policy farther from the reference can always gain more reward, so systems are compared at the same KL. A frontier starts
 at the reference (KL 0) and is linear between its runs."""
@@ -23,7 +23,7 @@ from eval.alignment.measure import (
     RewardAtKl,
     common_weights,
     constant_answers,
-    measurable,
+    measurable_weights,
     measure_runs,
     system_of,
 )
@@ -44,9 +44,10 @@ SHARES = (0.25, 0.5, 0.75, 1.0)
 def equal_kl(
     runs: Sequence[MeasuredRun], reference_rewards: Sequence[float], margin: float | None = None
 ) -> list[RewardAtKl]:
-    """Every system's reward at every KL of the grid, with its difference from the first run's system, seed by seed.
+    """Every system's reward at every KL of the grid, with its difference from the system of the first run, paired by seed.
 
-    p is corrected over the systems at one KL. With a `margin`, systems that differ by less can be shown to be equal. UserError for an unpaired seed.
+    p-values are Holm-corrected over the systems at each KL. With a `margin`, systems can be shown to differ by less than it. UserError for a seed
+    that one system lacks.
     """
     first, *others = dict.fromkeys(run.system for run in runs)
     results = []
@@ -80,7 +81,7 @@ def rewards_by_seed(
 
 
 def frontier_at(runs: Sequence[MeasuredRun], reference_rewards: Sequence[float], kl: float) -> list[float]:
-    """Reward on each prompt at a KL between two runs of one seed (or the reference and a run), linear between them; beyond the last run, its reward."""
+    """One seed's reward on each prompt at a KL, interpolated linearly between its runs, the first point being the reference; constant beyond the last run."""
     points = [(0.0, list(reference_rewards))]
     points += sorted(((run.kl, [one.reward for one in run.figures]) for run in runs), key=lambda point: point[0])
     points = [point for point in points if point[0] >= 0]
@@ -149,8 +150,8 @@ def align_runs(
 ) -> Alignment:
     """Measure the runs on the (first) prompts of a split of scored responses, and compare them at equal KL.
 
-    UserError, before anything is measured, for a prompt or question that a run was trained on (except for the split train), for an unpaired seed, and
-    for a reward component that cannot be measured.
+    UserError, before anything is measured, for a prompt or question that a run was trained on (except for the split train), for a seed that one
+    system lacks, and for a reward component that cannot be measured.
     """
     rows = read_responses(data / f"{split}.jsonl")[:limit]
     if split != "train":
@@ -160,7 +161,7 @@ def align_runs(
     for record in records:
         seeds[system_of(record)].append(int(record.settings["seed"]))
     check_paired_seeds(seeds, next(iter(seeds)))
-    weights = measurable(rewards, "--reward") if rewards else common_weights(folders, records)
+    weights = measurable_weights(rewards, "--reward") if rewards else common_weights(folders, records)
     runs, reference = measure_runs(folders, rows, weights, sampling, load, draw, cache_folder)
     return align(runs, reference, sampling, constant_answers(rows, weights), margin)
 
@@ -185,16 +186,16 @@ def runs_table(alignment: Alignment) -> Table:
     note = (
         f"{len(alignment.reference)} held-out prompts, {alignment.sampling.count} samples each at temperature 1, at most "
         f"{alignment.sampling.max_tokens} tokens; KL = E[log π − log π_ref] and entropy = E[−log π] in nats, from the samples. "
-        "Form: the answer has the form that the prompt asks for. Cited: cites passages, and only those that the prompt shows. Distinct: "
-        "different answers among a prompt's samples, as a share; self-BLEU: of each sample against the others. Both show how far a policy has "
-        "collapsed to one mode. "
+        "Form: the share of answers in the form that the prompt asks for. Cited: the share that cite passages, and only those that the prompt shows. "
+        "Distinct: the number of different answers as a share of a prompt's samples. Self-BLEU: the mean BLEU of each sample against the others. The last "
+        "two show how far a policy has collapsed to one mode. "
         "Always yes and always no are constant, well-formed answers that cite the first passage."
     )
     return Table("Runs", head, tuple(rows), note)
 
 
 def equal_table(alignment: Alignment) -> Table:
-    """Every system's reward at equal KL; differences are from the first system."""
+    """Every system's reward at equal KL, with its difference from that of the first system."""
     rows = tuple(
         (
             f"{at.kl:.3g}",
@@ -208,7 +209,7 @@ def equal_table(alignment: Alignment) -> Table:
     first = alignment.equal[0].system if alignment.equal else "none"
     seeds = len(alignment.equal[0].by_seed) if alignment.equal else 0
     note = (
-        f"Rewards read off each seed's frontier (linear between its runs, from the reference on) and averaged over seeds; differences "
+        f"Rewards read off each seed's frontier (linear between its runs, starting at the reference) and averaged over seeds; differences "
         f"from {first}, seeds paired, with 95 % bootstrap intervals over prompts and seeds; p of the exact sign-flip test over seeds, Holm-corrected over "
         f"the systems at one KL: {seeds} {'seed gives' if seeds == 1 else 'seeds give'} a p of at least {min(1.0, 2.0 ** (1 - seeds)):.2g}. "
     )
@@ -220,9 +221,9 @@ def equal_table(alignment: Alignment) -> Table:
 
 
 def verdict(alignment: Alignment) -> str:
-    """One sentence: at the largest common KL, which systems the first one is above, below, equal to or not distinguishable from."""
+    """One sentence: the systems that the first one is above, below, equal to or not distinguishable from, at the largest common KL."""
     if not alignment.equal:
-        return "At least one system and seed has no positive KL to the reference: there is nothing to compare."
+        return "At least one system has a seed without a run of positive KL to the reference: the systems cannot be compared at equal KL."
     last = alignment.equal[-1].kl
     words = []
     for at in (at for at in alignment.equal if at.kl == last and at.system != alignment.equal[0].system):

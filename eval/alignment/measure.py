@@ -36,7 +36,7 @@ class PromptFigures:
     """One held-out prompt under one policy, means over its samples: reward, log π − log π_ref (KL) and −log π (entropy), in nats.
 
     Diversity: `distinct` is the number of different answers as a share of the samples, `self_bleu` the mean BLEU of each sample against the
-    others (Zhu et al. 2018). A policy that seeks one mode has few distinct answers and a self-BLEU near 1.
+    others (Zhu et al. 2018). A policy that has collapsed to one mode has few distinct answers and a self-BLEU near 1.
     """
 
     reward: float
@@ -55,7 +55,7 @@ METHODS = {"ipo": "IPO", "lambda": "LiPO-λ", "nca": "NCA", "rloo": "RLOO", "sim
 
 
 def system_of(record: RunRecord) -> str:
-    """A run's system: method, K, ε of pairs, and whether pairs are the best against the worst of scored responses; β is not part of it."""
+    """The name of a run's system: method, K, ε (of runs on pairs), and whether each pair is the best and the worst of the scored responses; β is left out."""
     settings, smoothing = record.settings, record.label_smoothing
     method = METHODS.get(settings.get("loss", ""), record.stage.upper())
     per_token = " per token" if (settings.get("loss"), settings.get("trainer")) == ("ipo", "trl") else ""
@@ -75,7 +75,7 @@ class MeasuredRun:
 
     @property
     def system(self) -> str:
-        """The label of the run's system (`system_of`)."""
+        """The name of the run's system (`system_of`)."""
         return system_of(self.record)
 
     @property
@@ -189,7 +189,7 @@ def measure_run(
     """The figures of one policy on each row; samples of a prompt have the same seed under every policy."""
     if reason := packing_problem(policy.model):
         found = f"{policy.source}: its samples cannot be scored together ({reason})"
-        raise UserError(found, "a model with full attention", "leave it out")
+        raise UserError(found, "a model with full attention", "leave this model out")
     tokenized = [tokenize_row(policy.tokenizer, row.prompt, row.responses[0]) for row in rows]
     prompts = [Prompt(row.id, one.ids[: one.prompt_tokens]) for row, one in zip(rows, tokenized, strict=True)]
     samples_of_prompts = draw(policy, prompts, sampling)
@@ -222,7 +222,7 @@ CONSTANTS = ("yes", "no")
 
 @dataclass(frozen=True)
 class ConstantAnswer:
-    """The figures of one constant answer, in the form that each prompt asks for, citing its first passage."""
+    """The figures of one constant answer, in the form that each prompt asks for, citing the prompt's first passage if it has one."""
 
     answer: str
     reward: float
@@ -286,12 +286,13 @@ def common_weights(folders: Sequence[Path], records: Sequence[RunRecord]) -> dic
     first = weighted[0][1]
     for folder, weights in weighted:
         if weights != first:
-            found = f"{folder}: rewards {weights}, not {first}"
-            raise UserError(found, "runs that were trained for the same reward", "compare runs of one reward")
-    return measurable(first, str(weighted[0][0]))
+            found = f"{folder}: trained for the rewards {weights}, {weighted[0][0]} for {first}"
+            remedy = "compare runs of one reward, or name the reward with --reward COMPONENT=WEIGHT"
+            raise UserError(found, "runs that were trained for the same reward", remedy)
+    return measurable_weights(first, str(weighted[0][0]))
 
 
-def measurable(weights: Mapping[str, float], where: str) -> dict[str, float]:
+def measurable_weights(weights: Mapping[str, float], where: str) -> dict[str, float]:
     """The weights that are not 0; UserError naming the first component that cannot be measured on a new text."""
     nonzero = {component: weight for component, weight in weights.items() if weight}
     for component in nonzero:
@@ -299,7 +300,7 @@ def measurable(weights: Mapping[str, float], where: str) -> dict[str, float]:
             raise UserError(
                 f"{where}: the reward component {component!r} cannot be measured on new texts, so the reward would be incomplete",
                 f"components among {', '.join(REWARDS)}",
-                "name those to measure with --reward COMPONENT=WEIGHT, or train without it",
+                "name the components to measure with --reward COMPONENT=WEIGHT, or train without this one",
             )
     return nonzero
 
@@ -309,7 +310,9 @@ def common_reference(folders: Sequence[Path], records: Sequence[RunRecord]) -> s
     references = [reference_of(record) for record in records]
     for folder, record, reference in zip(folders, records, references, strict=True):
         if record.beta is None:
-            raise UserError(f"{folder}: a run of stage {record.stage}", "preference runs (ms or dpo)", "leave it out")
+            raise UserError(
+                f"{folder}: a run of stage {record.stage}", "preference runs (ms or dpo)", "leave this run out"
+            )
         if reference != references[0]:
             found = f"{folder}: started from {reference}, {folders[0]} from {references[0]}"
             raise UserError(found, "runs with one reference", "compare runs that started from the same model")

@@ -20,12 +20,12 @@ from graph.errors import UserError
 from serve.engines.child import CommandServer
 from serve.engines.vllm import spec_of
 
-AT_ONCE = 8
+CONCURRENT_REQUESTS = 8
 TIMEOUT_S = 900.0
 
 
 def draw_by_vllm(policy: Policy, prompts: Sequence[Prompt], sampling: SamplingSettings) -> Iterator[Samples]:
-    """Draw with vLLM (a Draw); UserError when it does not start, or refuses a request."""
+    """Draw with vLLM (a Draw); UserError if vLLM does not start or refuses a request."""
     with tempfile.TemporaryDirectory(prefix="modegraph-policy-") as folder:
         save_merged(policy, Path(folder))
         with (
@@ -33,7 +33,7 @@ def draw_by_vllm(policy: Policy, prompts: Sequence[Prompt], sampling: SamplingSe
             httpx2.Client(
                 timeout=TIMEOUT_S, trust_env=False, headers={"Authorization": f"Bearer {server.key}"}
             ) as client,
-            ThreadPoolExecutor(AT_ONCE) as pool,
+            ThreadPoolExecutor(CONCURRENT_REQUESTS) as pool,
         ):
             server.wait()
             yield from pool.map(lambda prompt: _draw(client, server, policy, prompt, sampling), prompts)
@@ -67,6 +67,10 @@ def _draw(
     response = client.post(f"{server.url}/completions", json=body)
     if response.status_code != 200:
         detail = " ".join(response.text.split())[:300]
-        raise UserError(f"vLLM: status {response.status_code} ({detail})", "samples", f"see {server.log}")
+        raise UserError(
+            f"vLLM: status {response.status_code} ({detail})",
+            "status 200 with samples",
+            f"see the reason in {server.log}",
+        )
     choices = sorted(response.json()["choices"], key=lambda choice: choice["index"])
     return samples_of(policy.tokenizer, prompt.ids, [choice["token_ids"] for choice in choices])

@@ -42,7 +42,7 @@ TUNED_STAGES = ("sft", "ms", "dpo")
 
 
 def policies_of(runs: Sequence[Path], base: str | None) -> list[Policy]:
-    """The runs in the order given, then the untuned model: `base`, or else the model at the start of the first run's chain.
+    """The runs in the order given, then the untuned model: `base`, or else the model that the first run goes back to (`untuned_model`).
 
     Raises UserError for a folder that is not a finished run, and for a model given twice.
     """
@@ -51,7 +51,7 @@ def policies_of(runs: Sequence[Path], base: str | None) -> list[Policy]:
     sources = [*(Path(policy.source).resolve() for policy in policies), Path(untuned).resolve()]
     for source in sources:
         if sources.count(source) > 1:
-            raise UserError(f"{source}: given twice", "runs and base that differ", "give each model once")
+            raise UserError(f"{source}: given twice", "different models as runs and --base", "give each model once")
     return [*policies, Policy("untuned", untuned, record=None, reference="")]
 
 

@@ -60,7 +60,7 @@ MARGIN_MEASURES: tuple[tuple[str, OfMargin, bool], ...] = (
 def measures_of(
     prompts: Sequence[PreferenceRow], pairs: Sequence[PreferenceRow], results: Sequence[PolicyResult]
 ) -> tuple[Measure, ...]:
-    """All measures: of answers, of yes/no/maybe questions, of the paper's pairs, and of the pairs with each kind of hard negative."""
+    """All measures: of answers, of yes/no/maybe questions, of the pairs without a hard negative, and of the pairs with each kind of hard negative."""
     measures = [*answer_measures(prompts, results)]
     for hard_negative in sorted({row.hard_negative for row in pairs}):
         measures += pair_measures(
@@ -122,7 +122,7 @@ def _margins(
 
 
 def differences_of(measures: Sequence[Measure], first: str, seed: int) -> dict[str, Mapping[str, Interval]]:
-    """For each measure that the policy `first` has: every other policy minus `first`, by a paired bootstrap over questions, corrected over policies."""
+    """For each measure that the policy `first` has: every other policy minus `first`, by a paired bootstrap over questions, Holm-corrected over policies."""
     return {
         measure.name: holm_intervals(
             {policy: (values, measure.values[first]) for policy, values in measure.values.items() if policy != first},
@@ -134,12 +134,12 @@ def differences_of(measures: Sequence[Measure], first: str, seed: int) -> dict[s
     }
 
 
-SAME_SYSTEM = ("seed", "output", "reference_cache")
+MAY_DIFFER = ("seed", "output", "reference_cache")
 """Settings in which runs of one system may differ."""
 
 
 def seed_systems(policies: Sequence[Policy]) -> dict[str, dict[int, str]]:
-    """Runs that differ only in their seed, as one system: its name and the policy of each seed. Runs that match no other are left out.
+    """The name of each system and its policies by seed: runs that differ only in their seed form a system, and single runs are left out.
 
     Repetitions of a seed form a second system, and so on.
     """
@@ -147,7 +147,7 @@ def seed_systems(policies: Sequence[Policy]) -> dict[str, dict[int, str]]:
     repetitions: Counter[tuple[str, int]] = Counter()
     for policy in policies:
         if policy.record is not None:
-            settings = {key: value for key, value in policy.record.settings.items() if key not in SAME_SYSTEM}
+            settings = {key: value for key, value in policy.record.settings.items() if key not in MAY_DIFFER}
             key = repr((policy.record.stage, policy.record.base_model, sorted(settings.items())))
             seed = int(policy.record.settings.get("seed", 0))
             systems.setdefault((key, repetitions[key, seed]), {})[seed] = policy.name
@@ -159,7 +159,7 @@ def seed_systems(policies: Sequence[Policy]) -> dict[str, dict[int, str]]:
 def differences_by_seed(
     measures: Sequence[Measure], systems: Mapping[str, Mapping[int, str]], seed: int
 ) -> dict[str, dict[str, SeedVerdict]]:
-    """For each measure that the first system has: every other system minus the first, paired by seed. UserError for an unpaired seed."""
+    """For each measure that the first system has: every other system minus the first, paired by seed. UserError for a seed that one lacks."""
     verdicts = {}
     for measure in measures if len(systems) > 1 else ():
         values = {
@@ -188,7 +188,7 @@ def choice_label(row: PreferenceRow) -> str:
 def choice_scores(
     prompts: Sequence[PreferenceRow], results: Sequence[PolicyResult], train_rows: Sequence[PreferenceRow]
 ) -> tuple[tuple[ChoiceScore, ...], dict[str, int]]:
-    """Yes/no/maybe accuracy of each policy and of always giving the train split's majority label; and the gold counts.
+    """Yes/no/maybe accuracy of each policy and of always giving the train split's majority label; and the number of prompts with each label.
 
     Train labels count once per question. No scores if no prompt is a yes/no/maybe question.
     """

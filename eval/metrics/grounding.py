@@ -21,8 +21,8 @@ from graph.types import Encode, Floats
 Bools = NDArray[np.bool_]
 MIN_SUPPORT = 0.45
 MIN_RELEVANCE = 0.3
-"""Cosines of all-MiniLM-L6-v2 over 150 items of PubMedQA. Support: 88 % of the sentences of a conclusion reach .45 in their own abstract, 1 %
-in another one; relevance: 72 % of the sentences of a question's own abstract reach .30, 3 % of another one's."""
+"""Cosines of all-MiniLM-L6-v2 over 150 items of PubMedQA. Support: 88 % of the sentences of a conclusion reach .45 with a sentence of their abstract, 1 %
+with one of another abstract; relevance: 72 % of the sentences of a question's abstract reach .30, 3 % of those of another abstract."""
 _NUMBER = re.compile(r"\d+(?:[.,:]\d+)*")
 
 
@@ -66,16 +66,16 @@ def claims_of(text: str) -> list[str]:
 def supported_by_encoder(
     claims: Sequence[str], claims_CD: Floats, sentences: Sequence[str], sentences_ND: Floats
 ) -> Bools:
-    """bool[C]: whether a sentence of the context is near (cosine ≥ 0.45) and every number of the claim occurs in the context.
+    """bool[C]: whether a sentence of the context is similar to the claim (cosine ≥ 0.45) and every number of the claim occurs in the context.
 
     With vectors alone, 1911 would pass for 1921.
     """
     if not len(claims) or not len(sentences):
         return np.zeros(len(claims), np.bool_)
-    near_C = (claims_CD @ sentences_ND.T).max(axis=1) >= MIN_SUPPORT
+    similar_C = (claims_CD @ sentences_ND.T).max(axis=1) >= MIN_SUPPORT
     known = {number for sentence in sentences for number in _NUMBER.findall(sentence)}
     numbers_C = np.array([set(_NUMBER.findall(claim)) <= known for claim in claims], np.bool_)
-    return np.asarray(near_C & numbers_C, np.bool_)
+    return np.asarray(similar_C & numbers_C, np.bool_)
 
 
 def relevant_by_encoder(question_D: Floats, sentences_ND: Floats) -> Bools:

@@ -1,7 +1,7 @@
 """The cells that a configuration asks for, and their files on disk.
 
-A cell is one JSON file, written atomically and named by the hash of its settings and of the contents of all files and local models that they
-name: a killed run loses only unfinished cells, and a changed input gives a new cell. The hash does not cover the code; the file records the
+A cell is one JSON file, written atomically and named by the hash of its settings and of the contents of all files and local models that the
+settings name: a killed run loses only unfinished cells, and a changed input gives a new cell. The hash does not cover the code; the file records the
 revision that wrote it."""
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from graph.store.manifest import MANIFEST
 from graph.types import OpenEncoder
 
 FORMAT = 3
-"""The layout of a cell's file."""
+"""The version of the layout of a cell's file."""
 CELLS, INDEXES, CORPORA = "cells", "indexes", "corpora"
 Contents = Callable[[Mapping[str, Any]], dict[str, Any]]
 
@@ -37,7 +37,7 @@ def list_cells(settings: MatrixSettings, base: Path, out: Path, open_encoder: Op
     systems = systems_of(settings)
     names = [system.name for system in systems]
     if settings.baseline and settings.baseline not in names:
-        raise UserError(f"baseline {settings.baseline!r}", f"a system: {', '.join(names)}", "change the value")
+        raise UserError(f"baseline {settings.baseline!r}", f"one of the systems {', '.join(names)}", "name one of them")
     for name in settings.metrics:
         find_metric(name)
     tasks = tuple(
@@ -54,7 +54,9 @@ def systems_of(settings: MatrixSettings) -> tuple[System, ...]:
         settings.indexes.items(), settings.retrievers.items(), settings.models.items() or [("", "")]
     ):
         if retrieve is None and not spec:
-            raise UserError(f"retrievers.{retriever}: no retrieval and no model", "something to measure", "add models")
+            raise UserError(
+                f"retrievers.{retriever}: no retrieval and no model", "at least one of the two", "add models"
+            )
         index_settings = parse_settings(IndexSettings, values, f"indexes.{index}")
         name = " + ".join(part for part in (retriever, index, model) if part)
         systems.append(System(name, index_settings, retrieve, spec))
@@ -74,7 +76,7 @@ def _task_data(name: str, task_settings: TaskSettings, settings: MatrixSettings,
         )
     if task_settings.index and settings.indexes != {"": {}}:
         found = f"tasks.{name}.index together with `indexes`"
-        raise UserError(found, "an existing index, or settings to make one", "leave one out")
+        raise UserError(found, "an existing index, or settings to make one", "leave out one of the two")
     documents = base / settings.data / task_settings.documents if task_settings.documents else source / "corpus.jsonl"
     if loaded.documents and not task_settings.documents:
         write_task(loaded, out / CORPORA / name)
@@ -147,7 +149,7 @@ def contents_of(open_encoder: OpenEncoder) -> Contents:
         try:
             return open_encoder(name).fingerprint
         except UserError:
-            return ""  # Only the cells of this encoder fail.
+            return ""  # Filling a cell raises the error again, so that only the cells of this encoder fail.
 
     def with_contents(settings: Mapping[str, Any]) -> dict[str, Any]:
         keys = [key for key in ("encoder", *MODELS, *FILES) if settings.get(key)]

@@ -18,7 +18,7 @@ Matrix = Annotated[
     Path, typer.Argument(metavar="CONFIG", help="YAML file of tasks, retrievers, indexes, models and metrics.")
 ]
 EvalRunA = Annotated[Path, typer.Argument(metavar="A", help="Folder of a run of `modegraph eval run`.")]
-EvalRunB = Annotated[Path, typer.Argument(metavar="B", help="Folder of another run, over the same questions.")]
+EvalRunB = Annotated[Path, typer.Argument(metavar="B", help="Folder of another run, on the same questions.")]
 
 
 def add_run(commands: typer.Typer, open_model: OpenModel) -> None:
@@ -28,8 +28,8 @@ def add_run(commands: typer.Typer, open_model: OpenModel) -> None:
     def run(config: Matrix, settings: Set = None, out: SomeOut = None, as_json: AsJson = False) -> None:
         """Measure every retriever, index and model on every task, and write a report.
 
-        --out is runs/eval-NAME by default. Finished cells in it (a system's results on a task) are reused, even after a change of
-        the code: to measure the change, give a new folder. A `data` path in --set is relative to the working directory, one in
+        --out is runs/eval-NAME by default. Finished cells in it (a system's results on a task) are reused, even after a change to
+        the code; to measure the change, give a new folder. A `data` path in --set is relative to the working directory, one in
         CONFIG to the folder of that file. Exits with 1 when a cell could not be filled.
         """
         from eval.run.run import run_matrix
@@ -48,7 +48,7 @@ def add_run(commands: typer.Typer, open_model: OpenModel) -> None:
 def diff(run_a: EvalRunA, run_b: EvalRunB, seed: Seed = 0, as_json: AsJson = False) -> None:
     """Show what changed from run A to run B, question by question.
 
-    Covers every system and task that both runs have; the tests are corrected for their number.
+    Covers every system and task that both runs have; p-values are corrected for multiple comparisons.
     """
     from eval.run.diff import diff_json, diff_runs, diff_text
 

@@ -29,9 +29,9 @@ class TaskSettings(Settings):
 
 
 class MatrixSettings(Settings):
-    """Systems are indexes × retrievers × models, combined by name; with the retriever null, the model answers without passages."""
+    """Systems are all combinations of an index, a retriever and a model, named by their parts; with the retriever null, the model answers without passages."""
 
-    data: str = Field(".", description="folder of all sources; relative to the configuration's file")
+    data: str = Field(".", description="folder of all sources; relative to the configuration file")
     tasks: dict[str, TaskSettings] = Field(min_length=1, description="tasks, by name")
     retrievers: dict[str, RetrieveSettings | None] = Field(
         min_length=1, description="how to retrieve, by name; null: the model answers without passages"
@@ -40,7 +40,8 @@ class MatrixSettings(Settings):
     models: dict[str, str] = Field({}, description="SPEC by name; empty: only retrieval is measured")
     helper: str = Field("", description="SPEC of a model that modes call while retrieving")
     metrics: tuple[str, ...] = Field(
-        (), description="names of metrics, of which the first that applies is compared; empty: each task's own"
+        (),
+        description="names of metrics; systems are compared by the first that applies; empty: the metrics of each task",
     )
     baseline: str = Field("", description="system that the others are compared with; the first by default")
     max_answer_tokens: int = Field(256, ge=1, description="longest answer, in tokens")

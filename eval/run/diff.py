@@ -1,4 +1,4 @@
-"""`modegraph eval diff A B`: two runs of `modegraph eval run` over the same questions, question by question."""
+"""`modegraph eval diff A B`: two runs of `modegraph eval run` on the same questions, compared question by question."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Difference:
 
 
 def diff_runs(a: Path, b: Path, seed: int = 0) -> list[Difference]:
-    """Compare everything that both runs measured; all p-values are corrected together. UserError for runs over different questions."""
+    """Compare everything that both runs measured; all p-values are corrected together. UserError for runs on different questions."""
     (questions_a, values_a), (questions_b, values_b) = read_values(a), read_values(b)
     for task in questions_a:
         if task in questions_b:
@@ -59,17 +59,21 @@ def read_values(run: Path) -> tuple[dict[str, dict[str, str]], dict[Key, dict[st
     for line, row in read_jsonl(file):
         for field in VALUE_FIELDS:
             if not isinstance(row.get(field), str):
-                raise UserError(f"{file} line {line}: {field!r} is {row.get(field)!r}", "a string", "run it again")
+                raise UserError(
+                    f"{file} line {line}: {field!r} is {row.get(field)!r}", "a string", "repeat `modegraph eval run`"
+                )
         value = row.get("value", "missing")
         if value is not None and not (type(value) in (int, float) and math.isfinite(value)):
-            raise UserError(f"{file} line {line}: 'value' is {value!r}", "a number or null", "run it again")
+            raise UserError(
+                f"{file} line {line}: 'value' is {value!r}", "a number or null", "repeat `modegraph eval run`"
+            )
         questions.setdefault(row["task"], {})[row["id"]] = row["question"]
         values.setdefault((row["task"], row["system"], row["metric"]), {})[row["id"]] = value
     return questions, values
 
 
 def diff_text(differences: list[Difference]) -> str:
-    """One line per difference, those with a verdict `shown` before the others."""
+    """One line per difference, significant ones first."""
     ordered = sorted(differences, key=lambda one: (not one.verdict.shown, one.task, one.system, one.metric))
     lines = [
         f"{one.task} · {one.system} · {one.metric}: {one.mean_a:.3f} → {one.mean_b:.3f}; {verdict_text(one.verdict, 'B', 'A')}"

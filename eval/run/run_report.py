@@ -60,9 +60,9 @@ class SystemScores:
 
 @dataclass(frozen=True)
 class RunReport:
-    """A run's figures. `leads` is the compared metric of each task; `verdicts`, by (task, system), are on differences from the baseline.
+    """A run's figures. `leads` has the metric by which systems are compared on each task; `verdicts`, by (task, system), are on differences from the baseline.
 
-    `found` of the `cells` were finished before; `revision` is that of this run's code.
+    `found` is the number of `cells` that an earlier run had finished; `revision` is that of this run's code.
     """
 
     cells: tuple[Cell, ...]
@@ -138,9 +138,9 @@ def paired_values(values: Values, baseline: Values) -> tuple[list[float], list[f
 
 
 BINS = ((0, 20), (20, 50), (50, 80), (80, 100))
-"""Ranges of the percentage of a question's results that are in a layer, each without its lower end, except 0.
+"""Ranges of the percentage of a question's results that are in a layer; each excludes its lower bound, except 0.
 
-Of 10 results, 0 to 2, 3 to 5, 6 to 8 and 9 to 10, as in the paper."""
+With 10 results these are 0 to 2, 3 to 5, 6 to 8 and 9 to 10 results, as in GraphMPA."""
 
 
 def count_layers(evidence: Evidence) -> tuple[int, ...]:
@@ -178,7 +178,7 @@ def layers_table(task: str, by_system: Mapping[str, Sequence[QuestionResult]]) -
     header = ("system", "layer", "mean share", *(f"{low}–{high} %" for low, high in BINS))
     note = (
         "Layer 0: passages and summaries of chunks; above it, summaries of communities (GraphMPA counts from 1). The right-hand columns: "
-        "the share of questions for which that percentage of the results is in the layer, each range without its lower end, except 0."
+        "the share of questions for which that percentage of the results is in the layer; each range excludes its lower bound, except 0."
     )
     return Table(f"{task}: layers of the results", header, tuple(rows), note)
 
@@ -211,13 +211,13 @@ def result_tables(report: RunReport) -> list[Table]:
 
 
 def headline(report: RunReport) -> str:
-    """The run's size, how much of it this run filled, which other code filled the rest, and what the tests show."""
+    """The run's size, how much of it this run filled, which other versions of the code filled the rest, and what the tests show."""
     shown, count = sum(verdict.shown for verdict in report.verdicts.values()), len(report.verdicts)
     filled, older = len(report.all_scores) - report.found, {each.content.revision for each in report.all_scores}
     older -= {report.revision}
     lines = [
         f"{len(report.cells):,} cells: {filled:,} filled by modegraph {report.revision}, {report.found:,} reused.",
-        *([f"Some were filled by other code: {', '.join(sorted(older))}."] if older else []),
+        *([f"Some were filled by other versions of the code: {', '.join(sorted(older))}."] if older else []),
         (
             f"Of {count:,} differences from {report.baseline}, {shown:,} are shown (sign test with Holm's correction over all of them, and "
             f"an interval on the same side of 0); for the other {count - shown:,}, no difference is shown."
@@ -342,7 +342,7 @@ def answer_rows(scores: SystemScores) -> list[dict[str, Any]]:
 def ragas_rows(scores: SystemScores) -> list[dict[str, Any]]:
     """Rows of ragas's SingleTurnSample (ragas 0.2 to 0.4); of a system that retrieves, only for the questions whose passages are stored.
 
-    Passages are as in a prompt, after their titles; the response is the model's full text; only the first gold answer counts. All rows
+    Each passage follows its title, as in a prompt; the response is the model's full text; only the first gold answer counts. All rows
     have the same fields, except for `reference`: ragas decides by the first row what it can measure.
     """
     task, retrieves = scores.cell.task, scores.cell.system.retrieve is not None

@@ -113,7 +113,7 @@ BATCHES = (1, 16)
 def check_server(server: Server, name: str, run: Path, base: str, conversations: int, tolerance: Tolerance) -> Report:
     """Compare the model `name` of a server with `run`; with an adapter, also its base.
 
-    `name` "" is the model named like the run, else the only one that is not the base of another.
+    If `name` is "", the model named like the run is compared, or else the only one that is not the base of another.
 
     UserError when the server cannot be reached or has no such model.
     """
@@ -122,7 +122,7 @@ def check_server(server: Server, name: str, run: Path, base: str, conversations:
     name = name or _name_of(run, parents, server.label)
     for model in filter(None, (name, base)):
         if model not in parents:
-            raise UserError(f"{server.label}: no model {model!r}", f"one of {', '.join(parents)}", "give its name")
+            raise UserError(f"{server.label}: no model {model!r}", f"one of {', '.join(parents)}", "name one of them")
     say(f"opening {run}")
     policy = RunPolicy(run, record)
     check = _Check(server, policy, str(run), tolerance)
@@ -137,7 +137,7 @@ def check_server(server: Server, name: str, run: Path, base: str, conversations:
             check.check_model(base_name, probes, "bare")
         else:
             check.unchecked.append(
-                f"{name} without its adapter: {server.label} does not state the base; give it with --base-name, if it serves one"
+                f"{name} without its adapter: {server.label} does not name the base; if it serves the base, give --base-name"
             )
     return Report(
         server.label,
@@ -174,7 +174,7 @@ class _Check:
             self._compare_greedy(name, probes, expected, batch, same_prompts is None)
 
     def _compare_training(self, name: str, probes: Sequence[ProbeConversation], expected: How) -> bool:
-        """Compare log-probabilities of the answers in the run's data, one at a time; False when the server does not return them."""
+        """Compare log-probabilities of the answers in the run's data, one conversation at a time; False when the server returns none."""
         say(f"{name}: {len(probes)} conversations of the run")
         served: list[ServedLogps] = []
         for row in (probe.row for probe in probes):
@@ -236,14 +236,14 @@ class _Check:
         if any(fault.startswith(f"{name}: ") for fault in self.faults):
             return
         if not self.tolerance.holds(gaps):
-            near = {expected: gaps}
+            gaps_by_state = {expected: gaps}
             if self.policy.has_adapter:
-                near |= {
+                gaps_by_state |= {
                     how: gaps_between(served, self.policy.score_completion(rows, how))
                     for how in get_args(How)
                     if how != expected
                 }
-            self._fault(logps_fault(name, self.run, expected, near, batch, self.tolerance))
+            self._fault(logps_fault(name, self.run, expected, gaps_by_state, batch, self.tolerance))
             return
         worst, row, index = max(behind, key=lambda entry: entry[0])
         if greedy and worst > self.tolerance.conversation:
@@ -268,7 +268,9 @@ def _name_of(run: Path, parents: dict[str, str], server: str) -> str:
     if len(not_bases) == 1:
         return not_bases[0]
     raise UserError(
-        f"{server}: {len(parents)} models ({', '.join(parents)})", "one of them", "give it as openai:NAME@URL"
+        f"{server}: {len(parents)} models ({', '.join(parents)})",
+        "the name of one of them",
+        "name it as openai:NAME@URL",
     )
 
 

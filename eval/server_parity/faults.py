@@ -93,17 +93,23 @@ def gaps_between(served: Sequence[ServedLogps | CompletionScores], ours: Sequenc
     return Gaps(max(abs(sum(row)) for row in differences), sum(tokens) / len(tokens), max(tokens))
 
 
-def explaining_state(expected: How, near: Mapping[How, Gaps]) -> How | None:
+def explaining_state(expected: How, gaps_by_state: Mapping[How, Gaps]) -> How | None:
     """The state of the run, other than `expected`, that a server's log-probabilities are close to; None if there is none."""
-    nearest = min(near, key=lambda how: near[how].token)
-    return nearest if nearest != expected and near[nearest].token < EXPLAINED_SHARE * near[expected].token else None
+    nearest = min(gaps_by_state, key=lambda how: gaps_by_state[how].token)
+    return (
+        nearest
+        if nearest != expected and gaps_by_state[nearest].token < EXPLAINED_SHARE * gaps_by_state[expected].token
+        else None
+    )
 
 
-def logps_fault(name: str, run: str, expected: How, near: Mapping[How, Gaps], batch: int, tolerance: Tolerance) -> str:
+def logps_fault(
+    name: str, run: str, expected: How, gaps_by_state: Mapping[How, Gaps], batch: int, tolerance: Tolerance
+) -> str:
     """The line for a model whose log-probabilities are out of tolerance."""
-    gaps = near[expected]
+    gaps = gaps_by_state[expected]
     apart = f"{gaps.token:.3g} nats per token from training, {gaps.conversation:.3g} per conversation"
-    match expected, explaining_state(expected, near):
+    match expected, explaining_state(expected, gaps_by_state):
         case "trained", "bare":
             return (
                 f"{name}: the adapter is not loaded: log-probabilities are those of the base ({apart}); "
@@ -112,11 +118,11 @@ def logps_fault(name: str, run: str, expected: How, near: Mapping[How, Gaps], ba
         case "trained", "twice":
             return (
                 f"{name}: the adapter is applied twice: log-probabilities are those of base + 2 × adapter ({apart}); "
-                "it is already merged into the model that it is loaded on, or has scale 2: serve it at scale 1 over the base that it was trained on, "
+                "it is already merged into the model that it is loaded on, or has scale 2: serve it at scale 1 with the base that it was trained on, "
                 "or serve the merged model without the adapter"
             )
         case "bare", ("trained" | "twice"):
-            return f"{name}: the base already contains the adapter ({apart}): it was merged; serve the base that the run was trained on"
+            return f"{name}: the base already contains the adapter ({apart}), which was merged into it; serve the base that the run was trained on"
     when = f" with {batch} at once" if batch > 1 else ""
     return (
         f"{name}: log-probabilities differ{when}: {apart} (tolerance {tolerance.token:g} and {tolerance.conversation:g}); "

@@ -1,4 +1,4 @@
-"""The benchmarks by name; their questions and documents, read from published files, from modegraph's own layout or from the hub, and written in that layout.
+"""The benchmarks by name; their questions and documents, read from published files, modegraph's own layout or the hub, and written in modegraph's layout.
 
 A source is a folder or a file: JSON if it ends in .json, else JSON lines. A folder with questions.jsonl has modegraph's layout: only this
 file is read here, and corpus.jsonl is indexed as it is. In any other folder, every .json and .jsonl file is read row by row."""
@@ -76,7 +76,7 @@ def load_task(task: Task, source: Path) -> LoadedTask:
     """The questions in `source`, with the documents that its rows contain; UserError for a missing source (saying how to get it) and for a malformed row."""
     if not source.exists():
         hub = f", or use --source {HUB}" if task.hub is not None else ""
-        raise UserError(f"{task.name}: {source} does not exist", "its data", f"get {task.get}{hub}")
+        raise UserError(f"{task.name}: {source} does not exist", "the task's data", f"get {task.get}{hub}")
     if (source / "questions.jsonl").is_file():
         return LoadedTask(tuple(read_questions(source / "questions.jsonl")), ())
     files = sorted(file for file in source.iterdir() if file.suffix in DATA_ENDINGS) if source.is_dir() else [source]
@@ -96,7 +96,9 @@ def load_from_hub(task: Task) -> LoadedTask:
     except (OSError, ValueError, RuntimeError) as problem:
         reason = (str(problem).splitlines() or [type(problem).__name__])[0]
         raise UserError(
-            f"{task.name}: {task.hub.path} could not be loaded from the hub ({reason})", "its data", f"get {task.get}"
+            f"{task.name}: {task.hub.path} could not be loaded from the hub ({reason})",
+            "the task's data",
+            f"get {task.get}",
         ) from None
     return _join_items(
         task, (_read_row(task.hub.read, row, f"{task.hub.path} row {n}") for n, row in enumerate(rows)), task.hub.path
@@ -126,7 +128,7 @@ def _file_rows(file: Path) -> Iterator[tuple[str, Row]]:
     try:
         values = json.loads(file.read_text(encoding="utf-8"))
     except ValueError as problem:
-        raise UserError(f"{file}: not valid JSON ({problem})", "the file as published", "fetch it again") from None
+        raise UserError(f"{file}: not valid JSON ({problem})", "the file as published", "download it again") from None
     if isinstance(values, dict) and all(isinstance(row, dict) for row in values.values()):
         yield from ((f"{file} key {key}", {"id": key, **row}) for key, row in values.items())
     else:
@@ -143,7 +145,7 @@ def _join_items(task: Task, items: Iterable[Item], where: str) -> LoadedTask:
                 raise UserError(f"{where}: id {question.id!r} appears twice", "unique ids", "remove one")
         documents.update((document.source, document) for document in item.documents)
     if not questions:
-        raise UserError(f"{where}: no question of {task.name}", "its data", f"get {task.get}")
+        raise UserError(f"{where}: no question of {task.name}", "the task's data", f"get {task.get}")
     return LoadedTask(tuple(questions.values()), tuple(documents.values()))
 
 

@@ -1,6 +1,6 @@
-"""The passage sentences that best support each sentence of an answer: from the passages that it cites or, if the answer cites none, from all.
+"""The passage sentences that best support each sentence of an answer: from the passages that the answer cites or, if it cites none, from all.
 
-Support is the weighted share of a sentence's words that occur in a passage sentence or, counting less, just around it. A quote
+Support is the weighted share of a sentence's words that occur in a passage sentence or, with less weight, in its title or the sentence before it. A quote
 shows where to look; the verifier judges whether the passage supports the sentence (support.py)."""
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from graph.types import Excerpt
 
 CONTEXT_WEIGHT = 0.7
 """Weight of a word that occurs in the title or the preceding sentence, not in the sentence itself."""
-QUESTION_OF_FRAGMENT, QUESTION_OF_SENTENCE = 1.0, 0.1
+QUESTION_WEIGHT_FOR_FRAGMENT, QUESTION_WEIGHT_FOR_SENTENCE = 1.0, 0.1
 """Weights of the question's words in the scores of a fragment and of a full sentence; for a full sentence, they count little."""
 MIN_SHARE, MIN_QUESTION_SHARE = 0.6, 0.1
-"""A quoted passage sentence has at least these shares (`_share`) of the sentence that it supports and, for a fragment, of the question."""
+"""The least shares (`_share`) of the words of a sentence and, if it is a fragment, of its question, that a quote for it must contain."""
 MAX_STATEMENTS = 100
 """Sentences of a reason and its answer beyond this number get no quotes."""
 _REFUSING = frozenset(
@@ -138,7 +138,7 @@ def _candidates(number: int, excerpt: Excerpt) -> Iterator[_Candidate]:
 
 
 class _Finder:
-    """Finds the excerpt sentence that shares the most words with a statement and the question that it answers."""
+    """Finds the excerpt sentence that shares the most words with a statement and with the question that the statement answers."""
 
     def __init__(self, question: str, excerpts: Sequence[Excerpt]) -> None:
         self._candidates = [
@@ -151,7 +151,7 @@ class _Finder:
         """(number, sentence): the best sentence of the excerpts `numbers` and the number of its excerpt; None if no sentence shares enough words."""
         claim = self._claim(statement)
         question = {word: weight for word, weight in self._question.items() if word not in claim}
-        question_weight = QUESTION_OF_FRAGMENT if statement.is_fragment else QUESTION_OF_SENTENCE
+        question_weight = QUESTION_WEIGHT_FOR_FRAGMENT if statement.is_fragment else QUESTION_WEIGHT_FOR_SENTENCE
         min_question_share = MIN_QUESTION_SHARE if statement.is_fragment else 0.0
 
         def score(candidate: _Candidate) -> float:
@@ -186,7 +186,7 @@ class _Finder:
 
 
 def _share(weights: Mapping[str, float], candidate: _Candidate) -> float:
-    """The weighted share of words in a sentence and its surroundings; 1 if there are no words."""
+    """The weighted share of the words that occur in a sentence or in its context; 1 if there are no words."""
     found = sum(
         weight * (1 if word in candidate.forms else CONTEXT_WEIGHT if word in candidate.context else 0)
         for word, weight in weights.items()

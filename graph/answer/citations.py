@@ -23,7 +23,7 @@ _NAMES = (
     *("no", "nr", "number", "see", "cf"),
 )
 """Words that may precede a cited number."""
-_JOINTS = ("and", "to", "und", "bis", "et")
+_CONNECTIVES = ("and", "to", "und", "bis", "et")
 _NAME = "|".join(sorted(_NAMES, key=len, reverse=True))
 _PREFIX = rf"(?:(?:{_NAME})(?![^\W\d_])[.:]? ?){{0,3}}[\^#№§@†‡]? ?"
 _ITEM = rf"{_PREFIX}\d+(?: ?(?:[-‐-―−~〜]|\.{{2,3}}|to|bis) ?{_PREFIX}\d+)?"
@@ -54,7 +54,7 @@ def may_cite(beginning: str) -> bool:
     word = _LETTERS.search(bare)
     if word is None or any(mark in beginning for mark in "<&†‡"):
         return True
-    known = (*_NAMES, *_JOINTS)
+    known = (*_NAMES, *_CONNECTIVES)
     return word[0] in known if word.end() < len(bare) else any(name.startswith(word[0]) for name in known)
 
 
@@ -101,7 +101,7 @@ _UNDECIDED = re.compile(
     r"(?:(?<![^\n]) {0,3}(?:[`~]{0,99}|(?:`{3,99}|~{3,99})[^\n`]{0,99})"
     rf"|(?<!`)`{{1,99}}|{_SPACE}?(?:\\|&[#\w]{{0,12}})?)\Z"
 )
-"""The end of a text that the next piece may turn into a token, or a space that is removed together with a citation."""
+"""The end of a text that may be the start of a token, or a space that is removed if a citation without a passage follows."""
 _TAIL_CHARS = 2 * MAX_PENDING_CHARS
 
 _NUMBER = re.compile(r"\[\d+\]")
@@ -239,7 +239,7 @@ class CitationGate:
         return line_end
 
     def _read_token(self, token: re.Match[str], text: str, end: int, final: bool) -> int | None:
-        """Write a token with the rest of its code or citation; returns the offset after both, None while undecided."""
+        """Write a token and the code or citation that it begins; returns the offset after them, None while undecided."""
         if token["fence"]:
             self._fence = token["fence"]
         elif token["ticks"]:
@@ -381,8 +381,8 @@ def _is_no_citation(text: str, start: int, stop: int, end: int, final: bool) -> 
 
 
 REPEATED_WORDS = 4
-"""A citation after this many consecutive words of the prompt repeats the prompt; at the beginning of a text, or after another bracket, two such
-words are enough."""
+"""A citation that follows this many consecutive words of the prompt counts as repeated from the prompt; at the beginning of a text, or after
+another bracket, two such words are enough."""
 _JOINED_CITATION = re.compile(r"\[\d+\](?:[\s,;&/]|and|or)*\Z")
 """A citation separated from the next only by punctuation, "and" or "or"."""
 _BEFORE_CHARS = 300
@@ -423,7 +423,7 @@ def _repeats_prompt(before: str) -> bool:
 
 @cache
 def _words_of_citing_lines() -> str:
-    """The words of the prompts' lines that contain a citation, padded with spaces."""
+    """The words of those lines of the prompts that contain a citation, with single spaces between and around the words."""
     lines = [line for prompt in PROMPTS.values() for line in read_prompt(prompt).splitlines()]
     return "".join(f" {' '.join(_letter_runs(line))} " for line in lines if "[1]" in line)
 

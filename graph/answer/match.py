@@ -29,7 +29,7 @@ def exact_match(answer: str, golds: Sequence[str]) -> float:
 def token_f1(answer: str, golds: Sequence[str]) -> float:
     """F1 between the bags of normalised words of the answer and of the best-matching gold answer; 1 for two empty bags.
 
-    As in the scripts of SQuAD 2.0 and MuSiQue; the script of SQuAD 1.1 differs only in scoring two empty bags 0.
+    As in the scripts of SQuAD 2.0 and MuSiQue; the script of SQuAD 1.1 differs only in that two empty bags score 0.
 
     >>> token_f1("built in 1911 in Saltmere", ["in 1911"])
     0.5714285714285714

@@ -1,7 +1,7 @@
-"""A language model as verifier: given passages and a sentence, its odds of "yes" against "no" as the first word are the verdict.
+"""A language model as a verifier: given passages and a sentence, the verdict is its odds of "yes" against "no" as the first word of the reply.
 
 SHIPPED is an adapter trained on sentences that people labelled (graph/models/support/README.md). On a CPU, OpenVINO runs it if it is installed,
-otherwise transformers. Any other model is named as hf:FOLDER, hf:NAME or openvino:FOLDER. The file CALIBRATION in the model's folder has the
+otherwise transformers. Any other model is given as hf:FOLDER, hf:NAME or openvino:FOLDER. The file CALIBRATION in the model's folder has the
 threshold, and the numbers that turn log-odds into a probability; without it, a sentence is marked if "no" is more probable than "yes".
 
 Legend: n claims."""
@@ -43,7 +43,7 @@ WINDOW_CHARS = 1_000
 BATCH_TOKENS = 2_048
 """The largest number of tokens in a batch of prompts, with padding."""
 HAS_QUESTION = re.compile(r"[?？؟]\s+\w")
-"""A question mark before other words."""
+"""A question mark followed by another word, as in a claim that begins with its question (`claim_of`)."""
 LogOdds = Callable[[Sequence[Sequence[Message]]], NDArray[np.float64]]
 """log P(yes) − log P(no) for the first token after each chat: [n]."""
 
@@ -51,7 +51,7 @@ LogOdds = Callable[[Sequence[Sequence[Message]]], NDArray[np.float64]]
 class Calibration(BaseModel):
     """The probability of being unsupported is σ(offset − scale · log-odds); a claim is marked at `threshold`.
 
-    A claim with a question (`claim_of`) has `question_offset` instead of `offset`, unless that is None.
+    For a claim that begins with its question (`claim_of`), `question_offset` replaces `offset`, unless it is None.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -91,7 +91,7 @@ def is_model(spec: str) -> bool:
 
 
 def kind_of(spec: str) -> tuple[str, str]:
-    """The library that runs a model that is a verifier, of KINDS, and the model's folder or name."""
+    """For a verifier that is a language model: the library that runs it (of KINDS), and the model's folder or name."""
     if spec == SHIPPED:
         return "openvino" if on_cpu() and openvino_ir.is_installed() else "hf", spec
     kind, _, target = spec.partition(":")
@@ -183,7 +183,7 @@ def openvino_log_odds(pipeline: Any, tokenizer: Any, prompts: Sequence[Sequence[
     """LogOdds by OpenVINO's pipeline: [n].
 
     One request forces "yes" and one "no", since the pipeline reports only the log-probability of the token that it generates. Requests run one after the
-    other, so that each finds what it shares with an earlier one, such as the passages, in the pipeline's cache.
+    other, so that the pipeline's cache already holds the beginning that a prompt shares with an earlier one, such as the passages.
     """
     from openvino import Tensor
     from openvino_genai import GenerationConfig, StructuredOutputConfig
@@ -202,7 +202,7 @@ def openvino_log_odds(pipeline: Any, tokenizer: Any, prompts: Sequence[Sequence[
 
 
 def _batches(lengths: Sequence[int]) -> Iterator[list[int]]:
-    """Batches of prompts, by position, of similar length: at most BATCH_TOKENS tokens each, unless one prompt has more."""
+    """The positions of prompts, in batches of similar length: at most BATCH_TOKENS tokens with padding, unless a single prompt has more."""
     batch: list[int] = []
     for at in sorted(range(len(lengths)), key=lengths.__getitem__):
         if batch and (len(batch) + 1) * lengths[at] > BATCH_TOKENS:

@@ -48,7 +48,7 @@ class Wording:
 def overlaps(claim: str, passages: Sequence[Wording]) -> tuple[float, float, float]:
     """OVERLAP of a sentence with passages: three shares from 0 to 1, of the stems and pairs that occur in any passage.
 
-    * stems found: the share of its distinct terms, without function words, whose stem occurs; 1 if it has no such terms;
+    * stems found: the share of its distinct terms (function words excluded) whose stem occurs; 1 if it has no such terms;
     * stem pairs found: the share of its pairs of adjacent stems that occur as adjacent stems;
     * near pairs found: the share of its pairs of adjacent content stems that occur at most NEAR content stems apart,
       in either order.

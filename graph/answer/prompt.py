@@ -36,7 +36,7 @@ _PREFIXES = {
 ANSWER_TOKENS: Mapping[AnswerForm, int] = {"cited": 64, "quoted": 256, "reasoned": 256}
 """The token limit of an answer in each form, unless the user sets one."""
 _MIN_PREFIX_CHARS = 3
-"""At the end of a section other than `text`, at least this much of a marker is a truncated marker; less is text."""
+"""A section other than `text` may end with the beginning of a marker: from this many characters on it counts as a truncated marker, with fewer as text."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ class FormSplitter:
         return start
 
     def _read_body(self, text: str, at: int) -> int:
-        """Read a section from `at` to its end, or as far as it is certain; return the offset to continue from."""
+        """Read a section from `at` to its end, or to a possible marker at the end of `text`; return the offset to continue from."""
         if marker := _MARKER[self._kind].search(text, at):
             self._append_text(text[at : marker.start()])
             return self._start_section(marker)

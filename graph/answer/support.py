@@ -24,7 +24,7 @@ from graph.types import Excerpt
 
 MIN_WORDS, MIN_CONTENT_WORDS, MAX_WORDS = 4, 2, 200
 MAX_CHARS = 200_000
-"""A sentence is compared with at most this many characters of passages: about 33,000 English words."""
+"""The maximum number of characters of passages to compare a sentence with: about 33,000 English words."""
 _OTHER_LETTER = re.compile(r"[^\W\d_A-Za-z\u00aa\u00ba\u00c0-\u024f\u1e00-\u1eff]")
 """A letter of a script other than Latin."""
 CACHED_GROUNDS = 256
@@ -35,7 +35,7 @@ HANDLINGS = get_args(Handling)
 Obstacle = Literal["says too little", "is too long", "is in another language", "has too much text to compare with"]
 """Why a sentence cannot be checked."""
 POLAR = frozenset({"yes", "no", "maybe"})
-"""Answers whose truth cannot be judged by the words of a passage."""
+"""Answers whose truth cannot be judged from the words of a passage."""
 
 
 @dataclass(frozen=True)
@@ -86,28 +86,28 @@ class Statement:
 
 
 def open_verifier(spec: str) -> Verifier:
-    """The verifier of a `spec`: a language model if it names one (`is_model`), else a word-based one ("": the shipped one); UserError for anything else."""
+    """The verifier that `spec` names: a language model (`is_model`) or a word-based one ("": the shipped one); UserError for anything else."""
     return open_model_verifier(spec) if is_model(spec) else word_verifier(spec)
 
 
 def verifier_for(handling: str, spec: str) -> Verifier | None:
-    """The verifier of a `spec`; None for "ignore"; UserError for a `handling` that is not in HANDLINGS."""
+    """The verifier that `spec` names; None for "ignore"; UserError for a `handling` that is not in HANDLINGS."""
     if handling not in HANDLINGS:
         raise UserError(f"--unsupported {handling}", "mark, drop or ignore", "fix the option")
     return None if handling == "ignore" else open_verifier(spec)
 
 
 class SupportChecker:
-    """Checks the sentences of texts against the excerpts they were written from; without a verifier or excerpts, checks none.
+    """Checks the sentences of texts against the excerpts that the texts were written from; without a verifier or excerpts, checks none.
 
-    Fragments are checked together with the `question` that they answer; without one, they are not checked.
+    Fragments are checked together with the `question` that they answer; without a question, they are not checked.
     """
 
     def __init__(self, excerpts: Sequence[Excerpt], verifier: Verifier | None, question: str = "") -> None:
         self._excerpts, self._verifier, self._question = excerpts, verifier, question
 
     def unsupported(self, part: str, text: str) -> list[Unsupported]:
-        """The sentences that the excerpts do not seem to support, of text with checked citations; `part` names the text."""
+        """The sentences of a text (with checked citations) that the excerpts do not seem to support; `part` names the text."""
         return [
             Unsupported(
                 part,
@@ -123,7 +123,7 @@ class SupportChecker:
         ]
 
     def not_checked(self, part: str, text: str) -> list[NotChecked]:
-        """The sentences of text with checked citations that cannot be judged, except those that say that something is not in the documents."""
+        """The sentences of a text (with checked citations) that cannot be judged, except those that say that something is not in the documents."""
         return [
             NotChecked(part, sentence.text, sentence.start, sentence.end, obstacle)
             for sentence in self._statements(text)
@@ -131,7 +131,7 @@ class SupportChecker:
         ]
 
     def checked(self, text: str) -> int | None:
-        """How many sentences of text with checked citations can be judged; None without a verifier or excerpts."""
+        """How many sentences of a text (with checked citations) can be judged; None without a verifier or excerpts."""
         if self._verifier is None or not self._excerpts:
             return None
         return sum(self._obstacle(sentence) is None for sentence in self._statements(text))
@@ -148,7 +148,7 @@ class SupportChecker:
         )
 
     def _judge(self, text: str) -> Iterator[tuple[Statement, float]]:
-        """The checkable sentences of text with checked citations, each with the probability that it is unsupported."""
+        """The sentences of a text (with checked citations) that can be judged, each with the probability that it is unsupported."""
         for sentence in self._statements(text):
             if self._verifier is not None and self._obstacle(sentence) is None:
                 yield sentence, float(judge_claims(self._verifier, [sentence.claim], self._ground(sentence))[0])
@@ -209,12 +209,12 @@ def _chars(excerpt: Excerpt) -> int:
 
 @lru_cache(CACHED_GROUNDS)
 def ground_of(excerpt: Excerpt) -> Ground:
-    """An excerpt to check against; cached, as a server often uses the same passages."""
+    """The ground of an excerpt; cached, because a server often retrieves the same passages."""
     return Ground.of([(excerpt.title, excerpt.text)], excerpt.header)
 
 
 def statements_of(text: str, passages: int, question: str = "") -> Iterator[Statement]:
-    """The sentences of text that answers `question` and has checked citations, except headings and sentences without words."""
+    """The sentences of an answer to `question` (with checked citations), except headings and sentences without words."""
     for unit in split_units(text):
         gate = CitationGate(0)
         words = gate.feed(unit.text) + gate.finish()

@@ -97,7 +97,7 @@ def _is_open(prompt: str) -> bool:
 
 
 def _continuation_ids(tokenizer: Any, before: list[int], both: list[int], text: str) -> list[int]:
-    """The tokens of `text` after those of its prompt; if a token of the two together would span both, `text` is tokenised separately."""
+    """The tokens of `text` after its prompt: from both tokenised together, or from `text` alone if one token would span both."""
     return both[len(before) :] if both[: len(before)] == before else _ids(tokenizer, text)
 
 

@@ -2,7 +2,7 @@
 
 Boosted trees, trained on deliberately falsified sentences, classify FEATURES: missing words, names or numbers, surplus or
 missing negations, opposites, a word order that differs from the source's. A logistic regression, trained on sentences
-that people labelled, combines their logit, the same features and the OVERLAP of wording (stacking, Wolpert 1992). Neither
+that people labelled, combines their logit, these features and the OVERLAP of wording (stacking, Wolpert 1992). Neither
 calls an encoder or a language model. `modegraph train verifier` writes the file; the package includes one (SHIPPED).
 
 Legend: N sentences of the passages, F features, O overlaps, S inputs of the second stage, n claims."""
@@ -85,7 +85,7 @@ def asides_last(text: str) -> str:
 def best_source(
     claim: Words, sentences: Sequence[str], words_N: Sequence[Words], title_stems: Collection[str] = ()
 ) -> Source:
-    """The sentence that shares the most words with a claim, and the one that adds the most to it, if that is at least MIN_GAIN words.
+    """The sentence that shares the most words with a claim, and the one with the most of the words still missing, if these are at least MIN_GAIN.
 
     Words of titles (`title_stems`) weigh little: every sentence of a passage is about its title, but need not name it.
     """
@@ -114,7 +114,7 @@ def best_source(
 
 
 def align(claim: Words, source: Words) -> dict[int, int]:
-    """Map positions of a claim's content words to those of the same words in the source: of several, the nearest to the one after the previous match.
+    """Map the position of each content word of a claim to that of the same word in the source; of several, the nearest to the word after the last match.
 
     >>> align(Words.of("Ada built Lantern"), Words.of("The Lantern was built by Ada"))
     {0: 5, 1: 3, 2: 1}
@@ -134,7 +134,7 @@ def align(claim: Words, source: Words) -> dict[int, int]:
 
 
 _NEIGHBOUR_DISTANCE, _SLACK = 4, 3
-"""Neighbours are content words at most this many positions apart; in the source they may be _SLACK positions further apart."""
+"""Neighbours are content words at most _NEIGHBOUR_DISTANCE positions apart; in the source they may be _SLACK positions further apart."""
 
 
 WINDOW_CHARS = 10_000
@@ -144,8 +144,8 @@ WINDOW_CHARS = 10_000
 @dataclass(frozen=True)
 class Ground:
     """Passages to check sentences against: their units, the words of each, the stems of their titles, the `form` of
-    all stems, the lower-case text, and the wording of each passage with its title; `passages` are title and text of each. The words of a
-    table's row, and the texts, include its header.
+    all stems, the lower-case text, and the wording of each passage with its title; `passages` are the title and the text of each. The words of a
+    table row, and the texts, include the header of its table.
     """
 
     units: tuple[Unit, ...]
@@ -278,7 +278,7 @@ def _negations(words: Words, source: Words) -> Iterator[tuple[str, float]]:
 
 
 def _opposites(words: Words, source: Words) -> Iterator[tuple[str, float]]:
-    """Counts of the words of a claim that have an opposite and are not in the source, and of those among them whose opposite is."""
+    """Counts of the words of a claim that have an opposite and are missing in the source: those whose opposite is in the source, and all."""
     source_words = set(source.lower)
     missing = [word for word in words.lower if word in OPPOSITES and word not in source_words]
     yield "opposites", sum(bool(OPPOSITES[word] & source_words) for word in missing)
@@ -355,7 +355,7 @@ def _are_apart(source: Source, aligned: Mapping[int, int], first: int, second: i
 
 
 def _min_share_of_neighbours(words: Words, source: Source, aligned: Mapping[int, int], chosen: Sequence[int]) -> float:
-    """The lowest share, over the chosen words, of neighbours that are near the word in the source too; 1 if undefined."""
+    """For each of the chosen words, the share of its neighbours that are also near it in the source; the lowest of these shares, 1 if there is none."""
     shares = []
     for at in chosen:
         near = [

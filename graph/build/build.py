@@ -1,4 +1,5 @@
-"""From documents to an index, start to finish: read → split and extract → encode and derive → save. Every step resumes where it stopped.
+"""From documents to an index, start to finish: read → split and extract → encode and derive → save. After an interruption, every step resumes
+where it stopped.
 
 `build_index` adds documents for one caller; `edit_index` applies the edits of all callers that waited for the same turn to write."""
 
@@ -43,11 +44,11 @@ from graph.types import Document, Encoder, OpenEncoder, OpenModel, Workers
 from graph.workers.open import THIS_PROCESS
 
 MAX_CHANGED_SHARE = 0.1
-"""The largest share of the passages that may be added or removed before communities are detected again, even with `layers_on_edit: later`."""
+"""The largest share of the passages that edits may add or remove before communities are detected again, even with `layers_on_edit: later`."""
 
 PATCHED_FROM_PASSAGES, MAX_PATCHED_SHARE = 20_000, 0.02
-"""From PATCHED_FROM_PASSAGES passages on, edits are written as patches next to the arrays, until more than MAX_PATCHED_SHARE of the documents
-have changed; then all arrays are rewritten."""
+"""In an index of at least PATCHED_FROM_PASSAGES passages, edits are written as patches next to the arrays until more than MAX_PATCHED_SHARE of
+the documents have changed; then all arrays are rewritten."""
 
 
 @dataclass(frozen=True)

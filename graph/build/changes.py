@@ -1,4 +1,4 @@
-"""Reads the store's rows of changed documents and merges them with the rows of the last generation.
+"""Reads the rows of changed documents from the store and merges them with the rows of the last generation.
 
 Rows are merged by id; only the rows that changed documents affect are read from the store. Entities and topics of unchanged propositions
 are moved; those of changed ones are read again.
@@ -152,7 +152,7 @@ class ChangedRows:
         return rows["row"], rows["id"]
 
     def text_of(self, table: str, column: str) -> Callable[[str], str]:
-        """A function from an id of a table to its text."""
+        """A function that returns the text of a table's row, given the row's id."""
         return lambda identity: self._text(f"SELECT {column} FROM {table} WHERE id = ?", identity)
 
     def links(self, table: str, column: str, proposition_keys: Ints) -> Ints:
@@ -232,8 +232,8 @@ def merge_linked(
     links: PropositionLinks,
     derived: Mapping[str, str],
 ) -> RowsById:
-    """The current entities or topics. `last` are ids, texts and entries [L, Z] of the last generation. Those linked to a proposition of
-    `affected_L` may have been deleted and are looked up in the store; those in `derived` (texts by id) are in no table.
+    """The current entities or topics. `last` are ids, texts and entries [L, Z] of the last generation. Entities or topics linked to a proposition
+    of `affected_L` may have been deleted and are looked up in the store; those in `derived` (texts by id) have no row in the store.
     """
     last_ids, last_texts, last_LZ = last
     gone = columns_of_rows(last_LZ, affected_L)

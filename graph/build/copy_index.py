@@ -93,7 +93,7 @@ def _receive_all(connection: Connection, folder: Path) -> dict[str, int]:
     SqliteStore(folder).close()
     with closing(sqlite3.connect(folder / SQLITE_FILE)) as store, store:
         counts = {table: _receive(connection, store, table) for table in track(COPIED, "Tables", len(COPIED))}
-        # Deriving the arrays adds 1 again, so they get the generation of the copied rows.
+        # Deriving the arrays adds 1 to the generation again, so the arrays get the generation of the copied rows.
         store.execute("UPDATE meta SET value = value - 1 WHERE key = 'generation'")
     with closing(sqlite3.connect(folder / LEDGER)) as ledger, ledger:
         ledger.execute(LEDGER_TABLE)

@@ -86,7 +86,9 @@ class EncodedTexts(Sequence[str]):
 
 @dataclass(frozen=True)
 class _Documents:
-    """The columns, the map from the rows of the last generation, and, for each new document, its source and the row of that generation that it precedes."""
+    """The columns, the map from the rows of the last generation, and, for each new document, its source and the row of the last generation that it
+    precedes.
+    """
 
     columns: DocumentColumns
     merge: RowMap
@@ -110,8 +112,8 @@ class LayerReuse:
 
     With `communities`, new nodes join existing communities (graph/hierarchy/communities.py) and the quantiles of cosines stay the same; else both are
     computed again. With `graphs`, neighbours are searched only for nodes that the edit affects: up to FLAT_LIMIT nodes
-    (graph/hierarchy/similarity.py) the graphs equal new ones bit for bit. With `summaries`, summaries of unchanged members are reused, with
-    `communities` also those of nearly unchanged ones; without `communities`, they equal new ones if no model wrote or will write summaries.
+    (graph/hierarchy/similarity.py) the graphs equal new ones bit for bit. With `summaries`, a summary is reused if its members are the same or,
+    with `communities`, nearly the same; without `communities`, reused summaries equal new ones if no model wrote or will write summaries.
     """
 
     communities: bool
@@ -131,8 +133,8 @@ def derive_arrays(
 ) -> IndexData:
     """All arrays of the index for the store's current rows; vectors come from `cache`, summaries from `write` unless it is None.
 
-    `changed` are the sources of the documents that differ from `last`, the previous generation; if None, all documents are read. The arrays do
-    not depend on either, except through `reuse`.
+    `changed` are the sources of the documents that differ from `last`, the previous generation; if None, all documents are read. The arrays
+    depend on `last` and `changed` only through `reuse`.
     """
     base = no_data() if last is None or changed is None else last
     rows = ChangedRows(store, None if base is not last else changed)

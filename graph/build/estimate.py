@@ -31,8 +31,8 @@ from graph.store.rows import Store, document_hash
 from graph.types import CompletionRequest, Document, OpenEncoder, Passage
 
 REPLY_TOKENS_PER_PASSAGE_TOKEN = 4.0
-"""As in the shipped example, for the propositions, their entities and their topics in JSON."""
-SUMMARY_CALLS = "the calls for summaries, one or more for each chunk and community that is new"
+"""The ratio in the shipped example, whose reply is JSON with the propositions, their entities and their topics."""
+SUMMARY_CALLS = "the calls for summaries, one or more for each new chunk or community"
 """Calls that cannot be counted before everything is encoded."""
 
 Kind = Literal["new", "changed", "unchanged", "waiting"]
@@ -121,7 +121,9 @@ def plan_build(
 
 
 def _call_tokens(request: CompletionRequest, passage: str, count_tokens: Callable[[str], int]) -> tuple[int, int]:
-    """The tokens of a call's prompt and, estimated from the length of `passage`, of its reply; if it is empty, the reply counts as `request.max_tokens`."""
+    """The tokens of a call's prompt and, estimated from the length of `passage`, of its reply; for an empty `passage`, the reply counts as
+    `request.max_tokens`.
+    """
     reply = int(count_tokens(passage) * REPLY_TOKENS_PER_PASSAGE_TOKEN) if passage else request.max_tokens
     return sum(count_tokens(message.content) for message in request.messages), min(reply, request.max_tokens)
 

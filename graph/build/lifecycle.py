@@ -51,7 +51,8 @@ class IndexStatus:
 
     `identity` is the manifest's (graph/store/manifest.py), "" without one; `quarantined`, `dropped` and `read_by` are those of a
     BuildReport (graph/build/build.py). `changed_passages` were added or removed since the communities were detected. `ann_recall` is,
-    for each kind with ANN indexes, the lowest share of the ten nearest neighbours that one of them found when it was built.
+    for each kind of vectors with ANN indexes, the lowest recall of these indexes: the share of the ten nearest neighbours found by an index
+    when it was built.
     """
 
     folder: str
@@ -83,7 +84,7 @@ class Damage:
 def delete_documents(
     folder: Path | str, sources: Sequence[str], open_encoder: OpenEncoder, open_model: OpenModel = no_model
 ) -> IndexData:
-    """Remove documents by source, and everything read only from them; UserError, changing nothing, if one is unknown."""
+    """Remove documents by source, and everything read only from them; UserError, changing nothing, if a source is unknown."""
     folder = Path(folder)
     settings = read_settings(folder)
     with open_for_writing(folder) as store:
@@ -93,7 +94,9 @@ def delete_documents(
                     known = [str(name) for (name,) in store.rows("SELECT source FROM documents")]
                     near = nearest(source, known)
                     expected = f"did you mean {near!r}?" if near else f"one of its {len(known):,} documents"
-                    raise UserError(f"{folder}: no document {source!r}", expected, "nothing was deleted")
+                    raise UserError(
+                        f"{folder}: no document {source!r}", expected, "correct the name; nothing was deleted"
+                    )
             store.drop_orphans()
             tools = open_tools(folder, store, settings, open_encoder, open_model)
         return finish_build(folder, store, tools, settings)
@@ -294,7 +297,7 @@ def compact_index(folder: Path | str, open_encoder: OpenEncoder, open_model: Ope
 
 
 def _rewrite_arrays(folder: Path, store: Store, manifest: Manifest, compact: bool = False) -> None:
-    """Write the arrays unchanged as the next generation, with the missing ANN indexes.
+    """Write the arrays unchanged as the next generation, and build the missing ANN indexes.
 
     With `compact`, each kind of vectors gets one segment, with an ANN index if one is due; nothing is written if that is already so and the
     arrays have no base.

@@ -1,7 +1,7 @@
 """Connects the store and the extractors: chooses the extractor, passes the waiting documents to it, and commits its readings.
 
-A group of readings and the status of its documents are committed in one transaction, so that a run that was killed continues with
-the passages that have no reading. A model's finished calls are also in `LEDGER`, committed one by one, so no call is made twice.
+A group of readings and the status of its documents are committed in one transaction, so that after a run was killed, the next one continues
+with the passages that have no reading. A model's finished calls are also in `LEDGER`, committed one by one, so no call is made twice.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -27,7 +27,7 @@ from graph.types import Document, LanguageModel, OpenModel, Passage, T, Workers
 GROUP_PASSAGES = 512
 """Minimum number of passages per transaction, for extractors that need no model."""
 BATCH_CHARACTERS = 200_000
-"""Minimum size of a batch of documents to split."""
+"""Minimum size of a batch of documents to split, in characters."""
 SAMPLED_DOCUMENTS = 5
 
 Split = Callable[[Document], Sequence[Passage]]
@@ -35,7 +35,8 @@ Split = Callable[[Document], Sequence[Passage]]
 
 def no_model(spec: str | Sequence[str], ledger: Path | None = None, workers: Workers | None = None) -> LanguageModel:
     """The OpenModel of callers without models: raises UserError."""
-    raise UserError(f"language model {spec!r}: models cannot be opened here", "", "use the command line")
+    expected = "an index that needs no language model"
+    raise UserError(f"language model {spec!r}: models cannot be opened here", expected, "use the command line")
 
 
 def open_extractor(
@@ -169,7 +170,7 @@ def _split_each(split: Split, documents: Sequence[Document]) -> list[tuple[Docum
 
 
 def _batches(items: Iterable[T], size: Callable[[T], int], min_size: int) -> Iterator[list[T]]:
-    """The items in lists whose sizes sum to `min_size` or more, except the last."""
+    """The items in lists; in each list but the last, the items' sizes sum to `min_size` or more."""
     batch: list[T] = []
     total = 0
     for item in items:

@@ -75,7 +75,7 @@ def open_for_writing(folder: Path, give_up: GiveUp | None = None) -> Iterator[St
             report_full_disk(folder),
             writer_lock(folder, give_up),
             unsealed(folder) as seal,
-            closing(SqliteStore(folder, before_fold=seal.write if seal.before else None)) as store,
+            closing(SqliteStore(folder, before_fold=seal.check_and_record if seal.before else None)) as store,
         ):
             yield store
             fold_ledger(folder)
@@ -129,7 +129,7 @@ def settings_for(
 def reading_settings(
     extractor_model: str | None, import_file: Path | None, summary_model: str | None
 ) -> dict[str, object]:
-    """The settings that --extractor-model, --import and --summary-model set; UserError for the first two together."""
+    """The settings that --extractor-model, --import and --summary-model set; UserError if the first two are combined."""
     if extractor_model is not None and import_file is not None:
         raise UserError("--extractor-model with --import", "only one of the two", "leave one out")
     summaries = {} if summary_model is None else {"summary_model": summary_model}

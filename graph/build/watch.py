@@ -60,7 +60,7 @@ class WatchedFolder:
 def watch_folder(folder: Path, index: Path) -> WatchedFolder:
     """Start watching a folder for an index; UserError if it is not a folder, or if it contains the index (each edit would then count as a change)."""
     if not folder.is_dir():
-        raise UserError(f"{folder}: not a folder", "a folder to watch", "leave --watch out, or name its folder")
+        raise UserError(f"{folder}: not a folder", "a folder to watch", "leave --watch out, or index the file's folder")
     if index.resolve().is_relative_to(folder.resolve()):
         raise UserError(f"{index}: inside {folder}", "an index outside the watched folder", "change --out")
     return WatchedFolder(folder)

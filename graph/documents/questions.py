@@ -1,4 +1,4 @@
-"""Questions with their gold answers: the input of synthesis, of training data and of evaluation.
+"""Questions with their gold answers: the input of data synthesis, training and evaluation.
 
 One JSON object per line: {"id", "question", "answers"} and, where known, "gold_ids", "evidence" [{"id", "quote"}], "type", "hops",
 "split", "reasoning", "options". Only data_synth reads "supporting_sentences", the [document id, sentence number] pairs of public multi-hop sets.
@@ -15,7 +15,7 @@ from graph.shared.jsonl import read_jsonl
 
 SPLITS = ("train", "dev", "test")
 MAX_SOURCES_SHOWN = 5
-"""The maximum number of missing documents that an error lists."""
+"""The maximum number of missing documents that an error message lists."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,5 @@
-"""The first step: from a folder, a file or a .jsonl to documents. parse/formats.py lists the formats; `.modegraphignore` files exclude files.
+"""The first step of indexing: reads the documents in a folder, a file or the rows of a .jsonl. parse/formats.py lists the formats; a file named
+`.modegraphignore` lists files to exclude.
 
 Plain text and source code stay unchanged, so that offsets apply to the file itself (after its front matter, if any); CSV and TSV become Markdown
 rows; other formats are read in a child process (sandbox.py). Only hidden and ignored files are skipped silently:
@@ -90,7 +91,7 @@ class SkipLog:
 
 
 def read_documents(source: Path | str, note: Note, limits: Limits = Limits()) -> Iterator[Document]:  # noqa: B008
-    """Yield every document of `source`, in order of name or row; `note` gets a line for each file or empty row skipped.
+    """Yield every document of `source`, in order of name or row; `note` gets a line for each skipped file and for each empty row.
 
     An unreadable file of a folder is skipped. Raises UserError with the file (and line), the problem and the remedy if `source` itself
     is such a file, for a malformed row, and if there are no documents.
@@ -109,7 +110,9 @@ def read_documents(source: Path | str, note: Note, limits: Limits = Limits()) ->
 
 
 def present_in(source: Path) -> Callable[[str], bool]:
-    """A test for whether `source`, listed at the first call, has a document of a given name; anything unreadable counts as present."""
+    """A function that returns whether `source` has a document of a given name. It lists `source` at its first call; anything unreadable counts as
+    present.
+    """
 
     @cache
     def found() -> tuple[set[str], tuple[str, ...]]:

@@ -23,6 +23,7 @@ PAGES_SHOWN = 8
 GRACE_S = 5.0
 """Seconds to wait for the child's report after the kernel's time limit, before it is killed."""
 LATE = ChildReport(0, signal.SIGALRM, 0, 0.0, 0.0)
+"""The report for a child that was killed because it did not reply in time."""
 
 
 class ParseWorker:
@@ -33,7 +34,7 @@ class ParseWorker:
 
     def __init__(self, limits: Limits, note: Callable[[str], None] = lambda line: None) -> None:
         self.last = LATE
-        """The report of the last request."""
+        """The report on the last request; LATE before the first."""
         if limits.ocr is not None:
             check_programs(limits.ocr)
         self._limits = limits
@@ -157,7 +158,7 @@ class ParseWorker:
 
 
 def _parse_reply(body: bytes) -> dict[str, Any]:
-    """The answer to a request; UserError if the request was refused."""
+    """The reply's JSON; UserError if the request was refused."""
     answer: dict[str, Any] = json.loads(body)
     if "refused" in answer:
         raise UserError(answer["refused"], "", "")

@@ -36,8 +36,8 @@ def write_page(index: Index, file: Path, limit: int) -> dict[str, int]:
 def page_data(index: Index, limit: int) -> dict[str, Any]:
     """The content of the page, at most `limit` nodes of each kind.
 
-    It has the most mentioned entities; some propositions of each entity and some passages of each proposition and summary, chosen in
-    turns (`take_turns`); and the summaries of the highest layers. Links are positions in the lists of the page.
+    It has the most mentioned entities; some propositions of each entity and some passages of each proposition and summary, chosen
+    by `take_turns`; and the summaries of the highest layers. Links are positions in the lists of the page.
     """
     data = index.data
     mentions_E = np.diff(index.entity_proposition_EN.indptr)

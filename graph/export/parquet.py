@@ -1,4 +1,4 @@
-"""Parquet, for data tools (datasets, pandas, DuckDB): one table for each kind of node, with vectors, one of occurrences, one of edges."""
+"""Parquet, for data tools (datasets, pandas, DuckDB): one table for each kind of node, with its vectors, one for occurrences and one for edges."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain, islice

@@ -159,7 +159,7 @@ Person = tuple[str, ...]
 
 
 def full_names(keys: Sequence[str]) -> list[tuple[int, int]]:
-    """(row, row of the full name) for every key of initials and a surname that fits exactly one full name, by row.
+    """(row, row of the full name), by row, for every key that consists of initials and a surname and fits exactly one full name.
 
     >>> full_names(["j. smith", "john smith", "j. r. smith", "ann smith"])
     [(0, 1)]
@@ -180,7 +180,7 @@ def full_names(keys: Sequence[str]) -> list[tuple[int, int]]:
 
 
 def surname_of_initials(key: str) -> str:
-    """The surname of a key of initials and a surname; "" for any other key.
+    """The surname in a key that consists of initials and a surname; "" for any other key.
 
     >>> surname_of_initials("j. r. smith"), surname_of_initials("john smith")
     ('smith', '')

@@ -66,7 +66,7 @@ def best_span(proposition: str, passage: str, header: Cells = ()) -> tuple[int, 
 def entities_within(text: str, entities: Iterable[str], others: Iterable[str]) -> tuple[tuple[str, ...], int]:
     """The `entities` that are in `text`, then the `others` that are; and the number of `entities` that are not.
 
-    An entity is in a text if all of its words are; the words of one of `others` must also be in sequence (spelling may differ in case,
+    An entity is in a text if all of its words are; for `others`, the words must also be in sequence (spelling may differ in case,
     brackets and a leading "the").
     """
     words = words_of(text)

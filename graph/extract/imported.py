@@ -71,7 +71,7 @@ def read_imported(item: PendingDocument, rows: Mapping[str, Row]) -> list[Readin
 def place_triples(row: Row, document: Document, passages: Sequence[Passage]) -> list[tuple[Occurrence, ...]]:
     """The occurrences of each passage: its sentences, with their entities and facts from the row.
 
-    A triple belongs to the passage that contains most of its words, and there to the sentence that contains most of them (on a tie,
+    A triple belongs to the passage that contains the most of its words, and there to the sentence that contains the most of them (on a tie,
     the first); if no sentence contains any, "s p o" becomes a separate proposition, whose span is the whole passage. A subject or object that is not an
     entity ("a politician", "1960") would link unrelated documents: it is left out, and its triple is not recorded as a fact.
     """
@@ -95,7 +95,7 @@ def place_triples(row: Row, document: Document, passages: Sequence[Passage]) -> 
 
 
 def is_entity(text: str) -> bool:
-    """Whether an extracted entity, subject or object contains an entity by the rules: a capitalised word, a date with its month, a quantity, a quotation.
+    """Whether the rules find an entity in an extracted entity, subject or object: a capitalised word, a date with its month, a quantity, a quotation.
 
     >>> [is_entity(text) for text in ("Ada Marlow", "monthly publication", "1963", "the village of Tarn")]
     [True, False, False, True]

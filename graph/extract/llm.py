@@ -77,10 +77,10 @@ def _shown(passage: Passage) -> str:
 
 MIN_SUPPORT = 0.5
 """The minimum share of a proposition's words that must be in its passage or the document's title."""
-MAX_PROPOSITIONS, MAX_NAMES_OF_ONE = 64, 27
+MAX_PROPOSITIONS, MAX_NAMES_PER_PROPOSITION = 64, 27
 """Bounds on lists, because a small model may repeat one name without end. Rules extract at most 13 propositions from any of 8,256 passages of
 HotpotQA (up to 200 tokens each), and no inspected proposition has more than 27 names."""
-MAX_PROPOSITION_CHARS, COPIED_SENTENCES = 500, 3
+MAX_PROPOSITION_CHARS, MIN_COPIED_SENTENCES = 500, 3
 """The maximum length of a proposition, and the number of sentences from which it counts as a copy of the passage; small models
 write such copies."""
 Name = Annotated[str, at_most("maxLength", 80)]
@@ -90,7 +90,7 @@ class PropositionReply(ReplyModel):
     """`facts` are not requested: retrieval does not use them, and they would make up half of a reply."""
 
     text: Annotated[str, at_most("maxLength", MAX_PROPOSITION_CHARS)]
-    entities: Annotated[list[Name], sound_items(str), at_most("maxItems", MAX_NAMES_OF_ONE)] = Field(
+    entities: Annotated[list[Name], sound_items(str), at_most("maxItems", MAX_NAMES_PER_PROPOSITION)] = Field(
         default_factory=list
     )
     topic: Name = ""
@@ -126,7 +126,7 @@ def read_reply(text: str, passage: Passage, cut: bool = False) -> tuple[tuple[Oc
 
 
 def repeats_proposition(text: str) -> bool:
-    """Whether a cut reply repeats a proposition: all of its content then precedes the repetition.
+    """Whether a reply that was cut repeats a proposition; if so, nothing new is expected after the repetition.
 
     >>> repeats_proposition('{"propositions": [{"text": "It rains."}, {"text": "It rains."}, {"text": "It ra')
     True
@@ -139,11 +139,11 @@ def repeats_proposition(text: str) -> bool:
 
 
 def _sentences_of(proposition: PropositionReply) -> list[PropositionReply]:
-    """The proposition itself, or its sentences (without one cut at the end) if there are so many that it is a copy of the passage."""
+    """The proposition itself, or its sentences (without a last one that was cut) if there are so many that it is a copy of the passage."""
     texts = [unit.text for unit in split_units(proposition.text)]
     if texts and len(proposition.text) >= MAX_PROPOSITION_CHARS and not is_complete(texts[-1]):
         texts = texts[:-1]
-    if len(texts) < COPIED_SENTENCES:
+    if len(texts) < MIN_COPIED_SENTENCES:
         return [proposition]
     return [proposition.model_copy(update={"text": text, "entities": []}) for text in texts]
 

@@ -161,7 +161,7 @@ class _PronounResolver:
         return self.title if len(self.title.split()) == 1 or may_be_person(self.title) else ""
 
     def _remember(self, text: str, entities: Sequence[str]) -> None:
-        """Note the subject of a sentence as the next antecedent: no person if the sentence names people elsewhere, the same one if it names nobody."""
+        """Note the subject of a sentence as the next antecedent; without the title as subject, people named elsewhere in the sentence leave no person."""
         people = [
             name for name in entities if may_be_person(name) and not (self.title and names_subject(name, self.title))
         ]
@@ -213,7 +213,7 @@ def names_subject(text: str, subject: str) -> bool:
 
 
 def _surnames(passages: Sequence[Passage], entities: Iterable[str]) -> dict[str, str]:
-    """The full name for each surname of the document's people, except surnames that are also places in it."""
+    """The full name for each surname of the document's people, except surnames that are also places in the document."""
     places = {match[1].casefold() for passage in passages for match in _PLACE.finditer(passage.text)}
     return {surname: full for surname, full in people_by_surname(entities).items() if surname not in places}
 

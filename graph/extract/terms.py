@@ -16,7 +16,7 @@ from graph.text.scripts import MARKS, UNSPACED, is_caseless, unspaced_runs
 MAX_CHARACTERS, MAX_WORDS, MAX_TITLE_WORDS = 6, 3, 10
 MIN_PROPOSITIONS = 2
 MAX_SHARE, RARE = 0.1, 10
-"""A term in more than RARE propositions and in more than this share of the caseless ones is a function word."""
+"""A term in more than RARE propositions, and in more than MAX_SHARE of the propositions in caseless scripts, is a function word."""
 _RUN = re.compile(rf"(?P<unspaced>[{UNSPACED}]+)|(?:(?![{UNSPACED}])[^\W\d_]|[{MARKS}])+")
 _TITLE_RUN = re.compile(rf"[\w{UNSPACED}{MARKS}]+")
 _CHARACTER = re.compile(

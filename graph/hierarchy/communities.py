@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from graph.types import Ints
 
 MAX_ITERATIONS = 10
-"""Graphs of real documents (8k nodes) converge in 3 to 9 iterations; a graph of synthetic documents needs dozens, and after 10 its modularity is .4 % below the
-final one."""
+"""Graphs of real documents (8k nodes) converge in 3 to 9 iterations; a graph of synthetic documents needs dozens, and after 10 its modularity is 0.4 % below
+the final one."""
 _GENERATOR = Lock()
 """igraph has one random number generator for the whole process."""
 

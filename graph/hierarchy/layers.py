@@ -100,7 +100,7 @@ class LastHierarchy:
         return np.where(reusable, summary, -1)
 
 
-MAX_READ = 8_192
+MAX_VECTORS_READ = 8_192
 """How many sentence vectors to read from files before their memory is released: reading one vector loads whole memory pages."""
 EncodeByIds = Callable[[Sequence[str], Sequence[str]], Vectors]
 """Ids and texts to unit vectors [N, D]; texts already encoded under the same id are not encoded again."""
@@ -165,11 +165,11 @@ class Sentences:
 
     def read(self, pool: Sequence[int]) -> Floats:
         """The vectors of a pool, read in batches so that a large pool does not load whole files into memory."""
-        if len(pool) <= MAX_READ:
+        if len(pool) <= MAX_VECTORS_READ:
             return self.vectors_ND[list(pool)]
         vectors_RD = np.empty((len(pool), self.vectors_ND.shape[1]), np.float32)
-        for start in range(0, len(pool), MAX_READ):
-            part = slice(start, start + MAX_READ)
+        for start in range(0, len(pool), MAX_VECTORS_READ):
+            part = slice(start, start + MAX_VECTORS_READ)
             vectors_RD[part] = self.vectors_ND[list(pool[part])]
             self.release_memory()
         return vectors_RD
@@ -301,7 +301,7 @@ def _add_summaries(
     for node, by_model in zip(new, model_texts, strict=True):
         vectors_read += len(node.pool or ())
         extract, node.pool = builder.sentences.summarise(node.pool or (), builder.max_tokens)
-        if vectors_read > MAX_READ or node is new[-1]:
+        if vectors_read > MAX_VECTORS_READ or node is new[-1]:
             builder.sentences.release_memory()
             vectors_read = 0
         node.text = by_model or extract
@@ -362,6 +362,6 @@ def _edited_edges(edits: Sequence[tuple[int, GraphEdit]], last_X: Ints, last: Bl
     moves, added = RowMap.of_previous(last_X, last.shape[0]), Entries.none()
     for first, edit in edits:
         new = edit.added
-        added = added.and_(Entries(new.row_X + first, new.column_X + first, new.value_X))
+        added = added.followed_by(Entries(new.row_X + first, new.column_X + first, new.value_X))
     replaced = np.concatenate([edit.replaced_R + first for first, edit in edits])
     return moved_block(last, moves, moves, added, replaced, both_ways=True)

@@ -23,9 +23,9 @@ from graph.store.vectors import Matrix, Vectors
 from graph.types import Floats, Ints
 
 FLAT_LIMIT = 20_000
-SPARE = 8
+SPARE_CANDIDATES = 8
 """The number of candidates beyond k, so that nodes with cosines nearly equal to the k-th are included."""
-SLACK = 1e-5
+MAX_COSINE_ERROR = 1e-5
 """Upper bound on the error of a cosine from a matrix product."""
 BATCH_ROWS, BATCH_PAIRS = 64, 8_192
 
@@ -98,7 +98,7 @@ _NO_PAIRS = _Pairs(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.
 
 
 def similarity_graph(vectors_ND: Matrix, neighbours: int, min_similarity: float) -> sp.csr_array:
-    """Symmetric float32 CSR[N, N] of cosines: i–j where either is among the other's k nearest and cosine ≥ τ and above 0.
+    """Symmetric float32 CSR[N, N] of cosines: an edge where one node is among the other's k nearest and their cosine is ≥ τ and > 0.
 
     `vectors_ND` are unit rows. No node is its own neighbour, however many duplicates it has; each edge is stored once per
     direction, with the same weight; ties go to the first nodes.
@@ -115,7 +115,7 @@ def _nearest_of_all(vectors_ND: Matrix, neighbours: int, min_similarity: float) 
     """Every node with its nearest neighbours: exact up to FLAT_LIMIT nodes; beyond that, chosen from `likely_neighbours`."""
     if len(vectors_ND) <= FLAT_LIMIT:
         return _exact_nearest(vectors_ND, neighbours, min_similarity)
-    likely = likely_neighbours(vectors_ND, 2 * neighbours + SPARE, min_similarity)
+    likely = likely_neighbours(vectors_ND, 2 * neighbours + SPARE_CANDIDATES, min_similarity)
     batches = (_measure(vectors_ND, row_X, other_X, min_similarity) for row_X, other_X in likely)
     found = _Pairs.join([_k_nearest(pairs, neighbours) for pairs in batches])
     if isinstance(vectors_ND, Vectors):
@@ -128,15 +128,17 @@ def _exact_nearest(vectors_ND: Matrix, neighbours: int, min_similarity: float) -
     import faiss
 
     vectors_ND, count = np.ascontiguousarray(vectors_ND, np.float32), len(vectors_ND)
-    candidates = min(count, neighbours + 1 + SPARE)
+    candidates = min(count, neighbours + 1 + SPARE_CANDIDATES)
     cosines_NK, found_NK = faiss.knn(vectors_ND, vectors_ND, candidates, metric=faiss.METRIC_INNER_PRODUCT)
     rows_NK = np.broadcast_to(np.arange(count)[:, None], found_NK.shape)
-    likely_NK = (found_NK != rows_NK) & (cosines_NK >= min_similarity - SLACK)
+    likely_NK = (found_NK != rows_NK) & (cosines_NK >= min_similarity - MAX_COSINE_ERROR)
     pairs = _measure(vectors_ND, rows_NK[likely_NK], found_NK[likely_NK], min_similarity)
     found = _k_nearest(pairs, neighbours)
     if candidates == count:
         return found
-    unsure = np.flatnonzero(cosines_NK[:, -1] >= _last_cosines(found, count, neighbours, min_similarity) - SLACK)
+    unsure = np.flatnonzero(
+        cosines_NK[:, -1] >= _last_cosines(found, count, neighbours, min_similarity) - MAX_COSINE_ERROR
+    )
     return _k_nearest(_Pairs.join([pairs, *_near_pairs(vectors_ND, unsure, neighbours, min_similarity)]), neighbours)
 
 
@@ -169,7 +171,7 @@ def _likely_near(vectors_ND: Matrix, rows_R: Ints, neighbours: int, min_similari
 
 def _short_of_neighbours(known: KnownGraph, neighbours: int) -> Ints:
     """The nodes that had k nearest neighbours and have lost one."""
-    pairs = _own_nearest(known, known.neighbours(known.merge.deleted_G), neighbours)
+    pairs = _known_nearest(known, known.neighbours(known.merge.deleted_G), neighbours)
     full_T = np.bincount(pairs.row_X, minlength=known.merge.previous_count) == neighbours
     gone_X = known.merge.current_rows(pairs.other_X) < 0
     return known.merge.current_rows(pairs.row_X[full_T[pairs.row_X] & gone_X])
@@ -179,10 +181,10 @@ def _exact_edges(known: KnownGraph, searched: Ints, near: _Pairs, neighbours: in
     """The nodes whose nearest neighbours have changed (searched nodes, and nodes that got a nearer neighbour), and all their edges, one way."""
     changed = np.union1d(searched, near.row_X)
     gained = known.merge.previous_rows(np.setdiff1d(changed, searched))
-    own = _k_nearest(_Pairs.join([near, _own_nearest(known, gained, neighbours).moved(known.merge)]), neighbours)
+    own = _k_nearest(_Pairs.join([near, _known_nearest(known, gained, neighbours).moved(known.merge)]), neighbours)
     changed_T = known.merge.previous_rows(changed)
     others = np.setdiff1d(known.neighbours(changed_T[changed_T >= 0]), changed_T)
-    to_changed = _own_nearest(known, others, neighbours).moved(known.merge)
+    to_changed = _known_nearest(known, others, neighbours).moved(known.merge)
     return changed, _Pairs.join([own, to_changed.only(np.isin(to_changed.other_X, changed))])
 
 
@@ -193,10 +195,10 @@ def _graph_edit(nodes: int, changed: Ints, edges: _Pairs) -> GraphEdit:
     return GraphEdit(nodes, changed, Entries(both.row_X[once], both.other_X[once], both.cosine_X[once]))
 
 
-def _own_nearest(known: KnownGraph, rows_T: Ints, neighbours: int) -> _Pairs:
+def _known_nearest(known: KnownGraph, rows_T: Ints, neighbours: int) -> _Pairs:
     """The k nearest neighbours of some nodes of a graph.
 
-    The row of a node also has the nodes that count it among their own nearest; the k with the largest cosines are its own (ties go to the first).
+    A node's row also contains the nodes that have it among their k nearest; its own are those with the k largest cosines (ties go to the first).
     """
     rows = known.rows(rows_T)
     starts, degree_B = rows.indptr[:-1], np.diff(rows.indptr)
@@ -217,8 +219,8 @@ def _own_nearest(known: KnownGraph, rows_T: Ints, neighbours: int) -> _Pairs:
 
 @dataclass(frozen=True)
 class _Bounds:
-    """The lowest cosine at which a searched node may be among the nearest of an unsearched node: the lowest in the unsearched node's row,
-    or τ if that row has fewer than k neighbours.
+    """The lowest cosine at which a searched node may be among the nearest of an unsearched node: the lowest cosine in the unsearched node's
+    row, or τ if that row has fewer than k neighbours.
     """
 
     known: KnownGraph
@@ -237,7 +239,7 @@ class _Bounds:
             lowest = np.minimum.reduceat(rows.data, rows.indptr[some])
             least_O[some] = np.where(degree_O[some] >= self.neighbours, lowest, self.min_similarity)
         least_O[np.isin(others, self.searched)] = np.inf
-        return np.asarray(cosine_X >= least_O[place_X] - SLACK)
+        return np.asarray(cosine_X >= least_O[place_X] - MAX_COSINE_ERROR)
 
 
 def _near_pairs(
@@ -252,10 +254,10 @@ def _near_pairs(
         if neighbours < len(vectors_ND):
             last_B = np.maximum(last_B, np.partition(cosines_BN, -neighbours, axis=1)[:, -neighbours])
         least_B = last_B if bounds is None else np.full(len(rows_B), min_similarity)
-        place_X, other_X = np.nonzero(cosines_BN >= least_B[:, None] - SLACK)
+        place_X, other_X = np.nonzero(cosines_BN >= least_B[:, None] - MAX_COSINE_ERROR)
         if bounds is not None:
             cosine_X = cosines_BN[place_X, other_X]
-            likely_X = (cosine_X >= last_B[place_X] - SLACK) | bounds.admit(other_X, cosine_X)
+            likely_X = (cosine_X >= last_B[place_X] - MAX_COSINE_ERROR) | bounds.admit(other_X, cosine_X)
             place_X, other_X = place_X[likely_X], other_X[likely_X]
         one_way = _measure(vectors_ND, rows_B[place_X], other_X, min_similarity)
         yield one_way
@@ -290,10 +292,10 @@ def _k_nearest(pairs: _Pairs, neighbours: int) -> _Pairs:
     return once.only(rank_X < neighbours)
 
 
-PROBED_LISTS, PROBED_WHERE_NEAR, NEAR = 32, 8, 0.8
-"""Lists probed for a node; fewer if only cosines from NEAR up count, because such neighbours are in few lists. The probed lists contain
-.995 of the edges of 10k propositions and .9999 of those of 22k entities (docs/log.md)."""
-ROUGH = 0.2
+PROBED_LISTS, PROBED_AT_HIGH_COSINE, HIGH_COSINE = 32, 8, 0.8
+"""The number of lists probed for a node: PROBED_LISTS, or PROBED_AT_HIGH_COSINE if τ is at least HIGH_COSINE, because such neighbours are in few lists.
+The probed lists contain .995 of the edges of 10k propositions and .9999 of those of 22k entities (docs/log.md)."""
+MAX_UNDERESTIMATE = 0.2
 """Upper bound on the underestimate of a cosine by the codes of the inverted file, except for one cosine in thousands."""
 TRAINED_PER_CODE = 64
 """Training vectors for each of the 16 codes that represent two dimensions."""
@@ -303,13 +305,13 @@ SEARCHED_ROWS = 8_192
 def likely_neighbours(vectors_ND: Matrix, count: int, min_similarity: float) -> Iterator[tuple[Ints, Ints]]:
     """Pairs (node, likely one of its `count` nearest with at least `min_similarity`), in batches of nodes, in order."""
     inverted, nodes = _inverted_file(vectors_ND), len(vectors_ND)
-    probed = PROBED_WHERE_NEAR if min_similarity >= NEAR else PROBED_LISTS
+    probed = PROBED_AT_HIGH_COSINE if min_similarity >= HIGH_COSINE else PROBED_LISTS
     inverted.nprobe = min(probed, inverted.nlist)
     for start in range(0, nodes, SEARCHED_ROWS):
         rows_B = np.arange(start, min(start + SEARCHED_ROWS, nodes))
         cosines_BK, found_BK = inverted.search(_contiguous(vectors_ND[rows_B]), min(nodes, count + 1))
         rows_BK = np.broadcast_to(rows_B[:, None], found_BK.shape)
-        likely_BK = (found_BK >= 0) & (found_BK != rows_BK) & (cosines_BK >= min_similarity - ROUGH)
+        likely_BK = (found_BK >= 0) & (found_BK != rows_BK) & (cosines_BK >= min_similarity - MAX_UNDERESTIMATE)
         yield rows_BK[likely_BK], found_BK[likely_BK]
 
 

@@ -26,9 +26,10 @@ from graph.text.replies import (
 from graph.text.sentences import is_complete, split_units
 from graph.types import Completion, CompletionRequest, Floats, LanguageModel, Message, T
 
-RELEVANCE = 0.7
-REPEATS = 0.95
-"""Cosine from which a sentence counts as repeating a chosen one."""
+RELEVANCE_WEIGHT = 0.7
+"""The weight of a sentence's relevance; the rest is the weight of its similarity to the sentences already chosen."""
+REPEAT_COSINE = 0.95
+"""The cosine from which a sentence counts as a repetition of a chosen one."""
 MAX_CANDIDATES = 200
 
 
@@ -48,7 +49,7 @@ def choose_sentences(vectors_SD: Floats, count_tokens: Callable[[int], int], max
     chosen: list[int] = []
     budget = max_tokens
     while eligible_C.any():
-        gain_C = np.where(eligible_C, RELEVANCE * relevance_C - (1 - RELEVANCE) * nearest_C, -np.inf)
+        gain_C = np.where(eligible_C, RELEVANCE_WEIGHT * relevance_C - (1 - RELEVANCE_WEIGHT) * nearest_C, -np.inf)
         best = int(gain_C.argmax())
         eligible_C[best] = False
         length = count_tokens(int(candidates[best]))
@@ -59,7 +60,7 @@ def choose_sentences(vectors_SD: Floats, count_tokens: Callable[[int], int], max
         if budget <= 0:
             break
         nearest_C = np.maximum(nearest_C, vectors_CD @ vectors_CD[best])
-        eligible_C &= nearest_C < REPEATS
+        eligible_C &= nearest_C < REPEAT_COSINE
     return sorted(chosen)
 
 
@@ -156,7 +157,7 @@ def _write_all(model: LanguageModel, requests: Sequence[CompletionRequest]) -> l
 
 
 def _usable_text(request: CompletionRequest, completion: Completion) -> str:
-    """The text of a reply; only the complete sentences if it was cut, "" if it was refused, is broken JSON, or is about the prompt's example."""
+    """The text of a reply; only the complete sentences if it was cut; "" if it was refused, is broken JSON, or copies the prompt's example."""
     if completion.finish_reason == "refused" or copies_example(completion.text, request.messages[1].content):
         return ""
     try:

@@ -57,8 +57,8 @@ def row_of(data: IndexData, kind: NodeKind, name: str) -> int | None:
     return None if row < 0 else int(row)
 
 
-FREQUENT_SHARE = 8
-"""A term is frequent if at least one passage in this many contains it."""
+FREQUENT_SHARE = 1 / 8
+"""A term is frequent if at least this share of the passages contain it."""
 MAX_CACHED_BYTES = 128 << 20
 """Size limit of the cached scores of frequent terms; the least recently used are evicted first."""
 
@@ -86,7 +86,7 @@ class TermScores:
         """BM25 of every passage for the terms in `rows`, each counted as often as it occurs there: float32[P]."""
         scores_P = np.zeros(self._passages, np.float32)
         for row in rows:
-            if FREQUENT_SHARE * self._passages_W[row] >= len(scores_P):
+            if self._passages_W[row] >= FREQUENT_SHARE * len(scores_P):
                 scores_P += self._frequent(row)
             else:
                 self._add(row, scores_P)
@@ -116,7 +116,7 @@ class Index:
     _lock: Lock = field(default_factory=Lock, init=False, repr=False, compare=False)
 
     def encode_queries(self, texts: Sequence[str]) -> Floats:
-        """The unit vectors [Q, D] of queries, by the index's encoder (loaded on the first call)."""
+        """The unit vectors [Q, D] of queries, from the index's encoder (loaded on the first call)."""
         return unit_rows(self.encoder_source.get().encode_queries(texts))
 
     def encode_texts(self, texts: Sequence[str]) -> Floats:
@@ -124,13 +124,13 @@ class Index:
         return unit_rows(self.encoder_source.get().encode(texts))
 
     def count_tokens(self, text: str) -> int:
-        """The number of a text's tokens, by the index's encoder."""
+        """The number of a text's tokens, as the index's encoder counts them."""
         return self.encoder_source.get().count_tokens(text)
 
     def where(self, conditions: tuple[Condition, ...]) -> "Index":
         """The index restricted to the documents that meet all conditions; this index itself if there are no conditions.
 
-        The most recently used parts are cached, as many as fit into MAX_RESTRICTED_BYTES. UserError as in graph/index/filters.py.
+        The most recently used restricted indexes are cached, as many as fit into MAX_RESTRICTED_BYTES. UserError as in graph/index/filters.py.
         """
         if not conditions:
             return self

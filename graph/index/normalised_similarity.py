@@ -15,7 +15,7 @@ from graph.index.index import Index
 from graph.store.vectors import QUANTILE_LEVELS_Z
 from graph.types import Floats
 
-USUAL = 0.05
+USUAL_LEVEL = 0.05
 """The share of pairs of propositions with a cosine below u. Not one half: in documents about one subject most pairs are related, and with
 the median as u, Recall@5 is lower (docs/log.md)."""
 MAX_USUAL = 0.99
@@ -26,7 +26,7 @@ MIN_SQUARED_NORM = 0.05
 
 def usual_cosine(index: Index) -> float:
     """u: the cosine with normalised similarity 0."""
-    return min(float(index.data.cosine_quantiles_Z[bisect_left(QUANTILE_LEVELS_Z, USUAL)]), MAX_USUAL)
+    return min(float(index.data.cosine_quantiles_Z[bisect_left(QUANTILE_LEVELS_Z, USUAL_LEVEL)]), MAX_USUAL)
 
 
 def normalised_similarity(index: Index, cosines: Floats) -> Floats:
@@ -37,8 +37,8 @@ def normalised_similarity(index: Index, cosines: Floats) -> Floats:
 def normalised_similarity_to(index: Index, queries_D: Floats, cosines: Floats) -> Floats:
     """As `normalised_similarity`, for cosines with one query's vector [D], or with those of n queries [n, D], over which the last axis of `cosines` runs.
 
-    u is at most the median of a query's cosines with the propositions: where these are more similar to each other than to any question
-    (turns of one conversation, an encoder with separate prompts), the quantile of their cosines would be too high for a question.
+    u is at most the median of a query's cosines with the propositions: where the propositions are more similar to each other than to any
+    question (turns of one conversation, an encoder with separate prompts), the quantile of their cosines would be too high for a question.
     """
     usual = np.float32(usual_cosine(index))
     if len(index.sample_SD):

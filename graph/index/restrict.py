@@ -1,4 +1,4 @@
-"""Restricts an index to the documents that pass a filter, and to everything read from them.
+"""Restricts an index to the documents that meet a filter, and to what was read from them.
 
 Every mode respects a filter, because the restricted index contains no passage, proposition or summary from other documents. `restrict` leaves
 entities, topics and term weights as in the whole index; `conceal_rest` reduces them to those of the part, for readers without access to the rest.
@@ -134,10 +134,10 @@ def _new_rows(rows: Ints, count: int) -> Ints:
 def conceal_rest(full: IndexData, part: IndexData) -> IndexData:
     """`part` without the entities, topics and terms that are not used in it; term weights and normalised similarity are computed from it alone.
 
-    A proposition that also occurs outside `part` keeps only the entities that its text contains, and no topic: the others may come from outside.
+    A proposition that also occurs outside `part` keeps only the entities that its text contains, and no topic: others may come from outside.
     """
     shared_N = occurs_outside(full, part)
-    entity_NE = without_entries(part.proposition_entity_NE, unspelled_entities(part, np.flatnonzero(shared_N)))
+    entity_NE = without_entries(part.proposition_entity_NE, entities_not_in_text(part, np.flatnonzero(shared_N)))
     topic_KN = without_entries(part.topic_proposition_KN, shared_N[part.topic_proposition_KN.indices])
     named_E = np.flatnonzero(np.diff(part.entity_document_EU.indptr))
     kept_E = np.union1d(entity_NE.indices, named_E).astype(np.int64)
@@ -175,15 +175,15 @@ def occurs_outside(full: IndexData, part: IndexData) -> NDArray[np.bool_]:
     return np.asarray(own_N < all_N)
 
 
-def unspelled_entities(data: IndexData, rows: Ints) -> NDArray[np.bool_]:
+def entities_not_in_text(data: IndexData, rows: Ints) -> NDArray[np.bool_]:
     """bool: which entries of `proposition_entity_NE` are, in these rows, entities that the proposition's text does not contain."""
     block = data.proposition_entity_NE
-    unspelled = np.zeros(len(block.indices), bool)
+    absent = np.zeros(len(block.indices), bool)
     for row in rows.tolist():
         text = data.proposition_texts[row].casefold()
         for entry in range(block.indptr[row], block.indptr[row + 1]):
-            unspelled[entry] = data.entity_texts[int(block.indices[entry])] not in text
-    return unspelled
+            absent[entry] = data.entity_texts[int(block.indices[entry])] not in text
+    return absent
 
 
 def without_entries(block: sp.csr_array, removed: NDArray[np.bool_]) -> sp.csr_array:

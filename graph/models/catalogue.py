@@ -83,7 +83,7 @@ class PretrainedModel(Pretrained):
 
 @dataclass(frozen=True)
 class PretrainedAdapter:
-    """A LoRA adapter of `base` that comes with this package, and its purpose; `answers`: it can be named as a model that answers questions."""
+    """A LoRA adapter of `base` that comes with this package, and its purpose; `answers`: whether it can serve as the model that answers questions."""
 
     name: str
     base: PretrainedModel
@@ -267,7 +267,7 @@ def resolve(model: str, among: Mapping[str, Pretrained] = MODELS) -> str:
 
 
 def fetched_folder(model: Pretrained) -> Path:
-    """The folder of a fetched model, whose files were checked once; UserError for one that is not fetched yet, or damaged."""
+    """The folder of a fetched model, whose files are checked once per process; UserError for one that is not fetched yet, or damaged."""
     if not is_fetched(model):
         raise UserError(
             f"model {model.name!r}: not fetched yet", "a model in the cache", f"run: modegraph models get {model.name}"

@@ -22,11 +22,11 @@ from graph.types import AnswerForm
 _CPU_INFO = Path("/proc/cpuinfo")
 BFLOAT16_FLAGS = ("amx_bf16", "avx512_bf16")
 GPU_DEVICES = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")
-"""Device files that show a GPU without importing torch: NVIDIA's, AMD's, and WSL's."""
+"""Device files whose existence reveals a GPU without importing torch: NVIDIA's, AMD's, and WSL's."""
 
 
 def on_cpu() -> bool:
-    """Whether this machine shows no GPU."""
+    """Whether this machine has none of GPU_DEVICES."""
     return not any(Path(device).exists() for device in GPU_DEVICES)
 
 
@@ -169,7 +169,7 @@ def trained_precision(source: str) -> str | None:
 
 
 def answer_form(source: str | Path) -> AnswerForm:
-    """The form of the answers that a model was trained on, by its run.json; "reasoned" without one."""
+    """The form of the answers that a model was trained on, according to its run.json; "reasoned" without one."""
     recorded = read_json(Path(resolve(str(source))) / RUN_RECORD).get("answer_form")
     return next((form for form in get_args(AnswerForm) if form == recorded), "reasoned")
 

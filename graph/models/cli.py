@@ -39,7 +39,7 @@ def get_command(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Download a model, convert it into the user's cache, and check it. Does nothing if the cache has it complete."""
+    """Download a model, convert it into the user's cache, and check it. Does nothing if the whole model is there."""
     from graph.models.catalogue import ENCODERS
     from graph.models.fetch import fetch
 

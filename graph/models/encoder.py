@@ -39,7 +39,7 @@ FAMILIES = (
 
 
 def prompts_of(folder: Path, name: str) -> tuple[Prompts, bool]:
-    """The prompts of the encoder in `folder`, and whether the folder defines them; otherwise they follow from its `name`. UserError for a broken file."""
+    """The prompts of the encoder in `folder`, and whether the folder defines them; if not, they follow from `name`. UserError for a broken file."""
     file = folder / SETTINGS
     configured = _read_settings(file).get("prompts") if file.is_file() else None
     if not isinstance(configured, dict):
@@ -95,7 +95,7 @@ MINILM = "minilm"
 MINILM_ON_HUB = "sentence-transformers/all-MiniLM-L6-v2"
 BATCH_SIZES = {"cpu": 16, "cuda": 256}
 """Texts per batch. On a CPU a small batch fits the cache and has little padding: passages are encoded 1.5 times as fast as in batches of 64."""
-FEW = 8
+MAX_SINGLE_TEXTS = 8
 """Up to this many questions (and texts of an index, if the processor lacks bfloat16) are encoded one by one with ONNX Runtime, if
 `prepare_for_questions` has exported the encoder."""
 FINGERPRINT_SUFFIXES = (".safetensors", ".json")
@@ -133,11 +133,11 @@ class SentenceEncoder:
     def encode(self, texts: Sequence[str]) -> Floats:
         """N texts of an index -> float32[N, D], each row of length 1; texts are sorted by length into batches."""
         # An index encoded by torch in bfloat16 must not get float32 vectors from an edit.
-        return self._encode(texts, self.prompts.passage, 0 if computes_in_bfloat16() else FEW)
+        return self._encode(texts, self.prompts.passage, 0 if computes_in_bfloat16() else MAX_SINGLE_TEXTS)
 
     def encode_queries(self, texts: Sequence[str]) -> Floats:
         """N questions -> float32[N, D], each row of length 1."""
-        return self._encode(texts, self.prompts.query, FEW)
+        return self._encode(texts, self.prompts.query, MAX_SINGLE_TEXTS)
 
     def _encode(self, texts: Sequence[str], prompt: str, few: int) -> Floats:
         if not texts:

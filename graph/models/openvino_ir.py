@@ -184,7 +184,7 @@ def _float32(tensor: Mapping[str, Any], label: str) -> NDArray[np.float32]:
     elif kind in ("F16", "F32"):
         flat = np.frombuffer(data, "<f2" if kind == "F16" else "<f4").astype(np.float32)
     else:
-        raise UserError(f"{label} in {kind}", "F32, F16 or BF16", "save the adapter in one of them")
+        raise UserError(f"{label} has the type {kind}", "F32, F16 or BF16", "save the adapter in one of these types")
     return flat.reshape(tensor["shape"])
 
 
@@ -213,7 +213,7 @@ def adapted_folder(adapter: Path, note: Callable[[str], None]) -> Path:
 
 
 def locate(target: str) -> tuple[Path, Path]:
-    """The folder with the config and tokenizer of an openvino: SPEC's target, and the folder with its OpenVINO files; converted first if necessary.
+    """For the target of an openvino: SPEC, the folder with its config and tokenizer, and the folder with its OpenVINO files, made first if necessary.
 
     UserError when the model or OpenVINO is missing.
     """

@@ -36,7 +36,7 @@ class PostgresCalls:
         self._run(_DROP, (key,))
 
     def _run(self, statement: str, parameters: tuple[object, ...]) -> "psycopg.Cursor[tuple[object, ...]]":
-        """Run a statement as a transaction, once more on a new connection if this one broke: all statements are idempotent."""
+        """Run a statement as a transaction, and again on a new connection if the connection broke: all statements are idempotent."""
         with report_refusals(self._dsn):
             try:
                 return self._connection.execute(statement, parameters)

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
 SCHEMES = ("postgresql://", "postgres://")
 Source = Annotated[str, typer.Argument(metavar="SRC", help="Folder of an index, or postgresql://USER@HOST/DATABASE.")]
-Target = Annotated[str, typer.Argument(metavar="DST", help="The other of the two: a database, or a new folder.")]
+Target = Annotated[
+    str, typer.Argument(metavar="DST", help="The copy: a database if SRC is a folder, else a new folder.")
+]
 
 
 def register(app: typer.Typer, open_model: "OpenModel") -> None:

@@ -115,7 +115,7 @@ def _as_user_error(shown: str, problem: psycopg.Error) -> UserError:
     if problem.sqlstate is None:
         first = str(problem).partition("\n")[0]
         return Unavailable(f"{shown}: {first}", "a server that answers", "check the address, the role and its password")
-    return Unavailable(f"{shown}: {message}", "", "nothing was changed")
+    return Unavailable(f"{shown}: {message}", "", "nothing was changed; solve this in the database, then try again")
 
 
 def storable(text: str) -> str:

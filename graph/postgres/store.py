@@ -1,4 +1,4 @@
-"""A store in PostgreSQL (graph/store/rows.py): the same statements on a server, plus PostgreSQL's means to write quickly and safely.
+"""A store in PostgreSQL (graph/store/rows.py): the same statements on a server, plus what PostgreSQL offers for fast and safe writes.
 
 The readings of one transaction are written with one or two statements per table, however many readings there are."""
 

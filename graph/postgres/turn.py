@@ -1,6 +1,6 @@
 """The queue of an index's writers in its database, across machines: first come, first served, one at a time.
 
-A writer draws a ticket: a row of `leases`, whose key is the *fence*. The lowest ticket has the turn. A ticket is a lease of LEASE_S: its
+A writer takes a ticket: a row of `leases`, whose key is the *fence*. The lowest ticket has the turn. A ticket is a lease of LEASE_S: its
 writer renews it while it waits and writes, and waiting writers discard tickets that have expired, or whose process ran on the same machine
 and has ended. Every writing transaction begins by renewing the ticket, which locks the ticket until the transaction ends. If the ticket is
 gone, the writer was inactive for longer than its lease: its late write is refused. All times are the database's.
@@ -32,7 +32,7 @@ LIMITS = {
     "tcp_keepalives_count": "3",
 }
 """Settings of a writing transaction: a disconnected machine is detected after 50 s, a writer idle in a transaction after ten minutes."""
-_DRAW = f"""INSERT INTO {SCHEMA}.leases (writer, machine, process, expires_at)
+_TAKE_TICKET = f"""INSERT INTO {SCHEMA}.leases (writer, machine, process, expires_at)
     VALUES (%s, %s, %s, clock_timestamp() + make_interval(secs => %s)) RETURNING fence"""
 _RENEW = f"UPDATE {SCHEMA}.leases SET expires_at = clock_timestamp() + make_interval(secs => %s) WHERE fence = %s"
 _UNLOCKED = f"SELECT fence FROM {SCHEMA}.leases WHERE fence = %s FOR UPDATE SKIP LOCKED"
@@ -74,10 +74,10 @@ def writers_turn(dsn: str, folder: Path, give_up: GiveUp | None = None) -> Itera
     The schema is created or migrated first.
     """
     with transaction(dsn) as connection:
-        # The lock of `migrate` serialises the draws, so that fences follow the order of the transactions.
+        # While `migrate` holds its lock, no other writer takes a ticket, so that fences follow the order of the transactions.
         migrate(connection, database_of(dsn))
         writer = f"{os.getpid()} of {platform.node()}"
-        (fence,) = connection.execute(_DRAW, (writer, _machine(), os.getpid(), LEASE_S)).fetchone() or (0,)
+        (fence,) = connection.execute(_TAKE_TICKET, (writer, _machine(), os.getpid(), LEASE_S)).fetchone() or (0,)
         turn = Turn(folder, int(str(fence)))
     done = Event()
     renewer = Thread(target=_renew, args=(dsn, turn, done), name="lease", daemon=True)
@@ -87,7 +87,7 @@ def writers_turn(dsn: str, folder: Path, give_up: GiveUp | None = None) -> Itera
             wait_for_turn(folder, partial(_writer_ahead, connection, turn.fence), give_up, POLL_S)
         yield turn
     except OSError:
-        # After its lease, a writer may fail because the next writer has removed files: then report the lost lease as the error.
+        # A writer whose lease has expired may fail because the next writer has removed files: then report the lost lease as the error.
         with transaction(dsn) as connection:
             turn.renew(connection)
         raise

@@ -1,10 +1,10 @@
 """The probability of absence: that the documents do not cover a question, estimated from the passages retrieved for it. No model is called.
 
-Three values, each at most 1, measure how well the retrieved passages match the question (`signs`), on one scale for every encoder and
-collection; the probability is a logistic function of them. Its coefficients are fitted on examples/ only (`benchmarks/abstain.py --fit`):
-questions run on parts of the collection, with and without their documents, both cases with equal weight.
+Three values, each at most 1, measure how well the retrieved passages match the question (`absence_features`), on one scale for every encoder
+and collection; the probability is a logistic function of them. Its coefficients are fitted on examples/ only (`benchmarks/abstain.py --fit`):
+questions are run on parts of the collection that contain their documents and on parts that do not, and both cases have equal weight.
 
-Legend: F signs, R passages.
+Legend: F features, R passages.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ import numpy as np
 
 from graph.index.index import Index
 from graph.index.normalised_similarity import normalised_similarity_to
-from graph.retrieve.parts.mentions import broad_sign
+from graph.retrieve.parts.mentions import broad_words
 from graph.retrieve.parts.query import Query
 from graph.retrieve.parts.words import row_of_term
 from graph.text.bm25 import idf, terms_of
@@ -21,7 +21,7 @@ from graph.text.word_forms import FUNCTION_WORDS, form_of
 from graph.types import Absence, Evidence, Floats, Passage
 
 TOP_PASSAGES = 5
-"""How many of the best passages are read: the default context of an answer."""
+"""How many of the best passages are compared with the question: as many as an answer's context has by default."""
 BASE = 9.4
 COEFFICIENTS_F = np.array([-5.5, -1.4, -12.2])
 
@@ -31,23 +31,23 @@ def judge_absence(index: Index, query: Query, evidence: Evidence, threshold: flo
 
     None for a question about the whole collection, and for evidence of summaries only, which need not contain the words of a question.
     """
-    if broad_sign(index, query.text) or (evidence.summaries and not evidence.passages):
+    if broad_words(index, query.text) or (evidence.summaries and not evidence.passages):
         return None
     passages = [scored.item for scored in evidence.passages[:TOP_PASSAGES]]
-    probability = absence(signs(index, query, passages))
+    probability = absence(absence_features(index, query, passages))
     return Absence(probability, probability >= threshold)
 
 
-def absence(signs_F: Floats) -> float:
-    """1 / (1 + exp(−(b + c·x))), decreasing in each of the signs.
+def absence(features_F: Floats) -> float:
+    """1 / (1 + exp(−(b + c·x))), decreasing in each of the features.
 
     >>> absence(np.zeros(3)) > 0.99, absence(np.ones(3)) < 0.01
     (True, True)
     """
-    return float(1 / (1 + np.exp(-(BASE + COEFFICIENTS_F @ signs_F))))
+    return float(1 / (1 + np.exp(-(BASE + COEFFICIENTS_F @ features_F))))
 
 
-def signs(index: Index, query: Query, passages: Sequence[Passage]) -> Floats:
+def absence_features(index: Index, query: Query, passages: Sequence[Passage]) -> Floats:
     """How well passages match a question: the share of the question's words in the passage that contains most of them, the share in all passages
     together, and the normalised similarity of the nearest passage: float32[3].
     """

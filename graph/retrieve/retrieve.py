@@ -22,7 +22,7 @@ from graph.retrieve.modes.paths import retrieve_paths
 from graph.retrieve.modes.plan import retrieve_plan
 from graph.retrieve.modes.statements import retrieve_statements
 from graph.retrieve.modes.topics import retrieve_topics
-from graph.retrieve.parts.mentions import broad_sign
+from graph.retrieve.parts.mentions import broad_words
 from graph.retrieve.parts.query import Caller, ModelUsage, Query, RetrieveSettings
 from graph.shared.modes import Mode
 from graph.shared.pages import page_at
@@ -55,10 +55,12 @@ def with_pages(evidence: Evidence, data: IndexData) -> Evidence:
 
 def retrieve_auto(index: Index, query: Query, settings: RetrieveSettings) -> Evidence:
     """The evidence of `hierarchy` for a broad question, of `hops` for any other; the trace names the mode and the reason."""
-    sign = broad_sign(index, query.text)
-    mode: Mode = "hierarchy" if sign else "hops"
+    words = broad_words(index, query.text)
+    mode: Mode = "hierarchy" if words else "hops"
     reason = (
-        f"“{sign}” marks a question about the whole collection" if sign else "the question asks for something specific"
+        f"“{words}” marks a question about the whole collection"
+        if words
+        else "the question asks for something specific"
     )
     evidence = STRATEGIES[mode](index, replace(query, model=None), settings)
     return replace(evidence, trace=replace(evidence.trace, steps=(f"{mode}, because {reason}", *evidence.trace.steps)))

@@ -36,7 +36,7 @@ OTHER_WORDS = {
     **dict.fromkeys(("finetune", "fine-tune"), "tune"),
     **dict.fromkeys(("evaluate", "benchmark"), "eval"),
 }
-"""Command names of other tools, and our commands that do the same."""
+"""Command names of other tools, and the modegraph commands for the same tasks."""
 
 
 class Group(TyperGroup):
@@ -78,8 +78,8 @@ class Group(TyperGroup):
             near = OTHER_WORDS.get(args[0], "")
             near = near if near in self.commands else nearest(args[0], self.commands)
             raise UserError(
-                f"no command {' '.join((words_of(ctx), args[0])).strip()}",
-                f"did you mean {' '.join((words_of(ctx), near)).strip()}?" if near else "",
+                f"no command {' '.join((full_command_name(ctx), args[0])).strip()}",
+                f"did you mean {' '.join((full_command_name(ctx), near)).strip()}?" if near else "",
                 f"`{ctx.command_path} --help` lists the commands",
             )
         return super().resolve_command(ctx, args)
@@ -172,8 +172,8 @@ def commands_named_with(option: str, group: Any, name: str, path: tuple[str, ...
     return found
 
 
-def words_of(ctx: Any) -> str:
-    """The command's words, without the program's name."""
+def full_command_name(ctx: Any) -> str:
+    """The names of a command's groups and of the command, as typed after the program's name."""
     return str(ctx.command_path).partition(" ")[2]
 
 
@@ -193,5 +193,5 @@ def _raise_for_option(problem: typer.TyperException, ctx: Any, command: Any) -> 
     expected = f"did you mean {near}?" if near else ""
     if others := commands_named_with(option, root.command, ctx.info_name):
         expected = f"did you mean {' or '.join(f'`{root.info_name} {name}`' for name in others)}?"
-    found = f"{words_of(ctx) or ctx.command_path}: no option {option}"
+    found = f"{full_command_name(ctx) or ctx.command_path}: no option {option}"
     raise UserError(found, expected, f"`{ctx.command_path} --help` lists the options") from None

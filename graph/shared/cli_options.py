@@ -143,7 +143,7 @@ Where = Annotated[
 _SELECTOR = option(
     "NAME",
     RETRIEVAL,
-    "What selects propositions in modes local and global: threshold, llm (calls --model), or a trained selector, as a folder or hub name. In mode hops, a selector of size hop reranks. none: threshold, and no such reranking in mode hops.",
+    "What selects propositions in modes local and global: threshold, llm (calls --model), or a trained selector, as a folder or hub name. In mode hops, a selector of size hop reranks the results. With none, the threshold selects and mode hops does not rerank.",
 )
 Selector = Annotated[str, _SELECTOR]
 SomeSelector = Annotated[str | None, _SELECTOR]

@@ -17,8 +17,8 @@ from graph.errors import redact
 
 T = TypeVar("T")
 SECONDS_BETWEEN_LINES = 5.0
-BURST = 0.02
-"""Items that follow the first one within this share of the first one's time belong to its batch, so they do not show the pace."""
+BATCH_TIME_SHARE = 0.02
+"""Items that arrive after the first one within this share of the time that the first one took are of the same batch, so they do not show the pace."""
 LOG = logging.getLogger("modegraph")
 _QUIET: ContextVar[bool] = ContextVar("quiet", default=False)
 _RECORD: ContextVar[Path | None] = ContextVar("record", default=None)
@@ -120,7 +120,11 @@ def _shown(what: str, total: int, in_bytes: bool = False) -> Iterator[Callable[[
         now, done = time.monotonic(), now_done
         if not first:
             started, first = now, done
-        elif now - last > SECONDS_BETWEEN_LINES and first < done < total and now - started > BURST * (started - begun):
+        elif (
+            now - last > SECONDS_BETWEEN_LINES
+            and first < done < total
+            and now - started > BATCH_TIME_SHARE * (started - begun)
+        ):
             last = now
             left = duration((now - started) * (total - done) / (done - first))
             count = f"{done / 1e6:,.0f} of {total / 1e6:,.0f} MB" if in_bytes else f"{done:,} of {total:,}"

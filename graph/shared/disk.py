@@ -12,7 +12,7 @@ from graph.errors import DiskFull
 FULL_ERRNOS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 """The system's errors for a full disk, an exhausted quota or a file at its size limit."""
 FULL_SQLITE_CODES = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_SHMSIZE}
-"""SQLite's codes for the same: a full disk, a failed write, shared memory that cannot grow."""
+"""SQLite's codes for a full disk, a failed write, and shared memory that cannot grow."""
 
 
 @contextmanager

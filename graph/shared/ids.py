@@ -11,7 +11,7 @@ ID_BYTES = f"S{2 * BYTES}"
 """The dtype of ids in arrays."""
 _DIGITS = frozenset("0123456789abcdef")
 SHOWN_DIGITS = 8
-QUICK = "x"
+QUICK_PREFIX = "x"
 """The prefix of a quick sum."""
 
 
@@ -47,7 +47,7 @@ def checksum(file: Path) -> str:
 def quick_sum(file: Path) -> str:
     """128-bit XXH3 of a file's bytes: detects damage at memory speed, but not deliberate forgery."""
     with file.open("rb") as data:
-        return QUICK + hashlib.file_digest(data, xxhash.xxh3_128).hexdigest()
+        return QUICK_PREFIX + hashlib.file_digest(data, xxhash.xxh3_128).hexdigest()
 
 
 def has_sum(file: Path, expected: str) -> bool:

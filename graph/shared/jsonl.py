@@ -8,6 +8,9 @@ from typing import Any
 
 from graph.errors import UserError, unreadable
 
+JSON_TYPES = {list: "array", str: "string", int: "number", float: "number", bool: "boolean", type(None): "null"}
+"""JSON's names for the types that `json` returns for values other than objects."""
+
 
 def read_jsonl(file: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield (line number from 1, object) for every non-empty line; UserError for a file that cannot be read and for anything that is not a JSON object."""
@@ -30,7 +33,8 @@ def _parse_object(line: bytes, where: str) -> dict[str, Any]:
         found = f"{where}: not valid JSON ({problem.msg} at column {problem.colno})"
         raise UserError(found, "one JSON object per line", "fix or remove the line") from None
     if not isinstance(row, dict):
-        raise UserError(f"{where}: a JSON {type(row).__name__}", "one JSON object per line", "fix or remove the line")
+        found = f"{where}: a JSON {JSON_TYPES[type(row)]}"
+        raise UserError(found, "one JSON object per line", "fix or remove the line")
     return row
 
 

@@ -1,7 +1,8 @@
 """Training and evaluation runs below a folder, found by the files that they leave: state, figures, curves. Only these files are read; nothing is written.
 
-run.json, selector.json, verifier.json: finished training; recommended.json: finished `tune`; report.json: finished `eval run`, or `compare`; progress.jsonl: a run under way, or stopped (graph/shared/progress.py);
-log.jsonl and, for an unfinished run, the last checkpoint: the rows logged while training."""
+run.json, selector.json, verifier.json: finished training; recommended.json: finished `tune`; report.json: finished `eval run`, or `compare`;
+progress.jsonl: a run under way, or stopped (graph/shared/progress.py); log.jsonl and, for an unfinished run, the last checkpoint: the rows
+logged while training."""
 
 from __future__ import annotations
 

@@ -28,11 +28,12 @@ LISTS_PER_ROOT = 2
 TRAINED_PER_LIST, TRAINING_ROUNDS = 40, 5
 """Training vectors per list, and rounds of k-means."""
 ADDED_ROWS = 8_192
+"""Vectors that are read, converted to float32 and passed to faiss at a time."""
 SAMPLED_ROWS, MEASURED_NEAREST = 100, 10
-"""The number of rows on which recall is measured, and of nearest neighbours counted for each."""
+"""The number of rows on which recall is measured, and the number of nearest neighbours that count for each."""
 TARGET_RECALL, MIN_RECALL = 0.99, 0.98
-MAX_PROBED_SHARE, ALWAYS_PROBED = 4, 64
-"""At most a quarter of the lists, or 64 if that is more, are probed when few nearest neighbours are requested."""
+MAX_PROBED_SHARE, MIN_PROBE_LIMIT = 1 / 4, 64
+"""When few nearest neighbours are requested, at most MAX_PROBED_SHARE of the lists, or MIN_PROBE_LIMIT if that is more, are probed."""
 LIST_OVERSAMPLING = 4
 """The probed lists contain on average at least this many times the requested rows."""
 SPARE = 100
@@ -135,7 +136,7 @@ def _choose_probes(inverted: Any, vectors_RD: StoredVectors) -> tuple[int, float
     nearest_QK, cosines_QK = _nearest(vectors_RD, rows_Q, query_QD)
     if nearest_QK.shape[1] == 0:
         return 1, 1.0
-    most = min(inverted.nlist, max(ALWAYS_PROBED, inverted.nlist // MAX_PROBED_SHARE))
+    most = min(inverted.nlist, max(MIN_PROBE_LIMIT, int(MAX_PROBED_SHARE * inverted.nlist)))
     ranks_QK = _ranks_of_lists(inverted, vectors_RD, query_QD, nearest_QK, most)
     for probes in [*(2**power for power in range(most.bit_length()) if 2**power < most), most]:
         if (

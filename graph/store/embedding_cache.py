@@ -1,7 +1,8 @@
 """Vectors by id: a text whose vector is stored is not encoded again, even if a run was killed.
 
-A batch of new vectors is stored as soon as the encoder returns it, in a file renamed into place, until the next generation contains them; a run
-that is killed loses at most one batch (with Ray, the batches that its workers are encoding). The folder may also contain segments recovered from a damaged index."""
+A batch of new vectors is stored as soon as the encoder returns it, in a file that is renamed into place and remains until the next generation
+contains the vectors; a run that is killed loses at most one batch (with Ray, the batches that its workers are encoding). The folder may also
+contain segments recovered from a damaged index."""
 
 import os
 import shutil
@@ -120,9 +121,9 @@ def _open_batch(file: Path) -> tuple[Any, Any]:
 
 
 BATCH_TEXTS = 256
-"""Texts per batch: the most that a crash loses without Ray."""
+"""Texts per batch: the maximum that a crash loses without Ray."""
 MAX_IN_MEMORY = 262_144
-"""The most new vectors of one kind in memory: 0.4 GB with 384 dimensions."""
+"""The maximum number of new vectors of one kind in memory: 0.4 GB with 384 dimensions."""
 
 VectorKind = Literal["passages", "propositions", "entities", "summaries"]
 

@@ -26,7 +26,7 @@ DAMAGED_SUFFIX = ".damaged"
 """Suffix of a damaged ledger, followed by a number from the second on."""
 ILLEGIBLE = "SQLite cannot read it"
 _DAMAGE_CODES = {sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
-"""SQLite's error codes for a file that is no database, or has damaged pages or another schema."""
+"""SQLite's error codes for a file that is not a database, or that has damaged pages or another schema."""
 
 
 def row_hash(key: str, model: str, text: str, prompt_tokens: int, completion_tokens: int, microseconds: int) -> str:
@@ -35,7 +35,7 @@ def row_hash(key: str, model: str, text: str, prompt_tokens: int, completion_tok
 
 
 def is_intact(row: CallRow) -> bool:
-    """Whether a row is unchanged since it was written; damage may also have changed the types of its values."""
+    """Whether a row has not changed since it was written; damage may also have changed the types of its values."""
     key, model, text, prompt_tokens, completion_tokens, stored_hash, microseconds = row
     types_match = [type(value) for value in row] == [str, str, str, int, int, str, int]
     return types_match and stored_hash == row_hash(key, model, text, prompt_tokens, completion_tokens, microseconds)
@@ -52,9 +52,10 @@ def is_damage(problem: sqlite3.Error) -> bool:
 
 
 def is_truncated(file: Path) -> bool:
-    """Whether a file is shorter than its header states (sqlite.org/fileformat.html, 1.3): SQLite opens it without an error and finds only the rows in the pages that are left.
+    """Whether an SQLite file is shorter than its header states (sqlite.org/fileformat.html, 1.3): SQLite opens such a file without an error and
+    finds only the rows in the pages that are left.
 
-    Also true for a moment while another process writes its write-ahead log into it.
+    Also True for a moment while another process writes the write-ahead log into the file.
     """
     if not file.is_file():
         return False

@@ -1,6 +1,6 @@
 """One writer at a time, first come, first served, across all processes and threads of a machine.
 
-A writer draws a ticket: a numbered file in the folder of the index, which stays locked while the writer waits and writes. The writer with
+A writer takes a ticket: a numbered file in the folder of the index, which stays locked while the writer waits and writes. The writer with
 the lowest ticket writes. A lock is released when its process ends, however it ends; the next writer deletes tickets without a lock.
 """
 
@@ -17,7 +17,7 @@ from graph.errors import UserError
 from graph.shared.console import say
 
 LOCK_FILE = "writer.lock"
-"""Locked briefly while a ticket is drawn or the other tickets are inspected."""
+"""Locked briefly while a ticket is taken or the other tickets are inspected."""
 TICKET = "writer-{:09}.ticket"
 POLL_S = 0.05
 GiveUp = Callable[[], bool]

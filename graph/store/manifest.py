@@ -20,7 +20,7 @@ class OtherFormat(UserError):
 
 
 def check_format(file: Path, version: int) -> None:
-    """OtherFormat when a file does not have the format of this version."""
+    """OtherFormat unless `version`, the format of a file, is FORMAT."""
     if version != FORMAT:
         remedy = "index the documents again, into a new folder"
         raise OtherFormat(f"{file}: format {version}", f"format {FORMAT}", remedy)
@@ -69,7 +69,9 @@ class Manifest:
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """The manifest of an index: a JSON object, followed by the hash of its text. UserError if it is missing or changed, OtherFormat if it has a different format."""
+    """The manifest of an index: a JSON object, followed by the hash of its text. UserError if the manifest is missing or changed, OtherFormat if the
+    index has a different format.
+    """
     file = folder / MANIFEST
     if folder.is_file():
         raise UserError(f"{folder}: a file", "the folder of an index", "create one: modegraph index SRC --out FOLDER")

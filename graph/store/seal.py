@@ -79,7 +79,7 @@ class Sealing:
         self._file, self.before, self._written_blocks = folder / SQLITE_FILE, before, set[int]()
         self.found_damage = False
 
-    def write(self, pages: Iterable[int], page_bytes: int) -> None:
+    def check_and_record(self, pages: Iterable[int], page_bytes: int) -> None:
         """Record pages (numbered from 1) before they are written. UserError if their blocks have changed since the last run."""
         if self.before is None:
             return

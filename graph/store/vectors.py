@@ -19,7 +19,7 @@ from graph.errors import UserError
 from graph.shared.ids import ID_BYTES, has_sum, quick_sum
 from graph.store.ann import Ann
 from graph.store.columns.column_files import write_array
-from graph.store.columns.moved import MovedNumbers, Numbers, assembled_numbers, numbers_from
+from graph.store.columns.moved import MovedNumbers, Numbers, assembled_numbers, count_at_least
 from graph.store.columns.strings import follow_one_another
 from graph.store.float16 import StoredVectors, as_float32, product, release_memory
 from graph.types import Floats, IdBytes, Ints
@@ -136,7 +136,7 @@ class Vectors:
     @property
     def live_S(self) -> Ints:
         """The number of rows of each segment that are in use: int64[S]."""
-        return -np.diff([*(numbers_from(self.row_N, int(start)) for start in self.starts[:-1]), 0])
+        return -np.diff([*(count_at_least(self.row_N, int(start)) for start in self.starts[:-1]), 0])
 
     @property
     def shape(self) -> tuple[int, int]:

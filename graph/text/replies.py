@@ -93,7 +93,7 @@ def numbers_up_to(count: int, at_least: int = 0, at_most: int | None = None) -> 
 
 
 EXAMPLE_NAME = "Zumberly"
-"""An invented name in every example reply in the prompts of graph/ and data_synth/, except replies of numbers only."""
+"""An invented name in every example reply in the prompts of graph/ and data_synth/, except replies that contain only numbers."""
 
 
 def copies_example(reply: str, texts: str) -> bool:

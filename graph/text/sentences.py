@@ -41,8 +41,8 @@ class Unit:
 def split_units(text: str, header: Cells = ()) -> Iterator[Unit]:
     """Yield the units of `text` in order, without the markers of headings and list items and without surrounding white space; offsets are into `text`.
 
-    The header of a table is not a unit: it is in the cells of the table's rows; cells beyond it have the header "". `header` is the header of
-    the table inside which the text begins, if any.
+    The header of a table is not a unit: it is in the cells of the table's rows; cells beyond the last column of the header have the header "".
+    `header` is the header of the table inside which the text begins, if any.
     """
     blocks = list(_blocks(text))
     for (block, start), (following, _) in zip_longest(blocks, blocks[1:], fillvalue=("", 0)):

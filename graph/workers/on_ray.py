@@ -31,7 +31,7 @@ ANSWER_S = 2.5
 """Timeout for an answer from Ray at the address."""
 NO_STATISTICS = {"RAY_USAGE_STATS_ENABLED": "0"}
 LOCAL_CLUSTER = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_AUTH_MODE": "token"}
-"""Environment of a cluster started here. The first variable, which Ray reads at import, makes it use 127.0.0.1 on Linux as elsewhere."""
+"""Environment of a cluster started here. The first variable, which Ray reads at import, makes it use 127.0.0.1 on Linux as on other systems."""
 QUIET: dict[str, Any] = {"include_dashboard": False, "log_to_driver": False, "logging_level": "ERROR"}
 
 
@@ -277,7 +277,9 @@ def fetch_result(cluster: Cluster, reference: Any) -> Any:
         raise
     except errors.RayError as error:
         raise UserError(
-            f"Ray: {first_line(error)}", f"workers that survive; a batch lost its worker {1 + MAX_LOSSES} times", ""
+            f"Ray: {first_line(error)}",
+            f"at most {MAX_LOSSES} lost workers per batch",
+            "check the memory and the logs of the machines of the cluster",
         ) from None
 
 
@@ -334,7 +336,7 @@ class RayWorkers:
 def encoder_slots(cluster: Cluster) -> list[Slot]:
     """One slot per CPUS_PER_ENCODER processors of a machine.
 
-    It reserves no processor: the workers that reserve them are idle while encoders run.
+    A slot reserves no processor, because the workers that reserve the processors are idle while encoders run.
     """
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 

@@ -10,8 +10,8 @@ from eval.reading import ReadingAnswer, constant_answers
 from eval.statistics import Interval, bootstrap_difference
 
 MAX_ADDED_REFUSALS, MAX_LOSS = 0.02, 0.01
-"""The largest increase allowed in the share of refusals; the largest loss allowed in F1, whether over passages with the answer, without
-the question's words or on the general set."""
+"""The largest increase allowed in the share of refusals; the largest loss allowed in F1, whether with the answer in the passages,
+without the question's words or on the general set."""
 ROUNDING = 1e-9
 
 
@@ -27,7 +27,7 @@ class AnswerPair:
         return self._difference(lambda answer: answer.score.f1, seed)
 
     def difference_beyond_question(self, seed: int) -> Interval:
-        """`f1_difference` over words that are not in the question, so that repeating the question gains nothing."""
+        """`f1_difference`, counting only words that are not in the question, so that repeating the question gains nothing."""
         return self._difference(lambda answer: answer.f1_beyond_question, seed)
 
     def difference_from_constant(self, seed: int) -> Interval:
@@ -73,7 +73,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Gate:
-    """The conditions, and the difference in F1 over passages with the answer; the tuned model is recommended if all of them are met."""
+    """The conditions, and the difference in F1 with the answer in the passages; the tuned model is recommended if all conditions are met."""
 
     difference: Interval
     checks: tuple[Check, ...]
@@ -92,13 +92,13 @@ class Gate:
 def judge(held_out: AnswerPair, unanswered: AnswerPair | None, general: AnswerPair | None, seed: int) -> Gate:
     """Apply the conditions; without unanswered questions and a general set there are four.
 
-    F1 must improve over all test questions, including those over passages without their answer, where a refusal scores 1.
+    F1 must improve on all test questions, including those whose passages lack the answer, where a refusal scores 1.
     """
     difference, refusals = held_out.f1_difference(seed), held_out.more_refusals()
     above_constant = held_out.difference_from_constant(seed)
     what, gain = "F1 on held-out questions", difference
     if unanswered is not None:
-        what += ", over passages with and without their answer"
+        what += ", with and without the answer in the passages"
         gain = held_out.joined(unanswered).f1_difference(seed)
     checks = [
         Check(what, interval_text(gain), "interval above 0", gain.low > 0),
@@ -112,7 +112,7 @@ def judge(held_out: AnswerPair, unanswered: AnswerPair | None, general: AnswerPa
         ),
     ]
     if unanswered is not None:
-        checks.append(at_most_loss("F1 over passages with their answer", difference))
+        checks.append(at_most_loss("F1 with the answer in the passages", difference))
         change = unanswered.refusal_difference(seed)
         what = "refused questions whose passages lack the answer"
         checks.append(Check(what, interval_text(change), "interval not below 0", change.high >= 0))

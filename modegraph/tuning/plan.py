@@ -1,4 +1,4 @@
-"""The plan of a tuning run: the longest time that each step may take, estimated from a few training steps and one answer over the documents' text.
+"""The plan of a tuning run: the longest time that each step may take, estimated from a few training steps and one answer on text of the documents.
 
 Nothing is written."""
 
@@ -37,7 +37,7 @@ TEACHER_SHARE, ANSWERING_SHARE, TRAINING_SHARE = 0.1, 0.25, 0.9
 """Shares of the time for a teacher's questions and for answers (if there are enough questions), and of the remaining time for training."""
 MAX_TEST, MAX_GENERAL, MODELS_COMPARED = 200, 100, 2
 UNANSWERED_EVERY = 3
-"""Every third test question is also answered over passages without its answer."""
+"""Every third test question is also answered with passages that lack its answer."""
 INDEX_START_S, INDEX_WORDS_A_SECOND, OTHER_S = 10.0, 1000.0, 30.0
 """The first two were measured with `modegraph index` on two cores; the last is for questions, rows and the report."""
 MS_TIMES_TRAINING = 3.0
@@ -106,7 +106,7 @@ def plan_of(settings: TuneSettings, documents: Sequence[Document], has_general: 
 def questions_within(seconds: float, answer_s: float, least_test: int, has_general: bool) -> tuple[int, int]:
     """How many test questions (at least `least_test`) and general ones (up to a third of the answers) both models can answer in `seconds`.
 
-    Every third test question is answered again over passages that lack its answer.
+    Every third test question is answered again with passages that lack its answer.
 
     >>> questions_within(600, 2.0, 15, True), questions_within(600, 2.0, 15, False), questions_within(6, 2.0, 15, True)
     ((75, 50), (112, 0), (15, 0))
@@ -122,7 +122,7 @@ def teacher_seconds(settings: TuneSettings) -> float:
 
 
 def measure_pace(settings: TuneSettings, documents: Sequence[Document]) -> Pace:
-    """Time some steps of training and an answer, over passages cut from the documents."""
+    """Time some steps of training and an answer, with passages cut from the documents."""
     tasks = trial_tasks(documents, settings.context_words)
     with tempfile.TemporaryDirectory() as folder:
         write_jsonl(Path(folder) / "train.jsonl", (reading_to_json(trial_row(task)) for task in tasks))
@@ -140,7 +140,7 @@ def measure_pace(settings: TuneSettings, documents: Sequence[Document]) -> Pace:
 
 
 def trial_tasks(documents: Sequence[Document], context_words: int) -> list[ReadingTask]:
-    """Tasks over the first words of the longest documents, each with these passages in a different order."""
+    """Tasks whose passages are the first words of the longest documents, in a different order for each task."""
     longest = sorted(documents, key=lambda document: -len(document.text))[:TRIAL_PASSAGES]
     words = context_words // len(longest)
     excerpts = [
@@ -157,7 +157,7 @@ def trial_tasks(documents: Sequence[Document], context_words: int) -> list[Readi
 
 
 def trial_row(task: ReadingTask) -> ReadingRow:
-    """A training row over the passages of a task; its answer is the first words of a passage."""
+    """A training row with the passages of a task; its answer is the first words of a passage."""
     answer = " ".join(task.excerpts[0].text.split()[:8])
     return ReadingRow(
         id=task.question.id,
@@ -189,7 +189,9 @@ def model_to_train(spec: str) -> str:
     kind, _, target = spec.partition(":")
     if kind in KINDS and kind != "hf" and target:
         raise UserError(
-            f"model {spec!r}: cannot be trained", "hf:PATH_OR_NAME, or a name of `modegraph models list`", ""
+            f"model {spec!r}: cannot be trained",
+            "hf:PATH_OR_NAME, or a name of `modegraph models list`",
+            "choose another model",
         )
     return target if kind == "hf" and target else spec
 

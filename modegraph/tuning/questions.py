@@ -94,7 +94,7 @@ def check_distinct(count: int, what: str) -> None:
     """UserError for fewer than two documents: they cannot be divided."""
     if count < 2:
         raise UserError(
-            f"{count} {what}",
+            f"{what}: {count}",
             "two or more: some to learn from, the others to test on",
             "add documents, or save the sections of this one as separate files",
         )

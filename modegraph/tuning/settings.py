@@ -61,7 +61,7 @@ class TuneSettings(Settings):
     )
     general: str | None = Field(
         None,
-        description="reading set about other documents, on which the tuned model may lose almost no F1; "
+        description="reading set about other documents, on which the tuned model's F1 may drop by at most 1 point; "
         "null: modegraph's examples, if they are next to the code",
     )
     general_share: float = Field(
@@ -75,7 +75,9 @@ class TuneSettings(Settings):
     )
     test_share: float = Field(default=0.3, gt=0, lt=1, description="share of the documents to hold out for testing")
     least_test: int = Field(default=15, ge=1, description="fewest test questions for a verdict")
-    passes: int = Field(default=3, ge=1, description="training rows per question, each with different passages")
+    passes: int = Field(
+        default=3, ge=1, description="training rows made from each question, with different passages in each"
+    )
     without_gold: float = Field(
         default=0.1, ge=0, lt=1, description="share of training rows whose passages lack the answer"
     )
@@ -87,7 +89,7 @@ class TuneSettings(Settings):
     )
     anchor_refusals: bool | None = Field(
         None,
-        description="learn when to answer “not in the documents” as a correction of the untuned model, so that the share of such rows does not "
+        description="learn when to answer “not in the documents” as a correction of the untuned model, so that the share of rows with this answer does not "
         "determine how often the model refuses; null: if the model is an adapter, such as `reader`, which has learned to refuse",
     )
     answer_words: int = Field(default=30, ge=1, description="longest answer to learn, in words")

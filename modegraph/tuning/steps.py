@@ -85,7 +85,7 @@ class Tuning:
         return str(self.out / (MS if self.settings.ms_prompts else MODEL))
 
     def training_questions(self) -> ReadingSet:
-        """The questions of the training part over the passages of its documents."""
+        """The questions of the training part, with the passages of its documents."""
         source = self.all_questions()
         (_, splits), *_ = read_jsonl(self.out / QUESTIONS / DOCUMENTS_FILE)
         return replace(
@@ -95,12 +95,12 @@ class Tuning:
         )
 
     def all_questions(self) -> ReadingSet:
-        """The questions of both parts over the whole index."""
+        """The questions of both parts, with all passages of the index."""
         questions = read_questions(self.out / QUESTIONS / QUESTIONS_FILE)
         return set_of_index(Index(self.out / INDEX).current(), questions)
 
     def tasks(self) -> dict[str, list[ReadingTask]]:
-        """The questions that both models answer, by set: held-out questions, some of these again over passages without their answer, and general questions."""
+        """The questions that both models answer, by set: held-out questions, some of these again with passages that lack the answer, and general questions."""
         limits, seed = self.limits(), self.settings.seed
         everything = self.all_questions()
         held_out = pick_questions(everything, "test", limits[HELD_OUT], seed)
@@ -267,7 +267,7 @@ def general_set(settings: TuneSettings, documents: Sequence[Document]) -> Genera
 
 
 def halves(source: ReadingSet, seed: int) -> GeneralSet:
-    """A reading set divided in two by its passages; copies of one text stay together, and a question over passages of both halves is in neither."""
+    """A reading set divided in two by its passages; copies of one text stay together, and a question whose passages are in both halves is left out."""
     text_of = {key: content_id(excerpt.text) for key, excerpt in source.passages.items()}
     half_of = split_documents(text_of, set(text_of.values()), seed, share=0.5)
 

@@ -179,7 +179,9 @@ def check_folder(out: Path, inputs: Mapping[str, Any]) -> None:
                     if part != "settings"
                     else f"{out}: was started with {name} = {earlier[part].get(name)}, not {value}"
                 )
-                raise UserError(found, "the same ones, to resume it", "choose another --out, or remove the folder")
+                raise UserError(
+                    found, "the same documents and settings, to resume it", "choose another --out, or remove the folder"
+                )
     check_idle(out)
 
 

@@ -93,7 +93,7 @@ def figure_tables(tuning: Tuning, figures: Figures) -> Iterator[Table]:
     """The figures of both models and of the best constant answer on each set, with a note if the loss of general abilities was not measured."""
     held_out = reading_table("Held-out questions", figures[HELD_OUT])
     if UNANSWERED in figures:
-        yield reading_table("The same questions over passages without their answer", figures[UNANSWERED])
+        yield reading_table("The same questions with passages that lack the answer", figures[UNANSWERED])
     if tuning.general is None or GENERAL not in figures:
         why = "There was no general set" if tuning.general is None else "There was no time for the general set"
         note = f"{held_out.note}. {why}, so loss of general abilities was not measured."

@@ -84,9 +84,10 @@ def _text_of_role(turns: Iterable[Message], role: str) -> str:
     return "\n".join(turn.content for turn in turns if turn.role == role)
 
 
-ANSWER_SHARE = 4
-"""The answer gets a quarter of the window, or the request's limit if that is less."""
-TURNS_SHARE = 4
+ANSWER_DIVISOR = 4
+"""A quarter of the window is reserved for the answer, or the request's limit if that is less."""
+TURNS_DIVISOR = 4
+"""If not everything fits, earlier turns may take a quarter of the space that the question and the instructions leave."""
 
 
 class PromptTooLong(UserError):
@@ -159,20 +160,21 @@ def halvings(whole: H) -> Iterator[H]:
 
 
 def standalone_prompt(evidence: Evidence, ranked: tuple[Excerpt, ...]) -> Prompt:
-    """The prompt of a question without a conversation; the engine escapes its special tokens."""
+    """The prompt of a question without a conversation. Special tokens are left for the engine to escape."""
     return Prompt("question", evidence.query, "", evidence, ranked, (), str)
 
 
 def fit_prompt(prompt: Prompt, model: LanguageModel, max_answer_tokens: int) -> tuple[Prompt, int]:
-    """The part of a prompt that fits the window of `model`, in its answer form, and the answer's limit in tokens; the whole prompt if no window is known.
+    """The part of a prompt that fits the window of `model`, in the model's answer form, and the answer's limit in tokens.
 
+    If no window is known, the part is the whole prompt.
     PromptTooLong when the prompt does not fit even with only its shortest passage or, if no passage was found, with the question alone.
     """
     prompt = replace(prompt, form=model.form)
     window = model.window()
     if window is None:
         return prompt, max_answer_tokens
-    limit = window - min(max_answer_tokens, window // ANSWER_SHARE)
+    limit = window - min(max_answer_tokens, window // ANSWER_DIVISOR)
 
     def length(exchanges: int, ranked: tuple[Excerpt, ...]) -> int:
         return model.prompt_tokens(prompt.with_less(exchanges, ranked).messages())
@@ -180,7 +182,7 @@ def fit_prompt(prompt: Prompt, model: LanguageModel, max_answer_tokens: int) -> 
     exchanges, ranked = len(prompt.exchanges), prompt.ranked
     if (prompt_tokens := length(exchanges, ranked)) > limit:
         question_tokens = length(0, ())
-        share = question_tokens + max(limit - question_tokens, 0) // TURNS_SHARE
+        share = question_tokens + max(limit - question_tokens, 0) // TURNS_DIVISOR
         exchanges = largest_fitting(exchanges, lambda count: length(count, ()) <= share)
         ranked = fit_excerpts(ranked, lambda excerpts: length(exchanges, excerpts) <= limit)
         if not ranked:
@@ -238,11 +240,14 @@ def read_task(turns: Sequence[str], system: str) -> Task | None:
 
 
 def fit_task(task: Task, model: LanguageModel, max_answer_tokens: int) -> tuple[Task, int]:
-    """The part of a task that fits the window of `model`, and the reply's limit in tokens; the whole task if no window is known."""
+    """The part of a task that fits the window of `model`, and the reply's limit in tokens.
+
+    If no part fits, the smallest is returned; if no window is known, the whole task.
+    """
     window = model.window()
     if window is None:
         return task, max_answer_tokens
-    limit = window - min(max_answer_tokens, window // ANSWER_SHARE)
+    limit = window - min(max_answer_tokens, window // ANSWER_DIVISOR)
     parts = list(halvings(task))
     part = next((each for each in parts if model.prompt_tokens(each.messages()) <= limit), parts[-1])
     return part, max(1, min(max_answer_tokens, window - model.prompt_tokens(part.messages())))

@@ -1,4 +1,4 @@
-"""The search query for the last turn of a conversation: the question itself, or rewritten to stand alone by a model or by rule."""
+"""The search query for the last turn of a conversation: the question itself, or a version that stands alone, written by a model or by rule."""
 
 from __future__ import annotations
 

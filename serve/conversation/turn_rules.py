@@ -1,9 +1,9 @@
-"""The intent of a turn, and whether its question stands alone, by rules over its words.
+"""The intent of a turn, and whether its question stands alone, decided by rules from its words.
 
 `intent` is what a turn asks for: an answer from the documents, the last answer in another form, or nothing (a remark). A turn is a question
 unless it consists only of words from closed lists, or has no words ("👍"). `dependence` is whether a question depends on earlier turns: it
-does if it is a fragment ("And the second one?"), if it has a pronoun without an antecedent ("Who bred it?"), or if it says little and names
-nothing. These rules are for English; in other languages only the length counts. When in doubt, a turn is a question that stands alone."""
+does if it is a fragment ("And the second one?"), if it has a pronoun without an antecedent ("Who bred it?"), or if it has few content
+words and no name. These rules are for English; in other languages only the length counts. When in doubt, a turn is a question that stands alone."""
 
 from __future__ import annotations
 
@@ -95,12 +95,12 @@ SUBJECTS, OBJECTS, POSSESSIVES = _set("he it she they"), _set("her him it them")
 DEMONSTRATIVES = _set("that these this those")
 SUBORDINATE = _set("although because if since that though until when where which while who whom whose")
 ORDINALS = _set("another first last new next old other second that third this which")
-"""Words before "one" in the sense of one of several."""
+"""Words after which "one" means one of several things."""
 MEASURES = _set(
     """big century cost costs date dates day days far heavy high hour hours kind large long minute minutes month months name number
     often old person people place sort tall thing things time times town week weeks year years"""
 )
-"""Nouns for the kind of answer that a question requests, not for its topic."""
+"""Words for the kind of answer that a question requests, not for its topic."""
 COLLECTION = _set("collection corpus document documents index passage passages source sources text texts")
 STOP_WORDS = (
     AUXILIARY
@@ -150,7 +150,7 @@ _EXPLETIVE = re.compile(r"(?:is|was|would|will) it \w+\b.* (?:for|if|that|to|whe
 
 
 def dependence(question: str) -> Dependence:
-    """Whether the question can be searched for without the conversation before it.
+    """Whether the question depends on the conversation before it; `alone` if it can be its own search query.
 
     >>> [dependence(each) for each in ("When was that?", "And in 2023?", "When was the Marlow Yard founded?", "Wann war das?")]
     ['dependent', 'dependent', 'alone', 'unknown']

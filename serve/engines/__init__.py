@@ -64,7 +64,7 @@ KINDS = ("hf", "gguf", "openvino", "vllm", "openai")
 def open_model(spec: str | Sequence[str], ledger: Path | None = None, workers: Workers | None = None) -> LanguageModel:
     """The model that `spec` names; with `ledger`, every call that ends with "stop" is stored in that file and never repeated.
 
-    Several SPECs are servers of one model, which share its calls. An hf: model is opened by each of the `workers`, unless they are this
+    Several SPECs must name servers of one model; each call goes to one of them. An hf: model is opened by each of the `workers`, unless they are this
     process; any other model is opened by this process.
     Raises UserError for an unknown kind, a model that cannot be opened, or a file that is not a ledger.
     """
@@ -82,12 +82,14 @@ def open_model(spec: str | Sequence[str], ledger: Path | None = None, workers: W
 
 
 def open_servers(specs: Sequence[str]) -> Engine:
-    """One engine over servers of one model; UserError for a SPEC of a different kind or model."""
+    """One engine for several servers of one model; UserError for a SPEC of a different kind or model."""
     for spec in specs:
         if kind_of(spec)[0] != "openai":
             found = f"model {spec!r} together with {len(specs) - 1} more"
             raise UserError(
-                found, "several servers of one model, each openai:NAME@URL", "name one model, or only servers"
+                found,
+                "several servers of one model, each openai:NAME@URL",
+                "name one model, or only servers of one model",
             )
     from serve.engines.openai_api import open_pool
 
@@ -119,7 +121,7 @@ def open_engine(spec: str) -> Engine:
 
 
 def kind_of(spec: str) -> tuple[str, str]:
-    """The kind of engine that a SPEC names, and its target; UserError for a SPEC of any other form."""
+    """The kind of engine that a SPEC names, and the model for that engine to open; UserError for a SPEC of none of the FORMS."""
     if spec in ADAPTERS and ADAPTERS[spec].answers and not Path(spec).is_dir():
         return "openvino" if fastest_kind() == "openvino" else "hf", spec
     if spec in MODELS and not Path(spec).is_dir():

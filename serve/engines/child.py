@@ -224,7 +224,7 @@ class CommandServer:
 
 
 _DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-"""Requests to this machine, without the proxy that the environment may name."""
+"""Opens URLs of this machine, ignoring any proxy that the environment sets."""
 
 
 def _health(url: str) -> str:

@@ -50,7 +50,7 @@ class ChildBackend(OpenAIBackend):
 
 
 class VllmBackend(ChildBackend):
-    """vLLM; special tokens are those of the model's tokenizer."""
+    """vLLM as a child process; escapes the special tokens of the model's tokenizer."""
 
     def __init__(self, spec: VllmSpec) -> None:
         # Imported here because it imports transformers.
@@ -64,7 +64,7 @@ class VllmBackend(ChildBackend):
 
 
 class LlamaBackend(ChildBackend):
-    """llama.cpp: each request names the active adapters; fields that it does not support are refused."""
+    """llama.cpp as a child process; each request names the active adapters, and fields that llama.cpp does not support are refused."""
 
     def __init__(self, spec: LlamaSpec) -> None:
         super().__init__(spec, (spec.name, *spec.adapters), escape_known_tokens)
@@ -81,7 +81,7 @@ class LlamaBackend(ChildBackend):
 
 
 class ServedLlamaBackend(OpenAIBackend):
-    """A llama.cpp model that this process has opened, with the server that it started."""
+    """A llama.cpp model that is already open in this process, on the server that was started for it."""
 
     def __init__(self, model: ServedLlamaModel) -> None:
         super().__init__(model.url, model.key, {model.name: model.served_as}, escape_known_tokens)
@@ -96,7 +96,7 @@ class ServedLlamaBackend(OpenAIBackend):
 
 
 def llama_fields(body: Body) -> dict[str, Any]:
-    """A request's fields under llama.cpp's names; ApiError 400 for a field that it would ignore."""
+    """A request's fields under llama.cpp's names; ApiError 400 for a field that llama.cpp would ignore."""
     for name in LLAMA_UNSUPPORTED & body.keys():
         raise ApiError(400, "not_supported", f"{name}: llama.cpp has no such field; leave it out", name)
     return {LLAMA_NAMES.get(name, name): value for name, value in body.items()}

@@ -88,7 +88,7 @@ class EngineFields(BaseModel):
     @model_validator(mode="after")
     def _check_template_keys(self) -> EngineFields:
         for name in RESERVED_TEMPLATE_KEYS & (self.chat_template_kwargs or {}).keys():
-            raise ValueError(f"chat_template_kwargs.{name}: set by the engine, never by a request")
+            raise ValueError(f"chat_template_kwargs.{name}: only the engine sets it; leave it out")
         return self
 
     def set_fields(self) -> dict[str, Any]:

@@ -90,7 +90,7 @@ class StreamingCriteria(StoppingCriteria):  # type: ignore[misc]
 
 
 Sampler = Callable[[Sequence[int], Tensor], Tensor]
-"""Maps row numbers and the logits of these rows, [U, V], to scores whose arg max is the next token."""
+"""Maps the numbers of U rows and their logits, [U, V], to scores whose arg max is the next token."""
 
 
 NO_IDS = torch.empty(1, 0, dtype=torch.long)
@@ -98,11 +98,11 @@ NO_IDS = torch.empty(1, 0, dtype=torch.long)
 
 
 class GumbelSampler(LogitsProcessor):  # type: ignore[misc]
-    """Sampling as an arg max: argmax(logits / T + Gumbel noise) is a draw from softmax(logits / T) (Gumbel-max trick).
+    """Sampling as an arg max: argmax(logits / T + Gumbel noise) is a sample from softmax(logits / T) (Gumbel-max trick).
 
     Each row has its own generator on `device`, so that a request's text depends on its seed and not on the other rows of the batch
-    (a GPU and a CPU draw different texts); rows with temperature 0 stay greedy. `truncation_processors` run after the division and before the noise.
-    UserError for NaN logits.
+    (a GPU and a CPU sample different texts from the same seed); rows with temperature 0 stay greedy. `truncation_processors` run after the
+    division and before the noise. UserError for NaN logits.
     """
 
     def __init__(
@@ -155,7 +155,7 @@ GPU_BATCH = 128
 
 
 class HfModel(LocalModel):
-    """A LanguageModel over a transformers model and its tokenizer; its window is unbounded if its config does not limit it."""
+    """A LanguageModel that wraps a transformers model and its tokenizer; its window is unbounded if its config does not limit it."""
 
     kind, gives_logps = "hf", True
 
@@ -168,7 +168,7 @@ class HfModel(LocalModel):
         self.vocabulary = int(model.get_input_embeddings().num_embeddings)
         pad_id = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else min(self._stop_ids, default=0)
         self._pad_id = int(pad_id)
-        # The model's own defaults (top_p, repetition penalty, …) would change greedy decoding and the draws of GumbelSampler.
+        # The model's own defaults (top_p, repetition penalty, …) would change greedy decoding and what GumbelSampler samples.
         model.generation_config = GenerationConfig(
             eos_token_id=sorted(self._stop_ids) or None, pad_token_id=self._pad_id
         )
@@ -227,7 +227,7 @@ def decode_side_by_side(
     """The tokens generated for each row, up to and including its first stop token; equal rows share the keys and values of their prompt.
 
     The rows of a prompt are one sequence: the tokens that its unfinished rows get in one step follow each other in the cache, and the mask lets
-    each row see only the prompt and its own tokens. Prompts whose rows are all finished leave the cache once they are at least half of it.
+    each row see only the prompt and its own tokens. Prompts whose rows are all finished are removed once they make up at least half of the cache.
     Legend: U unfinished rows, D prompts in the cache, K the largest number of unfinished rows of one prompt, N positions in the cache.
     """
     first, prompts = first_occurrences(torch.cat([ids_BT, mask_BT], 1).tolist())

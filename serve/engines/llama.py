@@ -126,7 +126,7 @@ def gguf_file(path: Path, label: str, others: str = "") -> Path:
 
 
 def _base_of(file: Path) -> tuple[Path, str] | None:
-    """The base model of an exported adapter and its name, from the run.json in its folder; None for a full model. UserError for a base outside the catalogue."""
+    """The base model of an exported adapter and its name, from run.json in its folder; None for a full model. UserError for a base outside the catalogue."""
     if not file.name.startswith(ADAPTER_PREFIX):
         return None
     try:

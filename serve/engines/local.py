@@ -81,7 +81,7 @@ class LocalModel(ABC):
     def run(
         self, batch: Sequence[PreparedPrompt], watcher: Watcher | None = None, sampling: Sampling = PLAIN
     ) -> list[Completion]:
-        """The replies to a batch of prompts with the same `max_new_tokens`; `watcher` gets the tokens of the first."""
+        """The replies to a batch of prompts with the same `max_new_tokens`; `watcher` gets the tokens of the first prompt."""
 
     def complete(self, requests: Sequence[CompletionRequest]) -> list[Completion]:
         """Completions in the order of the requests; UserError when a prompt fills the context window."""
@@ -137,7 +137,9 @@ class LocalModel(ABC):
         for token in sampling.logit_bias:
             if not 0 <= token < self.vocabulary:
                 raise UserError(
-                    f"logit_bias of token {token}", f"tokens below {self.vocabulary:,}", "use the model's own ids"
+                    f"logit_bias of token {token}",
+                    f"tokens below {self.vocabulary:,}",
+                    "use ids of the model's own tokens",
                 )
         with self._lock:
             return self.run([self._prepare(0, request)], watcher, sampling)[0]

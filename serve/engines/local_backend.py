@@ -206,8 +206,9 @@ def _schema_of(body: Body) -> Mapping[str, Any] | None:
 def _biases(sampling: Mapping[str, Any]) -> dict[str, Any]:
     """`logit_bias` with token ids as integers instead of JSON's string keys; ApiError 400 for other keys."""
     biases = sampling.get("logit_bias", {})
-    if not all(token.isdecimal() and len(token) < 10 for token in biases):
-        raise ApiError(400, "bad_value", "logit_bias: expected token ids as keys", "logit_bias")
+    for token in biases:
+        if not (token.isdecimal() and len(token) < 10):
+            raise ApiError(400, "bad_value", f"logit_bias: the key {token[:80]!r} is not a token id", "logit_bias")
     return {"logit_bias": {int(token): value for token, value in biases.items()}}
 
 
@@ -227,7 +228,7 @@ def cut_at_stop(text: str, stops: Sequence[str]) -> str:
 
 
 def settled_text(text: str, stops: Sequence[str]) -> str:
-    """The part of an unfinished text that will not change: without half a character, surrounding white space or a possible start of a stop string.
+    """The part of an unfinished text that will not change: without an incomplete character, surrounding white space or a possible start of a stop string.
 
     >>> settled_text(" one tw", ("two",)), settled_text("caf\\ufffd", ())
     ('one', 'caf')

@@ -103,7 +103,7 @@ def window_of(name: str, models: Sequence[Mapping[str, Any]]) -> int | None:
 
 
 class NoAnswer(ModelUnavailable):
-    """A server that is unreachable, overloaded or broken after all attempts: another server of the same model may answer."""
+    """After all attempts, a server is still unreachable, overloaded or broken; another server of the same model may answer."""
 
 
 class OpenAIModel:
@@ -212,7 +212,7 @@ class OpenAIModel:
             found = f"openai:{self.name}@{self.url}: status {problem.status_code} ({reason})"
             if isinstance(problem, RETRIED):
                 raise NoAnswer(
-                    found, "a completion", "see the server's log, and continue when it answers again"
+                    found, "a completion", "see the server's log, and try again when the server answers"
                 ) from None
             remedy = "check the model's name, the key in OPENAI_API_KEY and the server's log"
             raise UserError(found, "a completion", remedy) from None

@@ -238,7 +238,7 @@ class OpenAIBackend(ChatBackend):
         finally:
             await response.aclose()
         if not ended:
-            raise ApiError(502, "cut_off", "the model's server broke off its answer")
+            raise ApiError(502, "cut_off", "the model's server stopped before its answer was complete; try again")
 
     async def _relay(self, response: httpx2.Response) -> AsyncIterator[bytes]:
         """The bytes of an event stream that is passed on; if it breaks off, the error follows as the last event."""

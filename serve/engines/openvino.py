@@ -25,7 +25,9 @@ UNLIMITED_K = 1 << 20
 
 
 class OpenVinoModel(LocalModel):
-    """A LanguageModel over OpenVINO's pipeline and the model's own tokenizer. A prefix that several prompts share is prefilled once."""
+    """A LanguageModel that wraps OpenVINO's pipeline and the model's own tokenizer. A prefix that is already in the cache is reused, and
+    identical prompts in one batch are prefilled once.
+    """
 
     kind, takes_schema = "openvino", True
 
@@ -55,7 +57,9 @@ class OpenVinoModel(LocalModel):
                     handle.stop()
                 reason = " ".join(str(problem).split())[-300:]
                 raise UserError(
-                    f"{self.kind}:{self.name}: {reason}", "a request that the engine accepts", "change it"
+                    f"{self.kind}:{self.name}: {reason}",
+                    "a request that the engine accepts",
+                    "change the parameter or schema that the reason names",
                 ) from None
             self._next_id += 1
         generated: list[list[int]] = [[] for _ in batch]
@@ -70,12 +74,12 @@ class OpenVinoModel(LocalModel):
         return [self.completion_of(prompt, ids) for prompt, ids in zip(batch, generated, strict=True)]
 
     def _prefill(self, batch: Sequence[PreparedPrompt]) -> None:
-        """Put each prompt of several requests into the pipeline's cache: simultaneous requests would each prefill it."""
+        """Prefill once every prompt that occurs in more than one request; simultaneous requests would each prefill it."""
         from openvino import Tensor
         from openvino_genai import GenerationConfig
 
         config = GenerationConfig(max_new_tokens=1, do_sample=False)
-        handles = []  # a request whose handle is gone is cancelled
+        handles = []  # kept, because a request without a handle is cancelled
         for ids, count in Counter(tuple(prompt.ids) for prompt in batch).items():
             if count > 1:
                 handles.append(self._pipeline.add_request(self._next_id, Tensor(np.array([ids], np.int64)), config))

@@ -70,9 +70,9 @@ class VllmSpec:
         return [*command, *self.extra]
 
     def environment(self, key: str) -> dict[str, str]:
-        """The environment of the server: its key, the cache size on a CPU, and offline mode if the model is on disk.
+        """The environment of the server: its key, offline mode if the model is on disk, and, for a CPU, the cache size and a single process.
 
-        Its threads may run on any core: by default they are bound to the first ones, which two servers would then share.
+        By default vLLM binds its threads to the first cores, which two servers would then share; here they may run on any core.
         """
         environment = {
             "VLLM_CPU_KVCACHE_SPACE": "1",

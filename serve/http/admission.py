@@ -19,6 +19,7 @@ from serve.http.settings import ServerSettings
 from serve.http.telemetry import Metrics
 
 LIMITED, UNLIMITED, UPLOADS = "/v1/", "/v1/models", "/v1/documents"
+"""Prefixes of paths: requests that count towards the limits, those of them that do not, and those that may have a large body."""
 MCP = "/mcp"
 LAST_EVENT_TIMEOUT_S = 1.0
 """How long the client of a stream that is cut off may take to receive the error event."""

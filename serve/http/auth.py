@@ -1,5 +1,5 @@
-"""Authentication. A server with a key answers only clients that send it; a server without one answers only this machine, and refuses requests from
-pages of other sites.
+"""Authentication. A server with a key answers only clients that send the key; a server without a key answers only this machine, and refuses
+requests from pages of other sites.
 
 Only the overflow check, the access log, the framing check and the files of the page come before this middleware, so that the body of a
 refused request is never read.

@@ -2,8 +2,8 @@
 
 Idle connections are closed after a while, or earlier to make way for new ones; uvicorn limits neither the time in which request headers
 arrive nor how long a closing connection takes. A connection whose request was answered before all of it was read is closed as in RFC 9112
-§9.6, since a TCP reset could otherwise lose the answer. A stopping server says so at /ready for `unready_s`, so that load balancers send new requests
-elsewhere, then accepts the clients that have connected, then closes."""
+§9.6, since a TCP reset could otherwise lose the answer. A stopping server answers 503 at /ready for `unready_s`, so that load balancers send new
+requests elsewhere, then accepts the clients that have connected, then closes."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class LingeringTransport:
 FIRST_REQUEST_S = 1.0
 """How long a stopping server waits for the first request of a connection."""
 MAX_STALLED_CHECKS = 6
-"""After this many times `idle_s` without progress, a client that does not read its answer is disconnected."""
+"""A client that does not read its answer is disconnected after this many periods of `idle_s` without progress."""
 
 
 def protocol_of(overflow: OverflowMiddleware, idle_s: float, max_connections: int) -> type[asyncio.Protocol]:
@@ -154,7 +154,7 @@ class WatchedConnection(H11Protocol):
         self.stop_timer()
 
     def check_progress(self) -> None:
-        """Every `idle_s` since the connection became idle or busy: close an idle one that has sent everything, abort a stalled one."""
+        """Runs every `idle_s` after the connection became idle or busy: closes an idle connection that has sent everything, aborts a stalled one."""
         unsent = self.transport.get_write_buffer_size()
         self.stalled_checks = self.stalled_checks + 1 if 0 < self.unsent <= unsent else 0
         self.unsent = unsent

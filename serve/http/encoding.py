@@ -11,9 +11,9 @@ from starlette.responses import JSONResponse
 
 
 def whole_characters(text: str) -> str:
-    """The text unchanged; ValueError for half a character (a lone surrogate), which no encoding or tokenizer accepts."""
+    """The text unchanged; ValueError for a lone surrogate (half of a character), which no encoding or tokenizer accepts."""
     if any("\ud800" <= character <= "\udfff" for character in text):
-        raise ValueError("half a character (a lone surrogate)")
+        raise ValueError("contains half a character (a lone surrogate)")
     return text
 
 

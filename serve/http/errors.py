@@ -95,7 +95,7 @@ def unavailable(problem: Unavailable) -> ApiError:
     code, message = "store_gone", "the database of the index does not answer: nothing was written"
     if isinstance(problem, DiskFull):
         code, message = "disk_full", "the disk of the index is full: no data is lost"
-    return ApiError(503, code, f"{message}; search still works, try again later", headers={"Retry-After": "10"})
+    return ApiError(503, code, f"{message}; search still works; try again later", headers={"Retry-After": "10"})
 
 
 def unknown_model(name: str, known: tuple[str, ...]) -> ApiError:
@@ -117,7 +117,7 @@ def add_error_handlers(app: FastAPI) -> None:
         return error_response(problem)
 
     @app.exception_handler(Unavailable)
-    async def machine_gone(request: Request, problem: Unavailable) -> Response:
+    async def unavailable_error(request: Request, problem: Unavailable) -> Response:
         return error_response(unavailable(problem))
 
     @app.exception_handler(UserError)
@@ -130,7 +130,9 @@ def add_error_handlers(app: FastAPI) -> None:
 
     @app.exception_handler(HTTPException)
     async def http_error(request: Request, problem: HTTPException) -> Response:
-        message = "no such address" if problem.status_code == 404 else str(problem.detail)
+        message = (
+            "no such address; /openapi.json lists the routes" if problem.status_code == 404 else str(problem.detail)
+        )
         code = {404: "no_such_address", 405: "method_not_allowed"}.get(problem.status_code, "bad_request")
         headers = (
             {"Allow": ", ".join(allowed_methods(app, request.scope))} if problem.status_code == 405 else problem.headers
@@ -140,7 +142,7 @@ def add_error_handlers(app: FastAPI) -> None:
     @app.exception_handler(Exception)
     async def unexpected(request: Request, problem: Exception) -> Response:
         LOG.error("%s %s failed", request.method, request.url.path, exc_info=problem)
-        return error_response(ApiError(500, "internal_error", "the server failed; its log says why"))
+        return error_response(ApiError(500, "internal_error", "the server failed; the cause is in its log"))
 
 
 def allowed_methods(app: FastAPI, scope: Scope) -> list[str]:
@@ -195,5 +197,5 @@ _PLAIN = {
     **dict.fromkeys(("model_type", "model_attributes_type", "dict_type"), "expected an object"),
     **dict.fromkeys(("list_type", "tuple_type"), "expected a list"),
     "extra_forbidden": "not a field of this request (docs/serving.md)",
-    "string_unicode": "half a character (a lone surrogate)",
+    "string_unicode": "contains half a character (a lone surrogate)",
 }

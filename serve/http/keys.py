@@ -220,7 +220,7 @@ class TokenBucket:
         self._tokens, self._updated_s = float(rate), 0.0
 
     def take(self, rate: int, now_s: float) -> float:
-        """0 if a token was available, which is taken; otherwise the seconds until one is, at `rate` a minute.
+        """0 if a token was available, which is taken; otherwise the seconds until one becomes available, at `rate` tokens a minute.
 
         >>> bucket = TokenBucket(2)
         >>> [bucket.take(2, now) for now in (0.0, 0.0, 0.0, 15.0, 30.0)]

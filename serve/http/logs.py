@@ -74,7 +74,7 @@ class AuditLog:
             self._file.close()
 
     def record(self, key: str, key_id: str, collection: str, action: str, sources: Sequence[str], outcome: str) -> None:
-        """Log what a key did or tried to do: `outcome` is "done", an error code, "failed" or "gone" (cancelled)."""
+        """Log a change, or an attempt at one, by the holder of a key: `outcome` is "done", an error code, "failed" or "gone" (cancelled)."""
         if self._file is None:
             return
         line = {

@@ -23,7 +23,7 @@ SCHEMES = {
     "bearer": {"type": "http", "scheme": "bearer", "description": KEY},
     "x-api-key": {"type": "apiKey", "in": "header", "name": "X-Api-Key", "description": KEY},
 }
-"""Alternatives: either is enough."""
+"""The two ways to send the key; either is enough."""
 
 
 def describe_key(app: FastAPI, required: bool) -> None:

@@ -1,4 +1,4 @@
-"""Sends spans to a collector by OTLP over HTTP. Imported by app.py only when a collector is named.
+"""Sends spans to a collector by OTLP over HTTP. Imported by app.py only if a collector is configured.
 
 The exporter passes on only the attributes in `EXPORTED_ATTRIBUTES`: it removes addresses, queries, headers, error messages and stack traces,
 which the instrumentation would add and which may contain users' questions.

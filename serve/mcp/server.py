@@ -58,7 +58,7 @@ Context = ServerRequestContext[Any, Any]
 
 
 def build_mcp(services: Services) -> Server[Any]:
-    """The server over `services`; each caller gets only the tools that it may use."""
+    """The MCP server for `services`; each caller gets only the tools that it may use."""
     handlers = _Handlers(services)
     server: Server[Any] = Server(
         "modegraph",
@@ -103,7 +103,7 @@ class _Handlers:
         except Exception:
             LOG.exception("the tool %s failed", tool.name)
             self._services.metrics.errors.labels("internal_error").inc()
-            return _failed("the server failed; its log says why")
+            return _failed("the server failed; the cause is in its log")
         content = with_whole_characters(result.model_dump(mode="json"))
         return CallToolResult(content=[_text(ascii_json(content).decode("ascii"))], structured_content=content)
 
@@ -158,7 +158,9 @@ def _offset(cursor: str | None) -> int:
     if cursor is None:
         return 0
     if not (cursor.isdecimal() and len(cursor) < 10):
-        raise MCPError(code=INVALID_PARAMS, message="invalid cursor")
+        raise MCPError(
+            code=INVALID_PARAMS, message=f"invalid cursor {cursor[:80]!r}; pass the next_cursor of the previous page"
+        )
     return int(cursor)
 
 

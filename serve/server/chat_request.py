@@ -39,7 +39,7 @@ class ChatMessage(BaseModel):
     content: Text | list[TextPart] | None = None
 
     def text(self) -> str:
-        """Its text; parts are joined by newlines."""
+        """The text of the turn; parts are joined by newlines."""
         if isinstance(self.content, list):
             return "\n".join(part.text for part in self.content)
         return self.content or ""

@@ -45,7 +45,7 @@ WARM_UP_QUESTION = "What is this about?"
 
 @dataclass(frozen=True)
 class Generation:
-    """One opened generation of the index, or its part that meets some conditions."""
+    """One opened generation of an index, or the part of it whose documents meet the conditions `where`."""
 
     index: Index
     where: tuple[Condition, ...] = ()

@@ -47,7 +47,7 @@ UNSUPPORTED_FIELD = "retrieval.unsupported"
 class PreparedRequest:
     """A request ready for the engine: its body, and, unless retrieval is off, its prompt and the search metadata for the client.
 
-    A task of the chat client has a `task` instead of a prompt, and no `view` of a collection. `unsupported` is the
+    For a task of the chat client, `task` is set instead of `prompt`, and `view` is None. `unsupported` is the
     handling of sentences that the excerpts do not support. `key` is the name of the request's key.
     """
 
@@ -108,7 +108,8 @@ async def prepare(
     if task is not None and len(request.history()) == 0:
         return replace(await _prepare_task(services, request, task), key=access.key)
     if collection is not None and model_collection not in (None, collection):
-        raise ApiError(400, "bad_value", f"model and {field} name different collections", field)
+        named = f"{model_collection!r} and {collection[:80]!r}"
+        raise ApiError(400, "bad_value", f"model and {field} name different collections: {named}", field)
     view = await services.collections.view(access, collection or model_collection, field if collection else "model")
     retriever = services.retriever
     turn = retriever.check_question(request.question())

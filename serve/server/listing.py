@@ -35,7 +35,7 @@ def date_of(metadata: Mapping[str, Any]) -> str | None:
 
 @dataclass(frozen=True)
 class Listing:
-    """The documents in `data`, by row. The characters of a document end with its last passage; an unread passage has no proposition."""
+    """The documents in `data`, by row. A document's size is counted up to the end of its last passage; an unread passage has no proposition."""
 
     data: IndexData
     _rows: dict[tuple[Order, bool], Ints] = field(default_factory=dict, repr=False, compare=False)
@@ -48,7 +48,7 @@ class Listing:
 
     @cached_property
     def characters_U(self) -> Ints:
-        """The characters of each document: int64[U]."""
+        """The number of characters of each document: int64[U]."""
         ends_P = np.append(np.asarray(self.data.passage_end_P), 0)
         return np.where(np.diff(self.first_passage_U) > 0, ends_P[self.first_passage_U[1:] - 1], 0)
 

@@ -1,4 +1,6 @@
-"""Questions about a collection, made by the rules of `modegraph synth questions`, each about one fact. A reader may ask them, or approve them as test questions.
+"""Questions about a collection, made by the rules of `modegraph synth questions`, each about one fact.
+
+A reader may ask them, or approve them as test questions.
 
 Legend: U documents, P passages.
 """
@@ -47,7 +49,7 @@ class ProposedQuestion(BaseModel):
 
 
 def propose_questions(index: Index, max_passages: int = MAX_PASSAGES) -> tuple[ProposedQuestion, ...]:
-    """Up to MAX_PROPOSALS questions, each answered by one sentence, alternating between documents; the same for the same index.
+    """Up to MAX_PROPOSALS questions, each answered by one sentence, alternating between documents; the same index always gives the same questions.
 
     A question that comes up for several of the sampled documents is left out.
     """
@@ -59,10 +61,10 @@ def propose_questions(index: Index, max_passages: int = MAX_PASSAGES) -> tuple[P
 
 
 def suggest_questions(index: Index, count: int) -> tuple[str, ...]:
-    """Up to `count` short questions for a reader who does not know the collection yet: about different documents.
+    """Up to `count` short questions, about different documents, for a reader who does not know the collection yet.
 
     Questions with a name come first, those that refer to a document by its title last. If possible, they begin with different words.
-    The result is always the same for the same index.
+    The same index always gives the same questions.
     """
     proposals = propose_questions(index, SUGGESTION_PASSAGES)
     short = [each for each in proposals if len(each.question) <= MAX_SUGGESTION_CHARS and "<" not in each.question]

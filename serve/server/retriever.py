@@ -70,11 +70,17 @@ class Retriever:
         """The options completed with the server's defaults; ApiError (or UserError) 400 for unavailable ones."""
         defaults = self._settings
         if options.selector == "trained" and not defaults.selector:
-            raise ApiError(400, "no_selector", "retrieval.selector: the server was started without --selector")
+            raise ApiError(
+                400,
+                "no_selector",
+                "retrieval.selector: the server was started without --selector; choose another selector",
+            )
         if options.selector == "llm" and not options.use_model:
             raise ApiError(400, "bad_value", "retrieval.selector: llm calls the model, so set use_model too")
         if options.reranker and not defaults.reranker:
-            raise ApiError(400, "no_reranker", "retrieval.reranker: the server was started without --reranker")
+            raise ApiError(
+                400, "no_reranker", "retrieval.reranker: the server was started without --reranker; leave it out"
+            )
         values = {
             "mode": options.mode or defaults.mode,
             "top_k": options.k or defaults.top_k,
@@ -102,7 +108,7 @@ class Retriever:
     ) -> Evidence:
         """The evidence for a question in a generation; some modes call `model`.
 
-        ApiError 503 when the model stops answering, 400 for settings that the search refuses, such as a filter that no document meets.
+        ApiError 503 when the model stops answering, 400 for settings that the search refuses, such as conditions that no document meets.
         """
         attributes = {MODE: settings.mode, K: settings.top_k, GENERATION: generation.number}
         with self._tracing.span("retrieve", attributes) as span:

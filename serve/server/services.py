@@ -62,7 +62,10 @@ class Services:
         return tuple(f"{model}@{name}" for name in visible for model in self.backend.models)
 
     def resolve_model(self, access: Access, requested: str) -> tuple[str, str | None]:
-        """The model and the collection of "MODEL@COLLECTION" (None for a bare MODEL); ApiError 404 for any other name, or for a collection that the caller cannot see."""
+        """The model and the collection of "MODEL@COLLECTION" (None for a bare MODEL).
+
+        ApiError 404 for any other name, or for a collection that the caller cannot see.
+        """
         if requested in self.backend.models:
             return requested, None
         for collection in self.collections.names(access):

@@ -88,7 +88,7 @@ def test_a_group_in_proportion_to_the_reference_has_the_gradient_of_the_exact_di
 
 @pytest.mark.parametrize("support", [[0, 1], [1, 2], [0, 2]])
 def test_on_distinct_responses_ms_is_the_reverse_kl_of_the_ratios_to_the_reference(support):
-    """A group of distinct responses: p_f ∝ π/π_ref and p_r ∝ π*/π_ref, both over the responses drawn."""
+    """A group of distinct responses: p_f ∝ π/π_ref and p_r ∝ π*/π_ref, both normalised over the group."""
     line, group_SGK = thirds(), torch.tensor([[support]])
     _, sampled_X = gradient_of(Objective("MS", 2), group_SGK, line, POLICY)
     logits_X = POLICY.log().requires_grad_()
@@ -121,7 +121,7 @@ def test_hard_pairs_have_the_higher_reward_first_and_the_loss_computed_by_hand()
     assert list(losses.values()) == pytest.approx(by_hand, abs=1e-6)
 
 
-def test_responses_are_drawn_from_the_reference():
+def test_responses_are_sampled_from_the_reference():
     line = two_modes()
     drawn_GK = draw_groups(line, Objective("MS", 4), 200_000, torch.Generator().manual_seed(1))
     shares_X = torch.bincount(drawn_GK.flatten(), minlength=41) / drawn_GK.numel()

@@ -1,4 +1,4 @@
-"""The setup of deploy/replicas on this machine: two replicas over one index with its rows in PostgreSQL, behind the shipped nginx.conf."""
+"""The setup of deploy/replicas on this machine: two replicas that share one index, whose rows are in PostgreSQL, behind the shipped nginx.conf."""
 
 import os
 import shutil
@@ -100,7 +100,7 @@ class Cluster:
 
 @contextmanager
 def running_cluster(dsn: str, folder: Path) -> Iterator[Cluster]:
-    """A cluster that is ready when the block begins and runs until the block ends."""
+    """A cluster that is ready when the `with` block begins and runs until it ends."""
     program = nginx_program()
     index = folder / "index"
     place_in_database(index, dsn)
@@ -141,7 +141,7 @@ def running_nginx(program: str, port: int, replicas: Sequence[int], folder: Path
         assert text.count(shipped) == 1, shipped
         text = text.replace(shipped, here)
     (folder / "nginx.conf").write_text(text, encoding="utf-8")
-    # Started by root, nginx would run its workers as another user, who may not enter the folder.
+    # Started by root, nginx would run its workers as another user, who may lack access to the folder.
     words = "daemon off;" if os.geteuid() else "daemon off; user root;"
     command = [program, "-e", "stderr", "-p", str(folder), "-c", str(folder / "nginx.conf"), "-g", words]
     with (folder / "nginx-errors.log").open("wb") as errors:

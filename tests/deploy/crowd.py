@@ -1,4 +1,4 @@
-"""Clients that each send one request after another through nginx until the block ends; the outcome of every request is recorded."""
+"""Clients that each send one request after another through nginx until the `with` block ends; the outcome of every request is recorded."""
 
 import threading
 import time
@@ -69,7 +69,7 @@ def chat(headers: dict[str, str]) -> dict[str, object]:
 
 @contextmanager
 def crowd(url: str, clients: int) -> Iterator[list[Outcome]]:
-    """Run this many clients during the block; when the block has ended, all clients have received their last answer."""
+    """Run this many clients during the `with` block; after it, every client has received its last answer."""
     outcomes: list[Outcome] = []
     stop = threading.Event()
 

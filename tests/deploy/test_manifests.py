@@ -96,8 +96,8 @@ def test_the_autoscaler_uses_a_metric_that_the_server_exports() -> None:
     (metric,) = OBJECTS["HorizontalPodAutoscaler"]["spec"]["metrics"]
     assert metric["pods"]["metric"]["name"] in exported
     assert f"name: {{as: {metric['pods']['metric']['name']}}}" in (ROOT / "docs" / "deploy.md").read_text()
-    aim = float(metric["pods"]["target"]["averageValue"])
-    assert 0 < aim < settings_of(KUBERNETES).queue, "no more requests can wait than the queue holds"
+    target = float(metric["pods"]["target"]["averageValue"])
+    assert 0 < target < settings_of(KUBERNETES).queue, "no more requests can wait than the queue holds"
 
 
 def test_ports_probes_and_volumes_are_consistent() -> None:

@@ -1,4 +1,4 @@
-"""Two replicas behind nginx over PostgreSQL: one answers from documents that the other indexed, and a kill or restart loses no more requests than it must."""
+"""Two replicas behind nginx share an index in PostgreSQL: each answers from what the other indexed; restarts lose no request, and a kill loses few."""
 
 import json
 import os
@@ -44,7 +44,7 @@ def upload(replica: Replica, *documents: Document) -> dict[str, object]:
 
 
 def answers_from(replica: Replica, document: Document) -> bool:
-    """Whether the model is shown the document among the passages when the question is its text (which then appears twice)."""
+    """Whether the document is a passage of the prompt if its text is the question (the prompt then contains this text twice)."""
     body = {"model": "tiny", "messages": [{"role": "user", "content": document.text}]}
     response = replica.post("/v1/chat/completions", json=body)
     assert response.status_code == 200, response.text

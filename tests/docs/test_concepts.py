@@ -1,4 +1,4 @@
-"""The concept pages: one for each mode, with the constants of the code and existing settings; the example of the objectives; settings on coming-from pages."""
+"""The concept pages: each mode has one with the constants of the code, the example of the objectives prints what is shown, named settings exist."""
 
 import doctest
 import re

@@ -1,4 +1,4 @@
-"""What evaluation needs, at a small size: a random Llama, three runs that start from it, and preference data with a hostile string."""
+"""Small inputs of evaluation: a random Llama, an SFT run of it, MS and DPO runs that continue from SFT, and preference data with a hostile string."""
 
 import json
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ NO_LOGPS = "log-probabilities of the training answers: the server returns none f
 
 @dataclass(frozen=True)
 class World:
-    """Folders: an untuned model, runs on it, and preference data."""
+    """The folders of an untuned model, of the runs that fine-tune it, and of preference data."""
 
     base: Path
     sft: Path

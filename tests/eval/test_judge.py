@@ -1,4 +1,4 @@
-"""Judges with known behaviour: one that follows position, one that prefers length, a fair one, and one that replies with nonsense."""
+"""Judges with known behaviour: one that always prefers the same position, one that prefers longer answers, a fair one, and one that replies with nonsense."""
 
 import json
 
@@ -62,7 +62,7 @@ def test_a_judge_that_always_prefers_the_first_is_detected():
     words = list(judge_summary({"overall": found}, "a", "b"))
     assert words == [
         "No difference shown between a and b overall.",
-        "The judge follows the position of an answer more often than the answer: do not rely on it.",
+        "The judge prefers the same position in both orders more often than the same answer: do not rely on it.",
     ]
 
 
@@ -198,7 +198,7 @@ def test_bad_rows_are_refused(tmp_path, rows, message):
         read_answers(tmp_path / "a.jsonl")
 
 
-def test_files_over_different_questions_are_refused(tmp_path):
+def test_files_with_different_questions_are_refused(tmp_path):
     files = {"a": [ROW], "b": [{**ROW, "id": "2"}], "c": [{**ROW, "question": "When?"}]}
     for name, rows in files.items():
         write_jsonl(tmp_path / f"{name}.jsonl", rows)

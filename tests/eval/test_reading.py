@@ -31,7 +31,7 @@ from tests.data_synth.reading.world import QUESTIONS, TEXTS, isles
 from tests.fakes import ScriptedModel
 
 
-def tasks_over(distractors: int = 2) -> list[ReadingTask]:
+def tasks_with(distractors: int = 2) -> list[ReadingTask]:
     return over_gold(isles(), QUESTIONS, distractors, seed=0)
 
 
@@ -45,15 +45,15 @@ def reply_from_gold(request: CompletionRequest) -> str:
 
 
 def test_gold_passages_are_mixed_with_others_that_lack_the_answer() -> None:
-    for one in tasks_over():
+    for one in tasks_with():
         ids = [excerpt.id for excerpt in one.excerpts]
         assert len(set(ids)) == len(ids) <= len(one.question.gold_ids) + 2
         assert {ids[number - 1] for number in one.gold} == set(one.question.gold_ids)
         if one.question.answers and not one.question.is_yes_no:
             others = [words_of(TEXTS[each]) for each in ids if each not in one.question.gold_ids]
             assert not any(contains_answer(answer, words) for answer in one.question.answers for words in others)
-    assert {len(one.excerpts) - len(one.question.gold_ids) for one in tasks_over(0)} == {0}
-    assert tasks_over() == tasks_over()
+    assert {len(one.excerpts) - len(one.question.gold_ids) for one in tasks_with(0)} == {0}
+    assert tasks_with() == tasks_with()
     places = {min(one.gold) for seed in range(20) for one in over_gold(isles(), QUESTIONS[:1], 2, seed)}
     assert places == {1, 2, 3}
 
@@ -77,7 +77,7 @@ def test_with_distractors_only_every_question_should_be_refused() -> None:
 
 
 def test_a_reader_that_knows_the_answers_gets_full_marks() -> None:
-    figures = reading_figures(answer_all(ScriptedModel(reply_from_gold), tasks_over(), "cited"))
+    figures = reading_figures(answer_all(ScriptedModel(reply_from_gold), tasks_with(), "cited"))
     whole = figures["all"]
     assert (whole.questions, whole.exact.mean, whole.f1.mean) == (12, 1.0, 1.0)
     assert (whole.refused_answerable, whole.refused_unanswerable) == (0.0, 1.0)
@@ -86,8 +86,8 @@ def test_a_reader_that_knows_the_answers_gets_full_marks() -> None:
     assert figures["yes or no"].questions == 3 and figures["unanswerable"].questions == 1
 
 
-def test_an_answer_that_the_verifier_finds_unsupported_is_a_refusal() -> None:
-    tasks = [task for task in tasks_over() if task.question.answers != ("nobody knows",)]
+def test_an_answer_that_the_verifier_finds_unsupported_counts_as_a_refusal() -> None:
+    tasks = [task for task in tasks_with() if task.question.answers != ("nobody knows",)]
     verifier = word_verifier("")
     knowing = answer_all(ScriptedModel(reply_from_gold), tasks, "cited")
     assert drop_unsupported(knowing, verifier, "cited") == knowing
@@ -101,7 +101,7 @@ def test_an_answer_that_the_verifier_finds_unsupported_is_a_refusal() -> None:
 
 def test_figures_match_values_computed_by_hand() -> None:
     """Answers: correct with a correct citation, correct with a wrong one, partly correct without one, a refusal, and one to an unanswerable question."""
-    first, second, third, fourth, fifth = (tasks_over(2)[n] for n in (0, 2, 3, 1, 9))
+    first, second, third, fourth, fifth = (tasks_with(2)[n] for n in (0, 2, 3, 1, 9))
     wrong = next(n for n in range(1, 4) if n not in second.gold)
     answers = [
         score_text(first, f"1911 [{min(first.gold)}]"),
@@ -122,12 +122,12 @@ def test_figures_match_values_computed_by_hand() -> None:
 
 
 def test_the_constant_answer_is_the_most_frequent_one() -> None:
-    tasks = [one for one in tasks_over() if one.question.kind in ("boolean", "unanswerable")]
+    tasks = [one for one in tasks_with() if one.question.kind in ("boolean", "unanswerable")]
     assert {one.text for one in constant_answers(tasks)} == {"no"}
     assert reading_figures(constant_answers(tasks))["all"].exact.mean == 0.5
 
 
-def test_which_questions_are_drawn_depends_on_their_ids_and_a_missing_split_is_an_error() -> None:
+def test_the_choice_of_questions_depends_on_their_ids_and_a_missing_split_is_an_error() -> None:
     source = isles()
     assert (
         pick_questions(source, None, 4, 0)

@@ -48,7 +48,7 @@ def test_bad_input_is_reported(world, tmp_path):
         read_rows(world.data, "dev")
     with pytest.raises(UserError, match=r"test\.jsonl: a file\. Expected a folder that holds test\.jsonl\. Give "):
         read_rows(world.data / "test.jsonl", "test")
-    with pytest.raises(UserError, match=r"--context-size 7: no such rows\. Expected one of 1, 2"):
+    with pytest.raises(UserError, match=r"--context-size 7: no rows of this context size\. Expected one of 1, 2"):
         select_rows(read_rows(world.data, "test"), [7], None, 0)
     (tmp_path / "test.jsonl").write_text(json.dumps({"id": "1"}) + "\n")
     with pytest.raises(UserError, match=r"test\.jsonl line 1: no 'prompt'"):

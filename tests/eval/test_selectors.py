@@ -141,7 +141,7 @@ def test_without_gold_sentences_there_is_no_precision_column(world: Path, tmp_pa
     [
         (
             ("--selectors", "none", "threshold", "--modes", "hops"),
-            "--modes hops with 2 selectors. Expected local or global",
+            "--modes hops with 2 selectors. Expected one of the modes local and global",
         ),
         (("--selectors", "none", "threshold", "--modes", "local", "global"), "in one of them"),
         (("--selectors", "threshold", "threshold"), "each selector once"),

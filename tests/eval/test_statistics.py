@@ -150,7 +150,7 @@ def test_bootstrap_refuses_rows_that_do_not_pair_up():
 
 
 def every_difference(differences):
-    """The mean difference under every draw of seeds and questions, all equally likely."""
+    """The mean differences of all resamples of seeds and questions, which are equally likely."""
     seeds, questions = range(len(differences)), range(len(differences[0]))
     return [
         np.mean([differences[s][q] for s in seeds_drawn for q in questions_drawn])
@@ -159,7 +159,7 @@ def every_difference(differences):
     ]
 
 
-def test_seeds_are_drawn_as_well_as_questions():
+def test_the_bootstrap_resamples_seeds_as_well_as_questions():
     differences = [[0.1, 0.4, 0.3], [0.1, -0.4, 0.1]]
     drawn = [bootstrap_seeds(differences, 4000, seed) for seed in range(5)]
     level = 100 * expanded_level(2) / 2

@@ -115,8 +115,8 @@ def test_the_power_of_the_equality_test_equals_that_of_simulations() -> None:
     ("changes", "message"),
     [
         ({"contrast": ["ms", "ipo"]}, "contrast names 'ipo', which is not one of the arms ms, dpo, pairs"),
-        ({"looks": [{"seeds": 5}]}, "5 seeds give a p of at least 0.0625, so level = 0.05 shows nothing"),
-        ({"looks": [{"seeds": 6}, {"seeds": 12}]}, "the levels of the looks add up to more than 0.05"),
+        ({"looks": [{"seeds": 5}]}, "5 seeds give a p of at least 0.0625, so level = 0.05 is out of reach"),
+        ({"looks": [{"seeds": 6}, {"seeds": 12}]}, "the levels of the looks add up to 0.1, more than 0.05"),
         ({"looks": [{"seeds": 9, "level": 0.02}, {"seeds": 9, "level": 0.02}]}, "9, 9 seeds; each must have more"),
     ],
 )

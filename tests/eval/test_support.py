@@ -87,7 +87,7 @@ def test_unchecked_sentences_are_never_marked(tmp_path: Path) -> None:
     assert found.not_checked == 0.75 and found.unsupported_marked == 0.0
 
 
-def test_a_verifier_is_measured_next_to_overlap(tmp_path: Path) -> None:
+def test_a_verifier_is_measured_alongside_overlap(tmp_path: Path) -> None:
     figures = measure_support(read_support(write_rows(tmp_path, ROWS)), word_verifier(""))
     assert list(figures) == ["verifier", "share of words", "share of stems"]
     assert figures["share of stems"].auc.mean == 1.0, "the changed number and the other name are the only missing words"

@@ -1,4 +1,4 @@
-"""The real encoder, loaded once for the whole run, and a small index made with it."""
+"""MiniLM, loaded once in each test process, and a small index made with it."""
 
 import pytest
 

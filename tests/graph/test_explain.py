@@ -105,7 +105,7 @@ def test_a_passage_that_a_mode_does_not_find_has_no_rank(harbour: Index) -> None
     }
 
 
-def test_the_passages_listed_as_before_are_those_ranked_higher(harbour: Index) -> None:
+def test_the_field_before_lists_the_passages_ranked_higher(harbour: Index) -> None:
     explanation = explanation_of(harbour, QUESTION, "brandt-yard.md", mode="auto", selector="none")
     assert explanation.standings[0].rank == 2 and [each.item.source for each in explanation.before] == [
         "ferry-lantern.md"

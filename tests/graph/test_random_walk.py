@@ -106,7 +106,7 @@ def test_pagerank_solves_its_linear_system(seed: int) -> None:
 
 
 def ring(vertices: int) -> sp.csr_array:
-    """A cycle, on which a walk from one vertex needs many steps to settle."""
+    """A cycle, on which a walk from one vertex needs many steps to converge."""
     row = np.arange(vertices)
     step = sp.coo_array((np.full(vertices, 0.5), (row, (row + 1) % vertices)), (vertices, vertices)).tocsr()
     return sp.csr_array((step + step.T).astype(np.float32))
@@ -129,7 +129,7 @@ def stationary(transition_VV: np.ndarray, restart_V: np.ndarray, damping: float)
 @pytest.mark.long
 @pytest.mark.parametrize("graph", GRAPHS)
 @pytest.mark.parametrize("damping", [0.0, 0.3, 0.85, 0.9, 0.95, 0.97, MAX_DAMPING])
-def test_walks_settle_at_every_allowed_damping(graph: str, damping: float) -> None:
+def test_walks_converge_at_every_allowed_damping(graph: str, damping: float) -> None:
     """Both kinds of walk agree with numpy.linalg.solve within TOLERANCE and float32's rounding, summed over all vertices."""
     T = GRAPHS[graph]
     size, seeds = T.shape[0], [0, 7]
@@ -147,7 +147,7 @@ def test_walks_settle_at_every_allowed_damping(graph: str, damping: float) -> No
 
 
 @pytest.mark.parametrize("damping", [1.0, 1.5, -0.1, float("nan")])
-def test_a_walk_that_never_settles_is_refused(damping: float) -> None:
+def test_a_walk_that_never_converges_is_refused(damping: float) -> None:
     restart = restart_at(np.array([0]), 9)
     with pytest.raises(ValueError, match="damping"):
         personalised_pagerank(ring(9), restart, damping)
@@ -155,7 +155,7 @@ def test_a_walk_that_never_settles_is_refused(damping: float) -> None:
         query_aware_walks(ring(9), np.ones((9, 1), np.float32), restart, 0.5, damping)
 
 
-def test_settings_refuse_a_damping_that_takes_too_long_to_settle() -> None:
+def test_settings_refuse_a_damping_that_takes_too_long_to_converge() -> None:
     with pytest.raises(UserError, match=r"damping.*0\.99"):
         parse_settings(SuggestSettings, {"damping": 0.995}, "test")
 

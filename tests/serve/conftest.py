@@ -63,7 +63,7 @@ def shared_isles(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Stack:
-    """Starts a server with an upstream server; both run until the test ends."""
+    """Starts servers, each with an upstream server; all run until the fixture ends."""
 
     def __init__(self, exits: ExitStack, index: Path) -> None:
         self._exits, self._index = exits, index

@@ -130,7 +130,7 @@ def test_a_model_is_prompted_for_the_answer_form_that_it_was_trained_on() -> Non
     result = answer_from(FOUND, 5, None, model, 64)
     assert model.requests[0].messages == answer_messages(FOUND.query, build_context(FOUND, 5), "cited")
     assert (result.answer, result.reason, result.well_formed, set(result.citations)) == ("May 1958 [1]", "", True, {1})
-    assert not answer("May 1958 [1]")[0].well_formed, "a model that reasons first must not answer in this form"
+    assert not answer("May 1958 [1]")[0].well_formed, "a model that reasons first must not answer in this format"
 
 
 def test_costs_of_retrieval_and_of_the_answer_are_counted_separately() -> None:

@@ -101,19 +101,19 @@ def test_unsupported_sentences_are_marked_dropped_or_ignored(hashed_isles: Path)
 
 def test_a_question_about_something_else_is_not_answered_and_no_model_is_called(hashed_isles: Path) -> None:
     model = ScriptedModel(lambda request: "###Reason: so [1]. ###Answer: yes", name="scripted")
-    foreign = (hashed_isles, "Do statins lower mortality after strokes?", "--model", "scripted")
-    shown = invoke(*foreign, "--abstain", 0.5, model=model).stdout
+    uncovered = (hashed_isles, "Do statins lower mortality after strokes?", "--model", "scripted")
+    shown = invoke(*uncovered, "--abstain", 0.5, model=model).stdout
     assert shown.startswith(f"{NOT_FOUND}\n") and "; the model was not called." in shown and model.requests == []
-    assert "Not in these documents: probability 0.7" in run(*foreign, "--abstain", 0.5, "--retrieve-only")
+    assert "Not in these documents: probability 0.7" in run(*uncovered, "--abstain", 0.5, "--retrieve-only")
     answered = run(hashed_isles, QUESTION, "--model", "scripted", "--abstain", 0.5)
     assert answered.startswith("Ada Marlow\n") and "Not in these documents" not in answered
-    by_default = run(*foreign)
+    by_default = run(*uncovered)
     assert "Not in these documents: probability 0.7" in by_default and "not called" not in by_default
-    full = json.loads(run(*foreign, "--abstain", 1, "--json"))
+    full = json.loads(run(*uncovered, "--abstain", 1, "--json"))
     assert full["answer"] == "Ada Marlow" and full["evidence"]["absence"]["abstained"] is False
 
 
-FOREIGN = ("Do statins lower mortality after strokes?", "--abstain", 0.5)
+UNCOVERED = ("Do statins lower mortality after strokes?", "--abstain", 0.5)
 
 
 def test_an_answer_without_a_call_does_not_wait_for_the_model(hashed_isles: Path) -> None:
@@ -124,12 +124,12 @@ def test_an_answer_without_a_call_does_not_wait_for_the_model(hashed_isles: Path
             time.sleep(0.01)
         return ScriptedModel(lambda request: "never")
 
-    done = invoke_with(open_model, hashed_isles, *FOREIGN, "--model", "slow")
+    done = invoke_with(open_model, hashed_isles, *UNCOVERED, "--model", "slow")
     assert done.exception is None and done.stdout.startswith(f"{NOT_FOUND}\n")
 
 
 def test_a_wrong_model_is_an_error_even_if_no_call_was_needed(hashed_isles: Path) -> None:
-    done = invoke_with(engines.open_model, hashed_isles, *FOREIGN, "--model", "gpt9")
+    done = invoke_with(engines.open_model, hashed_isles, *UNCOVERED, "--model", "gpt9")
     assert isinstance(done.exception, UserError) and "model 'gpt9': no such model" in str(done.exception)
 
 

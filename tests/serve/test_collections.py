@@ -1,4 +1,4 @@
-"""The parts of an index that callers may see: each is computed once, and simultaneous callers get the right one."""
+"""The parts of an index that callers may see: each is computed once, and every one of several simultaneous callers gets the part that it requested."""
 
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path

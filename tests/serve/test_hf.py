@@ -28,7 +28,7 @@ def model(tiny_llama: Path) -> HfModel:
     return open_hf(str(tiny_llama))
 
 
-def ask(text: str, max_tokens: int = 12, temperature: float = 0.0, seed: int | None = None) -> CompletionRequest:
+def request_of(text: str, max_tokens: int = 12, temperature: float = 0.0, seed: int | None = None) -> CompletionRequest:
     return CompletionRequest((Message("user", text),), max_tokens, temperature, seed)
 
 
@@ -36,8 +36,8 @@ TEXTS = ["a", "Who built the lighthouse at Tarn?", "bread", "x " * 90, "Ω€", 
 
 
 def test_a_batch_gives_the_replies_of_single_calls_and_of_step_by_step_argmax(model: HfModel) -> None:
-    together = model.complete([ask(text) for text in TEXTS])
-    assert together == [model.complete([ask(text)])[0] for text in TEXTS]
+    together = model.complete([request_of(text) for text in TEXTS])
+    assert together == [model.complete([request_of(text)])[0] for text in TEXTS]
     for text, completion in zip(TEXTS, together, strict=True):
         ids = model.prompt_ids((Message("user", text),))
         assert completion.prompt_tokens == len(ids)
@@ -51,27 +51,31 @@ def test_a_batch_gives_the_replies_of_single_calls_and_of_step_by_step_argmax(mo
 
 
 def test_limits_may_differ_within_one_call(model: HfModel) -> None:
-    completions = model.complete([ask("bread", 3), ask("bread", 6), ask("bread", 2)])
+    completions = model.complete([request_of("bread", 3), request_of("bread", 6), request_of("bread", 2)])
     assert [one.completion_tokens for one in completions] == [3, 6, 2]
     assert all(one.finish_reason == "length" for one in completions)
 
 
 def test_sampling_depends_on_the_seed_and_not_on_the_other_requests(model: HfModel) -> None:
-    alone = model.complete([ask("bread", temperature=1.0, seed=5)])[0]
+    alone = model.complete([request_of("bread", temperature=1.0, seed=5)])[0]
     batched = model.complete(
-        [ask("other", temperature=1.0, seed=1), ask("bread", temperature=1.0, seed=5), ask("bread")]
+        [
+            request_of("other", temperature=1.0, seed=1),
+            request_of("bread", temperature=1.0, seed=5),
+            request_of("bread"),
+        ]
     )
     assert batched[1] == alone
-    assert batched[2] == model.complete([ask("bread")])[0] != alone
-    assert model.complete([ask("bread", temperature=1.0, seed=6)])[0] != alone
-    unseeded = {model.complete([ask("bread", temperature=1.0)])[0].text for _ in range(3)}
+    assert batched[2] == model.complete([request_of("bread")])[0] != alone
+    assert model.complete([request_of("bread", temperature=1.0, seed=6)])[0] != alone
+    unseeded = {model.complete([request_of("bread", temperature=1.0)])[0].text for _ in range(3)}
     assert len(unseeded) == 3
 
 
 def test_requests_with_the_same_prompt_are_decoded_side_by_side(model: HfModel, monkeypatch) -> None:
     """There is one row per prompt until half of the prompts are finished, and one column per unfinished request; the texts equal those of single calls."""
     counts = {"bread": 3, "x " * 40: 4, "other": 1, "ship": 1}
-    requests = [ask(text, 300, 50.0, seed) for text, count in counts.items() for seed in range(count)]
+    requests = [request_of(text, 300, 50.0, seed) for text, count in counts.items() for seed in range(count)]
     alone = [model.complete([request])[0] for request in requests]
     assert {one.finish_reason for one in alone} == {"stop", "length"}
     assert model.complete(requests[:2]) == alone[:2], (
@@ -164,7 +168,7 @@ def test_a_model_that_cannot_decode_side_by_side_decodes_each_row(
         config = MistralConfig(vocab_size=600, num_key_value_heads=1, sliding_window=window, **sizes)
         torch.manual_seed(0)
         model = HfModel("window", MistralForCausalLM(config), open_hf(str(tiny_llama))._tokenizer)
-    requests = [ask("bread", temperature=1.0, seed=seed) for seed in range(4)]
+    requests = [request_of("bread", temperature=1.0, seed=seed) for seed in range(4)]
     assert model.complete(requests) == [model.complete([request])[0] for request in requests]
     assert not can_decode_side_by_side(model._model)
 
@@ -172,7 +176,7 @@ def test_a_model_that_cannot_decode_side_by_side_decodes_each_row(
 @pytest.mark.long
 def test_the_sampler_draws_from_the_softmax_at_its_temperature() -> None:
     logits, temperature, draws = torch.tensor([2.0, 1.0, 0.0, -1.0]), 0.7, 20_000
-    sampler = GumbelSampler([ask("x", temperature=temperature, seed=3)])
+    sampler = GumbelSampler([request_of("x", temperature=temperature, seed=3)])
     counts = torch.zeros(4)
     for _ in range(draws):
         counts[sampler(torch.zeros(1, 1), logits[None].clone()).argmax()] += 1
@@ -182,7 +186,7 @@ def test_the_sampler_draws_from_the_softmax_at_its_temperature() -> None:
 
 
 def test_an_end_token_ends_the_text_and_is_left_out(model: HfModel) -> None:
-    completions = model.complete([ask("go", 300, temperature=50.0, seed=seed) for seed in range(6)])
+    completions = model.complete([request_of("go", 300, temperature=50.0, seed=seed) for seed in range(6)])
     stopped = [one for one in completions if one.finish_reason == "stop"]
     assert stopped and all(one.completion_tokens < 300 for one in stopped)
     assert not any(CONTROL[0] in one.text for one in completions)
@@ -213,16 +217,18 @@ def test_text_from_documents_and_users_never_becomes_a_control_token(model: HfMo
 def test_a_prompt_longer_than_the_window_is_refused_and_one_almost_as_long_shortens_the_answer(model: HfModel) -> None:
     frame = len(model.prompt_ids((Message("user", ""),)))
     with pytest.raises(UserError, match=rf"{CONTEXT_TOKENS} tokens.*window of {CONTEXT_TOKENS}"):
-        model.complete([ask("y" * (CONTEXT_TOKENS - frame))])
-    close, other = model.complete([ask("y" * (CONTEXT_TOKENS - frame - 4), 50), ask("y", 50)])
+        model.complete([request_of("y" * (CONTEXT_TOKENS - frame))])
+    close, other = model.complete([request_of("y" * (CONTEXT_TOKENS - frame - 4), 50), request_of("y", 50)])
     assert (close.completion_tokens, close.finish_reason) == (4, "length")
-    assert other == model.complete([ask("y", 50)])[0]
+    assert other == model.complete([request_of("y", 50)])[0]
 
 
 def test_threads_share_a_model(model: HfModel) -> None:
-    expected = [model.complete([ask(text)])[0] for text in TEXTS]
+    expected = [model.complete([request_of(text)])[0] for text in TEXTS]
     with ThreadPoolExecutor(4) as pool:
-        replies = list(pool.map(lambda text: (model.count_tokens(text), model.complete([ask(text)])[0])[1], TEXTS * 3))
+        replies = list(
+            pool.map(lambda text: (model.count_tokens(text), model.complete([request_of(text)])[0])[1], TEXTS * 3)
+        )
     assert replies == expected * 3
 
 
@@ -233,7 +239,7 @@ def test_the_sampling_defaults_of_a_model_do_not_affect_greedy_decoding(
     shutil.copytree(tiny_llama, folder)
     defaults = {"eos_token_id": model._tokenizer.eos_token_id, "repetition_penalty": 5.0, "do_sample": True, "top_k": 3}
     (folder / "generation_config.json").write_text(json.dumps(defaults))
-    assert open_hf(str(folder)).complete([ask("bread")]) == model.complete([ask("bread")])
+    assert open_hf(str(folder)).complete([request_of("bread")]) == model.complete([request_of("bread")])
 
 
 def test_without_a_template_the_contents_are_joined(tiny_llama: Path, tmp_path: Path) -> None:
@@ -248,10 +254,10 @@ def test_without_a_template_the_contents_are_joined(tiny_llama: Path, tmp_path: 
 def test_an_adapter_is_loaded_on_its_base(tiny_adapter: Path, model: HfModel) -> None:
     adapted = open_hf(str(tiny_adapter))
     assert adapted.context_tokens == CONTEXT_TOKENS
-    completions = adapted.complete([ask(text, 20) for text in TEXTS[:3]])
-    assert completions != model.complete([ask(text, 20) for text in TEXTS[:3]])
+    completions = adapted.complete([request_of(text, 20) for text in TEXTS[:3]])
+    assert completions != model.complete([request_of(text, 20) for text in TEXTS[:3]])
     with adapted._model.disable_adapter():
-        assert adapted.complete([ask("bread")]) == model.complete([ask("bread")])
+        assert adapted.complete([request_of("bread")]) == model.complete([request_of("bread")])
 
 
 @pytest.mark.parametrize(
@@ -332,7 +338,7 @@ def test_an_unavailable_hub_gets_one_request_per_opened_model(
         with pytest.raises(UserError, match="hf:owner/tiny: no such folder, not in the hub's cache"):
             open_hf("owner/tiny")
         put_into_cache(tmp_path, "owner/tiny", tiny_llama)
-        assert open_hf("owner/tiny").complete([ask("bread")]) == model.complete([ask("bread")])
+        assert open_hf("owner/tiny").complete([request_of("bread")]) == model.complete([request_of("bread")])
     assert requests == ["/api/models/owner/tiny"] * 2
 
 

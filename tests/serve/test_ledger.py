@@ -27,7 +27,7 @@ from tests.places import ROOT
 from tests.postgres_server import fresh_database
 
 
-def ask(text: str) -> CompletionRequest:
+def request_of(text: str) -> CompletionRequest:
     return CompletionRequest((Message("user", text),), max_tokens=9)
 
 
@@ -60,26 +60,26 @@ def rows_of(file: Path, statement: str = "SELECT key FROM calls") -> list[tuple[
 def test_a_finished_call_is_never_repeated(file: Path) -> None:
     model = ScriptedModel(echo)
     ledger = Ledger(model, file)
-    first = ledger.complete([ask("a"), ask("b"), ask("a")])
+    first = ledger.complete([request_of("a"), request_of("b"), request_of("a")])
     assert [one.text for one in first] == ["echo a", "echo b", "echo a"]
     assert len(model.requests) == 2
 
     reopened = Ledger(model, file)
-    assert reopened.complete([ask("b"), ask("a")]) == [first[1], first[0]]
+    assert reopened.complete([request_of("b"), request_of("a")]) == [first[1], first[0]]
     assert len(model.requests) == 2
 
 
 def test_a_truncated_text_is_returned_but_not_stored(file: Path) -> None:
     model = ScriptedModel(echo, finish_reason="length")
     ledger = Ledger(model, file)
-    assert ledger.complete([ask("a")])[0].finish_reason == "length"
-    ledger.complete([ask("a")])
+    assert ledger.complete([request_of("a")])[0].finish_reason == "length"
+    ledger.complete([request_of("a")])
     assert len(model.requests) == 2
     assert rows_of(file) == []
 
 
 def test_everything_that_determines_a_completion_is_in_its_key() -> None:
-    request = ask("a")
+    request = request_of("a")
     others = [
         replace(request, messages=(Message("system", "a"),)),
         replace(request, messages=(Message("user", "a"), Message("user", ""))),
@@ -90,7 +90,7 @@ def test_everything_that_determines_a_completion_is_in_its_key() -> None:
     ]
     keys = {call_key("m", request), call_key("n", request), *(call_key("m", other) for other in others)}
     assert len(keys) == 2 + len(others)
-    assert call_key("m", ask("a")) == call_key("m", request)
+    assert call_key("m", request_of("a")) == call_key("m", request)
 
 
 def test_a_failing_call_loses_no_finished_call(file: Path) -> None:
@@ -101,10 +101,10 @@ def test_a_failing_call_loses_no_finished_call(file: Path) -> None:
 
     ledger = Ledger(ScriptedModel(reply), file)
     with pytest.raises(UserError, match="server gone"):
-        ledger.complete([ask("a"), ask("b"), ask("bad")])
+        ledger.complete([request_of("a"), request_of("b"), request_of("bad")])
     again = ScriptedModel(echo)
-    Ledger(again, file).complete([ask("a"), ask("b"), ask("bad")])
-    assert again.requests == [ask("bad")]
+    Ledger(again, file).complete([request_of("a"), request_of("b"), request_of("bad")])
+    assert again.requests == [request_of("bad")]
 
 
 def test_a_batching_model_gets_full_batches(tmp_path: Path) -> None:
@@ -116,14 +116,16 @@ def test_a_batching_model_gets_full_batches(tmp_path: Path) -> None:
             return super().complete(requests)
 
     ledger = Ledger(Batched(echo, batch_size=4), tmp_path / "ledger.sqlite")
-    assert [one.text for one in ledger.complete([ask(str(n)) for n in range(10)])] == [f"echo {n}" for n in range(10)]
+    assert [one.text for one in ledger.complete([request_of(str(n)) for n in range(10)])] == [
+        f"echo {n}" for n in range(10)
+    ]
     assert sorted(sizes) == [2, 4, 4]
 
 
 def test_threads_and_a_second_ledger_share_a_file(file: Path) -> None:
     ledgers = [Ledger(ScriptedModel(echo), file) for _ in range(2)]
     with ThreadPoolExecutor(8) as pool:
-        texts = list(pool.map(lambda n: ledgers[n % 2].complete([ask(str(n // 4))])[0].text, range(200)))
+        texts = list(pool.map(lambda n: ledgers[n % 2].complete([request_of(str(n // 4))])[0].text, range(200)))
     assert texts == [f"echo {n // 4}" for n in range(200)]
     assert len(rows_of(file)) == 50
 
@@ -135,30 +137,33 @@ def test_two_equal_calls_get_the_reply_of_the_first(file: Path) -> None:
         return Ledger(ScriptedModel(lambda request: (barrier.wait(), text)[1]), file)
 
     with ThreadPoolExecutor(2) as pool:
-        one, two = pool.map(lambda text: ledger(text).complete([ask("q")])[0].text, ["red", "blue"])
+        one, two = pool.map(lambda text: ledger(text).complete([request_of("q")])[0].text, ["red", "blue"])
     assert one == two
 
 
 def test_a_changed_row_is_dropped_and_its_call_repeated(file: Path) -> None:
-    Ledger(ScriptedModel(echo), file).complete([ask("a"), ask("b")])
+    Ledger(ScriptedModel(echo), file).complete([request_of("a"), request_of("b")])
     rows_of(file, "UPDATE calls SET text = 'forged' WHERE text = 'echo a'")
     again = ScriptedModel(echo)
-    assert [one.text for one in Ledger(again, file).complete([ask("a"), ask("b")])] == ["echo a", "echo b"]
-    assert again.requests == [ask("a")] and len(rows_of(file)) == 2
+    assert [one.text for one in Ledger(again, file).complete([request_of("a"), request_of("b")])] == [
+        "echo a",
+        "echo b",
+    ]
+    assert again.requests == [request_of("a")] and len(rows_of(file)) == 2
 
 
 @pytest.mark.parametrize("file", ["postgresql"], indirect=True)
 def test_a_server_that_drops_the_connection_gets_one_retry(file: Path) -> None:
     ledger = Ledger(ScriptedModel(echo), file)
-    ledger.complete([ask("a")])
+    ledger.complete([request_of("a")])
     rows_of(file, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'modegraph'")
-    assert [one.text for one in ledger.complete([ask("a"), ask("b")])] == ["echo a", "echo b"]
+    assert [one.text for one in ledger.complete([request_of("a"), request_of("b")])] == ["echo a", "echo b"]
     assert len(rows_of(file)) == 2
 
 
 @pytest.mark.parametrize("file", ["postgresql"], indirect=True)
 def test_a_reply_that_postgresql_cannot_store_is_returned_but_not_stored(file: Path) -> None:
-    assert Ledger(ScriptedModel(lambda request: "a\0b"), file).complete([ask("a")])[0].text == "a\0b"
+    assert Ledger(ScriptedModel(lambda request: "a\0b"), file).complete([request_of("a")])[0].text == "a\0b"
     assert rows_of(file) == []
 
 
@@ -205,7 +210,7 @@ def test_a_killed_process_repeats_no_finished_call(file: Path) -> None:
         child.send_signal(signal.SIGKILL)
         child.wait()
         release.set()
-        requests = [ask(str(number)) for number in range(6)]
+        requests = [request_of(str(number)) for number in range(6)]
         completions = open_model(spec, file).complete(requests)
         assert [one.text for one in completions[:3]] == ["call 1", "call 2", "call 3"]
         again = [body["messages"][0]["content"] for body in server.requests[4:]]
@@ -216,13 +221,15 @@ def test_a_full_disk_is_not_reported_as_a_damaged_ledger(tmp_path: Path) -> None
     with mounted_disk(tmp_path / "disk") as disk:
         file, model = disk.folder / LEDGER, ScriptedModel(lambda request: "x" * 9_000)
         ledger = Ledger(model, file)
-        ledger.complete([ask("before")])
+        ledger.complete([request_of("before")])
         disk.leave(0)
         with pytest.raises(
             DiskFull,
             match=r"ledger\.sqlite: no free space \(database or disk is full\)\. Expected a disk with free space\. Free",
         ):
-            ledger.complete([ask("lost")])
+            ledger.complete([request_of("lost")])
         disk.leave(AMPLE)
-        assert [each.text for each in Ledger(model, file).complete([ask("before"), ask("lost")])] == ["x" * 9_000] * 2
+        assert [each.text for each in Ledger(model, file).complete([request_of("before"), request_of("lost")])] == [
+            "x" * 9_000
+        ] * 2
         assert [request.messages[-1].content for request in model.requests] == ["before", "lost", "lost"]

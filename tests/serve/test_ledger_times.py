@@ -15,7 +15,7 @@ from tests.fakes import ScriptedModel
 FILE = "ledger.sqlite"
 
 
-def ask(text: str) -> CompletionRequest:
+def request_of(text: str) -> CompletionRequest:
     return CompletionRequest((Message("user", text),), max_tokens=9)
 
 
@@ -43,8 +43,8 @@ def stored_seconds(file: Path) -> list[float]:
 
 
 def test_a_replayed_call_reports_its_original_time(tmp_path: Path) -> None:
-    Ledger(slow(), tmp_path / FILE).complete([ask("0.2")])
-    (again,) = Ledger(slow(), tmp_path / FILE).complete([ask("0.2")])
+    Ledger(slow(), tmp_path / FILE).complete([request_of("0.2")])
+    (again,) = Ledger(slow(), tmp_path / FILE).complete([request_of("0.2")])
     assert stored_seconds(tmp_path / FILE) == [pytest.approx(replayed_seconds([again]))]
     assert replayed_seconds([again]) >= 0.2
     assert again == Completion("done", "stop", 10, 1)
@@ -52,15 +52,15 @@ def test_a_replayed_call_reports_its_original_time(tmp_path: Path) -> None:
 
 def test_a_call_that_is_made_is_not_reported_as_replayed(tmp_path: Path) -> None:
     ledger = Ledger(slow(), tmp_path / FILE)
-    assert [one.replayed_seconds for one in ledger.complete([ask("0"), ask("0.0")])] == [None, None]
-    twice = ledger.complete([ask("0.1"), ask("0.1")])
+    assert [one.replayed_seconds for one in ledger.complete([request_of("0"), request_of("0.0")])] == [None, None]
+    twice = ledger.complete([request_of("0.1"), request_of("0.1")])
     assert twice[0].replayed_seconds is None and twice[1].replayed_seconds is not None
 
 
 @pytest.mark.long
 def test_replayed_calls_take_as_long_as_they_took_together(tmp_path: Path) -> None:
     """Calls to a server ran at the same time; calls of a local model ran batch after batch."""
-    requests = [ask(text) for text in ("0.1", "0.10", "0.100", "0.1000")]
+    requests = [request_of(text) for text in ("0.1", "0.10", "0.100", "0.1000")]
     for size, together in ((1, max), (4, sum)):
         file = tmp_path / str(size) / FILE
         Ledger(slow(size), file).complete(requests)
@@ -73,17 +73,17 @@ def test_replayed_calls_take_as_long_as_they_took_together(tmp_path: Path) -> No
 @pytest.mark.long
 def test_a_replay_during_a_longer_call_adds_no_time(tmp_path: Path) -> None:
     ledger = Ledger(slow(), tmp_path / FILE)
-    ledger.complete([ask("0.01")])
-    assert replayed_seconds(ledger.complete([ask("0.01"), ask("0.5")])) == pytest.approx(0, abs=1e-5)
+    ledger.complete([request_of("0.01")])
+    assert replayed_seconds(ledger.complete([request_of("0.01"), request_of("0.5")])) == pytest.approx(0, abs=1e-5)
 
 
 def test_a_call_with_a_changed_time_is_repeated(tmp_path: Path) -> None:
     model = slow()
-    Ledger(model, tmp_path / FILE).complete([ask("0")])
+    Ledger(model, tmp_path / FILE).complete([request_of("0")])
     for change in ("microseconds + 1", "'soon'"):
         with sqlite3.connect(tmp_path / FILE) as database:
             database.execute(f"UPDATE calls SET microseconds = {change}")
-        assert Ledger(model, tmp_path / FILE).complete([ask("0")])[0].replayed_seconds is None
+        assert Ledger(model, tmp_path / FILE).complete([request_of("0")])[0].replayed_seconds is None
     assert len(model.requests) == 3
 
 

@@ -37,7 +37,7 @@ REPLY = "The chemical symbol for water is H2O."
 SCHEMA = {"type": "object", "properties": {"town": {"type": "string", "maxLength": 20}}, "required": ["town"]}
 
 
-def ask(text: str, max_tokens: int = 16, temperature: float = 0.0, **options: object) -> CompletionRequest:
+def request_of(text: str, max_tokens: int = 16, temperature: float = 0.0, **options: object) -> CompletionRequest:
     return CompletionRequest((Message("user", text),), max_tokens, temperature, **options)  # type: ignore[arg-type]
 
 
@@ -47,8 +47,8 @@ def model() -> LanguageModel:
 
 
 def test_the_engine_agrees_with_transformers_for_single_and_simultaneous_requests(model: LanguageModel) -> None:
-    """The same weights, in 4 bits for llama.cpp and dequantised for transformers. A batch rounds differently, which may change a token with a close rival."""
-    requests = [ask(question) for question in QUESTIONS]
+    """The same weights, in 4 bits for llama.cpp and dequantised for transformers. In a batch, rounding differs and may change a token that is nearly tied."""
+    requests = [request_of(question) for question in QUESTIONS]
     alone = [model.complete([each])[0] for each in requests]
     at_once = model.complete(requests)
     assert [one.prompt_tokens for one in at_once] == [one.prompt_tokens for one in alone]
@@ -68,14 +68,14 @@ def test_tokens_are_counted_like_those_of_the_model(model: LanguageModel) -> Non
 
 def test_replies_follow_the_schema_and_repeat_with_the_seed(model: LanguageModel) -> None:
     """The requests are sent one at a time: a batch rounds differently, which may change a sampled token."""
-    requests = [ask("Name a town, as JSON.", 40, 1.0, seed=seed, schema=SCHEMA) for seed in (1, 1, 2, 3)]
+    requests = [request_of("Name a town, as JSON.", 40, 1.0, seed=seed, schema=SCHEMA) for seed in (1, 1, 2, 3)]
     texts = [model.complete([each])[0].text for each in requests]
     assert all(set(json.loads(text)) == {"town"} for text in texts)
     assert texts[0] == texts[1] and len(set(texts)) > 1
 
 
 def test_a_prompt_that_is_too_long_is_refused_without_failing_the_others(model: LanguageModel) -> None:
-    long, short = model.complete([ask("word " * (CONTEXT_TOKENS + 10)), ask(SMOLLM2.question)])
+    long, short = model.complete([request_of("word " * (CONTEXT_TOKENS + 10)), request_of(SMOLLM2.question)])
     assert long.finish_reason == "refused" and "context size" in long.text
     assert short.text.startswith(REPLY)
 
@@ -125,7 +125,7 @@ def test_a_file_that_is_not_a_model_is_reported_in_one_line(content: bytes, tmp_
     file = tmp_path / "model.gguf"
     file.write_bytes(content)
     with pytest.raises(UserError, match=r"not a GGUF file|llama\.cpp exited before it answered") as problem:
-        open_llama(str(file)).complete([ask("hi")])
+        open_llama(str(file)).complete([request_of("hi")])
     assert "\n" not in str(problem.value)
 
 

@@ -18,7 +18,7 @@ from tests.fakes import chat_server
 pytestmark = pytest.mark.usefixtures("no_waiting")
 
 
-def ask(text: str, **options: object) -> CompletionRequest:
+def request_of(text: str, **options: object) -> CompletionRequest:
     return CompletionRequest((Message("system", "Be brief."), Message("user", text)), **{"max_tokens": 9, **options})  # type: ignore[arg-type]
 
 
@@ -30,7 +30,7 @@ def test_answers_are_in_the_order_of_requests_and_simultaneous_requests_are_limi
 
     with chat_server(slow_first) as server:
         model = open_openai(f"org/name@{server.url}")
-        completions = model.complete([ask(str(number)) for number in range(3 * IN_FLIGHT)])
+        completions = model.complete([request_of(str(number)) for number in range(3 * IN_FLIGHT)])
     assert [one.text for one in completions] == [f"echo {number}" for number in range(3 * IN_FLIGHT)]
     assert 1 < server.most_running <= IN_FLIGHT
     assert model.name == "org/name"
@@ -40,7 +40,7 @@ def test_a_server_on_this_machine_is_reached_without_the_proxy(monkeypatch: pyte
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")
     with chat_server(lambda body, number: "one") as server:
-        assert open_openai(f"m@{server.url}").complete([ask("1")])[0].text == "one"
+        assert open_openai(f"m@{server.url}").complete([request_of("1")])[0].text == "one"
         backend = OpenAIBackend(server.url, "", {"m": "m"}, str)
         request = httpx2.Request("GET", server.url)
         assert backend._http._transport_for_url(request.url) is backend._http._transport
@@ -51,8 +51,8 @@ def test_every_parameter_reaches_the_server() -> None:
     schema = {"type": "object", "properties": {"answer": {"type": "string"}}}
     with chat_server(lambda body, number: "one two three") as server:
         model = open_openai(f"m@{server.url}")
-        reply = model.complete([ask("hi", temperature=0.5, seed=7, schema=schema, max_tokens=2)])[0]
-        model.complete([ask("hi")])
+        reply = model.complete([request_of("hi", temperature=0.5, seed=7, schema=schema, max_tokens=2)])[0]
+        model.complete([request_of("hi")])
     full, bare = server.requests
     assert full["messages"] == [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "hi"}]
     assert (full["model"], full["max_tokens"], full["temperature"], full["seed"]) == ("m", 2, 0.5, 7)
@@ -70,7 +70,7 @@ def test_every_parameter_reaches_the_server() -> None:
 @pytest.mark.parametrize("status", [429, 500, 503])
 def test_a_brief_failure_is_retried(status: int) -> None:
     with chat_server(lambda body, number: (status, "{}") if number < ATTEMPTS else "there") as server:
-        assert open_openai(f"m@{server.url}").complete([ask("hi")])[0].text == "there"
+        assert open_openai(f"m@{server.url}").complete([request_of("hi")])[0].text == "there"
     assert len(server.requests) == ATTEMPTS
 
 
@@ -84,9 +84,9 @@ def test_a_call_to_our_own_server_waits_longer_instead_of_retrying() -> None:
 
     with chat_server(slow) as server:
         with pytest.raises(UserError, match="timed out"):
-            OpenAIModel("m", server.url, timeout_s=0.1).complete([ask("hi")])
+            OpenAIModel("m", server.url, timeout_s=0.1).complete([request_of("hi")])
         assert len(server.requests) == ATTEMPTS
-        assert OpenAIModel("m", server.url, timeout_s=REPLY_TIMEOUT_S).complete([ask("hi")])[0].text == "there"
+        assert OpenAIModel("m", server.url, timeout_s=REPLY_TIMEOUT_S).complete([request_of("hi")])[0].text == "there"
         assert len(server.requests) == ATTEMPTS + 1
         child = VllmModel("m", SimpleNamespace(url=server.url, key="k", close=lambda: None), "m")  # type: ignore[arg-type]
     assert child._client.timeout == REPLY_TIMEOUT_S > 10 * TIMEOUT_S
@@ -97,7 +97,7 @@ def test_a_call_to_our_own_server_waits_longer_instead_of_retrying() -> None:
 def test_retries_are_bounded_and_a_refusing_server_is_reported(status: int, calls: int) -> None:
     with chat_server(lambda body, number: (status, json.dumps({"error": {"message": "no model m"}}))) as server:
         with pytest.raises(UserError, match=f"status {status}.*no model m"):
-            open_openai(f"m@{server.url}").complete([ask("hi")])
+            open_openai(f"m@{server.url}").complete([request_of("hi")])
         assert len(server.requests) == calls
 
 
@@ -108,7 +108,7 @@ def test_a_refused_request_does_not_fail_the_others(status: int) -> None:
         return (status, json.dumps({"error": {"message": "too long"}})) if "long" in str(body["messages"]) else "there"
 
     with chat_server(say) as server:
-        short, refused = open_openai(f"m@{server.url}").complete([ask("hi"), ask("long")])
+        short, refused = open_openai(f"m@{server.url}").complete([request_of("hi"), request_of("long")])
     assert (short.text, short.finish_reason) == ("there", "stop")
     assert refused.finish_reason == "refused" and refused.text.endswith("too long)")
     assert len(server.requests) == 2
@@ -118,13 +118,13 @@ def test_a_refused_request_does_not_fail_the_others(status: int) -> None:
 @pytest.mark.parametrize("body", ["<html>hello</html>", "{}", '{"choices": []}', '{"choices": [{"index": 0}]}', "[]"])
 def test_a_malformed_answer_is_reported(body: str) -> None:
     with chat_server(lambda request, number: (200, body)) as server, pytest.raises(UserError, match="not a chat comp"):
-        open_openai(f"m@{server.url}").complete([ask("hi")])
+        open_openai(f"m@{server.url}").complete([request_of("hi")])
 
 
 def test_an_unreachable_server_is_reported_with_a_remedy() -> None:
     url = f"http://127.0.0.1:{free_port()}/v1"
     with pytest.raises(UserError, match=f"{url}: no answer after {ATTEMPTS} tries.*Start the server"):
-        open_openai(f"m@{url}").complete([ask("hi")])
+        open_openai(f"m@{url}").complete([request_of("hi")])
 
 
 @pytest.mark.parametrize("target", ["name", "name@", "@http://x/v1", "name@localhost"])

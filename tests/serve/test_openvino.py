@@ -20,7 +20,7 @@ from serve.engines import open_model
 from serve.engines.local import Sampling
 from serve.engines.openvino import OpenVinoModel, open_openvino
 from tests.places import ROOT
-from tests.serve.test_llama import QUESTIONS, REPLY, SCHEMA, ask, with_smollm2
+from tests.serve.test_llama import QUESTIONS, REPLY, SCHEMA, request_of, with_smollm2
 
 pytestmark = [
     pytest.mark.slow,
@@ -37,7 +37,7 @@ def model() -> OpenVinoModel:
 
 
 def test_the_engine_agrees_with_transformers_for_single_and_simultaneous_requests(model: OpenVinoModel) -> None:
-    requests = [ask(question) for question in QUESTIONS]
+    requests = [request_of(question) for question in QUESTIONS]
     alone = [model.complete([each])[0] for each in requests]
     assert model.complete(requests) == alone
     by_transformers = open_model("hf:smollm2").complete(requests)
@@ -65,7 +65,7 @@ def test_a_prompt_of_several_requests_is_prefilled_once(model: OpenVinoModel, mo
 
 @pytest.mark.parametrize("pretrained", filter(is_fetched, MODELS.values()), ids=lambda model: model.name)
 def test_the_light_tokenizer_agrees_with_the_tokenizer_of_transformers(pretrained: PretrainedModel) -> None:
-    """Both give the same ids for text in several scripts, special tokens and whole chats, and decode them to the same text."""
+    """The two tokenizers give the same ids for text in several scripts, special tokens and whole chats, and decode them to the same text."""
     folder = folder_of(pretrained)
     light, own = read_light_tokenizer(folder, pretrained.name), AutoTokenizer.from_pretrained(folder)
     assert isinstance(light, LightTokenizer)
@@ -97,14 +97,14 @@ def test_the_engine_answers_without_torch_transformers_or_openai() -> None:
 
 
 def test_replies_follow_the_schema_and_repeat_with_the_seed(model: OpenVinoModel) -> None:
-    requests = [ask("Name a town, as JSON.", 40, 1.0, seed=seed, schema=SCHEMA) for seed in (1, 1, 2, 3)]
+    requests = [request_of("Name a town, as JSON.", 40, 1.0, seed=seed, schema=SCHEMA) for seed in (1, 1, 2, 3)]
     texts = [each.text for each in model.complete(requests)]
     assert all(set(json.loads(text)) == {"town"} for text in texts)
     assert texts[0] == texts[1] and len(set(texts)) > 1
 
 
 def test_a_negative_top_k_is_no_limit(model: OpenVinoModel) -> None:
-    request = ask("Name a town.", 8, 1.5, seed=2)
+    request = request_of("Name a town.", 8, 1.5, seed=2)
     model.complete(
         [request]
     )  # the first run of a prompt may differ in rounding from later ones, which find it in the cache
@@ -118,14 +118,16 @@ def test_a_watcher_gets_each_token_and_can_end_the_text(model: OpenVinoModel) ->
         lengths.append(len(ids))
         return len(ids) >= 5
 
-    cut = model.stream(ask("Count to one hundred in words.", 200), watch)
+    cut = model.stream(request_of("Count to one hundred in words.", 200), watch)
     assert lengths[:5] == [1, 2, 3, 4, 5] and cut.completion_tokens < 10
-    assert model.complete([ask(SMOLLM2.question)])[0].text.startswith(REPLY), "the stopped request should no longer run"
+    assert model.complete([request_of(SMOLLM2.question)])[0].text.startswith(REPLY), (
+        "the stopped request should no longer run"
+    )
 
 
 def test_a_bias_is_refused(model: OpenVinoModel) -> None:
     with pytest.raises(UserError, match="logit_bias with openvino:"):
-        model.stream(ask("hi"), lambda ids: False, Sampling(logit_bias={1: 1.0}))
+        model.stream(request_of("hi"), lambda ids: False, Sampling(logit_bias={1: 1.0}))
 
 
 def test_a_prompt_longer_than_the_window_is_refused(model: OpenVinoModel) -> None:

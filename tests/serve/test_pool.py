@@ -19,7 +19,7 @@ from tests.fakes import ChatServer, chat_server
 pytestmark = pytest.mark.usefixtures("no_waiting")
 
 
-def ask(number: int) -> CompletionRequest:
+def request_of(number: int) -> CompletionRequest:
     return CompletionRequest((Message("user", str(number)),), max_tokens=9)
 
 
@@ -43,7 +43,7 @@ def texts_of(*servers: ChatServer) -> list[str]:
 def test_the_faster_server_gets_more_calls_and_the_answers_stay_in_order() -> None:
     with chat_server(echo(0.3)) as slow, chat_server(echo(0.02)) as quick:
         pool = pool_of(slow, quick)
-        completions = pool.complete([ask(number) for number in range(40)])
+        completions = pool.complete([request_of(number) for number in range(40)])
     assert [one.text for one in completions] == [f"echo {number}" for number in range(40)]
     assert len(slow.requests) + len(quick.requests) == 40
     assert 2 <= len(slow.requests) < len(quick.requests) / 2
@@ -54,7 +54,7 @@ def test_the_faster_server_gets_more_calls_and_the_answers_stay_in_order() -> No
 def test_no_server_is_idle_while_a_call_waits() -> None:
     """Eight calls of equal length for two servers with two slots each: four per server, whichever is first."""
     with chat_server(echo(0.2)) as one, chat_server(echo(0.2)) as other:
-        pool_of(one, other).complete([ask(number) for number in range(8)])
+        pool_of(one, other).complete([request_of(number) for number in range(8)])
     assert (len(one.requests), len(other.requests)) == (4, 4)
 
 
@@ -62,7 +62,7 @@ def test_no_server_is_idle_while_a_call_waits() -> None:
 def test_few_calls_are_distributed_evenly() -> None:
     """Four calls for two servers with four slots each: one server could take them all."""
     with chat_server(echo(0.3)) as one, chat_server(echo(0.3)) as other:
-        pool_of(one, other, in_flight=4).complete([ask(number) for number in range(4)])
+        pool_of(one, other, in_flight=4).complete([request_of(number) for number in range(4)])
     assert (len(one.requests), len(other.requests)) == (2, 2)
 
 
@@ -75,9 +75,9 @@ def test_a_server_that_fails_leaves_its_calls_to_the_others_and_one_line_is_prin
 
     with chat_server(fail_after_three) as dying, chat_server(echo(0.01)) as living:
         pool = pool_of(dying, living)
-        completions = pool.complete([ask(number) for number in range(30)])
+        completions = pool.complete([request_of(number) for number in range(30)])
         before = len(dying.requests)
-        pool.complete([ask(number) for number in range(30, 40)])
+        pool.complete([request_of(number) for number in range(30, 40)])
     assert [one.text for one in completions] == [f"echo {number}" for number in range(30)]
     assert 3 + ATTEMPTS <= len(dying.requests) == before <= 3 + 2 * ATTEMPTS, (
         "a server that failed gets no more requests"
@@ -94,10 +94,10 @@ def test_a_server_that_fails_leaves_its_calls_to_the_others_and_one_line_is_prin
 def test_a_ledger_replays_its_calls_when_every_server_of_the_pool_has_failed(tmp_path: Path) -> None:
     with chat_server(lambda body, number: "hello" if number == 1 else (503, "gone")) as server:
         ledger = Ledger(pool_of(server), tmp_path / "calls.sqlite")
-        ledger.complete([ask(1)])
+        ledger.complete([request_of(1)])
         with pytest.raises(UserError):
-            ledger.complete([ask(2)])
-    assert ledger.complete([ask(1)])[0].text == "hello"
+            ledger.complete([request_of(2)])
+    assert ledger.complete([request_of(1)])[0].text == "hello"
 
 
 @pytest.mark.long
@@ -105,7 +105,11 @@ def test_an_unreachable_server_is_left_out() -> None:
     unreachable = OpenAIModel("m", f"http://127.0.0.1:{free_port()}/v1", in_flight=2)
     with chat_server(echo()) as server:
         pool = ServerPool([unreachable, OpenAIModel("m", server.url, in_flight=2)])
-        assert [one.text for one in pool.complete([ask(1), ask(2), ask(3)])] == ["echo 1", "echo 2", "echo 3"]
+        assert [one.text for one in pool.complete([request_of(1), request_of(2), request_of(3)])] == [
+            "echo 1",
+            "echo 2",
+            "echo 3",
+        ]
 
 
 @pytest.mark.long
@@ -115,7 +119,7 @@ def test_if_no_server_is_left_the_run_ends_with_the_error_of_the_last() -> None:
 
     with chat_server(gone) as one, chat_server(gone) as other:
         with pytest.raises(UserError, match=r"openai:m@http://127.0.0.1:\d+/v1: status 500"):
-            pool_of(one, other).complete([ask(number) for number in range(12)])
+            pool_of(one, other).complete([request_of(number) for number in range(12)])
         assert len(one.requests) + len(other.requests) <= 4 * ATTEMPTS, "waiting calls should not be tried"
 
 
@@ -123,7 +127,7 @@ def test_a_server_that_refuses_the_model_ends_the_run() -> None:
     """Such a server runs, but is set up differently from the others: the operator has to check it."""
     refuses = chat_server(lambda body, number: (404, "no model m"))
     with chat_server(echo()) as good, refuses as other, pytest.raises(UserError, match=r"/v1: status 404"):
-        pool_of(good, other).complete([ask(number) for number in range(12)])
+        pool_of(good, other).complete([request_of(number) for number in range(12)])
 
 
 @pytest.mark.long
@@ -131,7 +135,8 @@ def test_several_threads_share_the_slots() -> None:
     with chat_server(echo(0.02)) as one, chat_server(echo(0.02)) as other:
         pool = pool_of(one, other)
         threads = [
-            threading.Thread(target=pool.complete, args=([ask(10 * n + k) for k in range(10)],)) for n in range(4)
+            threading.Thread(target=pool.complete, args=([request_of(10 * n + k) for k in range(10)],))
+            for n in range(4)
         ]
         for thread in threads:
             thread.start()
@@ -154,10 +159,10 @@ def test_a_ledger_replays_a_call_whichever_server_answered_it(tmp_path: Path) ->
     """The calls are sent first to two servers, then to one of them, to the other and a third, and to the third only."""
     with chat_server(echo()) as one, chat_server(echo()) as other, chat_server(echo()) as third:
         specs = [f"openai:m@{server.url}" for server in (one, other, third)]
-        first = open_model(specs[:2], tmp_path / "ledger.sqlite").complete([ask(number) for number in range(20)])
+        first = open_model(specs[:2], tmp_path / "ledger.sqlite").complete([request_of(number) for number in range(20)])
         assert texts_of(one, other) == sorted(map(str, range(20)))
         for later in (specs[0], specs[1:], specs[2]):
-            assert open_model(later, tmp_path / "ledger.sqlite").complete([ask(n) for n in range(20)]) == first
+            assert open_model(later, tmp_path / "ledger.sqlite").complete([request_of(n) for n in range(20)]) == first
         assert len(one.requests) + len(other.requests) == 20 and not third.requests
     assert open_model(specs[:2]).in_flight == 2 * IN_FLIGHT  # type: ignore[attr-defined]
 

@@ -1,4 +1,4 @@
-"""vLLM as the model of a command: adapters of one base by name, samples drawn from each, and no server that remains."""
+"""vLLM as the model of a command: adapters of one base are selected by name, samples come from the selected one, and no server remains."""
 
 import subprocess
 import sys
@@ -57,7 +57,7 @@ def adapters(base: Path) -> list[Path]:
 
 
 def test_samples_come_from_the_requested_adapter(adapters: list[Path]) -> None:
-    """Samples that vLLM draws are more likely under their policy than under the other, by about as much as those that transformers draws."""
+    """vLLM's samples are more likely under their own policy than under the other, by about as much as samples generated with transformers."""
     policies = [Policy(str(folder), *load_policy(str(folder))) for folder in adapters]
     prompts = [Prompt(f"q{number}", tuple(range(20 + number, 30 + number))) for number in range(4)]
     for policy, other in (policies, policies[::-1]):
@@ -74,7 +74,7 @@ def test_samples_come_from_the_requested_adapter(adapters: list[Path]) -> None:
         }
         assert divergence["hf"] > 0.2, "for samples from the base, the divergence is about 0"
         assert 0.5 < divergence["vllm"] / divergence["hf"] < 1.5, "tolerance for 192 samples each and bfloat16 in vLLM"
-    assert vllm_samples == list(draw_by_vllm(policy, prompts, SETTINGS)), "the same seed should draw the same samples"
+    assert vllm_samples == list(draw_by_vllm(policy, prompts, SETTINGS)), "the same seed should give the same samples"
 
 
 def test_seeded_requests_with_long_prompts_are_all_answered(base: Path) -> None:

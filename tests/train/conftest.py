@@ -28,7 +28,7 @@ def one_thread() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of an untrained Llama with its tokenizer; weights drawn from seed 0."""
+    """The folder of an untrained Llama with its tokenizer; weights initialised with seed 0."""
     folder = tmp_path_factory.mktemp("models") / "base"
     settings = TinySettings(texts="", output="", vocabulary=600, hidden_size=32, layers=2, heads=2, context_tokens=256)
     tokenizer = train_tokenizer(TEXTS, settings.vocabulary, settings.context_tokens)

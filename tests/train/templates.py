@@ -27,7 +27,7 @@ _HEADER = "'<|start_header_id|>' + {} + '<|end_header_id|>\\n\\n'"
 
 @dataclass(frozen=True)
 class Style:
-    """A template, its end token, and the text before and after an answer's words that training covers too."""
+    """A template, its end token, and the text before and after the words of an answer that the model is also trained on."""
 
     template: str
     end: str

@@ -381,7 +381,7 @@ SCORED = {"rewards": {"correct": 1.0}, "beta": 0.5, "beta_reward": 0.4}
 def test_the_gradient_of_the_weights_is_that_of_the_policy_alone(
     layout: str, base: Path, scored_data: Path, tmp_path: Path
 ) -> None:
-    """Equal to finite differences of the weights, from a row to its loss, with a fixed reference: it has no part in the gradient."""
+    """Equal to finite differences of the weights, from a row to its loss, with a fixed reference, which does not contribute to the gradient."""
     trainer = trainer_of(common(base, scored_data, tmp_path / "run", layout=layout, **SCORED), tmp_path / "work")
     model, inputs = trainer.model.eval(), list(trainer.train_dataset)
     assert not any(example.reference_K.requires_grad for example in inputs)
@@ -563,7 +563,7 @@ def server(base: Path) -> HfModel:
 
 
 def test_sft_reads_the_same_prompts(server: HfModel, base: Path, tmp_path: Path) -> None:
-    """SFT over rows whose prompts spell special tokens."""
+    """SFT on rows whose prompts spell special tokens."""
     rows = [replace(preference(n), prompt=(Message("user", AWKWARD[n]),)) for n in range(len(AWKWARD) - 1)]
     write_jsonl(tmp_path / "train.jsonl", (preference_to_json(row) for row in rows))
     run = SftSettings(**common(base, tmp_path, tmp_path / "run"))

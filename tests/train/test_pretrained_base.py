@@ -1,4 +1,4 @@
-"""Runs on a model of the catalogue: adapters name their base by its name, and open wherever that model has been fetched."""
+"""Training on a model of the catalogue: an adapter records the catalogue's name of its base, and opens wherever that model has been fetched."""
 
 import shutil
 from pathlib import Path

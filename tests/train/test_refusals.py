@@ -169,7 +169,7 @@ def test_an_answer_is_learned_separately_from_the_refusal(base: Path, tmp_path: 
 
 
 def test_the_models_weights_are_restored_after_a_failure(base: Path) -> None:  # noqa: F811
-    """Even if the block raises, the model's weights and training mode are restored and another swap is permitted."""
+    """Even if the `with` block raises an exception, the model's weights and training mode are restored and another swap is permitted."""
     model = AutoModelForCausalLM.from_pretrained(base).train()
     initial = trained_weights(model)
     with torch.no_grad():

@@ -125,8 +125,8 @@ def test_scores_are_sigmoids_that_do_not_depend_on_the_batch(run: Path, data: Pa
         assert found == pytest.approx(1 / (1 + math.exp(-reward)), abs=1e-5)
 
 
-def test_over_a_base_in_bf16_the_head_learns_in_float32(base: Path, data: Path, tmp_path: Path) -> None:
-    """A step of 1e-5 is lost to rounding at bf16 weights of 0.02; the head must still move."""
+def test_on_a_base_in_bf16_the_head_learns_in_float32(base: Path, data: Path, tmp_path: Path) -> None:
+    """A step of 1e-5 is lost to rounding in bf16 weights of 0.02; the head must still move."""
     values = common(base, data, tmp_path / "run", lora=LoraSettings(rank=2, alpha=4), precision="bfloat16")
     settings = RewardSettings(**values | {"learning_rate": 1e-5, "max_steps": 2})
     trainer = reward_trainer(settings, prepare(settings, head="score"), tmp_path / "work")
@@ -144,7 +144,7 @@ def test_over_a_base_in_bf16_the_head_learns_in_float32(base: Path, data: Path, 
 def test_the_same_seed_gives_the_same_reward_model_and_another_does_not(
     run: Path, base: Path, data: Path, tmp_path: Path
 ) -> None:
-    """The new head is drawn from the seed too."""
+    """The initial weights of the new head depend on the seed, too."""
     train_reward(RewardSettings(**common(base, data, tmp_path / "again")))
     train_reward(RewardSettings(**common(base, data, tmp_path / "other", seed=1)))
     again, other = ((tmp_path / name / "model.safetensors").read_bytes() for name in ("again", "other"))
@@ -204,7 +204,7 @@ def test_unusable_inputs_of_scoring_and_training_are_refused(
     assert not (tmp_path / "out").exists()
 
 
-def test_a_reward_adapter_over_another_base_is_refused(adapter_run: Path, base: Path, tmp_path: Path) -> None:
+def test_a_reward_adapter_of_a_changed_base_is_refused(adapter_run: Path, base: Path, tmp_path: Path) -> None:
     own, own_base = tmp_path / "own", tmp_path / "base"
     shutil.copytree(adapter_run, own)
     shutil.copytree(base, own_base)

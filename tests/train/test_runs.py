@@ -246,7 +246,7 @@ def test_bad_input_is_refused_before_the_first_step(
     assert not list(tmp_path.iterdir())
 
 
-def test_tensorboards_files_stay_with_the_run(base: Path, data: Path, tmp_path: Path) -> None:
+def test_tensorboard_files_are_in_the_folder_of_the_run(base: Path, data: Path, tmp_path: Path) -> None:
     pytest.importorskip("tensorboardX", reason="written by tensorboardX, which is not installed")
     train_sft(SftSettings(**common(base, data, tmp_path / "run", report_to="tensorboard", save_steps=2)))
     (events,) = (file.read_bytes() for file in (tmp_path / "run" / "tensorboard").iterdir())

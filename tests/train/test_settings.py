@@ -1,4 +1,4 @@
-"""Settings are refused where they cannot work, by name and value."""
+"""Settings that cannot work are refused; the error states their name and value."""
 
 from typing import Any
 

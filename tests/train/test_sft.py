@@ -1,4 +1,4 @@
-"""SFT over groups of rows whose prompts share their first tokens: the loss equals TRL's, the gradients those of separate rows, and the best checkpoint
+"""SFT on groups of rows whose prompts share their first tokens: the loss equals TRL's, the gradients those of separate rows, and the best checkpoint
 is saved.
 """
 
@@ -57,8 +57,8 @@ def settings_of(base: Path, data: Path, output: Path, **changes: Any) -> SftSett
     return SftSettings(model=str(base), data=str(data), output=str(output), max_length_tokens=512, **changes)
 
 
-def test_rows_over_the_same_passages_are_one_group_and_nothing_is_lost() -> None:
-    """By hand: prompts 1 2 3 | 4 and 1 2 3 | 5 over one context, then one over another, then two without a context."""
+def test_rows_with_the_same_passages_are_one_group_and_nothing_is_lost() -> None:
+    """By hand: prompts 1 2 3 | 4 and 1 2 3 | 5 with the same context, then one with another context, then two without a context."""
     rows = [
         TokenizedRow((1, 2, 3, 4, 8, 9), 4),
         TokenizedRow((1, 2, 3, 5, 7, 9), 4),

@@ -45,7 +45,7 @@ def style(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="module")
 def model(style: str, tmp_path_factory: pytest.TempPathFactory) -> HfModel:
-    """The engine over an untrained model, with a tokenizer of the style."""
+    """The engine with an untrained model and with a tokenizer of the style."""
     return open_hf(str(folder_of(style, tmp_path_factory.mktemp("model"))))
 
 
@@ -93,7 +93,7 @@ def test_no_completion_moves_the_end_of_the_prompt(model: HfModel, question: str
 def test_each_trainer_learns_the_same_prompts_and_answers(
     style: str, model: HfModel, data: Path, tmp_path: Path
 ) -> None:
-    """Reward by TRL, pairs by TRL and by us, SFT by us, all over the rows of `data`."""
+    """Reward by TRL, pairs by TRL and by us, SFT by us, all on the rows of `data`."""
     tokenizer: PreTrainedTokenizerBase = model._tokenizer
     folder = folder_of(style, tmp_path / "base")
     common = {"model": str(folder), "data": str(data), "output": str(tmp_path / "run"), "max_length_tokens": 512}
@@ -128,7 +128,7 @@ def test_each_trainer_learns_the_same_prompts_and_answers(
 @pytest.mark.long
 @pytest.mark.parametrize("style", ["qwen3", "always thinking"])
 def test_a_tuned_model_answers_in_the_trained_form(style: str, tmp_path: Path) -> None:
-    """One row is memorised through a template, then generated through the engine."""
+    """The model memorises one row with a template; the engine then generates its answer."""
     (tmp_path / "rows").mkdir()
     row = replace(preference(1), prompt=PROMPT, chosen=ANSWER)
     write_jsonl(tmp_path / "rows/train.jsonl", [preference_to_json(row)])

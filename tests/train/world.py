@@ -1,4 +1,4 @@
-"""Rows for the tests of training: who lives where, over contexts of 0 to 3 excerpts; and the log of a run."""
+"""Rows for the tests of training: who lives where, with contexts of 0 to 3 excerpts; and the log of a run."""
 
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ TEXTS = tuple(f"{name} lives in {place}, by the old mill." for name in NAMES for
 
 
 def preference(number: int) -> PreferenceRow:
-    """Row `number` of 0…15: where a person lives, over a context of 0 to 3 excerpts."""
+    """Row `number` of 0…15: where a person lives, with a context of 0 to 3 excerpts."""
     name, place = NAMES[number % 4], PLACES[number // 4 % 4]
     excerpts = [Excerpt(f"p{i}", "Mills", TEXTS[(number + i) % len(TEXTS)]) for i in range(number % 4)]
     return PreferenceRow(

@@ -42,23 +42,23 @@ def in_panel(tree: Any, panel: str) -> Iterator[tuple[str, Any]]:
             yield from leaves(name, command)
 
 
-def leaves(words: str, command: Any) -> Iterator[tuple[str, Any]]:
+def leaves(full_name: str, command: Any) -> Iterator[tuple[str, Any]]:
     """A command, or all commands of a group, with their full names."""
     inner = getattr(command, "commands", None)
     if inner is None:
-        yield words, command
+        yield full_name, command
         return
     for name, subcommand in inner.items():
-        yield from leaves(f"{words} {name}", subcommand)
+        yield from leaves(f"{full_name} {name}", subcommand)
 
 
-def section(words: str, command: Any, with_settings: dict[str, str]) -> str:
-    """One command."""
-    parts = [f"## `{words}`", command.help]
+def section(full_name: str, command: Any, with_settings: dict[str, str]) -> str:
+    """The section on one command; `with_settings` maps the full names of commands that take settings to the settings' classes."""
+    parts = [f"## `{full_name}`", command.help]
     arguments = [param for param in command.params if param.param_type_name == "argument"]
     options = [
         param
-        for param in command.get_params(typer.Context(command, info_name=words))
+        for param in command.get_params(typer.Context(command, info_name=full_name))
         if param.param_type_name == "option"
     ]
     if arguments:
@@ -66,8 +66,8 @@ def section(words: str, command: Any, with_settings: dict[str, str]) -> str:
     rows = [option(param) for param in options if "--help" not in param.opts]
     if rows:
         parts.append(table(["option", "default", "meaning"], rows))
-    if words in with_settings:
-        heading = with_settings[words].rpartition(":")[2]
+    if full_name in with_settings:
+        heading = with_settings[full_name].rpartition(":")[2]
         parts.append(f"Settings of `--config` and `--set`: [{heading}](../settings.md#{anchor(heading)}).")
     return "\n\n".join(parts)
 

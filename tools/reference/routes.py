@@ -45,7 +45,7 @@ def by_tag(description: dict[str, Any]) -> dict[str, list[tuple[str, str, dict[s
 
 
 def section(tag: str, rows: list[tuple[str, str, dict[str, Any]]]) -> str:
-    """The routes of one tag."""
+    """The section on the routes of one tag."""
     cells = [
         [code(f"{method} {path}"), operation.get("description", ""), fields(operation)]
         for method, path, operation in rows

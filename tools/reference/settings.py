@@ -21,11 +21,11 @@ def pages() -> dict[str, str]:
     """The page, by file name."""
     tree: Any = typer.main.get_command(build_app())
     commands: dict[str, list[str]] = {}
-    for words, path in commands_with_settings(tree):
-        commands.setdefault(path, []).append(words)
+    for full_name, path in commands_with_settings(tree):
+        commands.setdefault(path, []).append(full_name)
     parts = [
-        section(settings_class(path), "Taken by " + ", ".join(f"`modegraph {name}`" for name in words) + ".")
-        for path, words in commands.items()
+        section(settings_class(path), "Taken by " + ", ".join(f"`modegraph {name}`" for name in full_names) + ".")
+        for path, full_names in commands.items()
     ]
     retrieval = section(
         RetrieveSettings, "Taken by `retrieve` and `ask` in Python, and by retrievers in configurations of `eval run`."
@@ -34,7 +34,7 @@ def pages() -> dict[str, str]:
 
 
 def section(kind: type[Settings], about: str) -> str:
-    """One settings object."""
+    """The section on one settings object."""
     rows = [
         [code(line.key), code(line.default) if line.default != "required" else "required", line.meaning]
         for line in setting_lines(kind)

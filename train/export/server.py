@@ -20,10 +20,10 @@ from serve.engines.child import CommandServer
 from serve.engines.llama import LlamaSpec
 from serve.engines.openai_api import TIMEOUT_S, key_of_environment, without_password
 
-A = TypeVar("A")
-B = TypeVar("B")
-TOKEN = "token_id:"
-OURS = "modegraph"
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+TOKEN_ID_PREFIX = "token_id:"
+MODEGRAPH_OWNER = "modegraph"
 """The `owned_by` of models in the list of modegraph's own server."""
 RETRIES = 20
 """Retries of a request that a busy server refuses, such as one that answers requests one by one."""
@@ -72,7 +72,7 @@ class Server:
         answer = self._send(lambda: self._client.get("/models", cast_to=object))
         rows = answer.get("data") or ()
         base_of = {str(each["id"]): str(each.get("parent") or "") for each in rows}
-        if any(each.get("owned_by") == OURS for each in rows):
+        if any(each.get("owned_by") == MODEGRAPH_OWNER for each in rows):
             # Otherwise modegraph's server would retrieve passages and put them into the prompt.
             self._extra = lambda model: {"retrieval": {"enabled": False}}
         adapters = self._root_route("/lora-adapters")
@@ -120,13 +120,13 @@ class Server:
         turns = [vars(turn) for turn in messages]
         body = self._body(name, messages=turns, max_tokens=max_tokens, temperature=0)
 
-        def ask() -> Any:
+        def complete() -> Any:
             try:
                 return client.post("/chat/completions", body=body | LOGPROBS, cast_to=object)
             except (openai.BadRequestError, openai.UnprocessableEntityError):
                 return client.post("/chat/completions", body=body, cast_to=object)
 
-        answer = self._send(ask)
+        answer = self._send(complete)
         try:
             entries = (answer["choices"][0].get("logprobs") or {}).get("content") or []
             ids = token_ids(entries, answer["choices"][0]["message"].get("content") or "", tokenizer)
@@ -186,16 +186,16 @@ def own_server(spec: LlamaSpec, server: CommandServer) -> Server:
     return Server(server.url, server.key, parents, spec.extra, spec.spec_text)
 
 
-def at_once(ask: Callable[[A], B], items: Sequence[A], batch: int) -> list[B]:
-    """The result of `ask` for each item, `batch` at a time."""
+def at_once(call: Callable[[Item], Result], items: Sequence[Item], batch: int) -> list[Result]:
+    """The result of `call` for each item, `batch` at a time."""
     with ThreadPoolExecutor(batch) as pool:
-        return list(pool.map(ask, items))
+        return list(pool.map(call, items))
 
 
 def token_ids(entries: Sequence[Mapping[str, Any]], text: str, tokenizer: Any) -> tuple[int, ...] | None:
     """The tokens of a reply: by their ids if the server provides them, else from its text if the counts agree; else None."""
-    if entries and all(str(each.get("token", "")).startswith(TOKEN) for each in entries):
-        return tuple(int(str(each["token"]).removeprefix(TOKEN)) for each in entries)
+    if entries and all(str(each.get("token", "")).startswith(TOKEN_ID_PREFIX) for each in entries):
+        return tuple(int(str(each["token"]).removeprefix(TOKEN_ID_PREFIX)) for each in entries)
     if entries and all(isinstance(each.get("id"), int) for each in entries):
         return tuple(each["id"] for each in entries)
     ids = tuple(tokenizer(text, add_special_tokens=False)["input_ids"])

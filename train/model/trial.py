@@ -1,7 +1,7 @@
 """A trial of a model's log-probabilities on a few tokens before the first step of training; an unsuitable model is rejected, with the reason.
 
 A model may attend to later tokens (BERT without a decoder), ignore arguments of the trainers, or draw random numbers in training; such a
-model would silently be trained for something else. The reference is the formula itself: every token predicted alone from its prefix.
+model would silently be trained on a different objective. The reference is the formula itself: every token predicted alone from its prefix.
 """
 
 from __future__ import annotations

@@ -107,7 +107,7 @@ def reference_passes(groups: Sequence[ResponseGroup], groups_per_pass: int) -> l
 
 
 def _trl_job(settings: MsSettings | DpoSettings, tokenizer: Any) -> Job:
-    """TRL's DPOTrainer computes the reference, if the loss has one, with every batch: by a copy of the trained weights, or by the base below a new adapter."""
+    """TRL's DPOTrainer computes the reference, if the loss has one, with every batch: through a copy of the trained weights, or the base below a new adapter."""
     splits = _read_splits_that_fit(settings, tokenizer)
 
     def trainer_of(rows: Sequence[int], some_settings: MsSettings | DpoSettings, folder: Path) -> Any:

@@ -77,12 +77,12 @@ class Calibration:
         return self.seconds / self.tokens
 
 
-def chosen_rows(tokens: Sequence[int], batch: int, steps: int, draw: Any) -> list[int]:
+def chosen_rows(tokens: Sequence[int], batch: int, steps: int, rng: Any) -> list[int]:
     """The longest rows for a step that measures memory, then random rows for `steps` timed steps."""
     longest = sorted(range(len(tokens)), key=lambda row: -tokens[row])[:batch]
     random_rows: list[int] = []
     while len(random_rows) < steps * batch:
-        random_rows += draw.sample(range(len(tokens)), len(tokens))
+        random_rows += rng.sample(range(len(tokens)), len(tokens))
     return (longest * batch)[:batch] + random_rows[: steps * batch]
 
 
@@ -201,8 +201,8 @@ def plan_training(settings: TrainSettings, launch: Launch, steps: int) -> Traini
 
 def measure(job: Job, settings: TrainSettings, steps: int) -> tuple[Calibration, bool]:
     """A calibration by the run's own trainer, one batch per step, in a temporary folder; and whether the trainer packs rows."""
-    draw = random.Random(settings.seed)
-    rows = chosen_rows([group.tokens for group in job.train], settings.batch_size, steps, draw)
+    rng = random.Random(settings.seed)
+    rows = chosen_rows([group.tokens for group in job.train], settings.batch_size, steps, rng)
     distinct = list(dict.fromkeys(rows))
     changes: dict[str, object] = {
         "max_steps": steps + 1,

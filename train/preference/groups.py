@@ -136,7 +136,7 @@ def standardise(rewards: Sequence[float]) -> tuple[float, ...]:
     return tuple((reward - mean) / deviation if deviation > 0 else 0.0 for reward in rewards)
 
 
-def split_into_groups(count: int, size: int | None, draw: random.Random) -> list[list[int]]:
+def split_into_groups(count: int, size: int | None, rng: random.Random) -> list[list[int]]:
     """The numbers 0 … count − 1 in random order, in groups of `size` (a single remaining one joins the last); all in order if they fit one group.
 
     >>> [len(group) for group in split_into_groups(7, 3, random.Random(0))], split_into_groups(3, None, random.Random(0))
@@ -144,7 +144,7 @@ def split_into_groups(count: int, size: int | None, draw: random.Random) -> list
     """
     if size is None or size >= count:
         return [list(range(count))]
-    order = draw.sample(range(count), count)
+    order = rng.sample(range(count), count)
     groups = [order[start : start + size] for start in range(0, count, size)]
     if len(groups[-1]) == 1:
         alone = groups.pop()

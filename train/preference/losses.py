@@ -11,9 +11,9 @@ in float64 if the log-ratios are, does not change its inputs, and returns one lo
 | NCA | β_π β_r, and that constant: minimal where β_π Δ = log(K p_r) |
 | IPO | τ and β_r: minimal where Δ_i − Δ_j = tanh((r_i − r_j) / 2β_r) / 2τ, for hard labels 1 / 2τ |
 | λ | nothing: minimal at an infinite margin, as DPO with hard labels; β_π sets how fast a margin saturates, β_r how much a gap in reward weighs |
-| RLOO | β_π β_r, if the reference drew the responses: without clipping, its expected gradient is then β_π times that of KL(π ‖ π_ref exp(r / β_π β_r)) |
+| RLOO | β_π β_r, for samples of the reference: without clipping, its expected gradient is then β_π times that of KL(π ‖ π_ref exp(r / β_π β_r)) |
 
-Only RLOO assumes that the reference is the policy that drew the responses.
+Only RLOO assumes that the responses were sampled from the reference.
 docs/concepts/objectives/gradients.md has their gradients. Sources: MS and DPO for K responses are EXO's (Ji et al. 2024), used by GraphMPA
 as "mode-seeking" preference optimisation (§3.3, Eqs. 10-11).
 """
@@ -97,8 +97,8 @@ def nca_loss(log_ratios_QK: Tensor, rewards_QK: Tensor, beta_policy: float, beta
 def rloo_loss(log_ratios_QK: Tensor, rewards_QK: Tensor, beta_policy: float, beta_reward: float) -> Tensor:
     """RLOO (Ahmadian et al. 2024, Eq. 8) with clipped ratios: −mean_i min(ρ_i A_i, clip(ρ_i, 1 ± CLIP) A_i), ρ = exp(Δ) of whole responses.
 
-    A_i = R_i − mean of the other R_j, with R = r / β_r − β_π Δ as a constant: the reward less the KL penalty. The reference must have drawn the
-    responses. At Δ = 0 the gradient is K / ((K − 1) β_π) times that of MS.
+    A_i = R_i − mean of the other R_j, with R = r / β_r − β_π Δ as a constant: the reward less the KL penalty. The responses must be samples
+    of the reference. At Δ = 0 the gradient is K / ((K − 1) β_π) times that of MS.
 
     >>> rloo_loss(torch.tensor([[0.0, 0.0]]), torch.tensor([[1.0, 0.0]]), 1.0, 1.0)
     tensor([-0.])

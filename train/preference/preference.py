@@ -212,8 +212,8 @@ def read_preference_data(
 ) -> PreferenceData:
     """The response groups of train.jsonl and dev.jsonl, all of which fit; UserError with file and line for an unusable row."""
     if settings.rounds is not None:
-        found = "rounds: the responses to train on have not been drawn yet"
-        raise UserError(found, "one run over a folder of `synth responses`", "unset rounds")
+        found = "rounds: the responses to train on have not been sampled yet"
+        raise UserError(found, "one run on a folder of `synth responses`", "unset rounds")
     folder = Path(settings.data)
     scored = holds_responses(folder / "train.jsonl")
 

@@ -1,4 +1,4 @@
-"""On-policy rounds: each draws the policy's responses to prompts of `data`, computes their rewards and trains on them; the next starts from the resulting model.
+"""On-policy rounds: each samples the policy's responses to prompts of `data`, computes their rewards and trains on them; the next starts from the result.
 
 A round is `synth responses`, then `train ms` or `train dpo`, in the folders `round-K/responses` and `round-K/run`. Complete parts are
 never made again, so a resumed run ends with the same rows and weights. The folder of all rounds is itself a run
@@ -84,7 +84,7 @@ def train_preference(settings: MsSettings | DpoSettings, open_model: OpenModel) 
 
 
 def train_in_rounds(settings: MsSettings | DpoSettings, rounds: RoundsSettings, open_model: OpenModel) -> RunRecord:
-    """Do the rounds that are not complete yet; UserError for bad input before the first response is drawn."""
+    """Do the rounds that are not complete yet; UserError for bad input before the first response is sampled."""
     output, data = Path(settings.output), Path(settings.data)
     check_rounds_folder(output)
     check_tracker(settings.report_to)
@@ -115,7 +115,7 @@ def train_in_rounds(settings: MsSettings | DpoSettings, rounds: RoundsSettings, 
 
 
 def sample(this: Round, prompts: Sequence[Prompt], open_model: OpenModel) -> list[ResponseRow]:
-    """The round's rows, drawn and written unless they exist; calls recorded in its ledger are not repeated."""
+    """The round's rows, sampled and written unless they exist; calls recorded in its ledger are not repeated."""
     if not (this.responses / SUMMARY).exists():
         rounds = this.rounds
         model = open_model(f"{rounds.engine}:{this.policy}", ledger_of(this.responses, None))
@@ -125,7 +125,7 @@ def sample(this: Round, prompts: Sequence[Prompt], open_model: OpenModel) -> lis
         origin = {
             "Prompts": f"{len(chosen):,} of {Path(this.settings.data).name}, {sum(map(lacks_answer, chosen)):,} of them without the answer in their passages",
             "Policy": f"{model.name}, at the start of round {this.number}",
-            "Sampling": f"{rounds.samples} draws per prompt at temperature {rounds.temperature:g}, up to {rounds.max_answer_tokens:,} tokens, seed {this.seed}",
+            "Sampling": f"{rounds.samples} responses per prompt at temperature {rounds.temperature:g}, up to {rounds.max_answer_tokens:,} tokens, seed {this.seed}",
         }
         drawn = respond(chosen, model, sampling, rounds.refusing)
         if rounds.only_different:
@@ -134,7 +134,8 @@ def sample(this: Round, prompts: Sequence[Prompt], open_model: OpenModel) -> lis
         form = replace(RESPONSES, made_by=f"train {stage_of(this.settings)}")
         write_dataset(this.responses, rows, form, origin)
     if not (this.responses / "train.jsonl").exists():
-        found = f"{this.responses}: every prompt has {TOO_FEW}"
+        reasons = f"{TOO_FEW}, or {EQUAL}" if this.rounds.only_different else TOO_FEW
+        found = f"{this.responses}: every prompt has {reasons}"
         raise UserError(found, "a policy that answers", "start from a model that was tuned to answer (`train sft`)")
     return read_responses(this.responses / "train.jsonl")
 
@@ -144,7 +145,7 @@ def respond(
 ) -> Iterator[ResponseRow | Dropped]:
     """Each prompt with its responses, as drawn, and their rewards; Dropped if there are too few to compare.
 
-    `refusing` is the setting of that name: a refusal is `added` to responses none of which refuses, or those that refuse are `left_out`.
+    `refusing` is the setting of that name: with "added", a refusal is added where no response refuses; with "left_out", responses that refuse are left out.
     """
     remaining = iter(prompts)
     while batch := list(islice(remaining, PROMPTS_AT_ONCE)):
@@ -235,10 +236,10 @@ def finish(
 def choose_prompts(
     prompts: Sequence[Prompt], count: int | None, seed: int, refusals: float | None = None
 ) -> list[Prompt]:
-    """`count` of the prompts, drawn by `seed`, in their original order; all if `count` is None or too large.
+    """A sample of `count` prompts, determined by `seed`, in their original order; all if `count` is None or too large.
 
     `refusals` is the share of prompts whose passages lack the answer (lower if there are too few; if the others are too few, fewer than
-    `count` are drawn); None draws both kinds alike.
+    `count` are sampled); None samples both kinds alike.
     """
     order = sorted(range(len(prompts)), key=lambda number: content_id(str(seed), prompts[number].row.id, str(number)))
     if count is not None and refusals is not None:
@@ -274,7 +275,9 @@ def check_rewards(settings: MsSettings | DpoSettings, prompts: Sequence[Prompt])
             raise UserError(found, "reading rows, which do", "use `synth reading`, or drop the component")
         if component not in (*REWARDS, "gold"):
             found = f"rewards: {component!r} cannot be computed for the responses of a round"
-            raise UserError(found, f"components among {', '.join((*REWARDS, 'gold'))}", "set `rewards`")
+            raise UserError(
+                found, f"components among {', '.join((*REWARDS, 'gold'))}", "give weights in `rewards` only to these"
+            )
 
 
 def check_lengths(settings: MsSettings | DpoSettings, rounds: RoundsSettings, prompts: Sequence[Prompt]) -> None:

@@ -224,7 +224,7 @@ def pair_dataset(rows: Sequence[PreferenceRow], tokenizer: PreTrainedTokenizerBa
 
 
 def labelled_pair_dataset(rows: Sequence[PreferenceRow], tokenizer: PreTrainedTokenizerBase) -> Dataset:
-    """The token columns of TRL's CPOTrainer and ORPOTrainer: the prompt, and each completion with its prompt, which the labels omit."""
+    """The token columns of TRL's CPOTrainer and ORPOTrainer: the prompt, and each completion with its prompt; the labels omit the prompt."""
 
     def columns(side: str, row: TokenizedRow) -> dict[str, Sequence[int]]:
         labels = (*[NO_LABEL] * row.prompt_tokens, *row.completion)

@@ -110,7 +110,7 @@ def check_same_run(folder: Path, settings: Settings, origin: Mapping[str, str]) 
 def _other_run(folder: Path) -> UserError:
     return UserError(
         f"{folder}: an interrupted run with other settings, data or weights",
-        "the same ones, to resume it",
+        "the same settings, data and weights, to resume it",
         "remove the folder, or set another output",
     )
 

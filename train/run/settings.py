@@ -122,7 +122,7 @@ class SftSettings(TrainSettings):
     eval_steps: int | None = Field(
         default=None,
         ge=1,
-        description="steps between two measurements by greedy answers to dev rows; the checkpoint with the best F1 becomes the run; null: one measurement, by the loss",
+        description="steps between two measurements by greedy answers to dev rows; the checkpoint with the best F1 becomes the run; null: only the dev loss, once at the end",
     )
     eval_rows: int = Field(
         default=64,
@@ -143,26 +143,31 @@ class SftSettings(TrainSettings):
 
 
 class RoundsSettings(Settings):
-    """On-policy rounds (train/preference/rounds.py): `data` has prompts, to which each round draws fresh responses from the current policy."""
+    """On-policy rounds (train/preference/rounds.py): `data` has prompts; each round samples fresh responses to them from the current policy."""
 
-    count: int = Field(default=3, ge=1, description="rounds; each draws responses, rewards them and trains on them")
+    count: int = Field(
+        default=3, ge=1, description="rounds; each samples responses, computes their rewards and trains on them"
+    )
     prompts: int | None = Field(
-        default=None, ge=1, description="prompts per round, drawn from `data` again for each round; null: all"
+        default=None, ge=1, description="prompts per round, sampled from `data` again for each round; null: all"
     )
     refusals: float | None = Field(
         default=None,
         ge=0,
         le=1,
-        description="share of `prompts` whose passages lack the answer, if there are enough of them; null draws both kinds alike",
+        description="share of `prompts` whose passages lack the answer, if there are enough of them; null samples both kinds alike",
     )
     refusing: Literal["as_drawn", "added", "left_out"] = Field(
         "as_drawn",
-        description="responses that refuse; added: each prompt without one gets “not in the documents”; left_out: none, and no prompt whose passages lack the answer",
+        description=(
+            "what to do with responses that refuse; as_drawn: include them as sampled; added: also add “not in the documents” where no response "
+            "refuses; left_out: leave them out, and the prompts whose passages lack the answer"
+        ),
     )
     only_different: bool = Field(
         False, description="leave out prompts whose responses all have the same reward, from which little is learned"
     )
-    samples: int = Field(default=8, ge=2, description="responses to draw for each prompt")
+    samples: int = Field(default=8, ge=2, description="responses to sample for each prompt")
     temperature: float = Field(default=1.0, gt=0, description="sampling temperature of the responses")
     max_answer_tokens: int = Field(
         default=256, ge=1, description="longest response, in tokens; a longer one is cut and learned without its end"
@@ -171,7 +176,7 @@ class RoundsSettings(Settings):
         default=1, gt=0, description="passes over the responses of a round, instead of the run's own `epochs`"
     )
     engine: Literal["hf", "openvino", "vllm"] = Field(
-        "hf", description="engine to draw with; openvino, fast on CPUs, rounds the weights to 8 bits"
+        "hf", description="engine to sample with; openvino, fast on CPUs, rounds the weights to 8 bits"
     )
     reference: Literal["start", "round"] = Field(
         "start", description="reference model of each round: the model at the start of the run, or of the round"
@@ -265,7 +270,7 @@ class DpoSettings(PreferenceSettings):
 
     loss: Literal["sigmoid", "ipo", "lambda", "nca", "rloo", "simpo", "orpo"] = Field(
         "sigmoid",
-        description="loss: sigmoid is DPO, ipo is IPO with τ = beta, lambda is LiPO-λ, nca is NCA, all for pairs and for K responses; rloo is RLOO, for responses that the reference drew; simpo and orpo are TRL's, for pairs, without a reference",
+        description="loss: sigmoid is DPO, ipo is IPO with τ = beta, lambda is LiPO-λ, nca is NCA, all for pairs and for K responses; rloo is RLOO, for responses sampled from the reference; simpo and orpo are TRL's, for pairs, without a reference",
     )
     simpo_margin: float = Field(default=0.5, ge=0, description="γ of SimPO, the margin that its pairs should reach")
     label_smoothing: float = Field(
@@ -290,14 +295,14 @@ class DpoSettings(PreferenceSettings):
         return self
 
     def _check_rloo(self) -> None:
-        """ValueError where RLOO's ratios would not be relative to the policy that drew the responses, or its baseline would lack responses of a prompt."""
+        """ValueError where the responses would not be samples of RLOO's reference, or its baseline would lack responses of a prompt."""
         if self.rounds and self.rounds.refusing != "as_drawn":
             raise ValueError("rloo learns from responses as drawn: set rounds.refusing to as_drawn")
         if self.best_against_worst:
             raise ValueError("rloo compares a response with all others of its prompt: set best_against_worst to false")
         if self.reference or (self.rounds and self.rounds.reference == "start"):
             change = "set rounds.reference to round" if self.rounds else "unset reference"
-            raise ValueError(f"rloo's reference is the model that drew the responses: {change}")
+            raise ValueError(f"rloo's reference is the model that the responses were sampled from: {change}")
 
 
 class MsSettings(PreferenceSettings):

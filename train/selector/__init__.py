@@ -1,1 +1,1 @@
-"""`modegraph train selector`: a light selector of propositions, from relevance data, or the second hop of `hops`, from indexes and their questions."""
+"""`modegraph train selector`: trains a light selector of propositions on relevance data, or the second hop of `hops` on indexes and their questions."""

@@ -125,9 +125,9 @@ def find_rows(index: Index, query: Query, gold: frozenset[int]) -> QuestionRows:
 
 
 def labels(rows: HopRows, document_C: Ints, gold: frozenset[int]) -> tuple[Ints, NDArray[np.bool_]]:
-    """Labels: 1 for the first candidate of each gold document, alone and by ways from gold bridges: int64[X]; and the mask of training rows: [X].
+    """The labels, int64[X]: 1 for the first candidate of each gold document, alone or with a way from a gold bridge; and the mask of training rows: [X].
 
-    A gold document's other passages, and ways to it from other bridges, are unlabelled.
+    Rows of a gold document's other passages, or of ways to it from other bridges, are not trained on.
     """
     gold_C = np.isin(document_C, list(gold))
     first_C = np.zeros(len(gold_C), np.bool_)

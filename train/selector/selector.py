@@ -47,8 +47,8 @@ temperature and threshold; the test figures cover questions, propositions and pa
 SHARING = "For {names}, this holds for the questions only: the splits share passages."
 USE = """## Use
 
-`modegraph ask INDEX "question" --mode local --selector FOLDER` (and `eval retrieval --selector FOLDER`), with an index of the \
-same encoder. `selector.safetensors` has the trees as plain arrays, `selector.json` all settings and figures."""
+`modegraph ask INDEX "question" --mode local --selector FOLDER` (and `eval retrieval --selector FOLDER`), with an index made with \
+the same encoder. `selector.safetensors` has the trees as plain arrays, `selector.json` all settings and figures."""
 RANKING = """Mean over the questions of the average precision among the propositions of the passages that each was published with; ± one \
 standard error of the mean difference."""
 

@@ -1,6 +1,6 @@
 """The data model of a benchmark: a task, the item read from one of its rows, and the loaded data.
 
-Also helpers that readers share: options, paragraphs as documents, modegraph's own layout."""
+Also helpers that several benchmarks share: options, paragraphs as documents, modegraph's own layout."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Files that are ZIP archives (.docx, .pptx, .xlsx, .epub): their directory is checked before anything is unpacked.
+"""Files that are ZIP archives (.docx, .pptx, .xlsx, .epub): their central directory is checked before anything is unpacked.
 
-Parts are read up to the size in the directory, so that nothing larger is ever unpacked.
+A part is read only up to its size in the central directory, so that nothing larger is ever unpacked.
 """
 
 from io import BytesIO
@@ -19,7 +19,9 @@ _ENCRYPTED = 1
 def open_archive(data: bytes, file: str) -> ZipFile:
     """The archive; UserError naming `file` if it is not a readable archive, is encrypted, or has too many parts or unpacked bytes."""
     if data.startswith(OLE):
-        raise UserError(f"{file}: encrypted, or from before Office 2007", "an unencrypted file", "save it again")
+        expected = "an unencrypted file in a format of Office 2007 or later"
+        remedy = "save it in such a format, without a password"
+        raise UserError(f"{file}: encrypted, or from before Office 2007", expected, remedy)
     try:
         archive = ZipFile(BytesIO(data))
     except BadZipFile as problem:
@@ -51,7 +53,7 @@ def check_office(data: bytes, file: str) -> None:
 
 
 def part_of(archive: ZipFile, name: str) -> bytes:
-    """The bytes of a part; BadZipFile if they are damaged or longer than the directory says.
+    """The bytes of a part; BadZipFile if they are damaged or longer than the central directory says.
 
     `ZipFile.read` would unpack everything first.
     """

@@ -184,8 +184,11 @@ OF_WAY = (
     *("best_pair", "bridge_likeness", "behind_best_way"),
 )
 HOP_FEATURES = (*OF_QUESTION, *OF_PASSAGE, *OF_WAY)
-"""The columns, in order. `said` is the proposition in which the bridge mentions the entity; `composed` are cosines with the composed
-question, `sum` with question + entity; `cover` is the idf-weighted share of the question's words. A row without a way has NO_WAY in OF_WAY."""
+"""The columns, in order. `own` is a passage's score before links, `reached` its score after links, and `lead` the difference between a score and
+the highest. `nearness` is normalised similarity to the question; `cover` is the idf-weighted share of the question's words that a text
+contains, `asked` the share of a text's words that the question contains. `said` is the proposition in which the bridge mentions the entity;
+`called` means that the entity names the candidate's document. `composed` are cosines with the composed question, `sum` with question + entity.
+A row without a way has NO_WAY in OF_WAY."""
 NO_WAY = -9.0
 """Below every value of a feature of a way."""
 ANSWER_KINDS = {
@@ -194,6 +197,7 @@ ANSWER_KINDS = {
     **dict.fromkeys(("where", "country", "city", "state", "county", "place"), 3),
     **dict.fromkeys(("how", "many", "population"), 4),
 }
+"""Words that reveal the kind of answer that a question asks for (a person, a time, a place, a number), as the feature `asks_for`."""
 FAR = np.float32(-3)
 """Below the sum of any two cosines."""
 Flags = NDArray[np.bool_]

@@ -28,7 +28,8 @@ from graph.types import Evidence, Floats, Ints, Trace
 
 SEEDS = 5
 STEP = 0.9
-"""A link passes on this share of the mean of two scores: its seed's, and its proposition's (through an entity: that of both propositions)."""
+"""A link passes on this share of the mean of two scores: its seed's, and its proposition's (for a link through a shared entity, the joint score of
+both propositions)."""
 TARGET_WEIGHT, TARGET_LEVEL = 0.6, 0.3
 """A link by title gains if its passage scores above TARGET_LEVEL, and loses if it scores below."""
 CROWD_LOSS = 0.1
@@ -37,11 +38,12 @@ MENTION_LOSS = 0.15
 RARITY_LOSS = 0.05
 """A link through a shared entity loses MENTION_LOSS, and this much times the logarithm of the number of propositions with that entity."""
 MAX_MENTIONS = 150
+"""Entities in more propositions than this link almost everything; a link by a shared entity never goes through them."""
 
 
 @dataclass(frozen=True)
 class Links:
-    """Links from seed propositions to passages, their scores, and whether they lead to a document by its title (`title_X`)."""
+    """Links from seed propositions to passages, their scores (`worth_X`), and whether they lead to a document by its title (`title_X`)."""
 
     to_passage_X: Ints
     worth_X: Floats
@@ -229,8 +231,8 @@ def retrieve_hops(index: Index, query: Query, settings: RetrieveSettings) -> Evi
     scores = ranking.scores_P[rows] if hop is None else expit(ranking.scores_P[rows])
     name_of = {document: name for name, document in alone.named}
     steps = (
-        f"{len(alone.named)} documents named by the question",
-        f"{len(alone.terms)} of its other words are in the index",
+        f"documents named by the question: {len(alone.named)}",
+        f"other words of the question that are in the index: {len(alone.terms)}",
         f"{len(links.worth_X):,} links from {SEEDS} passages",
         *([f"{ranking.rows:,} paths to passages scored by a trained hop"] if hop is not None else []),
     )

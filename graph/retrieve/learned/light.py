@@ -60,7 +60,7 @@ def pair_scores(near_n: Floats, near_S: Floats, similarity_nS: Floats, shared_nS
     return np.asarray(np.maximum(near_n, np.where(shared_nS, scores_nS, -np.inf).max(axis=1, initial=-np.inf)))
 
 
-def called_by_seeds(index: Index, seeds_S: Ints, near_S: Floats) -> Floats:
+def named_by_seeds(index: Index, seeds_S: Ints, near_S: Floats) -> Floats:
     """For each passage, the highest similarity of a seed in another document that names the passage's document; 0 without one: [P]."""
     data, documents = index.data, len(index.data.document_sources)
     from_X, entity_X = expand_rows(data.proposition_entity_NE, seeds_S)
@@ -125,9 +125,10 @@ FEATURES = (
     "log_place",
     "log_length",
 )
-"""The columns, in order. `passage_score` and `hops_score` belong to the best passage with the proposition, before and after links are
-followed; `seed_…`, `title_in_seeds`, `shared_entities`, `walk_mass` and `hops` measure the connection with the seeds;
-`document_named` and `question_entities` measure the overlap with the documents and entities that the question names; `log_…` are ln(1 + value).
+"""The columns, in order. `nearness` is the proposition's normalised similarity to the question, and `log_rank` its rank by that similarity.
+`passage_score` and `hops_score` belong to the best passage with the proposition, before and after links are followed; `seed_…`,
+`title_in_seeds`, `shared_entities`, `walk_mass` and `hops` measure the connection with the seeds; `document_named` and `question_entities`
+measure the overlap with the documents and entities that the question names; `log_…` are ln(1 + value).
 """
 SEEDS = 5
 WALK = SuggestSettings(damping=0.85, structure_weight=0.5)
@@ -189,7 +190,7 @@ def measure(index: Index, query: Query, view: QuestionView, rows_n: Ints) -> Flo
         "hops_score": best_of_passages(index, view.reached_P, rows_n),
         "seed_similarity": np.where(other_nS, similarity_nS, 0).max(axis=1, initial=0),
         "seed_path_score": pair_scores(near_n, near_S, similarity_nS, shares_entity(index, rows_n, seeds_S)),
-        "title_in_seeds": best_of_passages(index, called_by_seeds(index, seeds_S, near_S), rows_n),
+        "title_in_seeds": best_of_passages(index, named_by_seeds(index, seeds_S, near_S), rows_n),
         "document_named": best_of_passages(index, named_P, rows_n),
         "question_entities": entity_counts(index, rows_n, view.keywords_W),
         "shared_entities": shared_entities(index, rows_n, seeds_S),

@@ -1,4 +1,5 @@
-"""A cross-encoder after any mode: it scores the mode's results, more than were requested, against the question and decides their order.
+"""A cross-encoder after any mode: the mode returns more results than were requested; the cross-encoder scores them against the question and
+decides their order.
 
 Whatever the mode's scores are (cosines, mass, ranks), the cross-encoder puts passages, propositions and summaries on one scale.
 """

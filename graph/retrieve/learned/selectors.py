@@ -17,7 +17,7 @@ from graph.types import Ints
 Select = Callable[[Index, Query, Ints], Ints]
 """(index, query, rows of candidate propositions, best first) -> the selected rows in order, each once; may be empty."""
 
-MIN_NEARNESS = 0.3
+MIN_SIMILARITY = 0.3
 MIN_SHARE_OF_BEST = 0.6
 MAX_TOKENS = 400
 
@@ -45,7 +45,7 @@ def select_by_threshold(index: Index, query: Query, candidates: Ints) -> Ints:
     near = normalised_similarity_to(
         index, query.vector_D, index.data.proposition_vectors_ND[candidates] @ query.vector_D
     )
-    return _distinct(candidates[near >= max(MIN_NEARNESS, MIN_SHARE_OF_BEST * float(near.max()))])
+    return _distinct(candidates[near >= max(MIN_SIMILARITY, MIN_SHARE_OF_BEST * float(near.max()))])
 
 
 def select_by_model(index: Index, query: Query, candidates: Ints) -> Ints:

@@ -1,6 +1,6 @@
 """`global` (ToPG §2.3.3): a broad question, answered community by community.
 
-Anchors (B.3–B.4, Algorithm 2): every selected proposition explores the graph with a query of its own (Rocchio); the selector prunes the results.
+Anchors (B.3–B.4, Algorithm 2): the graph is explored from every selected proposition with a query of its own (Rocchio); the selector prunes the results.
 Communities that cover the anchors are chosen within a token budget (B.5, Algorithm 3). A model writes the contribution of each; contributions
 become findings, best first. The passages come from the communities that contribute (from all if none does), in turn so that each is represented.
 
@@ -34,8 +34,10 @@ from graph.text.replies import ReplyModel, Sentence, at_most, plain, sound_items
 from graph.types import Evidence, Finding, Floats, Ints, Scored, Trace
 
 BREADTH, SUGGESTED = 10, 20
+"""The number of parallel explorations, and of propositions that each offers to the selector."""
 MIN_ANCHORS, MAX_ROUNDS = 200, 5
 ORIGIN, POSITIVE, NEGATIVE = 1.0, 0.7, 0.15
+"""α, β and γ of Eq. 11."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,7 @@ def collect_anchors(
 
 @contextmanager
 def queries_of_threads(queries: Sequence[Query]) -> Iterator[Sequence[Query]]:
-    """The queries for parallel threads, each with a Caller of its own; only the longest of their times is counted."""
+    """The queries for parallel threads, each with a separate Caller; of the threads' durations, only the longest is counted."""
     model = queries[0].model
     if model is None:
         yield queries

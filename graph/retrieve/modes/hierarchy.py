@@ -15,7 +15,7 @@ from graph.types import Evidence, Floats, Ints, Passage, Scored, Summary, Trace
 
 
 def retrieve_hierarchy(index: Index, query: Query, settings: RetrieveSettings) -> Evidence:
-    """Top k nodes of all layers, or of those in the settings; the trace counts the nodes of each."""
+    """Top k nodes of all layers, or of the layers in the settings; the trace counts the nodes of each layer."""
     data = index.data
     passages = len(data.passage_ids)
     candidates = rows_in_layers(index, settings.layers)

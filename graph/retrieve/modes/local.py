@@ -182,7 +182,8 @@ def propositions_to_judge(index: Index, view: QuestionView) -> Ints:
 
 SEEDS, SUGGESTED = 3, 20
 WALK_GAIN = 0.6
-"""The gain of a passage with a proposition selected in the rounds; without a model, times √(the largest mass of its suggested propositions ÷ the largest mass of all)."""
+"""The gain of a passage with a proposition selected in the rounds. Without a model, the gain is multiplied by
+√(the largest mass of the passage's suggested propositions ÷ the largest mass of all)."""
 
 
 def retrieve_local(index: Index, query: Query, settings: RetrieveSettings) -> Evidence:

@@ -223,7 +223,7 @@ def _answer_level(
     ready: dict[int, SubQuestion] = {}
     for number, step in level.items():
         if missing := [f"{{{each}}}" for each in step.depends_on if each not in run.findings]:
-            run.steps.append(f"{{{number}}} skipped: {', '.join(missing)} has no answer")
+            run.steps.append(f"{{{number}}} skipped: no answer to {', '.join(missing)}")
         else:
             ready[number] = step
     queries = [_fill(step, run) for step in ready.values()]

@@ -193,7 +193,7 @@ def rank_statements(
     mode: str,
     first_step: str,
 ) -> Evidence:
-    """Search paths from `starts` and rank the propositions that the search visits; the trace contains `mode`, and `first_step` before the steps of the search."""
+    """Search paths from `starts` and rank the propositions that the search visits; `mode` and `first_step` begin the trace."""
     data = index.data
     frontiers = search_paths(index, starts, worth_N, judge)
     path_to = best_paths(frontiers)

@@ -1,8 +1,8 @@
 """`topics` (HLG §4.2, TopicGraphRAG): a beam that starts from topics near the question (top down) and from its keywords (bottom up).
 
-The model that extracts propositions names the topics; the nearness of a topic to the question is the mean of its propositions'. After extraction
-by rules, which names no topics, each document counts as a topic: in the paper, too, a topic mostly belongs to one document. The statements' own scores guide the beam, as a
-reranker guides the published one.
+The model that extracts propositions names the topics; the similarity of a topic to the question is the mean similarity of its propositions. After
+extraction by rules, which names no topics, each document counts as a topic: in the paper, too, most topics belong to one document. The statements'
+own scores guide the beam, as a reranker guides the published one.
 
 Legend: K topics, N propositions.
 """

@@ -53,8 +53,8 @@ class Scores:
 class OwnScores(Scores):
     """A question's scores of propositions and passages before any link is followed.
 
-    `lift_P` is the part of `own_P` that the question's words add, `terms` (rows) those words, without the words of names. `named` are
-    (name, document) pairs of the documents that the question names. `words_P` and `scale` score the words in further passages.
+    `lift_P` is the part of `own_P` that the question's words add, and `terms` are the rows of those words, without the words of names. `named` are
+    (name, document) pairs of the documents that the question names. `words_P` and `scale` are used to score further passages by their words.
     """
 
     lift_P: Floats

@@ -191,7 +191,10 @@ class SuggestSettings(Settings):
         description="probability that the walk continues; otherwise it restarts from a seed",
     )
     structure_weight: float = Field(
-        default=0.5, ge=0, le=1, description="λ: weight of the graph's structure; nearness to the question weighs 1 − λ"
+        default=0.5,
+        ge=0,
+        le=1,
+        description="λ: weight of the graph's structure; similarity to the question weighs 1 − λ",
     )
 
 

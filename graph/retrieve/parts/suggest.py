@@ -52,7 +52,9 @@ def suggest(index: Index, near_N: Floats, known: Ints, count: int, settings: Sug
 
 
 def extract_subgraph(index: Index, seeds: Ints) -> Ints:
-    """GExtract: the seeds and the propositions that a plain walk from them visits most, ascending; at most SUBGRAPH_PROPOSITIONS, or all seeds if there are more."""
+    """GExtract: the seeds and the propositions that a plain walk from them visits most, ascending; at most SUBGRAPH_PROPOSITIONS, or only the seeds
+    if there are more of them.
+    """
     vertices = len(index.bipartite_chain.missing_V)
     walk_on = 1 - SUBGRAPH_RESTART
     mass_V = personalised_pagerank(index.bipartite_chain, restart_at(seeds, vertices), walk_on, SUBGRAPH_TOLERANCE)[

@@ -1,4 +1,4 @@
-"""Scores by the question's words: BM25, and its combination with normalised similarity, without a fixed scale of either.
+"""Scores by the question's words: BM25, and its combination with normalised similarity, without a fixed scale for either.
 
 Legend: P passages, W terms of a question.
 """

@@ -1,6 +1,7 @@
 """Edits of sparse blocks: remaining entries move with their rows and columns, in order, and new entries are inserted between them.
 
-Unless many entries are new, nothing is sorted again: an edit costs one copy. Legend: L previous rows, C previous columns, N current rows, R requested rows, X entries.
+Unless many entries are new, nothing is sorted again: an edit costs one copy.
+Legend: L previous rows, C previous columns, N current rows, R requested rows, X entries.
 """
 
 from dataclasses import dataclass
@@ -41,7 +42,7 @@ class Entries:
         values = np.bincount(cell_X, self.value_X, len(cells)).astype(np.float32)
         return Entries(cells // max(columns, 1), cells % max(columns, 1), values)
 
-    def and_(self, more: "Entries") -> "Entries":
+    def followed_by(self, more: "Entries") -> "Entries":
         """These entries, then `more`."""
         both = zip(vars(self).values(), vars(more).values(), strict=True)
         return Entries(*(np.concatenate(pair) for pair in both))
@@ -110,7 +111,7 @@ def entries_by_row(block: sp.csr_array, chosen_X: NDArray[np.bool_]) -> Ints:
 
 
 def first_not_below(sorted_X: Any, first_K: Ints, end_K: Ints, value_K: Ints) -> Ints:
-    """`numpy.searchsorted` of each value in its own sorted range of `sorted_X`, reading only a few entries: [K]."""
+    """`numpy.searchsorted` of each value in the sorted range of `sorted_X` given for that value, reading only a few entries: [K]."""
     first_K, end_K = first_K.copy(), end_K.copy()
     while len(open_K := np.flatnonzero(first_K < end_K)):
         middle = (first_K[open_K] + end_K[open_K]) // 2

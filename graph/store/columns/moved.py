@@ -85,11 +85,11 @@ def assembled_numbers(column: Numbers) -> Ints:
     return column.assembled if isinstance(column, MovedNumbers) else column
 
 
-def numbers_from(column: Numbers, least: int) -> int:
+def count_at_least(column: Numbers, least: int) -> int:
     """The count of numbers that are at least `least`, in a column of numbers that are not rows."""
     if isinstance(column, MovedNumbers):
         gone = int(np.count_nonzero(column.base[column.merge.deleted_G] >= least))
-        return numbers_from(column.base, least) - gone + numbers_from(column.new_K, least)
+        return count_at_least(column.base, least) - gone + count_at_least(column.new_K, least)
     return int(np.count_nonzero(column >= least)) if least else len(column)
 
 
@@ -272,7 +272,9 @@ class MovedBlock:
         remaining = Entries(row_X[stays], column_X[stays], self.added.value_X[stays])
         all_rows = self.rows.then(rows)
         replaced_G = np.union1d(self.replaced_G, existing(all_rows.previous_rows(replaced_R)))
-        return MovedBlock(self.base, all_rows, self.columns.then(columns), replaced_G, both_ways, remaining.and_(added))
+        return MovedBlock(
+            self.base, all_rows, self.columns.then(columns), replaced_G, both_ways, remaining.followed_by(added)
+        )
 
 
 Block: TypeAlias = sp.csr_array | MovedBlock

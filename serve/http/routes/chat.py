@@ -102,7 +102,7 @@ def _has_text(choice: dict[str, Any]) -> bool:
 
 
 def chat_router(services: Services) -> APIRouter:
-    """The route over `services`."""
+    """The router of /v1/chat/completions, answered by `services`."""
     router = APIRouter(prefix="/v1", tags=["chat"])
 
     @router.post("/chat/completions", response_model=None, responses=STREAMED)

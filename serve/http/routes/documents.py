@@ -47,7 +47,7 @@ def source_problem(source: str) -> str:
     """
     plain = unquote(unquote(source)).replace("\\", "/")
     if any(category(character)[0] == "C" or category(character) in ("Zl", "Zp") for character in plain):
-        return "source: contains a control character"
+        return "source: the name contains a control character"
     if plain.startswith(("/", "~")) or ".." in plain.split("/") or (len(plain) > 1 and plain[1] == ":"):
         return "source: a name must not lead out of its folder"
     return ""
@@ -67,7 +67,7 @@ class Uploads:
         self._threads = ThreadPoolExecutor(PARALLEL_UPLOADS, "uploads")
 
     async def read(self, files: Sequence[UploadFile]) -> list[Document]:
-        """The files as documents; ApiError 400 for a name that leads out of its folder, an unknown ending, unreadable bytes or a file without text.
+        """The files as documents; ApiError 400 for a name that cannot be a source, an unknown ending, unreadable bytes or a file without text.
 
         Cancellation kills the reading process.
         """
@@ -277,7 +277,7 @@ async def _write_result(
 
 
 def documents_router(services: Services) -> APIRouter:
-    """Routes over `services`; those that write answer 403 unless the server is writable."""
+    """The router of /v1/documents, answered by `services`; its routes that write answer 403 unless the server is writable."""
     router = APIRouter(prefix="/v1/documents", tags=["documents"])
 
     @router.get("")

@@ -79,7 +79,7 @@ class Embeddings(BaseModel):
 
 
 def embeddings_router(services: Services) -> APIRouter:
-    """The route over `services`."""
+    """The router of /v1/embeddings, answered by `services`."""
     router = APIRouter(prefix="/v1", tags=["retrieval"])
 
     @router.post("/embeddings")
@@ -125,7 +125,7 @@ class RankedDocument(BaseModel):
 
 
 class RerankRequest(BaseModel):
-    """A query, and documents to rank by it."""
+    """A query, and documents to rank by their relevance to it."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -157,7 +157,7 @@ class Reranked(BaseModel):
 
 
 def rerank_router(services: Services) -> APIRouter:
-    """The route over `services`."""
+    """The router of /v1/rerank, answered by `services`."""
     router = APIRouter(prefix="/v1", tags=["retrieval"])
     reranker = services.settings.reranker
 

@@ -34,8 +34,8 @@ MAX_TEXT = 20_000
 USER_PATTERN = "[A-Za-z0-9_.-]{8,64}"
 Name = Annotated[str, StringConstraints(pattern=f"^{USER_PATTERN}$")]
 Id = Annotated[str, StringConstraints(pattern="^[0-9a-f]{32}$")]
-Words = Annotated[Text, StringConstraints(max_length=MAX_TEXT)]
-SomeWords = Annotated[Text, StringConstraints(max_length=MAX_TEXT, pattern=r"\S")]
+OptionalText = Annotated[Text, StringConstraints(max_length=MAX_TEXT)]
+NonBlankText = Annotated[Text, StringConstraints(max_length=MAX_TEXT, pattern=r"\S")]
 
 
 class Shown(BaseModel):
@@ -44,8 +44,8 @@ class Shown(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     model: Annotated[Text, StringConstraints(min_length=1, max_length=200)]
-    text: SomeWords = Field(description="`content` of the message")
-    reasoning: Words = Field("", description="`reasoning_content` of the message")
+    text: NonBlankText = Field(description="`content` of the message")
+    reasoning: OptionalText = Field("", description="`reasoning_content` of the message")
     context_ids: list[Id] = Field(default=[], max_length=2 * MAX_K, description="`retrieval.context_ids`")
     mode: Annotated[Text, StringConstraints(max_length=50)] = Field("", description="`retrieval.mode`")
 
@@ -57,7 +57,7 @@ class Given(BaseModel):
 
     user: Name = Field(description="author: a name of your choice; anyone who knows it can read and delete the entries")
     consent: bool = Field(description="whether the entry may become training data")
-    question: SomeWords = Field(description="the question that was searched for: `retrieval.question`")
+    question: NonBlankText = Field(description="the question that was searched for: `retrieval.question`")
 
 
 class VoteGiven(Given):
@@ -73,8 +73,8 @@ class CorrectionGiven(Given):
 
     kind: Literal["correction"]
     answer: Shown
-    corrected: SomeWords
-    reasoning: Words = ""
+    corrected: NonBlankText
+    reasoning: OptionalText = ""
     passage_ids: list[Id] = Field(default=[], max_length=MAX_K, description="passages that support the right answer")
 
 
@@ -102,7 +102,7 @@ OwnerName = Annotated[
     str,
     Path(
         pattern=rf"^([\w.@+-]{{1,80}}/)?{USER_PATTERN}$",
-        description="`user`; with an unrestricted key, KEY/USER for entries sent with a key KEY restricted to part of the documents",
+        description="`user`; for entries sent with a key named KEY that is restricted to part of the documents, an unrestricted key gives KEY/USER",
     ),
 ]
 
@@ -131,7 +131,7 @@ class Deleted(BaseModel):
 
 
 def feedback_router(services: Services) -> APIRouter:
-    """Routes over `services`."""
+    """The router of /v1/feedback, answered by `services`."""
     router = APIRouter(prefix="/v1/feedback", tags=["feedback"])
     settings = services.settings
 

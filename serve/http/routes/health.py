@@ -49,7 +49,7 @@ class Models(BaseModel):
 
 
 def health_router(services: Services) -> APIRouter:
-    """Routes over `services`."""
+    """The router of /health, /ready, /metrics and /v1/models, answered by `services`."""
     router = APIRouter(tags=["server"])
 
     @router.get("/health")

@@ -23,7 +23,7 @@ class ProposedQuestions(BaseModel):
 
 
 def questions_router() -> APIRouter:
-    """The route; a separate thread makes the questions, one collection at a time, so that searches do not wait."""
+    """The router of /v1/questions; a separate thread makes the questions, one collection at a time, so that searches do not wait."""
     router = APIRouter(prefix="/v1", tags=["retrieval"])
     thread = ThreadPoolExecutor(1, "questions")
 

@@ -115,13 +115,13 @@ class ResponsesRequest(EngineFields):
 
     @property
     def searches(self) -> bool:
-        """Whether the request is answered from the index."""
+        """Whether the request has the tool file_search, so that it is answered from the index."""
         return any(isinstance(tool, FileSearch) for tool in self.tools or ())
 
     def passed_on(self, escape: Callable[[str], str]) -> dict[str, Any]:
         """The request for the engine, with special tokens escaped; ApiError 400 for an input other than text, and for fields that need file_search."""
         if RESULTS in (self.include or ()):
-            raise not_supported("include", f"{RESULTS} without the tool file_search")
+            raise not_supported("include", f"{RESULTS} needs the tool file_search")
         if self.retrieval is not None:
             raise not_supported("retrieval", "nothing is searched without the tool file_search")
         fields = self.set_fields()
@@ -143,9 +143,9 @@ class ResponsesRequest(EngineFields):
         """The request as a chat completion with retrieval; ApiError 400 for unsupported fields."""
         search = self._file_search()
         if self.top_logprobs:
-            raise not_supported("top_logprobs", "log-probabilities with file_search")
+            raise not_supported("top_logprobs", "with file_search there are no log-probabilities")
         if LOGPROBS in (self.include or ()):
-            raise not_supported("include", f"{LOGPROBS} with file_search")
+            raise not_supported("include", f"with file_search there is no {LOGPROBS}")
         system = [{"role": "system", "content": self.instructions}] if self.instructions else []
         fields = {name: value for name, value in self.set_fields().items() if name in ChatRequest.model_fields}
         return chat_request(
@@ -173,7 +173,7 @@ class ResponsesRequest(EngineFields):
         """The tool file_search; ApiError 400 if the request has other tools too, or does not allow the use of this one."""
         search = next(tool for tool in self.tools or () if isinstance(tool, FileSearch))
         if len(self.tools or ()) > 1:
-            raise not_supported("tools", "file_search with other tools; the server calls no functions")
+            raise not_supported("tools", "file_search must be the only tool, since the server calls no functions")
         if self.tool_choice not in (None, "auto", "required", {"type": "file_search"}):
             raise not_supported(
                 "tool_choice", "file_search always searches the index; omit the tool for an answer without a search"
@@ -197,6 +197,6 @@ def _text_fields(text: dict[str, Any]) -> dict[str, Any]:
     if form is None or form == {"type": "text"}:
         return fields
     if not isinstance(form, dict) or form.get("type") not in ("json_object", "json_schema"):
-        raise not_supported("text.format", "a format other than text, json_object and json_schema")
+        raise not_supported("text.format", "its type must be text, json_object or json_schema")
     schema = {name: value for name, value in form.items() if name != "type"}
     return fields | {"response_format": {"type": form["type"], **({"json_schema": schema} if schema else {})}}

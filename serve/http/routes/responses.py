@@ -1,7 +1,7 @@
 """/v1/responses: OpenAI's Responses protocol, answered from the index if the request has the tool file_search.
 
 Without the tool the request is passed to the engine, field by field, if the engine supports the protocol. The events are in the order of the
-open specification; the last one holds the complete response, which is all that a request without `stream` gets."""
+Open Responses specification; the last one holds the complete response, which is all that a request without `stream` gets."""
 
 from __future__ import annotations
 
@@ -188,7 +188,7 @@ class _OpenItem:
 
 
 def responses_router(services: Services) -> APIRouter:
-    """The route over `services`."""
+    """The router of /v1/responses, answered by `services`."""
     router = APIRouter(prefix="/v1", tags=["chat"])
 
     @router.post("/responses", response_model=None, responses=STREAMED)

@@ -63,9 +63,10 @@ EDGES_PER_NODE = 8
 
 
 def overview(index: Index, limit: int) -> Overview:
-    """At most `limit` nodes: the most mentioned entities, and the documents that mention most of them; at least half are documents if there are enough.
+    """At most `limit` nodes: the most mentioned entities, and the documents that mention the largest number of them.
 
-    At most EDGES_PER_NODE times `limit` edges; the strongest edges of each document come first.
+    At least half of the nodes are documents if there are enough. There are at most EDGES_PER_NODE times `limit` edges; the strongest edges of
+    each document come first.
     """
     documents, entities = len(index.data.document_sources), len(index.data.entity_ids)
     max_documents = min(documents, max(limit - limit // 2, limit - entities))
@@ -217,7 +218,7 @@ class Suggestions(BaseModel):
 
 
 def retrieval_router(services: Services) -> APIRouter:
-    """Routes over `services`."""
+    """The router of /v1/retrieve, /v1/suggestions and /v1/graph/…, answered by `services`."""
     router = APIRouter(prefix="/v1", tags=["retrieval"])
 
     @router.post("/retrieve")

@@ -53,7 +53,7 @@ class Course(BaseModel):
 
 
 def runs_router(services: Services) -> APIRouter:
-    """Routes over `services`; all answer 403 to anyone but the operator, and if no folder of runs is set. UserError if the folder does not exist."""
+    """The router of /v1/runs; its routes answer 403 to anyone but the operator, and if no folder of runs is set. UserError if the folder does not exist."""
     root = services.settings.show_runs
     if root is not None and not root.is_dir():
         raise UserError(f"{root}: no such folder", "a folder of runs", "check --show-runs")

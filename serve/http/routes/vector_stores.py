@@ -26,9 +26,9 @@ from serve.server.collections import STORE_FIELD, Generation
 from serve.server.services import Caller, Services
 
 OPERATORS = {"eq": "=", "ne": "!=", "gt": ">", "gte": ">=", "lt": "<", "lte": "<=", "in": "=", "nin": "!="}
-Word = Annotated[Text, StringConstraints(min_length=1, max_length=80)]
+ShortText = Annotated[Text, StringConstraints(min_length=1, max_length=80)]
 Number = Annotated[float, Field(allow_inf_nan=False)]
-Value = bool | int | Number | Word
+Value = bool | int | Number | ShortText
 
 
 class Comparison(BaseModel):
@@ -54,7 +54,8 @@ Filter = Comparison | Compound
 
 
 def conditions(filter_: Filter | None, field: str) -> tuple[str, ...]:
-    """The conditions of a filter; ApiError 400 for `or` of several filters and `in` of several values, which need alternatives.
+    """The conditions of a filter; ApiError 400 for `or` of several filters and `in` of several values, which need alternatives, and for a list
+    where the type takes one value, or one value where it takes a list.
 
     >>> conditions(Comparison(type="gte", key="year", value=1990), "filters")
     ('year >= 1990',)
@@ -136,7 +137,7 @@ class StoreSearchRequest(SearchOptions):
         if isinstance(self.query, str):
             return self.query
         if len(self.query) > 1:
-            raise not_supported("query", "a list of several queries; send one request per query")
+            raise not_supported("query", "the list has several queries; send one request per query")
         return self.query[0]
 
 
@@ -246,7 +247,7 @@ def attributes(metadata: Mapping[str, Any]) -> dict[str, Scalar]:
 
 
 def vector_stores_router(services: Services) -> APIRouter:
-    """Routes over `services`."""
+    """The router of /v1/vector_stores, answered by `services`."""
     router = APIRouter(prefix="/v1/vector_stores", tags=["retrieval"])
     collections, retriever = services.collections, services.retriever
 

@@ -87,9 +87,9 @@ export function verdictOf({ answer, reason, retrieval, checked, unsupported, not
   if (checked === null) return { kind: "unchecked", name: "Not checked", why: "The check is off." };
   if (marked) return { kind: "unsupported", name: "Not supported", why: `The passages do not seem to support ${marked} of ${sentences(checked)}.` };
   if (!checked) return unchecked.length ? { kind: "unchecked", name: "Not checked", why: "No sentence could be judged." } : null;
-  const unmarked = (nothing) => `${nothing} was marked in ${sentences(checked - unsupported.length)}. This is a cheap check, not proof.`;
-  if (!unchecked.length) return { kind: "checked", name: "Checked", why: unmarked("Nothing") };
-  return { kind: "partly", name: "Partly checked", why: `${sentences(unchecked.length)} could not be judged; ${unmarked("nothing")}` };
+  const passed = `check found nothing unsupported in ${sentences(checked - unsupported.length)}. It is a cheap check, not proof.`;
+  if (!unchecked.length) return { kind: "checked", name: "Checked", why: `The ${passed}` };
+  return { kind: "partly", name: "Partly checked", why: `${sentences(unchecked.length)} could not be judged; the ${passed}` };
 }
 
 function notes({ answer, reason, length, removed, unsupported, not_checked: unchecked, retrieval }) {
@@ -104,8 +104,8 @@ function notes({ answer, reason, length, removed, unsupported, not_checked: unch
   if (!answer && !reason) lines.push("The model wrote nothing.");
   if (length) lines.push("Cut off: the answer reached the maximum length.");
   if (removed.length) {
-    const what = removed.length === 1 ? "A citation was" : `${removed.length} citations were`;
-    lines.push(`${what} removed: no such passage was read.`);
+    const what = removed.length === 1 ? "A citation was removed: its number belongs" : `${removed.length} citations were removed: their numbers belong`;
+    lines.push(`${what} to no passage that the model read.`);
   }
   for (const { part, text, start, end, cited, missing, probability } of unsupported) {
     const where = cited.map((number) => `[${number}]`).join(" ") || "the passages";

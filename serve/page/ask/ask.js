@@ -48,7 +48,7 @@ export function startAsk(choices) {
     return column;
   };
 
-  /** Place the form below the conversation if that has begun, otherwise above it. */
+  /** Place the form below the conversation if one has begun, otherwise at the top. */
   const placeForm = (hasBegun) => {
     byId("fresh").hidden = !hasBegun;
     byId("view-ask").classList.toggle("in-conversation", hasBegun);

@@ -77,7 +77,7 @@ export async function openQuote({ id: source, quote }) {
   try {
     place = placeOf((await get(documentPath(source))).passages, quote);
   } catch {
-    // The panel says why the document cannot be read.
+    // The panel shows why the document cannot be read.
   }
   openReader({ source, ...place });
 }

@@ -81,7 +81,7 @@ function show() {
   shown = Math.max(PAGE, shown);
   parts.list.replaceChildren(...items.slice(0, shown).map((item) => cardOf(item, { changed, approve: approver(item), discard: discarder(item) })));
   parts.more.replaceChildren(items.length ? "" : el("p", { class: "hint" }, EMPTY_NOTES[tab]), moreButton(items.length - shown, showMore), discardAll(items));
-  counts();
+  showCounts();
 }
 
 function showMore() {
@@ -108,7 +108,7 @@ function drop(items) {
   state.discarded.push(...items.map(({ row }) => row.id));
 }
 
-function counts() {
+function showCounts() {
   const ready = itemsOf("approved").filter(isReady).length;
   parts.tabs.review.textContent = `To review (${itemsOf("review").length})`;
   parts.tabs.approved.textContent = `Approved (${itemsOf("approved").length})`;
@@ -138,7 +138,7 @@ function finish(text, undo = null) {
 /** Store the questions and refresh the counts after a change within a card. */
 function changed() {
   if (!save()) say(STORAGE_FULL);
-  counts();
+  showCounts();
 }
 
 const approver = (item) => (card) => leave(card, 0, () => {

@@ -6,7 +6,7 @@ import { collection, get } from "../shared/api.js";
 
 const KEY_PREFIX = "modegraph-questions";
 const EMPTY = { items: [], index: "", offset: 0, discarded: [] };
-/** Fields that describe how rules or a model made a question; they no longer hold once a reader corrects it. */
+/** Fields that describe how rules or a model made a question; they no longer apply once a reader corrects it. */
 const MAKER_FIELDS = ["hops", "passage_ids", "chains", "bridges", "near", "writer"];
 let storageKey = null;
 let state = structuredClone(EMPTY);

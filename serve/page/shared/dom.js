@@ -12,7 +12,7 @@ export function el(name, attributes = {}, ...children) {
   return element;
 }
 
-/** A quiet button; `attributes` adds attributes or replaces them. */
+/** A button of the class "quiet"; `attributes` adds attributes or replaces the default ones. */
 export const button = (words, onclick, attributes = {}) => el("button", { type: "button", class: "quiet", onclick, ...attributes }, words);
 
 /** A button that shows more rows of a list, `left` of which are not shown yet; "" if all are shown. */

@@ -14,7 +14,7 @@ export function sentences(text) {
   return Array.from(text.matchAll(/[^.!?。！？\n]*[.!?。！？\n]+\s*|[^.!?。！？\n]+$/g), (found) => ({ text: found[0], from: found.index }));
 }
 
-/** Up to three sentences of `passage` that together share the most words with `statement`, as {start, end} in code points; none if none shares enough. */
+/** Up to three sentences of `passage` that together share the most words with `statement`, as {start, end} in code points; none if too few words are shared. */
 export function closest(statement, passage) {
   const statementWords = words(statement);
   const found = sentences(passage).map((each) => ({ ...each, words: words(each.text) }));

@@ -30,7 +30,7 @@ export function describe(container, citations) {
   }
 }
 
-/** The spans of a citation's text that fit a statement: the server's quotes for it, otherwise the sentences that share most words with it. */
+/** The spans of a citation's text that fit a statement: the server's quotes for it, otherwise the sentences that share the most words with it. */
 export function spansFor({ text, quotes = [] }, statement) {
   const plain = (some) => some.replace(/\[\d+\]/g, " ").replace(/[^\p{L}\p{N}]+/gu, " ").trim().toLowerCase();
   const mine = quotes.filter((each) => plain(each.statement) === plain(statement));

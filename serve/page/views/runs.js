@@ -5,8 +5,8 @@ import { byId, count, cut, el } from "../shared/dom.js";
 
 const WIDTH = 420;
 const HEIGHT = 150;
-const LEFT = 52;
-const EDGE = 12;
+const LEFT_MARGIN = 52;
+const MARGIN = 12;
 const LISTED_FIGURES = 3;
 const FIGURE_ORDER = ["eval_f1", "eval_loss", "train_loss", "loss", "f1_tuned", "f1_untuned"];
 const MINUTE = 60;
@@ -84,8 +84,8 @@ function chart(names, curves, best) {
   const points = names.flatMap((name) => curves[name]);
   const [steps, values] = [points.map(([step]) => step), points.map(([, value]) => value)];
   const [first, last, low, high] = [Math.min(...steps), Math.max(...steps), Math.min(...values), Math.max(...values)];
-  const x = (step) => LEFT + ((step - first) / (last - first || 1)) * (WIDTH - LEFT - EDGE);
-  const y = (value) => EDGE + (1 - (value - low) / (high - low || 1)) * (HEIGHT - 3 * EDGE);
+  const x = (step) => LEFT_MARGIN + ((step - first) / (last - first || 1)) * (WIDTH - LEFT_MARGIN - MARGIN);
+  const y = (value) => MARGIN + (1 - (value - low) / (high - low || 1)) * (HEIGHT - 3 * MARGIN);
   const line = (name, place) => {
     const at = curves[name].map(([step, value]) => `${x(step).toFixed(1)},${y(value).toFixed(1)}`);
     if (at.length > 1) return shape("polyline", { points: at.join(" "), class: `curve curve-${place}` });
@@ -93,9 +93,9 @@ function chart(names, curves, best) {
   };
   const words = (at, text, end) => Object.assign(shape("text", { ...at, "text-anchor": end ? "end" : "start" }), { textContent: text });
   const picture = shape("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, "aria-hidden": "true" },
-    ...[low, high].map((value) => words({ x: LEFT - 8, y: y(value) + 4 }, number(value), true)),
-    words({ x: LEFT, y: HEIGHT - 2 }, `step ${first}`), words({ x: WIDTH - EDGE, y: HEIGHT - 2 }, `step ${last}`, true),
-    best === null ? "" : shape("line", { x1: x(best), x2: x(best), y1: 0, y2: HEIGHT - 2 * EDGE, class: "best" }),
+    ...[low, high].map((value) => words({ x: LEFT_MARGIN - 8, y: y(value) + 4 }, number(value), true)),
+    words({ x: LEFT_MARGIN, y: HEIGHT - 2 }, `step ${first}`), words({ x: WIDTH - MARGIN, y: HEIGHT - 2 }, `step ${last}`, true),
+    best === null ? "" : shape("line", { x1: x(best), x2: x(best), y1: 0, y2: HEIGHT - 2 * MARGIN, class: "best" }),
     ...names.map(line));
   const legend = names.map((name, place) => el("li", { class: `key-${place}` }, inWords(name, curves[name])));
   return el("figure", {}, picture, el("figcaption", {}, el("ul", {}, ...legend)));

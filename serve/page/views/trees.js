@@ -3,12 +3,12 @@
 import { cut } from "../shared/dom.js";
 
 export const ROW = 30;
-const TURN = Math.PI * (3 - Math.sqrt(5));
+const GOLDEN_ANGLE = Math.PI * (3 - Math.sqrt(5));
 const ROUNDS = 200;
-const PULL = 0.05;
-const PULL_IN = 0.02;
-const STEP = 26;
-const EDGE = 14;
+const EDGE_PULL = 0.05;
+const CENTRE_PULL = 0.02;
+const INDENT = 26;
+const MARGIN = 14;
 
 /**
  * The paths of a retrieval as a tree, one row per node, deeper nodes further right.
@@ -29,7 +29,7 @@ export function pathTree(question, passages, citedIds) {
   const rows = [];
   const lay = (each, depth) => {
     each.row = rows.length;
-    rows.push({ key: `r${each.row}`, kind: each.kind, label: each.text, x: EDGE + depth * STEP, row: each.row,
+    rows.push({ key: `r${each.row}`, kind: each.kind, label: each.text, x: MARGIN + depth * INDENT, row: each.row,
       parent: each.parent ? `r${each.parent.row}` : null, passage: each.passage ?? null });
     for (const child of each.children) lay(child, depth + 1);
   };
@@ -50,17 +50,17 @@ export function starOf({ center, nodes, edges }, width) {
   const narrow = width < 560;
   const onRight = narrow ? others.length : Math.ceil(others.length / 2);
   const rows = Math.max(onRight, 3);
-  const height = rows * ROW + EDGE;
+  const height = rows * ROW + MARGIN;
   const place = (each, index) => {
     const right = index < onRight;
     const column = right ? index : index - onRight;
     const inColumn = right ? onRight : others.length - onRight;
     const y = height / 2 + ((inColumn - 1) / 2 - column) * ROW;
     const reach = narrow ? width * 0.16 : width * 0.14;
-    const x = narrow ? EDGE + reach : width / 2 + (right ? reach : -reach);
+    const x = narrow ? MARGIN + reach : width / 2 + (right ? reach : -reach);
     return { ...drawingNode(each), x, y, side: right ? "right" : "left" };
   };
-  const middle = { ...drawingNode(center), x: narrow ? EDGE : width / 2, y: height / 2, side: "none", center: true };
+  const middle = { ...drawingNode(center), x: narrow ? MARGIN : width / 2, y: height / 2, side: "none", center: true };
   return { height, nodes: [middle, ...others.map(place)], edges };
 }
 
@@ -73,9 +73,9 @@ const drawingNode = (each) => ({ key: each.key, kind: each.kind, id: each.id, la
 export function spread(nodes, edges) {
   const row = new Map(nodes.map((each, place) => [each.key, place]));
   const ends = edges.map((each) => [row.get(each.source), row.get(each.target)]);
-  const places = nodes.map((_, place) => [Math.sqrt(place + 1) * Math.cos(place * TURN), Math.sqrt(place + 1) * Math.sin(place * TURN)]);
+  const places = nodes.map((_, place) => [Math.sqrt(place + 1) * Math.cos(place * GOLDEN_ANGLE), Math.sqrt(place + 1) * Math.sin(place * GOLDEN_ANGLE)]);
   for (let round = 0; round < ROUNDS; round += 1) {
-    const moves = places.map(([x, y]) => [-x * PULL_IN, -y * PULL_IN]);
+    const moves = places.map(([x, y]) => [-x * CENTRE_PULL, -y * CENTRE_PULL]);
     const move = (one, other, strength) => {
       for (const axis of [0, 1]) {
         const step = (places[other][axis] - places[one][axis]) * strength;
@@ -87,7 +87,7 @@ export function spread(nodes, edges) {
     for (let one = 0; one < nodes.length; one += 1) {
       for (let other = 0; other < one; other += 1) move(one, other, -1 / apart(one, other) ** 2);
     }
-    for (const [one, other] of ends) move(one, other, apart(one, other) * PULL);
+    for (const [one, other] of ends) move(one, other, apart(one, other) * EDGE_PULL);
     const longest = Math.sqrt(nodes.length) * 0.2 * (1 - round / ROUNDS);
     moves.forEach(([x, y], place) => {
       const part = Math.min(1, longest / (Math.hypot(x, y) + 1e-9));

@@ -25,7 +25,7 @@ export const setAcceptsDocuments = (accepts) => {
   accepted = accepts;
 };
 
-/** Whether the server accepts documents, and so lets readers delete them. */
+/** Whether the server accepts documents; if so, readers can also delete them. */
 export const acceptsDocuments = () => accepted;
 
 /** A button that opens the browser's file picker; "" if the server accepts no documents. */

@@ -116,7 +116,7 @@ def test_a_sentence_that_cannot_be_falsified_gives_no_claim() -> None:
     assert falsify("It did not sink.", Surroundings("It did sink. It did not sink.", (), ()), random.Random(0)) is None
 
 
-def test_rows_come_in_pairs_with_one_split_and_are_repeatable() -> None:
+def test_the_claims_of_a_pair_share_a_split_and_rows_are_repeatable() -> None:
     passages = [ClaimPassage(f"{number}.md", "Lantern", f"{PASSAGE} It was day {number}.") for number in range(40)]
     passages.append(ClaimPassage("short.md", "Short", "No."))
     rows = list(claim_rows(passages, per_passage=3, seed=0))

@@ -1,4 +1,4 @@
-"""`modegraph data validate` reports bad rows by line, with their faults; `data import` converts public sets to our forms."""
+"""`modegraph data validate` reports bad rows by line, with their faults; `data import` converts public sets to our formats."""
 
 import json
 from collections.abc import Callable
@@ -106,7 +106,7 @@ def test_missing_columns_broken_lines_and_duplicate_ids_are_reported(tmp_path: P
     file = write(tmp_path / "x.jsonl", preference_to_json(good(1)), "{", "[1]", preference_to_json(good(1)), short)
     found = json.loads(run("validate", file, "--json").stdout)
     assert [(row["line"], row["problems"][0]) for row in found["bad"]][1:] == [
-        (3, "a JSON list, expected an object"),
+        (3, "JSON, but not an object"),
         (4, "id 'q1#1' also appears above"),
         (5, "no column 'answers'"),
     ]
@@ -121,7 +121,7 @@ def test_rows_without_ids_are_not_reported_as_duplicates(tmp_path: Path) -> None
     assert not any("appears above" in problem for row in found["bad"] for problem in row["problems"])
 
 
-def test_unreadable_files_and_files_of_unknown_form_are_refused(tmp_path: Path) -> None:
+def test_unreadable_files_and_files_in_an_unknown_format_are_refused(tmp_path: Path) -> None:
     for file, message in [
         (write(tmp_path / "a.jsonl", {"x": 1}), "columns 'x'"),
         (write(tmp_path / "b.jsonl", "nonsense"), "no rows that can be read"),
@@ -199,7 +199,9 @@ def test_unknown_sets_and_malformed_rows_are_reported(tmp_path: Path) -> None:
         run("import", "squad", file, "--out", tmp_path / "o")
     with pytest.raises(UserError, match="line 1: KeyError 'context'"):
         run("import", "pubmedqa", file, "--out", tmp_path / "o")
-    with pytest.raises(UserError, match=r"data import pubmedqa with --set\. Expected settings only for reading"):
+    with pytest.raises(
+        UserError, match=r"data import pubmedqa with --set\. Expected no --config or --set: only reading has settings"
+    ):
         run("import", "pubmedqa", file, "--out", tmp_path / "o", "--set", "distractors=2")
 
 

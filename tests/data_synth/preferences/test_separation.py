@@ -57,7 +57,7 @@ def test_a_word_used_on_one_side_only_is_found_and_mixed_lengths_score_half() ->
     bare = [pair(n, words(30, draw), "a") for n in range(100)]
     longer = [pair(100 + n, words(30, draw), words(31, draw)) for n in range(100)]
     assert length_alone(bare + longer) == 0.5
-    assert figures(bare + longer)[1] > 0.95, "a rule on both lengths still distinguishes the sides"
+    assert figures(bare + longer)[1] > 0.95, "a rule based on both lengths still distinguishes the sides"
 
 
 def test_words_of_the_prompt_distinguish_the_sides_and_a_warning_says_so() -> None:

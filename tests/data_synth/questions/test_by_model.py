@@ -247,7 +247,7 @@ def reply_from(request: CompletionRequest) -> str:
     return json.dumps({"question": f"What goes with {title}?", "answer": " ".join(words[:2]), "passages": [1, 2]})
 
 
-def test_questions_over_an_index_are_accepted_if_retrieval_finds_the_answer_again(
+def test_questions_about_an_index_are_accepted_if_retrieval_finds_the_answer_again(
     examples: Index, tmp_path: Path
 ) -> None:
     spec, settings = QuestionSpec(8, (2,), 0), RetrieveSettings(mode="lexical", top_k=10)
@@ -272,12 +272,12 @@ def test_questions_over_an_index_are_accepted_if_retrieval_finds_the_answer_agai
         ("霧の川はどこ", True),
     ],
 )
-def test_a_question_over_one_document_must_name_something_rare(examples: Index, question: str, named: bool) -> None:
+def test_a_question_about_one_document_must_name_something_rare(examples: Index, question: str, named: bool) -> None:
     """The first word, which always has a capital, is no name; nor is Saltmere, which half of the documents mention."""
     assert names_document(question, examples) == named
 
 
-def test_a_question_over_one_document_without_a_name_is_dropped_and_one_over_several_is_not() -> None:
+def test_a_question_without_a_name_is_dropped_if_it_is_about_one_document_and_not_if_about_several() -> None:
     reply = {"question": "Who built the red ship?", "answer": "Marlow Yard"}
     material = Material(GROUP[:1], sentences_of(GROUP[0])[0])
     writers = Writers(always(reply), None, find_all, lambda question: False)

@@ -185,7 +185,7 @@ def test_a_question_that_gives_away_a_bridge_or_the_answer_makes_no_row() -> Non
     assert to_row(replace(fine, text="When was Ada, who made A, born?"), splits) is None
     assert to_row(replace(fine, text="Who made A in 1880?"), splits) is None
     assert to_row(replace(fine, chains=((step, replace(last, source="a")),)), splits) is None
-    assert to_row(fine, {"a": "dev", "b": "train"}) is None, "a question over documents of two splits"
+    assert to_row(fine, {"a": "dev", "b": "train"}) is None, "a question about documents of two splits"
 
 
 def test_a_step_is_stated_once_only_if_no_other_passage_has_both_ends(films: Index) -> None:

@@ -1,4 +1,4 @@
-"""Questions about one fact, and questions without an answer, over a handbook and over pages about one thing each."""
+"""Questions about one fact, and questions without an answer, from a handbook and from pages that are each about one thing."""
 
 from pathlib import Path
 

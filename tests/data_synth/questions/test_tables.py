@@ -91,7 +91,7 @@ def test_a_column_with_an_empty_cell_has_no_largest_row(tmp_path: Path) -> None:
     assert any("est flow" in text for text in rows)
 
 
-def test_questions_over_a_table_that_continues_use_its_header(tmp_path: Path) -> None:
+def test_questions_about_a_table_that_continues_use_its_header(tmp_path: Path) -> None:
     table = "\n".join(f"| Boat {n} | {n} |" for n in range(1, 300))
     rows = tables_of(
         tmp_path / "i", Document("b", "Yard Book", f"Boats by berth.\n\n| Boat | Berth |\n|---|---|\n{table}")

@@ -195,7 +195,7 @@ def test_a_question_text_with_several_gold_documents_is_never_refused_and_gets_o
     assert any(not row.answers for row in rows), "other questions are refused as before"
 
 
-def test_a_changed_question_is_not_refused_over_a_passage_that_answers_it() -> None:
+def test_a_changed_question_is_not_refused_if_a_passage_answers_it() -> None:
     """The new name comes from the context, where another passage may answer the changed question."""
     names = ("Tarn", "Rill", "Quay", "Ostrey", "Sundrey", "Corrow")
     texts = {
@@ -219,7 +219,7 @@ def test_a_changed_question_is_not_refused_over_a_passage_that_answers_it() -> N
 
 
 def test_a_changed_question_may_name_things_from_other_sentences_of_the_gold_passage() -> None:
-    """But not if one of those sentences answers the changed question; a month or the like is inserted only if no passage contains it."""
+    """A name is not inserted if its sentence answers the changed question; a month or the like is inserted only if no passage contains it."""
     text = "Bram Oakes sailed to Rill in May. Later came Cora Swift. In June, Dora Reed sailed to Tarn."
     question = ReadingQuestion(
         "q",
@@ -262,7 +262,7 @@ def test_a_multi_passage_question_is_refused_without_the_passage_with_the_answer
 
 
 def test_a_paired_question_is_answered_and_refused() -> None:
-    """The same question over passages with and without the answer; the other rows are unchanged."""
+    """The same question is asked with passages that contain the answer and with others that lack it; the other rows are unchanged."""
     assert make_rows(without_gold=0, paired=1.0, distractors=0) == make_rows(without_gold=0, distractors=0), (
         "without distractors there are no passages for a refusal"
     )

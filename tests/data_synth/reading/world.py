@@ -1,4 +1,4 @@
-"""A reading set small enough to check by hand: one place per passage, questions over one or two passages, some without an answer."""
+"""A reading set small enough to check by hand: one place per passage, questions about one or two passages, some without an answer."""
 
 from data_synth.reading.sets import ReadingQuestion, ReadingSet
 from graph.types import Excerpt

@@ -15,13 +15,13 @@ from graph.retrieve.learned.light import (
     FEATURES,
     SEEDS,
     WALK,
-    called_by_seeds,
     entity_counts,
     first_span,
     hops_from,
     lead_in_passage,
     log_ranks,
     measure,
+    named_by_seeds,
     pair_scores,
     shared_entities,
     shares_entity,
@@ -163,7 +163,7 @@ def test_entity_counts_count_each_of_the_given_entities(index: Index) -> None:
 
 def test_a_title_counts_only_if_another_document_names_it(index: Index) -> None:
     seeds = rows_of(index, "built in 1911 by the Marlow Yard", "stands in Quill")
-    best = called_by_seeds(index, seeds, np.array([0.7, 0.9], np.float32))
+    best = named_by_seeds(index, seeds, np.array([0.7, 0.9], np.float32))
     by_source = {index.passage(row).source: float(value) for row, value in enumerate(best)}
     assert by_source["marlow"] == pytest.approx(0.7)
     assert by_source["lantern"] == by_source["bread"] == 0

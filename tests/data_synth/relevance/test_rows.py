@@ -1,4 +1,4 @@
-"""Relevance rows: candidates, propositions that are left out, and the form that writes and checks rows."""
+"""Relevance rows: candidates, propositions that are left out, and how rows are written and checked."""
 
 import json
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Measuring real policies: samples scored as drawn, a reference with KL 0, rewards computed by hand, and runs that cannot be compared."""
+"""Measuring real policies: log-probabilities of samples, a reference with KL 0, rewards computed by hand, and runs that cannot be compared."""
 
 import json
 import math
@@ -87,7 +87,7 @@ def rows() -> list[ResponseRow]:
     return [scored(number) for number in range(3)]
 
 
-def test_samples_are_scored_as_they_were_drawn(world: Path) -> None:
+def test_the_score_of_a_sample_is_its_log_probability(world: Path) -> None:
     model, tokenizer = load_policy(str(world / "base"))
     drawn = draw_samples(model, tokenizer, [5, 6, 7], SamplingSettings(6, 8, 1), "q")
     again = draw_samples(model, tokenizer, [5, 6, 7], SamplingSettings(6, 8, 1), "q")
@@ -100,8 +100,8 @@ def test_samples_are_scored_as_they_were_drawn(world: Path) -> None:
         assert logp == pytest.approx(slow, abs=1e-3)
 
 
-def test_samples_are_drawn_from_the_policy(world: Path) -> None:
-    """A policy that is sure of its next token always draws it, with log π = 0; a uniform policy scores each token −log(vocabulary size)."""
+def test_samples_come_from_the_policy(world: Path) -> None:
+    """A policy that is certain of its next token always samples it, with log π = 0; a uniform policy scores each token −log(vocabulary size)."""
     model, tokenizer = load_policy(str(world / "base"))
     sure = type(model)(model.config)
     with torch.no_grad():
@@ -151,7 +151,7 @@ def test_runs_that_cannot_be_compared_are_refused(world: Path, tmp_path: Path) -
 
 
 def test_a_component_that_cannot_be_measured_is_refused_by_name(world: Path, tmp_path: Path) -> None:
-    """Half of a reward is a different reward, so it is not measured silently. A component with weight 0 is not needed."""
+    """Without one of its components, a reward is another reward, so the command is refused. A component with weight 0 is not needed."""
     ms = read_run(world / "ms")
     unmeasurable = replace(ms, settings={"rewards": {"correct": 1.0, "grounded": 0.5}})
     with pytest.raises(UserError, match="'grounded' cannot be measured on new texts") as refused:
@@ -183,7 +183,7 @@ def test_the_rewards_to_measure_can_be_chosen(world: Path, tmp_path: Path) -> No
 
 
 def test_a_test_prompt_in_training_is_refused_by_name(world: Path, tmp_path: Path) -> None:
-    """The row and the run are named before anything is measured; the train split is measured on request."""
+    """The error names the row and the run before anything is measured; the train split is measured if it is requested."""
     leaked = [*held_out()[:1], scored(2)]
     write_jsonl(world / "data" / "leaky.jsonl", map(response_to_json, leaked))
     refused = command(world, tmp_path / "out", split="leaky")
@@ -196,7 +196,7 @@ def test_a_test_prompt_in_training_is_refused_by_name(world: Path, tmp_path: Pat
 
 
 def test_the_training_data_of_the_initial_model_is_checked_too(world: Path, tmp_path: Path) -> None:
-    """A question in another context is the same question, and the rows of the SFT run are training rows, whatever their form."""
+    """A question in another context is the same question, and the rows of the SFT run are training rows, whatever their format."""
     sft, run = tmp_path / "sft", tmp_path / "ms"
     (tmp_path / "rows").mkdir()
     conversation = {"messages": [{"role": "user", "content": "Who?"}, {"role": "assistant", "content": "Ida"}]}

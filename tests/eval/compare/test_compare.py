@@ -1,4 +1,4 @@
-"""`modegraph compare` from end to end on random models: files, figures that agree with the answers, escaping."""
+"""`modegraph compare` from end to end on random models: its files, figures that agree with the answers, and escaped text."""
 
 import json
 import re
@@ -78,7 +78,7 @@ def test_margins_need_a_beta_and_state_it(report_folder):
     assert re.search(r"\| ms \| ms \| .*sft \| 2 \| 0\.01 \| 0\.5 \|", markdown)
 
 
-def test_choices_are_listed_with_the_majority_of_train(report_folder):
+def test_yes_no_scores_are_listed_with_that_of_the_majority_answer_of_train(report_folder):
     report = json.loads((report_folder / "report.json").read_text())
     # Train questions 6, 9 and 12 are yes, no, yes; test questions 0 and 3 are yes and no, two contexts each.
     majority = next(score for score in report["choices"] if score["name"].startswith("always"))

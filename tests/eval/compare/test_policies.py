@@ -20,7 +20,7 @@ def test_policies_are_the_runs_and_the_untuned_model_of_the_first_run(world):
 
 
 def test_margins_use_the_reference_that_the_run_trained_against(world, tmp_path):
-    """Even if it is not the model that the run started from. For losses without a reference there are no margins."""
+    """The reference may differ from the model that the run started from. Losses without a reference have no margins."""
     record = read_run(world.dpo)
     for loss, expected in (("sigmoid", "elsewhere"), ("simpo", "")):
         (tmp_path / loss).mkdir()

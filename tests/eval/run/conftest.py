@@ -1,4 +1,4 @@
-"""A small corpus, a configuration over it, and complete runs of it in this process."""
+"""A small corpus, a configuration that evaluates on it, and complete runs in this process."""
 
 from types import SimpleNamespace
 
@@ -39,7 +39,7 @@ def home(tmp_path):
 def run(home, out="out", model=None, overrides=(), open_encoder=None, open_ledger=None, **changes):
     """Run everything. Returns the report, the specs of the opened models, and the encoder that every spec opens unless `open_encoder` is given.
 
-    `open_ledger(model, file)` wraps a model that is opened with a ledger (the helper); by default, such a model is not wrapped.
+    A model that is opened with a ledger (only the helper is) is wrapped by `open_ledger(model, file)`, or by default not at all.
     """
     (home / "config.yaml").write_text(yaml.safe_dump({**CONFIG, **changes}, sort_keys=False), encoding="utf-8")
     encoder = HashEncoder()

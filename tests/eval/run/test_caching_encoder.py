@@ -1,4 +1,4 @@
-"""Several indexes of one corpus share their vectors, and equal indexes that were built without sharing."""
+"""Indexes of one corpus share their vectors and are the same as indexes built without sharing."""
 
 from pathlib import Path
 

@@ -28,7 +28,7 @@ def results(*layers: tuple[int, ...]) -> list[QuestionResult]:
     ]
 
 
-def test_layer_0_is_the_passages():
+def test_passages_count_as_layer_0():
     assert count_layers(evidence_of(3, 0, 2, 2)) == (4, 0, 2)
     assert count_layers(evidence_of(0, 1)) == (0, 1)
     assert count_layers(evidence_of(2)) == (2,) and count_layers(evidence_of(0)) == ()

@@ -85,7 +85,7 @@ def test_only_a_partly_written_cell_is_filled_again(home):
     assert lost.is_file() and remaining.stat().st_mtime_ns == before
 
 
-def test_every_model_answers_over_every_retriever(home):
+def test_every_model_answers_with_the_passages_of_every_retriever(home):
     model = ScriptedModel(answers)
     retrievers = {**CONFIG["retrievers"], "closed": None}
     done, opened, _ = run(home, model=model, retrievers=retrievers, **MODELS)
@@ -99,7 +99,7 @@ def test_every_model_answers_over_every_retriever(home):
     assert "Passages" not in model.requests[6].messages[-1].content
 
 
-def test_support_is_measured_for_answers_over_passages(home):
+def test_support_is_measured_for_answers_that_had_passages(home):
     """The passages support two of three statements; one of the two is only a year, which is judged together with the question."""
     text = "###Reason: The Lantern was built in 1911 by the Marlow Yard. Ada Roux sank her in 1955. ###Answer: 1911"
     model = ScriptedModel(lambda request: text if "Lantern built" in request.messages[-1].content else "no")
@@ -147,14 +147,14 @@ def test_the_report_names_the_code_and_the_settings(home, monkeypatch):
     done, _, _ = run(home, retrievers=retrievers)
     assert done.json["revision"] == "second" and done.json["cells"] == {"found": 2, "filled": 1}
     assert [one["revision"] for one in done.json["results"]] == ["first", "first", "second"]
-    assert "Some were filled by other code: first." in (home / "out/report.md").read_text()
+    assert "Some were filled by other versions of the code: first." in (home / "out/report.md").read_text()
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
         ({"metrics": ["recal@5"]}, r"metric 'recal@5'\. Did you mean 'recall@5'\?"),
-        ({"baseline": "hops"}, r"baseline 'hops'\. Expected a system: dense, lexical"),
+        ({"baseline": "hops"}, r"baseline 'hops'\. Expected one of the systems dense, lexical"),
         ({"task": {}}, r"config.yaml: unknown key 'task'\. Did you mean 'tasks"),
         ({"retrievers": {"x": {"mode": "walks"}}}, r"retrievers.x.mode = 'walks'"),
         ({"retrievers": {"none": None}}, r"retrievers.none: no retrieval and no model"),

@@ -122,7 +122,7 @@ def test_another_chat_template_is_reported(faulty: str, run: Path) -> None:
     assert report["faults"][0].startswith("merged: another chat template: the prompt of conversation 1 has ")
     assert "from token 3 on, it reads ':" in report["faults"][0] and "chat_template.jinja" in report["faults"][0]
     assert report["unchecked"] == [
-        f"merged without its adapter: {faulty} does not state the base; give it with --base-name, if it serves one"
+        f"merged without its adapter: {faulty} does not name the base; if it serves the base, give --base-name"
     ]
 
 

@@ -62,8 +62,8 @@ def test_each_sentence_of_an_answer_is_traced_separately() -> None:
     ]
 
 
-@pytest.mark.parametrize(("kind", "least"), [("single", 0.95), ("multi", 0.75)])
-def test_most_answers_to_the_example_questions_are_traced_to_their_documents(kind: str, least: float) -> None:
+@pytest.mark.parametrize(("kind", "min_share"), [("single", 0.95), ("multi", 0.75)])
+def test_most_answers_to_the_example_questions_are_traced_to_their_documents(kind: str, min_share: float) -> None:
     rows = [json.loads(line) for line in (EXAMPLES / "questions.jsonl").read_text(encoding="utf-8").splitlines()]
     sources = sorted(file.name for file in (EXAMPLES / "documents").iterdir())
     answerable = [row for row in rows if row["type"] == kind and row["answers"] and row["gold_ids"]]
@@ -72,7 +72,7 @@ def test_most_answers_to_the_example_questions_are_traced_to_their_documents(kin
         shown = {*row["gold_ids"], *random.Random(row["id"]).sample(sources, 4)}
         citations = attribute(row["question"], row["answers"][0], [excerpt_of(source) for source in sorted(shown)])
         found += [(each.source, row["gold_ids"]) for each in citations.values()]
-    assert len(answerable) > 60 and len(found) >= least * len(answerable)
+    assert len(answerable) > 60 and len(found) >= min_share * len(answerable)
     assert sum(source in gold for source, gold in found) >= 0.95 * len(found)
 
 
@@ -97,7 +97,7 @@ def test_refusals_and_statements_without_support_get_no_citation(answer: str) ->
     assert attribute("When was the Lantern launched?", answer, EXCERPTS) == {}
 
 
-def test_an_answer_is_traced_to_the_first_row_of_a_table_that_continues() -> None:
+def test_an_answer_is_traced_to_the_first_row_of_a_table_that_an_earlier_passage_begins() -> None:
     rows = "| Superior | 82,100 |\n| Huron | 59,600 |"
     lakes = Excerpt("3", "The Great Lakes", rows, "c.md", 90, 131, header=("Lake", "Area (km²)"))
     [(_, citation)] = attribute("What is the area of Lake Superior?", "82,100 km²", (*EXCERPTS, lakes)).items()

@@ -97,7 +97,7 @@ def render_brackets(text: str) -> str:
 
 @settings(max_examples=200)
 @given(PIECES)
-def test_the_split_does_not_matter_and_every_citation_shown_has_a_passage(pieces: list[str]) -> None:
+def test_the_split_into_pieces_does_not_matter_and_every_citation_shown_has_a_passage(pieces: list[str]) -> None:
     whole = gate_after(["".join(pieces)])
     cut = gate_after(pieces)
     letters = gate_after(list("".join(pieces)))
@@ -116,7 +116,7 @@ def test_the_split_does_not_matter_and_every_citation_shown_has_a_passage(pieces
 
 
 @given(CODE)
-def test_the_split_does_not_matter_in_code(pieces: list[str]) -> None:
+def test_the_split_into_pieces_does_not_matter_in_code(pieces: list[str]) -> None:
     whole, letters = gate_after(["".join(pieces)]), gate_after(list("".join(pieces)))
     assert (whole.shown, whole.cited, whole.removed) == (letters.shown, letters.cited, letters.removed)
 
@@ -139,7 +139,7 @@ def test_plain_citations_match_a_slow_reference(pieces: list[str]) -> None:
 
 
 @given(st.characters(categories=["Nd"]), st.integers(0, len(OPENERS) - 1), st.integers(0, len(CLOSERS) - 1))
-def test_citations_are_recognised_in_every_bracket_and_digit_of_unicode(digit: str, opener: int, closer: int) -> None:
+def test_citations_are_recognised_with_every_unicode_bracket_and_digit(digit: str, opener: int, closer: int) -> None:
     value = unicodedata.decimal(digit)
     checked = check_citations(f"so {OPENERS[opener]}{digit}{CLOSERS[closer]}.", PASSAGES)
     exists = 1 <= value <= PASSAGES
@@ -222,7 +222,7 @@ def test_text_that_is_no_citation_is_unchanged(text: str) -> None:
 
 
 @pytest.mark.parametrize("beginning", ["`", "``", "[1, ", "[passage ", "[x"])
-def test_the_split_does_not_matter_at_the_pending_limit(beginning: str) -> None:
+def test_the_split_into_pieces_does_not_matter_at_the_pending_limit(beginning: str) -> None:
     for length in range(MAX_PENDING_CHARS - 6, MAX_PENDING_CHARS + 6):
         for end in ("`", "``", "]", "` [9]", "]]"):
             text = beginning + "9" * length + end + " and [9]."
@@ -293,7 +293,7 @@ def test_the_time_is_linear(piece: str) -> None:
 
 
 @pytest.mark.long
-def test_special_tokens_are_broken_in_linear_time() -> None:
+def test_special_tokens_are_escaped_in_linear_time() -> None:
     def prepare(length: int) -> Callable[[], object]:
         texts = [piece * (length // len(piece)) for piece in ("<", "<|", "[INST]", "<<s>s>")]
         return lambda: [escape_known_tokens(text) for text in texts]
@@ -312,6 +312,6 @@ def test_writing_citations_differently_does_not_raise_their_reward() -> None:
 
 
 @given(st.lists(st.sampled_from(["[", "]", "#", "###", "9", " ", "Reason", ":", "a"]), max_size=20))
-def test_plain_text_has_neither_citations_nor_markers(pieces: list[str]) -> None:
+def test_plain_removes_all_citations_and_markers(pieces: list[str]) -> None:
     checked = plain("".join(pieces))
     assert "###" not in checked and not ANY_CITATION.search(checked)

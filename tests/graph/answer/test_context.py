@@ -39,13 +39,15 @@ def test_when_nothing_fits_the_error_states_the_length_needed() -> None:
         chosen_ids([7, 4], 5, 4)
 
 
-def test_without_a_budget_all_are_chosen() -> None:
+def test_without_a_budget_all_excerpts_are_chosen() -> None:
     assert token_budget(None, words) is None
     assert len(build_context(evidence([500, 500]), 5)) == 2
 
 
 @given(st.lists(st.integers(0, 12), max_size=8), st.integers(1, 8), st.integers(1, 40))
-def test_the_fill_is_greedy_by_rank_and_fits_the_prompt(lengths: list[int], limit: int, max_tokens: int) -> None:
+def test_excerpts_are_added_greedily_by_rank_and_their_prompt_fits_the_budget(
+    lengths: list[int], limit: int, max_tokens: int
+) -> None:
     expected, left = [], max_tokens
     for rank, length in enumerate(lengths):
         if len(expected) < limit and length + 1 <= left:

@@ -11,13 +11,18 @@ from graph.answer.support import SupportChecker, SupportGate, without_unsupporte
 from graph.answer.verifier import word_verifier
 from tests.graph.answer.test_verifier import EXCERPTS
 
-RIGHT = ("She never carried cattle [1].", "The tram runs every twenty minutes in summer [2].", "So it is.", "“Ada [2]”")
-WRONG = (
+SUPPORTED = (
+    "She never carried cattle [1].",
+    "The tram runs every twenty minutes in summer [2].",
+    "So it is.",
+    "“Ada [2]”",
+)
+UNSUPPORTED = (
     "Casimir Thole was elected to the council of Tarn in 1742 [2].",
     "Pirates of Zanzibar sank the schooner Ondine in the winter of 1822.",
     "Florian Achterberg sold pianos.",
 )
-BETWEEN = (
+SEPARATORS = (
     " ",
     "\n",
     "\n\n",
@@ -32,7 +37,7 @@ CHECKER = SupportChecker(EXCERPTS, word_verifier(""))
 
 
 def run_gates(text: str, at: tuple[int, ...] = ()) -> tuple[str, SupportGate]:
-    """The output of both gates for a text split at these offsets, and the second gate."""
+    """The output of the citation gate followed by the support gate for a text split at these offsets, and the support gate."""
     citations, support, passed = CitationGate(len(EXCERPTS)), SupportGate("content", CHECKER), 0
     output = ""
     pieces = [text[first:last] for first, last in pairwise((0, *sorted(at), len(text)))]
@@ -59,8 +64,8 @@ def run_gates(text: str, at: tuple[int, ...] = ()) -> tuple[str, SupportGate]:
         ("- {} It is so.\n- a ferry", "- It is so.\n- a ferry"),
     ],
 )
-def test_a_dropped_sentence_takes_its_whitespace_with_it(text: str, expected: str) -> None:
-    for wrong in WRONG:
+def test_the_whitespace_around_a_dropped_sentence_is_dropped_too(text: str, expected: str) -> None:
+    for wrong in UNSUPPORTED:
         answer = text.replace("{}", wrong)
         unsupported = CHECKER.unsupported("content", answer)
         assert {each.text for each in unsupported} == {wrong} and without_unsupported(answer, unsupported)[
@@ -73,8 +78,8 @@ def test_a_dropped_sentence_takes_its_whitespace_with_it(text: str, expected: st
 @settings(max_examples=150, deadline=None)
 @given(st.data())
 def test_the_output_is_the_same_however_the_text_is_split(data: st.DataObject) -> None:
-    sentences = data.draw(st.lists(st.sampled_from(RIGHT + WRONG), min_size=1, max_size=7))
-    text = "".join(data.draw(st.sampled_from(BETWEEN)) + each for each in sentences)
+    sentences = data.draw(st.lists(st.sampled_from(SUPPORTED + UNSUPPORTED), min_size=1, max_size=7))
+    text = "".join(data.draw(st.sampled_from(SEPARATORS)) + each for each in sentences)
     output, moved = without_unsupported(text, CHECKER.unsupported("content", text))
     offsets = data.draw(st.lists(st.integers(0, len(text)), max_size=12))
     for at in ((), tuple(offsets), tuple(range(1, len(text)))):

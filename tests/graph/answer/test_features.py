@@ -43,7 +43,7 @@ def test_each_kind_of_error_has_a_feature_that_detects_it(claim: str, feature: s
     assert features_of(claim)[feature] == pytest.approx(value)
 
 
-def test_leaving_out_brackets_loses_no_names_and_separates_no_neighbours() -> None:
+def test_leaving_out_text_in_brackets_loses_no_names_and_separates_no_neighbours() -> None:
     features = features_of("Ada is an actor.", Ground.of([("Ada", "Ada (born 14 July 1939 in Tarn) is an actor.")]))
     assert features["names of source left out"] == 0 and features["names among their neighbours"] == 1
     assert asides_last("(born 1850) Ada") == "Ada (born 1850)"

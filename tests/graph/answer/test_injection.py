@@ -45,7 +45,7 @@ def indexed(tmp_path_factory: pytest.TempPathFactory) -> MakeIndex:
 
 @pytest.fixture(scope="module")
 def minilm_indexed(tmp_path_factory: pytest.TempPathFactory, minilm: Encoder) -> MakeIndex:
-    """Makes the same indexes with the real encoder."""
+    """Makes the same indexes with MiniLM's vectors."""
     return make_indexes(tmp_path_factory, minilm)
 
 

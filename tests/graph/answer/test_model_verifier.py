@@ -130,7 +130,7 @@ def test_a_calibration_scales_the_odds_and_sets_the_threshold(tiny: Path, tmp_pa
     assert scaled.judge(CLAIMS[:1], ground) == pytest.approx(1 / (1 + np.exp(-(1 + 2 * odds))), abs=1e-6)
 
 
-def test_claims_with_a_question_have_an_offset_of_their_kind() -> None:
+def test_claims_that_begin_with_their_question_have_another_offset() -> None:
     claims, odds = ("Who built it? Ada Brook", "Ada Brook built it.", "Did Ada build it?"), np.array([-1.0, -1.0, 2.0])
     calibration = Calibration(scale=2, offset=1, question_offset=-1)
     expected = [1 / (1 + math.exp(-logit)) for logit in (-1 + 2, 1 + 2, 1 - 4)]

@@ -85,7 +85,7 @@ def test_one_error_makes_a_sentence_more_doubtful(right: str, wrong: str) -> Non
     assert bad > good + 0.1
 
 
-def test_a_second_stage_is_a_weighted_sum_within_bounds() -> None:
+def test_a_second_stage_is_a_weighted_sum_of_clipped_inputs() -> None:
     """Compared with the formula, evaluated one input at a time."""
     verifier = word_verifier("")
     second = verifier.second
@@ -252,6 +252,6 @@ def test_invalid_files_are_named_in_the_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("between", "found"), [(0, 1.0), (2, 1.0), (3, 0.0)])
-def test_content_stems_are_near_within_three_places(between: int, found: float) -> None:
+def test_content_stems_are_near_if_at_most_two_others_lie_between_them(between: int, found: float) -> None:
     passage = Wording.of("", " ".join(["boats", *["granite"] * between, "harbour"]))
     assert overlaps("A boat in the harbour.", [passage])[2] == overlaps("The harbour of boats.", [passage])[2] == found

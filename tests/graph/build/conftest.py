@@ -17,7 +17,7 @@ from tests.postgres_server import fresh_database
 
 Place = Callable[[Path], None]
 Test = TypeVar("Test", bound=Callable[..., None])
-AT_ONCE = 4
+MAX_INDEXES_PER_TEST = 4
 """The most indexes that a test uses at the same time: each further index reuses the database of the oldest."""
 
 
@@ -34,7 +34,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def databases(postgres: str) -> Iterator[Iterator[str]]:
     """An endless cycle of the connection strings of a few databases."""
     with ExitStack() as stack:
-        yield cycle([stack.enter_context(fresh_database(postgres, f"index{number}")) for number in range(AT_ONCE)])
+        yield cycle(
+            [stack.enter_context(fresh_database(postgres, f"index{number}")) for number in range(MAX_INDEXES_PER_TEST)]
+        )
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

@@ -81,7 +81,7 @@ def test_order_repetition_and_replacement_leave_no_trace(
 
 
 @in_both_stores
-def test_counts_spans_and_shared_propositions(tmp_path: Path) -> None:
+def test_a_shared_proposition_has_a_count_for_each_passage_and_all_its_spans(tmp_path: Path) -> None:
     shared = "Tarn is a village. "
     data = build(tmp_path / "i", [Document("a", "", shared + shared), Document("b", "", "It is so. " + shared)])
     row = [data.proposition_texts[i] for i in range(len(data.proposition_texts))].index("Tarn is a village.")
@@ -98,7 +98,7 @@ def test_counts_spans_and_shared_propositions(tmp_path: Path) -> None:
 
 @in_both_stores
 def test_no_text_is_encoded_twice_even_after_a_crash(tmp_path: Path) -> None:
-    class Dying(HashEncoder):
+    class CrashingEncoder(HashEncoder):
         left = 2
 
         def encode(self, texts):  # type: ignore[no-untyped-def]
@@ -107,20 +107,20 @@ def test_no_text_is_encoded_twice_even_after_a_crash(tmp_path: Path) -> None:
             self.left -= 1
             return super().encode(texts)
 
-    dying, healthy = Dying(), HashEncoder()
+    crashing, healthy = CrashingEncoder(), HashEncoder()
     with pytest.raises(KeyboardInterrupt):
-        build(tmp_path / "i", ISLES, dying)
+        build(tmp_path / "i", ISLES, crashing)
     data = build(tmp_path / "i", ISLES, healthy)
-    assert dying.encoded and healthy.encoded and not set(dying.encoded) & set(healthy.encoded)
+    assert crashing.encoded and healthy.encoded and not set(crashing.encoded) & set(healthy.encoded)
     fresh = HashEncoder()
     assert_same_index(data, build(tmp_path / "fresh", ISLES, fresh))
-    assert sorted(dying.encoded + healthy.encoded) == sorted(fresh.encoded)
+    assert sorted(crashing.encoded + healthy.encoded) == sorted(fresh.encoded)
     again = HashEncoder()
     build(tmp_path / "i", ISLES, again)
     assert again.encoded == []
 
 
-def test_offsets_of_passages_slice_the_files_themselves(tmp_path: Path, minilm: Encoder) -> None:
+def test_passage_offsets_refer_to_the_original_files(tmp_path: Path, minilm: Encoder) -> None:
     folder = EXAMPLES / "documents"
     some = [
         d for d in read_documents(folder, print) if d.source in ("pomfret-code.md", "corrow-tram-timetable-2022.md")

@@ -18,7 +18,7 @@ from tests.graph.hashed import encoder
 RULES = IndexSettings(max_passage_tokens=30, min_similarity=0.2)
 
 
-def test_a_plan_counts_the_documents_passages_and_texts_of_a_run_by_rules_exactly(tmp_path: Path) -> None:
+def test_a_plan_counts_documents_passages_and_texts_exactly_if_extraction_uses_rules(tmp_path: Path) -> None:
     plan = plan_build(tmp_path / "i", ISLES, RULES, encoder)
     assert (plan.new, plan.changed, plan.unchanged, plan.waiting) == (5, 0, 0, 0) and not (tmp_path / "i").exists()
     working = HashEncoder()

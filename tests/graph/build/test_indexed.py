@@ -28,11 +28,11 @@ from tests.graph.store.test_ann import cut, flip
 
 GUILDS = guild_documents()
 QUESTION = "Who did Member Netmakers3 teach in the Saltboilers Guild in 1705?"
-FEW = 20
-"""In these tests a kind of vector with this many rows or more has ANN indexes."""
+ANN_ROWS = 20
+"""In these tests, a kind of vector with at least this many rows has ANN indexes."""
 
 
-def settings_of(vectors: VectorType = "float16", ann_rows: int = FEW, neighbours: int = 3) -> IndexSettings:
+def settings_of(vectors: VectorType = "float16", ann_rows: int = ANN_ROWS, neighbours: int = 3) -> IndexSettings:
     """With these settings an edited index equals one that is built at once."""
     return IndexSettings(
         min_similarity=0.2,
@@ -173,7 +173,9 @@ def test_candidate_passages_score_as_in_an_exact_search(
     monkeypatch.setattr("graph.store.vectors.Vectors.candidates", lambda self, query_QD, count: [np.arange(4)])
     some, every = score_alone(indexed, query), score_alone(exact, query, of_all=True)
     scored = some.own_P != NOT_SCORED
-    assert 4 < scored.sum() < len(scored), "only passages that are near, contain the words or are named"
+    assert 4 < scored.sum() < len(scored), (
+        "only passages near the question, with its words or of documents that it names are candidates"
+    )
     named = np.isin(exact.data.passage_document_P, [document for _, document in every.named])
     assert named.any() and scored[named].all() and scored[:4].all()
     assert np.allclose(some.own_P[scored], every.own_P[scored], atol=1e-5)

@@ -112,7 +112,7 @@ def delete(folder: Path, sources: Sequence[str]) -> None:
 
 @pytest.mark.long
 @in_either_store(sqlite=8, postgresql=3)
-def test_one_by_one_equals_in_bulk(examples: int, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_inserting_one_by_one_equals_inserting_in_bulk(examples: int, tmp_path_factory: pytest.TempPathFactory) -> None:
     @settings(max_examples=examples)
     @given(documents=corpora(min_size=2), data=st.data())
     def holds(documents: list[Document], data: st.DataObject) -> None:
@@ -171,7 +171,7 @@ steps = st.lists(st.tuples(st.sampled_from("abc"), st.none() | changes), min_siz
 
 @pytest.mark.long
 @in_either_store(sqlite=12, postgresql=4)
-def test_from_scratch_equals_incremental(examples: int, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_a_build_from_scratch_equals_incremental_edits(examples: int, tmp_path_factory: pytest.TempPathFactory) -> None:
     @settings(max_examples=examples)
     @given(start=corpora(min_size=2, sources="abc"), steps=steps, patches=st.booleans())
     @example(
@@ -198,7 +198,7 @@ def test_from_scratch_equals_incremental(examples: int, tmp_path_factory: pytest
 
 @pytest.mark.long
 @in_either_store(sqlite=12, postgresql=2)
-def test_from_scratch_equals_carried_over_and_compacted(
+def test_a_build_from_scratch_equals_edits_with_carried_communities_after_compact(
     examples: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     """Communities are carried over through all edits, however many passages change (layers_on_edit = later)."""

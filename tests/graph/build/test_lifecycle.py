@@ -116,12 +116,12 @@ def test_repair_refuses_a_damaged_database(in_sqlite: Path) -> None:
 
 
 def test_an_interrupted_run_is_reported_and_resumed(index: Path) -> None:
-    class Dying(HashEncoder):
+    class CrashingEncoder(HashEncoder):
         def encode(self, texts):  # type: ignore[no-untyped-def]
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        build_index(index, [EXTRA], SETTINGS, lambda spec: Dying())
+        build_index(index, [EXTRA], SETTINGS, lambda spec: CrashingEncoder())
     assert "modegraph resume" in index_status(index).unfinished
     assert [found.repair for found in verify_index(index)] == [f"modegraph resume {index}"]
     resume_build(index, encoder)

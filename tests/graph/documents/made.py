@@ -22,7 +22,7 @@ from pypdf import PdfReader, PdfWriter
 
 from benchmarks.hostile_files import MIB, pages, stream
 
-WORD = nsdecls("w")
+WORD_NAMESPACE = nsdecls("w")
 ROOT_RELATIONSHIPS = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
 
 
@@ -65,13 +65,13 @@ def uncommon_parts(document: Any) -> None:
         "<w:p {}><m:oMath><m:r><m:t>E=mc</m:t></m:r></m:oMath></w:p>",
     )
     for text in texts:
-        document.element.body.insert(len(document.element.body) - 1, parse_xml(text.format(f"{WORD} {math}")))
+        document.element.body.insert(len(document.element.body) - 1, parse_xml(text.format(f"{WORD_NAMESPACE} {math}")))
     outer = document.add_table(1, 2)
     outer.cell(0, 0).text = "outer"
     inner = outer.cell(0, 1).add_table(1, 2)
     inner.cell(0, 0).text, inner.cell(0, 1).text = "in", "side"
     notes = (
-        f"<w:footnotes {WORD}><w:footnote w:type='separator'><w:p><w:r><w:t>---</w:t></w:r></w:p></w:footnote>"
+        f"<w:footnotes {WORD_NAMESPACE}><w:footnote w:type='separator'><w:p><w:r><w:t>---</w:t></w:r></w:p></w:footnote>"
         "<w:footnote w:id='1'><w:p><w:r><w:t>At the foot.</w:t></w:r></w:p></w:footnote></w:footnotes>"
     )
     part = Part(PackURI("/word/footnotes.xml"), CONTENT_TYPE.WML_FOOTNOTES, notes.encode(), document.part.package)
@@ -279,7 +279,7 @@ def bomb(data: bytes, name: str, mib: int) -> bytes:
 
 
 def overlapping(data: bytes, times: int) -> bytes:
-    """An archive whose directory lists one part of 10 MiB `times` times."""
+    """An archive whose central directory lists one part of 10 MiB `times` times."""
     out = BytesIO(data)
     with ZipFile(out, "a", ZIP_DEFLATED) as archive:
         archive.writestr("big.xml", b" " * (10 * MIB))
@@ -291,7 +291,7 @@ def overlapping(data: bytes, times: int) -> bytes:
 
 
 def understated_size(data: bytes, name: str) -> bytes:
-    """An archive whose directory gives 100 bytes for a part that unpacks to 257 MiB."""
+    """An archive whose central directory states a size of 100 bytes for a part that unpacks to 257 MiB."""
     archive = bytearray(bomb(data, name, 257))
     place = archive.rindex(b"PK\x01\x02", 0, archive.rindex(f"more/{name}".encode()))
     archive[place + 24 : place + 28] = struct.pack("<I", 100)
@@ -299,7 +299,7 @@ def understated_size(data: bytes, name: str) -> bytes:
 
 
 def entities(kind: str) -> bytes:
-    """A document type with an entity that names a file, or with nested entities, each ten times as long as the one inside it."""
+    """A document type declaration with an entity that refers to a file, or with nested entities, each ten times as long as the one inside it."""
     if kind == "file":
         return b'<!DOCTYPE x [<!ENTITY a SYSTEM "file:///etc/passwd">]>'
     steps = b"".join(b'<!ENTITY a%d "%s">' % (n + 1, b"&a%d;" % n * 10) for n in range(9))

@@ -1,4 +1,4 @@
-"""Foreign files: HTML is read in linear time and gives each text once, PDF is read within limits, both in a process that can be killed."""
+"""Foreign files: HTML is read in linear time and each of its texts appears once, PDF is read within limits, both in a process that can be killed."""
 
 import os
 import re
@@ -152,7 +152,7 @@ def test_text_around_the_main_text_is_left_out() -> None:
         ("<nav>Home<nav>Pay</nav>More</nav><p>High at noon.</p>", "High at noon."),
     ],
 )
-def test_a_page_without_other_text_or_with_broken_markup_keeps_its_text(markup: str, text: str) -> None:
+def test_text_is_left_out_only_if_it_is_clearly_outside_the_main_text(markup: str, text: str) -> None:
     assert " ".join(main_text(markup).text.split()) == text
 
 
@@ -254,7 +254,7 @@ def test_closing_the_worker_stops_its_processes() -> None:
         time.sleep(0.01)
 
 
-def test_the_worker_imports_nothing_heavy_and_inherits_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_worker_imports_nothing_heavy_and_inherits_no_api_key(monkeypatch: pytest.MonkeyPatch) -> None:
     heavy = "import sys, graph.documents.parse.child, pypdf; print([m for m in ('torch', 'numpy', 'faiss') if m in sys.modules])"
     run = subprocess.run([sys.executable, "-c", heavy], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == "[]"

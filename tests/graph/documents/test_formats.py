@@ -266,7 +266,7 @@ def test_ten_thousand_pages_are_read_with_their_numbers() -> None:
         assert page_at(document.metadata, document.text.index(f"Page {page}.")) == page
 
 
-def test_a_cell_in_the_last_row_costs_only_one_row(worker: ParseWorker) -> None:
+def test_empty_rows_before_a_distant_cell_are_left_out(worker: ParseWorker) -> None:
     def fill(book: Any) -> None:
         book.active["A1"], book.active["B1048576"] = "near", "far"
 

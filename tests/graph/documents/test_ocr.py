@@ -38,7 +38,7 @@ def test_a_scan_becomes_text_with_page_numbers() -> None:
     assert [page_at(found.metadata, found.text.index(word)) for word in ("Lantern", "1911", "village")] == [1, 1, 3]
 
 
-def test_a_scanned_page_that_is_not_read_is_named_and_an_empty_one_is_not(tmp_path: Path) -> None:
+def test_scanned_pages_that_are_not_read_are_reported_and_empty_pages_are_not(tmp_path: Path) -> None:
     (tmp_path / "deeds.pdf").write_bytes(mixed("One of the mills.", TARN, "Wheels"))
     (tmp_path / "empty.pdf").write_bytes(pdf_pages(["One.", "", "Three."]))
     notes: list[str] = []

@@ -67,7 +67,7 @@ def test_empty_documents_are_skipped_and_reported(tmp_path: Path) -> None:
         ("A.JSONL", b'{"id": "1", "text": "x"}\n{"id": "2"}\n', "A.JSONL line 2: 'text' is None"),
         ("a.jsonl", b'{"id": "1", "text": "x"}\n{"id": "2"}\n', "a.jsonl line 2: 'text' is None"),
         ("a.jsonl", b'{"id": "1", "text": "x"}\n\n{"id": \n', "a.jsonl line 3: not valid JSON"),
-        ("a.jsonl", b'{"id": "1", "text": "x"}\n[1]\n', "a.jsonl line 2: a JSON list"),
+        ("a.jsonl", b'{"id": "1", "text": "x"}\n[1]\n', "a.jsonl line 2: a JSON array"),
         ("a.jsonl", b'{"id": "1", "text": "x"}\n{"id": "1", "text": "y"}\n', "line 2: id '1' is also the id of"),
         ("a.jsonl", b'{"id": "1", "text": "\xff"}\n', "a.jsonl line 1: byte 0xff"),
         ("a.jsonl", b"", "no documents"),

@@ -197,7 +197,7 @@ def embedded_data(file: Path) -> Any:
     return json.loads(found[1])
 
 
-def test_the_page_holds_document_text_as_data_only(index: Index, tmp_path: Path) -> None:
+def test_the_page_contains_document_text_only_as_data(index: Index, tmp_path: Path) -> None:
     counts = write_page(index, tmp_path / "page.html", 2000)
     page = (tmp_path / "page.html").read_text()
     assert "alert(1)" in page and "<script>alert(1)" not in page and page.count("</script>") == 2
@@ -352,7 +352,7 @@ def test_an_index_can_be_exported_while_it_is_written(index: Index, tmp_path: Pa
         assert run("export", index.folder, "--graphml", tmp_path / "g.graphml").exit_code == 0
 
 
-def test_a_limit_is_only_for_pages(index: Index, tmp_path: Path) -> None:
+def test_a_page_limit_is_refused_without_html(index: Index, tmp_path: Path) -> None:
     assert "a limit only with --html" in str(
         run("export", index.folder, "--graphml", tmp_path / "g", "--page-limit", 3).exception
     )
@@ -361,7 +361,7 @@ def test_a_limit_is_only_for_pages(index: Index, tmp_path: Path) -> None:
     assert len(embedded_data(tmp_path / "page.html")["entities"]) == 3
 
 
-def test_a_failure_half_way_leaves_nothing(index: Index, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failure_half_way_leaves_no_files(index: Index, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*arguments: object) -> None:
         raise OSError("disk full")
 

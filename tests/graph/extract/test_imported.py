@@ -97,7 +97,7 @@ def test_only_documents_whose_row_changed_are_read_again(tmp_path: Path) -> None
         ({"id": "b", "triples": [["s", "p", 3]]}, "line 2: a triple is"),
         ({"id": "b", "entities": "x", "triples": []}, "line 2: 'entities'"),
         ({"id": "a", "triples": []}, "line 2: id 'a' also appears above"),
-        ([], "line 2: a JSON list"),
+        ([], "line 2: a JSON array"),
     ],
 )
 def test_a_malformed_row_is_reported_with_its_line(tmp_path: Path, row: object, message: str) -> None:

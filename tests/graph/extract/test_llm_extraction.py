@@ -290,7 +290,9 @@ def test_examples_can_be_replaced_and_another_model_or_prompt_is_refused(tmp_pat
 
 
 @pytest.mark.long
-def test_exit_status_and_messages_of_the_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commands_exit_with_1_if_passages_are_in_quarantine_and_name_the_remedy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("graph.models.encoder.open_encoder", encoder)
     corpus = tmp_path / "c.jsonl"
     corpus.write_text("\n".join(json.dumps({"id": d.source, "title": d.title, "text": d.text}) for d in MANY[:10]))

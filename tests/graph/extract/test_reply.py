@@ -37,7 +37,7 @@ def proposition(text: str, entities: list[object] | None = None, topic: str = ""
         ("It rains.", "It rains."),
     ],
 )
-def test_text_that_line_parsers_lose_survives(text: str, fragment: str) -> None:
+def test_text_that_a_line_parser_would_lose_is_kept(text: str, fragment: str) -> None:
     (occurrence,), dropped = read_reply(reply(proposition(text)), PASSAGE)
     assert fragment in occurrence.text and dropped == 0 and occurrence.entities == ()
     assert fragment.rstrip(".") in TEXT[occurrence.start - 100 : occurrence.end - 100]
@@ -113,7 +113,7 @@ def test_any_reply_yields_occurrences_or_the_typed_error(value: object, cut: int
             assert occurrence.text.encode() and 100 <= occurrence.start < occurrence.end <= 100 + len(TEXT)
 
 
-def test_text_is_cleaned_of_characters_no_database_or_terminal_accepts() -> None:
+def test_characters_that_no_database_or_terminal_accepts_are_removed() -> None:
     assert plain("a\ud800b\x00c\nd") == "a b c d"
 
 

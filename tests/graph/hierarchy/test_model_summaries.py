@@ -158,7 +158,7 @@ def test_passages_are_summarised_with_their_titles(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_the_command_line_sets_remembers_and_clears_the_summary_model(
+def test_the_command_line_sets_stores_and_clears_the_summary_model(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("graph.models.encoder.open_encoder", encoder)
@@ -197,7 +197,7 @@ def test_a_long_group_becomes_a_tree_and_every_prompt_keeps_to_the_cap() -> None
     assert summary.startswith("summary 6 ")
 
 
-def test_a_tree_that_does_not_shrink_ends() -> None:
+def test_a_tree_whose_summaries_do_not_get_shorter_ends() -> None:
     model = ScriptedModel(lambda request: "word " * 2_000)
     assert write_summaries(model, 2_000, [["word " * 2_000] * 3, ["short"]]) == ["", "word " * 1_999 + "word"]
     assert len(model.requests) == 4
@@ -211,7 +211,7 @@ def test_documents_are_quoted_as_data() -> None:
 
 
 @given(st.lists(st.integers(1, 9), max_size=20), st.integers(1, 12))
-def test_packing_keeps_order_and_cap(lengths: list[int], cap: int) -> None:
+def test_packing_preserves_the_order_and_respects_the_cap(lengths: list[int], cap: int) -> None:
     texts = [" ".join(["w"] * length) for length in lengths]
     runs = pack(texts, words, cap)
     assert [text for run in runs for text in run] == texts

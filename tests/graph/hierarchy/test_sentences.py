@@ -1,4 +1,4 @@
-"""The vectors of a pool are the same however many are read from their file at a time."""
+"""The vectors of a pool of sentences are the same however many of them are read from their file at a time."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ def test_a_large_pool_is_read_in_parts(tmp_path: Path, monkeypatch: pytest.Monke
     stored = save_vectors(tmp_path, "v", Vectors.of(vectors_ND, [content_id(str(row)) for row in range(50)]), 8)
     sentences = Sentences(stored if in_file else vectors_ND, str, len)
     releases: list[int] = []
-    monkeypatch.setattr(layers, "MAX_READ", 7)
+    monkeypatch.setattr(layers, "MAX_VECTORS_READ", 7)
     monkeypatch.setattr(Sentences, "release_memory", lambda self: releases.append(1))
     for pool in ([], [3], list(range(0, 14, 2)), list(range(49, 20, -1))):
         assert np.array_equal(sentences.read(pool), vectors_ND[np.array(pool, np.int64)])

@@ -70,7 +70,7 @@ def test_each_iteration_continues_the_last_until_convergence_or_the_limit(method
     assert np.array_equal(by_count[2], find_communities(graph, method, 3))
 
 
-def test_weights_decide_where_counts_are_equal() -> None:
+def test_edge_weights_decide_if_edge_counts_are_equal() -> None:
     square = np.array([[0, 5, 0, 1], [5, 0, 1, 0], [0, 1, 0, 5], [1, 0, 5, 0]], np.float32)
     assert find_communities(sp.csr_array(square), "leidenalg", 0).tolist() == [0, 0, 1, 1]
 
@@ -107,15 +107,15 @@ def same_bytes(a: sp.csr_array, b: sp.csr_array) -> bool:
 def test_a_graph_that_lost_and_gained_nodes_equals_one_built_from_scratch(
     data: st.DataObject, seed: int, neighbours: int, least: float
 ) -> None:
-    """Nodes are drawn from 40 vectors, so that some are identical; a few are removed and a few added, at any position."""
+    """Nodes are sampled from 40 vectors, so that some are identical; a few are removed and a few added, at any position."""
     pool_ND = vectors(40, seed)
-    drawn_nodes = data.draw(
+    sampled_nodes = data.draw(
         st.lists(st.tuples(st.integers(0, 39), st.sampled_from("kkkkkkkkkkkkkkkk-+")), min_size=2, max_size=60)
     )
-    before = [row for row, action in drawn_nodes if action != "+"]
-    now = [(row, action) for row, action in drawn_nodes if action != "-"]
+    before = [row for row, action in sampled_nodes if action != "+"]
+    now = [(row, action) for row, action in sampled_nodes if action != "-"]
     last_N, last = [], 0
-    for _, action in drawn_nodes:
+    for _, action in sampled_nodes:
         last_N += {"k": [last], "-": [], "+": [-1]}[action]
         last += action != "+"
     first = similarity_graph(pool_ND[before], neighbours, least)
@@ -170,10 +170,10 @@ def test_a_new_node_joins_the_community_with_the_largest_sum_of_edge_weights_and
 
 def vectors_in_groups(count: int, dimensions: int, seed: int = 0) -> np.ndarray:
     """Vectors in groups of about ten that are near each other, like texts about the same subject."""
-    draw = np.random.default_rng(seed)
-    middles = draw.normal(size=(count // 10, dimensions))
-    around = draw.normal(size=(count, dimensions))
-    return unit_rows((middles[draw.integers(len(middles), size=count)] + 0.6 * around).astype(np.float32))
+    random = np.random.default_rng(seed)
+    middles = random.normal(size=(count // 10, dimensions))
+    around = random.normal(size=(count, dimensions))
+    return unit_rows((middles[random.integers(len(middles), size=count)] + 0.6 * around).astype(np.float32))
 
 
 @pytest.mark.parametrize("dimensions", [64, 33])

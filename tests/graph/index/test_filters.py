@@ -142,7 +142,7 @@ def test_the_cache_of_filters_is_bounded_by_bytes(dated: Index, monkeypatch: pyt
     assert index.where(_settings("dense", sources[0]).conditions) is parts[0] and not index._restricted
 
 
-def test_a_part_shares_memory_of_contiguous_rows_and_counts_the_rest(dated: Index) -> None:
+def test_a_part_shares_the_memory_of_contiguous_rows_and_counts_all_other_bytes(dated: Index) -> None:
     index = replace(dated)
     whole = index.where(_settings("dense", "source=*").conditions)
     assert whole.data is index.data and whole.extra_bytes(index.data) == 0

@@ -23,7 +23,7 @@ ALLOWED = [
     Document("a/tarn", "Tarn", "Tarn is a village of 312 people. The ferry calls at Tarn.", {"team": "sea"}),
     Document("a/bread", "Kelp bread", "Kelp bread is baked in Tarn. It keeps for nine days.", {"team": "sea"}),
 ]
-FOREIGN = [
+HIDDEN = [
     Document(
         "b/wreck", "Zanzibar Wreck", "The Zanzibar Wreck lies off Tarn. The ferry avoids Quaxley.", {"team": "hill"}
     ),
@@ -38,7 +38,7 @@ WORDS = ("zanzibar", "quaxley", "vurmond")
 def both(tmp_path_factory: pytest.TempPathFactory) -> tuple[Index, Index]:
     """The index of all documents, restricted to what readers of team=sea may see, and an index of these documents alone."""
     folder = tmp_path_factory.mktemp("seal")
-    return build(folder / "all", ALLOWED + FOREIGN).only(SEA), build(folder / "own", ALLOWED)
+    return build(folder / "all", ALLOWED + HIDDEN).only(SEA), build(folder / "own", ALLOWED)
 
 
 def texts_of(data: IndexData) -> Iterator[tuple[str, str]]:
@@ -57,7 +57,7 @@ def test_no_column_contains_a_word_from_the_rest(both: tuple[Index, Index]) -> N
 
 def test_a_filter_alone_leaves_words_from_the_rest(tmp_path: Path) -> None:
     """This is why an index must be sealed as well."""
-    filtered = build(tmp_path / "all", ALLOWED + FOREIGN).where(SEA)
+    filtered = build(tmp_path / "all", ALLOWED + HIDDEN).where(SEA)
     assert any(any(word in text.casefold() for word in WORDS) for _, text in texts_of(filtered.data))
 
 

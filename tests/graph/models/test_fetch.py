@@ -34,7 +34,7 @@ print(fetch(MODEL, print, Path(sys.argv[1])))
 
 
 def conversion(seconds: float) -> ModuleType:
-    """The stand-in for the module that converts: it takes this long."""
+    """A stand-in for the conversion module, whose conversion takes `seconds`."""
 
     def convert(gguf: Path, folder: Path, precision: str) -> None:
         with (gguf.parent / "conversions").open("a") as log:
@@ -58,7 +58,7 @@ def gguf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def fast_conversion(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fetches in this process take no time to convert."""
+    """In this process, the conversion takes no time."""
     monkeypatch.setitem(sys.modules, CONVERT, conversion(seconds=0.0))
 
 

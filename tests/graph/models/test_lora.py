@@ -21,7 +21,7 @@ from serve.engines import open_model
 
 @pytest.fixture
 def adapter(tmp_path: Path) -> Path:
-    """An adapter of a random Qwen2 model with two layers, rank-stabilised, in float32."""
+    """A rank-stabilised adapter, in float32, of a random Qwen2 model with two layers."""
     return write_adapter(tmp_path / "adapter", use_rslora=True)
 
 

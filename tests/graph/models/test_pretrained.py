@@ -136,7 +136,7 @@ def test_the_commands_distinguish_an_adapter_from_its_base(capsys: pytest.Captur
         remove_command("reader")
 
 
-def test_the_list_has_the_same_names_in_both_forms(empty_cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_list_has_the_same_names_as_text_and_as_json(empty_cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
     list_command()
     shown = [line.partition(":")[0] for line in capsys.readouterr().out.splitlines()]
     list_command(as_json=True)

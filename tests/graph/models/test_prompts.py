@@ -141,7 +141,7 @@ class Prompted(HashEncoder):
         self.prompts = prompts
 
 
-def test_an_index_made_with_other_prompts_is_refused_by_name(tmp_path: Path) -> None:
+def test_an_index_made_with_other_prompts_is_refused_and_the_error_names_the_prompts(tmp_path: Path) -> None:
     build_index(tmp_path, ISLES, IndexSettings(), lambda spec: Prompted(E5))
     open_index(tmp_path, lambda spec: Prompted(E5)).encode_queries(["Who?"])
     expected = (

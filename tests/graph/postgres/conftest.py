@@ -9,7 +9,7 @@ from tests.postgres_server import fresh_database
 
 @pytest.fixture
 def database(postgres: str) -> Iterator[str]:
-    """The connection string of an empty database, for its superuser."""
+    """The superuser's connection string for an empty database."""
     with fresh_database(postgres, "one", with_pgvector=True) as dsn:
         yield dsn
 

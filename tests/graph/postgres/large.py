@@ -1,4 +1,4 @@
-"""An index large enough to give PostgreSQL's planner a choice, made from arrays; columns that no test reads are empty."""
+"""An index so large that PostgreSQL's planner uses database indexes, made from arrays; columns that no test reads are empty."""
 
 from dataclasses import replace
 

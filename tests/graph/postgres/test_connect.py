@@ -38,7 +38,7 @@ def test_a_transaction_is_committed_or_rolled_back_as_a_whole(database: str) -> 
 
 
 def test_a_server_that_refuses_connections_or_does_not_answer_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("graph.postgres.connect.CONNECT_S", 2)  # The least that psycopg accepts.
+    monkeypatch.setattr("graph.postgres.connect.CONNECT_S", 2)  # The shortest timeout that psycopg accepts.
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
         port = listening.getsockname()[1]

@@ -1,4 +1,4 @@
-"""An index copied into PostgreSQL and back is the same, byte for byte; rows that cannot be copied completely are not copied at all."""
+"""A copy of an index into PostgreSQL and back equals the index byte for byte; a copy that cannot be complete is not made."""
 
 import json
 import sqlite3
@@ -61,7 +61,7 @@ def derived_files(folder: Path) -> dict[str, bytes]:
 
 
 def call_model(ledger: Path, count: int) -> ScriptedModel:
-    """Send `count` different requests through the ledger; return the model that answers calls."""
+    """Send `count` different requests through the ledger; return the scripted model, which receives those that are not in the ledger."""
     model = ScriptedModel(lambda request: f"Reply to {request.messages[0].content}")
     requests = [CompletionRequest((Message("user", f"question {n} é"),), 10) for n in range(count)]
     Ledger(model, ledger).complete(requests)

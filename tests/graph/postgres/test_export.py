@@ -222,7 +222,7 @@ def test_schemas_not_exported_by_this_role_in_this_format_are_left_alone(index: 
 
 
 @pytest.mark.parametrize("name", ["pg_mine", "Mine", "a b", 'x"; DROP', "a" * 41, ""])
-def test_a_schema_has_a_plain_name(index: Index, name: str) -> None:
+def test_a_schema_name_with_other_characters_is_refused(index: Index, name: str) -> None:
     with pytest.raises(UserError, match="up to 40 characters from a-z"):
         export_index(index, "host=nowhere.invalid", name)
 

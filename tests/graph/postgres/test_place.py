@@ -109,7 +109,7 @@ def test_impossible_placements_are_refused_and_leave_no_folder(index: Path, tmp_
 def test_an_unreachable_database_is_reported_in_one_line_and_readers_continue(
     index: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("graph.postgres.connect.CONNECT_S", 2)  # The least that psycopg accepts.
+    monkeypatch.setattr("graph.postgres.connect.CONNECT_S", 2)  # The shortest timeout that psycopg accepts.
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()

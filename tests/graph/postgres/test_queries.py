@@ -1,4 +1,4 @@
-"""The documented queries give the results of the index itself, and use their database indexes on tables where the planner has a choice."""
+"""The documented queries give the results of the index itself, and use their database indexes if the tables are large."""
 
 import re
 from collections import Counter

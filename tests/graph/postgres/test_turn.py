@@ -1,4 +1,4 @@
-"""Writers of one index on several machines take turns by leases, in order; a dead or sleeping writer blocks no other, and no writer writes late."""
+"""Writers of one index on several machines take turns in order of arrival, by leases; dead or sleeping writers block no other, and none writes late."""
 
 import os
 import signal
@@ -74,7 +74,7 @@ def test_giving_up_names_the_current_writer_and_leaves_the_queue(database: str, 
 
 
 @pytest.mark.parametrize("how", ["expired", "its process is gone"])
-def test_an_expired_lease_or_a_dead_writer_blocks_nobody(database: str, tmp_path: Path, how: str) -> None:
+def test_an_expired_lease_or_a_dead_writer_blocks_no_other_writer(database: str, tmp_path: Path, how: str) -> None:
     with writers_turn(database, tmp_path):
         pass
     dead = subprocess.Popen([sys.executable, "-c", ""])
@@ -99,7 +99,7 @@ def test_a_lease_in_use_does_not_pass_to_another_writer_even_when_it_has_expired
         turn.renew(writing)
 
 
-def test_a_writer_that_stops_in_the_middle_of_a_transaction_is_cut_off(
+def test_a_writer_that_stops_in_the_middle_of_a_transaction_is_disconnected(
     database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place_in_database(tmp_path / "index", database)

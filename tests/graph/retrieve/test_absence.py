@@ -12,7 +12,7 @@ from graph.answer.context import rank_excerpts
 from graph.index.filters import parse_condition
 from graph.index.index import Index
 from graph.index.normalised_similarity import usual_cosine
-from graph.retrieve.absence import COEFFICIENTS_F, absence, share_of, signs, word_weights
+from graph.retrieve.absence import COEFFICIENTS_F, absence, absence_features, share_of, word_weights
 from graph.retrieve.parts.query import Query, RetrieveSettings
 from graph.retrieve.retrieve import retrieve, retrieve_many
 from graph.text.bm25 import terms_of
@@ -20,7 +20,7 @@ from graph.text.word_forms import FUNCTION_WORDS, stem
 from graph.types import Document, Evidence
 from tests.corpora import ISLES
 from tests.graph.hashed import build
-from tests.graph.index.test_nearness import CrowdedEncoder
+from tests.graph.index.test_normalised_similarity import CrowdedEncoder
 
 COVERED = (
     "Who founded the Marlow Yard?",
@@ -29,7 +29,7 @@ COVERED = (
     "When does the church bell of Tarn ring?",
     "In which village was the founder of the yard that built the Lantern born?",
 )
-FOREIGN = (
+UNCOVERED = (
     "Who wrote the opera Carmen?",
     "Do statins lower mortality after a stroke?",
     "Which film was released first, Casablanca or Vertigo?",
@@ -45,8 +45,8 @@ def probabilities(index: Index, questions: Sequence[str], **settings: object) ->
 
 
 def test_questions_the_documents_answer_are_distinguished_from_others(isles: Index) -> None:
-    covered, foreign = probabilities(isles, COVERED), probabilities(isles, FOREIGN)
-    assert max(covered) < 0.5 and min(foreign) > 0.9, (covered, foreign)
+    covered, uncovered = probabilities(isles, COVERED), probabilities(isles, UNCOVERED)
+    assert max(covered) < 0.5 and min(uncovered) > 0.9, (covered, uncovered)
 
 
 def test_absence_becomes_likelier_when_the_document_of_a_question_is_removed(isles: Index) -> None:
@@ -58,20 +58,20 @@ def test_absence_becomes_likelier_when_the_document_of_a_question_is_removed(isl
 
 
 def test_absence_is_estimated_only_on_request_and_the_passages_stay_the_same(isles: Index) -> None:
-    plain = retrieve(isles, FOREIGN[0], RetrieveSettings())
-    estimated = retrieve(isles, FOREIGN[0], RetrieveSettings(abstain=0.5))
+    plain = retrieve(isles, UNCOVERED[0], RetrieveSettings())
+    estimated = retrieve(isles, UNCOVERED[0], RetrieveSettings(abstain=0.5))
     assert plain.absence is None and estimated.absence is not None
     assert [each.item.id for each in estimated.passages] == [each.item.id for each in plain.passages]
 
 
 @pytest.mark.parametrize(("threshold", "abstained"), [(0, True), (0.5, True), (1, False)])
-def test_an_abstained_question_has_no_excerpts(isles: Index, threshold: float, abstained: bool) -> None:
-    evidence = retrieve(isles, FOREIGN[0], RetrieveSettings(abstain=threshold))
+def test_no_excerpts_are_returned_on_abstention(isles: Index, threshold: float, abstained: bool) -> None:
+    evidence = retrieve(isles, UNCOVERED[0], RetrieveSettings(abstain=threshold))
     assert evidence.absence is not None and evidence.absence.abstained is abstained
     assert evidence.passages and bool(rank_excerpts(evidence, 5)) is not abstained
 
 
-def test_a_probability_equal_to_the_threshold_abstains(isles: Index) -> None:
+def test_a_probability_at_the_threshold_causes_abstention(isles: Index) -> None:
     (probability,) = probabilities(isles, COVERED[:1])
     equal = retrieve(isles, COVERED[0], RetrieveSettings(abstain=probability)).absence
     above = retrieve(isles, COVERED[0], RetrieveSettings(abstain=float(np.nextafter(probability, 1)))).absence
@@ -86,21 +86,23 @@ def test_questions_about_all_documents_and_results_without_passages_are_not_judg
 
 
 @pytest.mark.parametrize("mode", ["dense", "lexical", "hybrid", "naive", "local", "global", "paths", "statements"])
-def test_other_modes_distinguish_covered_from_foreign_questions(isles: Index, mode: str) -> None:
-    covered, foreign = probabilities(isles, COVERED[:4], mode=mode), probabilities(isles, FOREIGN, mode=mode)
-    assert max(covered) < min(foreign), (covered, foreign)
+def test_other_modes_distinguish_covered_from_uncovered_questions(isles: Index, mode: str) -> None:
+    covered, uncovered = probabilities(isles, COVERED[:4], mode=mode), probabilities(isles, UNCOVERED, mode=mode)
+    assert max(covered) < min(uncovered), (covered, uncovered)
 
 
-def test_signs_equal_a_slow_reference(isles: Index) -> None:
-    for question in (*COVERED, *FOREIGN):
+def test_features_equal_a_slow_reference(isles: Index) -> None:
+    for question in (*COVERED, *UNCOVERED):
         evidence = retrieve(isles, question, RetrieveSettings(mode="hops", top_k=3))
         vector_D = isles.encode_queries([question])[0]
         found = [each.item for each in evidence.passages]
-        assert signs(isles, Query(question, vector_D), found) == pytest.approx(slow_signs(isles, question, evidence))
+        assert absence_features(isles, Query(question, vector_D), found) == pytest.approx(
+            slow_features(isles, question, evidence)
+        )
 
 
-def slow_signs(index: Index, question: str, evidence: Evidence) -> list[float]:
-    """`signs` by one loop over words and passages, with forms compared pair by pair and idf computed by its formula."""
+def slow_features(index: Index, question: str, evidence: Evidence) -> list[float]:
+    """`absence_features` by one loop over words and passages, with forms compared pair by pair and idf computed by its formula."""
     passages = [index.passage(row) for row in range(len(index.data.passage_ids))]
     terms = [set(terms_of(f"{each.title}\n{each.text}")) for each in passages]
     weight = {}
@@ -146,10 +148,10 @@ def test_a_word_that_no_passage_contains_has_the_greatest_weight(isles: Index) -
     assert set(weights) == {"ferry", "tarn", "carme"} and weights["carme"] == max(weights.values())
 
 
-def test_without_words_nearness_decides_and_without_passages_nothing_is_found(isles: Index) -> None:
+def test_a_question_without_content_words_counts_as_found_and_an_empty_result_as_not_found(isles: Index) -> None:
     query = Query("Who is she?", isles.encode_queries(["Who is she?"])[0])
-    assert signs(isles, query, [isles.passage(0)])[:2].tolist() == [1, 1]
-    assert signs(isles, query, []).tolist() == [0, 1, 0]
+    assert absence_features(isles, query, [isles.passage(0)])[:2].tolist() == [1, 1]
+    assert absence_features(isles, query, []).tolist() == [0, 1, 0]
 
 
 def test_rows_match_their_passages_even_in_a_part_of_an_index(tmp_path: Path) -> None:
@@ -163,11 +165,11 @@ def test_rows_match_their_passages_even_in_a_part_of_an_index(tmp_path: Path) ->
         assert index.rows_of(passages[::-2]).tolist() == list(range(len(passages)))[::-2]
 
 
-def test_one_scale_for_all_encoders(tmp_path: Path) -> None:
+def test_probabilities_do_not_depend_on_the_scale_of_an_encoder(tmp_path: Path) -> None:
     """Vectors that all share a component, as those of E5 do, give the same probabilities."""
     plain = build(tmp_path / "plain", ISLES)
     crowded = build(tmp_path / "crowded", ISLES, CrowdedEncoder("crowded"))
-    questions = (*COVERED, *FOREIGN)
+    questions = (*COVERED, *UNCOVERED)
     assert probabilities(crowded, questions, mode="dense") == pytest.approx(
         probabilities(plain, questions, mode="dense"), abs=2e-3
     )

@@ -143,7 +143,7 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
         load_settings(Outer, tmp_path)
 
 
-def test_known_keys_are_flat() -> None:
+def test_known_keys_of_groups_are_listed_with_dots() -> None:
     assert known_keys(Outer) == [
         "learning_rate",
         "model",

@@ -12,7 +12,7 @@ from graph.config import Settings, load_settings
 from graph.errors import MARK, UserError, redact, redacted
 from graph.shared.console import say
 
-WORD = "correct-horse-battery"
+SECRET = "correct-horse-battery"
 
 
 def test_the_examples_in_docstrings_are_correct() -> None:
@@ -22,22 +22,22 @@ def test_the_examples_in_docstrings_are_correct() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        f"--set api_key={WORD}",
-        f"--api-key={WORD}: empty",
-        f"serve.yaml: hub_token = '{WORD}'; too short",
-        f"HF_TOKEN={WORD} is not accepted",
-        f"openai:m@http://me:{WORD}@host:1/v1: no answer",
-        f"postgresql+psycopg://modegraph:{WORD}@db/index",
-        f"db.password={WORD}",
+        f"--set api_key={SECRET}",
+        f"--api-key={SECRET}: empty",
+        f"serve.yaml: hub_token = '{SECRET}'; too short",
+        f"HF_TOKEN={SECRET} is not accepted",
+        f"openai:m@http://me:{SECRET}@host:1/v1: no answer",
+        f"postgresql+psycopg://modegraph:{SECRET}@db/index",
+        f"db.password={SECRET}",
         "hf_abcdefghijklmnop was refused",
         "Incorrect API key provided: sk-proj-abcdefghijklmnop",
     ],
 )
 def test_a_secret_in_a_string_is_redacted(text: str, capsys: pytest.CaptureFixture[str]) -> None:
     for shown in (redact(text), str(UserError(text, "another", f"not {text}"))):
-        assert WORD not in shown and "abcdefghijklmnop" not in shown and MARK in shown
+        assert SECRET not in shown and "abcdefghijklmnop" not in shown and MARK in shown
     say(text)
-    assert WORD not in capsys.readouterr().err
+    assert SECRET not in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -54,9 +54,9 @@ def test_a_string_without_a_secret_is_unchanged(text: str) -> None:
 
 
 def test_secrets_of_the_environment_are_found_in_any_text(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HF_TOKEN", WORD)
+    monkeypatch.setenv("HF_TOKEN", SECRET)
     monkeypatch.setenv("OTHER_KEY", "ab")
-    assert redact(f"401 for {WORD} at ab") == f"401 for {MARK} at ab"
+    assert redact(f"401 for {SECRET} at ab") == f"401 for {MARK} at ab"
 
 
 class Store(Settings):
@@ -70,27 +70,27 @@ class Store(Settings):
 
 
 def test_a_record_of_settings_contains_no_secret() -> None:
-    overrides = [f"dsn=postgresql://me:{WORD}@db/x", f"api_key={WORD}", f"token={WORD}", "output=2024"]
+    overrides = [f"dsn=postgresql://me:{SECRET}@db/x", f"api_key={SECRET}", f"token={SECRET}", "output=2024"]
     record = load_settings(Store, None, overrides).recorded()
-    assert WORD not in json.dumps(record) and WORD not in yaml.safe_dump(record)
+    assert SECRET not in json.dumps(record) and SECRET not in yaml.safe_dump(record)
     assert (record["output"], record["ms_per_token"]) == ("2024", 1.0)
-    assert redacted({"rows": [{"password": WORD}], "n": 3}) == {"rows": [{"password": MARK}], "n": 3}
+    assert redacted({"rows": [{"password": SECRET}], "n": 3}) == {"rows": [{"password": MARK}], "n": 3}
 
 
 @pytest.mark.parametrize(
     "overrides",
     [
-        [f"api_key=[{WORD}]"],
-        [f"api_key={WORD}", f"api_key.inner={WORD}"],
-        [f"token=[{WORD}]"],
-        [f"dsn=[postgresql://me:{WORD}@db]"],
-        [f"api_kee={WORD}"],
+        [f"api_key=[{SECRET}]"],
+        [f"api_key={SECRET}", f"api_key.inner={SECRET}"],
+        [f"token=[{SECRET}]"],
+        [f"dsn=[postgresql://me:{SECRET}@db]"],
+        [f"api_kee={SECRET}"],
     ],
 )
 def test_no_settings_error_echoes_a_secret(overrides: list[str]) -> None:
     with pytest.raises(UserError) as problem:
         load_settings(Store, None, overrides)
-    assert WORD not in str(problem.value)
+    assert SECRET not in str(problem.value)
 
 
 @pytest.mark.parametrize("text", ["2024", "true", "1e3", "007", "null", "2024-01-02", "no"])

@@ -102,7 +102,7 @@ def test_found_rows_are_in_use_and_near_and_a_full_search_finds_all(
     assert part.segments[0].vectors_RD.dtype == dtype
 
 
-def test_rows_find_their_nearest_and_the_index_states_its_recall(tmp_path: Path) -> None:
+def test_searches_find_the_nearest_rows_and_the_index_stores_its_recall(tmp_path: Path) -> None:
     vectors_ND = clustered(4_000)
     vectors = in_segments(tmp_path, vectors_ND, 1, 1, np.arange(4_000))
     (ann,) = [segment.ann for segment in vectors.segments]

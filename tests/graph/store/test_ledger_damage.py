@@ -57,7 +57,7 @@ def flip_byte(data: bytes, place: int) -> bytes:
     return data[:place] + bytes([data[place] ^ 0x11]) + data[place + 1 :]
 
 
-def test_whatever_byte_flips_answers_are_right_and_most_calls_survive(
+def test_if_any_byte_is_flipped_replies_are_right_and_most_calls_are_kept(
     whole: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     places = [20, 24, 40, 100, 103, 105, 4096, 4099, *range(4200, len(whole), len(whole) // 40)]
@@ -149,9 +149,9 @@ def server() -> Iterator[ChatServer]:
 
 
 @pytest.fixture(scope="module")
-def forgetful(tmp_path_factory: pytest.TempPathFactory, server: ChatServer) -> Path:
+def index_with_spare_calls(tmp_path_factory: pytest.TempPathFactory, server: ChatServer) -> Path:
     """An index of the first document only, whose ledger contains the calls for all documents."""
-    folder = tmp_path_factory.mktemp("forgetful") / "i"
+    folder = tmp_path_factory.mktemp("index_with_spare_calls") / "i"
     build(folder, server)
     delete_documents(folder, [document.source for document in MANY[1:]], encoder, open_model)
     return folder
@@ -173,7 +173,7 @@ def change_row(data: bytes) -> bytes:
     ],
 )
 def test_damage_to_the_ledger_of_an_index_is_named_and_costs_only_its_calls_with_or_without_repair(
-    forgetful: Path,
+    index_with_spare_calls: Path,
     server: ChatServer,
     tmp_path: Path,
     damage: Callable[[bytes], bytes],
@@ -182,7 +182,7 @@ def test_damage_to_the_ledger_of_an_index_is_named_and_costs_only_its_calls_with
     most: int,
     repaired: bool,
 ) -> None:
-    folder = shutil.copytree(forgetful, tmp_path / "i")
+    folder = shutil.copytree(index_with_spare_calls, tmp_path / "i")
     damaged = damage((folder / LEDGER).read_bytes())
     (folder / LEDGER).write_bytes(damaged)
     assert [(found.file, found.problem) for found in verify_index(folder)] == [(LEDGER, problem)]

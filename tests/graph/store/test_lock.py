@@ -28,7 +28,7 @@ with writer_lock(folder):
 
 
 def writer(folder: Path, name: str, seconds: float = 0.0) -> "subprocess.Popen[bytes]":
-    """A process that has drawn its ticket and writes its name when its turn comes."""
+    """A process that has taken its ticket and writes its name when its turn comes."""
     tickets = len(list(folder.glob("*.ticket")))
     process = subprocess.Popen(
         [sys.executable, "-c", WRITER, str(folder), name, str(seconds)], stderr=subprocess.DEVNULL
@@ -46,7 +46,7 @@ def test_writers_of_several_processes_write_in_order_of_arrival(tmp_path: Path) 
     assert [file.name for file in tmp_path.iterdir() if file.name != "log"] == ["writer.lock"]
 
 
-def test_a_writer_that_dies_while_writing_or_waiting_blocks_nobody(tmp_path: Path) -> None:
+def test_a_writer_that_dies_while_writing_or_waiting_blocks_no_other(tmp_path: Path) -> None:
     first, second = writer(tmp_path, "first", 600), writer(tmp_path, "second")
     third = writer(tmp_path, "third")
     wait_for((tmp_path / "log").exists)

@@ -1,4 +1,4 @@
-"""Columns with small changes, after several edits, compared with lists and dense matrices to which the same edits were applied."""
+"""Columns stored as base files and small changes, after several edits, compared with lists and dense matrices to which the same edits were applied."""
 
 import numpy as np
 import pytest
@@ -126,8 +126,8 @@ def test_a_block_after_edits_equals_an_edited_matrix(data: st.DataObject, edits:
             data.draw(st.lists(st.integers(0, len(row_N) - 1), max_size=4)) if len(row_N) else [], np.int64
         )
         assert np.array_equal(take_rows(block, requested).toarray(), twin[requested])
-        drawn = data.draw(st.lists(st.integers(0, len(column_D) - 1), max_size=4)) if len(column_D) else []
-        chosen_columns = np.array(drawn, np.int64)
+        sampled = data.draw(st.lists(st.integers(0, len(column_D) - 1), max_size=4)) if len(column_D) else []
+        chosen_columns = np.array(sampled, np.int64)
         assert np.array_equal(cells(block, requested, chosen_columns), twin[requested][:, chosen_columns])
 
 

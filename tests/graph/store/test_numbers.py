@@ -10,9 +10,9 @@ from graph.store.columns.moved import (
     appended,
     assembled_numbers,
     changed_numbers,
+    count_at_least,
     moved_numbers,
     numbers_below,
-    numbers_from,
     rows_holding,
     rows_with_numbers,
 )
@@ -74,7 +74,7 @@ def test_numbers_other_than_row_numbers_can_be_counted_and_changed(data: st.Data
         column = moved_numbers(column, merge, new)
         assert assembled_numbers(column).tolist() == numbers
         for least in (0, 7, end):
-            assert numbers_from(column, least) == sum(number >= least for number in numbers)
+            assert count_at_least(column, least) == sum(number >= least for number in numbers)
         rows, column = appended(column, end)
         assert rows.tolist() == [row for row, number in enumerate(numbers) if number >= end]
         numbers = [number if number < end else end + rows.tolist().index(row) for row, number in enumerate(numbers)]

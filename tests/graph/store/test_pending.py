@@ -1,4 +1,4 @@
-"""Vectors of an unfinished run, compared with the vectors that were stored: batch by batch, in another run, in any order."""
+"""The vectors of an unfinished run, stored in batches and read by the same run or another, in any order, equal those that were stored."""
 
 from pathlib import Path
 

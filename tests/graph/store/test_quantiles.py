@@ -38,7 +38,7 @@ def test_no_row_is_paired_with_itself_and_every_row_is_sampled() -> None:
     assert cosine_quantiles(np.eye(5, dtype=np.float32)).tolist() == [0] * len(QUANTILE_LEVELS_Z)
     vectors = np.tile(np.array([[1, 0]], np.float32), (SAMPLED_PAIRS, 1))
     vectors[-1] = [0, 1]
-    assert cosine_quantiles(vectors)[0] == 0, "the one vector that differs was not drawn"
+    assert cosine_quantiles(vectors)[0] == 0, "the one vector that differs was not sampled"
 
 
 @pytest.mark.parametrize("count", [2, 3, 40, SAMPLED_PAIRS + 7])

@@ -1,4 +1,4 @@
-"""index.sqlite sealed by blocks: an edit reads only the blocks that it writes, damage elsewhere is still reported, and an edit of damaged blocks is refused."""
+"""Checksums of the blocks of index.sqlite: an edit reads only the blocks that it writes and is refused if they are damaged; `verify` finds other damage."""
 
 import os
 import shutil

@@ -17,17 +17,17 @@ from graph.text.replies import ReplyModel, copies_example, numbers_up_to, parse_
 from tests.fakes import ScriptedModel
 from tests.places import ROOT
 
-ASKING_MODULES = tuple(
+MODULES_WITH_REPLIES = tuple(
     ".".join(file.relative_to(ROOT).with_suffix("").parts)
     for folder in ("graph", "data_synth", "serve", "eval")
     for file in sorted((ROOT / folder).rglob("*.py"))
     if "(ReplyModel)" in file.read_text(encoding="utf-8")
 )
-"""The modules that ask a model for structured replies."""
+"""The modules that request structured replies from a model."""
 
 
 def longest(node: dict[str, Any]) -> int:
-    """Characters of the longest JSON text that a schema allows, without white space; a schema without bounds fails."""
+    """The number of characters of the longest JSON text that a schema allows, without white space; a schema without bounds fails."""
     match node["type"]:
         case "object":
             return 2 + sum(len(name) + 4 + longest(inner) for name, inner in node["properties"].items())
@@ -44,8 +44,8 @@ def longest(node: dict[str, Any]) -> int:
     ("kind", "tokens"),
     [(Contribution, MAX_REPLY_TOKENS), (Resolution, MAX_ANSWER_TOKENS), (Verdict, MAX_VERDICT_TOKENS)],
 )
-def test_a_reply_within_its_bounds_ends_within_its_tokens(kind: type[ReplyModel], tokens: int) -> None:
-    """A small model writes until it is stopped; a token is at least one character, and two control tokens end a reply."""
+def test_the_longest_allowed_reply_fits_the_token_limit(kind: type[ReplyModel], tokens: int) -> None:
+    """A small model may write until its reply is cut off. A token has at least one character, and two control tokens end a reply."""
     assert longest(strict_schema(kind)) <= tokens - 2
 
 
@@ -72,11 +72,11 @@ def kinds_of(base: type[ReplyModel]) -> Iterator[type[ReplyModel]]:
 
 
 def test_every_list_number_and_text_of_every_reply_has_a_limit() -> None:
-    """Every reply that one of our modules asks for, found by its class."""
-    for module in ASKING_MODULES:
+    """Every subclass of ReplyModel in our modules, and the schema of the judge."""
+    for module in MODULES_WITH_REPLIES:
         import_module(module)
-    kinds = [kind for kind in kinds_of(ReplyModel) if kind.__module__ in ASKING_MODULES]
-    assert {kind.__module__ for kind in kinds} == set(ASKING_MODULES)
+    kinds = [kind for kind in kinds_of(ReplyModel) if kind.__module__ in MODULES_WITH_REPLIES]
+    assert {kind.__module__ for kind in kinds} == set(MODULES_WITH_REPLIES)
     schemas = {f"{kind.__module__}.{kind.__name__}": strict_schema(kind) for kind in kinds} | {"judge": VERDICTS_SCHEMA}
     assert [place for name, schema in schemas.items() for place in unbounded(schema, name)] == []
 

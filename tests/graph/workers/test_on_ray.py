@@ -40,7 +40,7 @@ pytestmark = pytest.mark.machines
 
 @pytest.fixture(scope="module")
 def workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RayWorkers]:
-    """Two workers, started in a folder that holds a user's own graph.py; a third processor is left to other drivers."""
+    """Two workers, started in a folder that holds a user's own graph.py; a third processor is left for other drivers."""
     folder = tmp_path_factory.mktemp("user")
     (folder / "graph.py").write_text("raise SystemExit('a file of the user')")
     with pytest.MonkeyPatch.context() as patch:
@@ -124,7 +124,7 @@ def test_a_batch_that_kills_its_worker_each_time_ends_the_run(
 ) -> None:
     monkeypatch.setattr("graph.workers.on_ray.MAX_LOSSES", 0)
     pool = Pool(workers._cluster, [Slot({"num_cpus": 0})])
-    with pytest.raises(UserError, match="lost its worker 1 times"):
+    with pytest.raises(UserError, match="at most 0 lost workers per batch"):
         fetch_result(workers._cluster, pool.send(pool.put_function(partial(kill_itself, tmp_path, 9)), 2))
     assert len(list(tmp_path.iterdir())) == 1
 

@@ -51,7 +51,7 @@ def test_an_address_where_nothing_or_another_service_listens_is_reported(monkeyp
             pass
 
 
-SETTINGS, HEADERS, PING, LAST, ACKNOWLEDGED = 4, 1, 6, 5, 1
+SETTINGS, HEADERS, PING, END_STREAM_AND_HEADERS, ACKNOWLEDGED = 4, 1, 6, 5, 1
 PREFACE_BYTES, HEAD_BYTES = 24, 9
 NOT_FOUND = bytes([0x8D])
 """Frame types and flags of HTTP/2, and `:status: 404` in its header table (RFC 9113, RFC 7541)."""
@@ -61,8 +61,8 @@ def frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:
     return len(payload).to_bytes(3, "big") + bytes([kind, flags]) + stream.to_bytes(4, "big") + payload
 
 
-def answer_by_http2(listening: socket.socket) -> None:
-    """Serve one client by gRPC's protocol, and answer every call with status 404."""
+def answer_over_http2(listening: socket.socket) -> None:
+    """Serve one client over HTTP/2, as gRPC does, and answer every call with status 404."""
     client, _ = listening.accept()
     with client, client.makefile("rb") as received, suppress(OSError):
         received.read(PREFACE_BYTES)
@@ -72,7 +72,7 @@ def answer_by_http2(listening: socket.socket) -> None:
             if head[3] == PING and not head[4] & ACKNOWLEDGED:
                 client.sendall(frame(PING, ACKNOWLEDGED, 0, payload))
             if head[3] == HEADERS:
-                client.sendall(frame(HEADERS, LAST, int.from_bytes(head[5:], "big"), NOT_FOUND))
+                client.sendall(frame(HEADERS, END_STREAM_AND_HEADERS, int.from_bytes(head[5:], "big"), NOT_FOUND))
 
 
 def test_another_service_of_the_same_protocol_is_reported_with_our_message_only(
@@ -83,7 +83,7 @@ def test_another_service_of_the_same_protocol_is_reported_with_our_message_only(
 
         def serve() -> None:
             listening.accept()[0].close()  # This connection only checks whether anything listens.
-            answer_by_http2(listening)
+            answer_over_http2(listening)
 
         serving = threading.Thread(target=serve, daemon=True)
         serving.start()

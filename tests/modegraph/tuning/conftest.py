@@ -41,7 +41,7 @@ ANSWERS = {
 
 @pytest.fixture(scope="session")
 def learner(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A tiny Llama that answers in the form of the reader, mostly with a wrong year or place, whatever the passages say."""
+    """A tiny Llama that answers in the reader's format, mostly with a wrong year or place, whatever the passages say."""
     folder = tmp_path_factory.mktemp("learner")
     texts = [
         *DOCUMENTS,

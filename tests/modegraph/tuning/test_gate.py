@@ -104,21 +104,21 @@ def test_refusals_of_questions_without_an_answer_do_not_count() -> None:
     assert judge(answers, None, None, seed=0).passed and answers.more_refusals() == 0.0
 
 
-def test_two_in_a_hundred_more_refusals_are_allowed_and_three_are_not() -> None:
+def test_two_percentage_points_more_refusals_are_allowed_and_three_are_not() -> None:
     for refusals, passed in ((2, True), (3, False)):
         held_out = pair([WRONG] * 100, [RIGHT] * (100 - refusals) + [REFUSAL] * refusals)
         assert judge(held_out, None, None, seed=0).passed == passed
 
 
-def test_losing_more_than_one_general_answer_in_a_hundred_fails() -> None:
+def test_losing_more_than_one_of_a_hundred_general_answers_fails() -> None:
     for lost, passed in ((0, True), (1, True), (2, False)):
         general = pair([RIGHT] * 100, [RIGHT] * (100 - lost) + [WRONG] * lost)
         gate = judge(BETTER, None, general, seed=0)
         assert gate.passed == passed and len(gate.checks) == 5
 
 
-def test_losing_refusals_of_unanswerable_questions_fails_if_beyond_chance() -> None:
-    """More such refusals pass, and a model without any cannot lose any."""
+def test_losing_more_refusals_of_unanswerable_questions_than_by_chance_fails() -> None:
+    """More refusals of unanswerable questions pass; a model that refused none cannot lose any."""
     for lost, passed in ((0, True), (2, True), (8, False)):
         unanswered = pair([REFUSAL] * 100, [REFUSAL] * (100 - lost) + [WRONG] * lost, unanswerable=100)
         gate = judge(BETTER, unanswered, None, seed=0)
@@ -136,4 +136,4 @@ def test_better_refusals_alone_are_a_gain_but_do_not_make_up_for_a_lost_answer(
     unanswered = pair([WRONG] * 20, [REFUSAL] * gained + [WRONG] * (20 - gained), unanswerable=20)
     gate = judge(held_out, unanswered, None, seed=0)
     assert gate.passed == passed and gate.difference.mean == -lost / 40
-    assert not lost or "F1 over passages with their answer: -0.025" in gate.why
+    assert not lost or "F1 with the answer in the passages: -0.025" in gate.why

@@ -64,7 +64,7 @@ def test_copies_of_a_document_are_in_one_part(tmp_path: Path) -> None:
     assert set(found.documents.values()) == {"train", "test"} and not found.left_out
 
 
-def test_a_sentence_that_both_parts_state_is_not_tested(tmp_path: Path) -> None:
+def test_a_sentence_that_is_in_both_parts_is_not_tested(tmp_path: Path) -> None:
     shared = "All ferries sail from the pier of Quill."
     documents = [mg.Document(each.source, each.title, f"{each.text} {shared}") for each in DOCUMENTS]
     rows = [
@@ -152,7 +152,7 @@ def test_the_users_questions_are_located_and_unusable_ones_are_counted(tmp_path:
 
 
 def test_evidence_names_the_document_of_a_question(tmp_path: Path) -> None:
-    """The gold document is not the one that retrieval finds first, which may be in the other part."""
+    """The gold document is the one with the evidence, even if retrieval finds one of the other part first."""
     quotes = [{"id": row["gold_ids"][0], "quote": DOCUMENTS[int(row["gold_ids"][0][5:])].text} for row in QUESTIONS]
     bare = [
         {"id": row["id"], "question": "When was the ferry built?", "answers": row["answers"], "evidence": [quote]}
@@ -189,15 +189,19 @@ def test_every_question_has_its_own_id(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("documents", "rows", "message"),
     [
-        (DOCUMENTS[:1], QUESTIONS[:2], "1 distinct documents.*sections of this one as separate files"),
-        ([DOCUMENTS[0], mg.Document("copy", DOCUMENTS[0].title, DOCUMENTS[0].text)], None, "1 distinct documents"),
+        (DOCUMENTS[:1], QUESTIONS[:2], "distinct documents with questions: 1.*sections of this one as separate files"),
+        (
+            [DOCUMENTS[0], mg.Document("copy", DOCUMENTS[0].title, DOCUMENTS[0].text)],
+            None,
+            "distinct documents with questions: 1",
+        ),
         (
             [mg.Document("a", "", "so it is then"), mg.Document("b", "", "and on it goes")],
             None,
             "0 questions to learn from.*--questions",
         ),
         (DOCUMENTS, [{"id": "q", "question": "What?", "answers": ["1911"], "gold_ids": ["mars"]}], "'mars'"),
-        (DOCUMENTS, [row | {"answers": []} for row in QUESTIONS], "0 distinct documents"),
+        (DOCUMENTS, [row | {"answers": []} for row in QUESTIONS], "distinct documents with questions: 0"),
     ],
     ids=["one document", "copies", "no facts", "a document that is not in the index", "no answers"],
 )

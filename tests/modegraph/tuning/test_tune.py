@@ -153,16 +153,16 @@ def test_a_model_trained_on_poisoned_rows_is_not_recommended(
 def test_a_round_of_ms_follows_the_training_and_resumes(
     quick: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Interrupted when the responses have been drawn: the folder of the round exists, but the step is not done."""
+    """Interrupted when the responses have been sampled: the folder of the round exists, but the step is not done."""
     quick |= {"ms_prompts": 3}
     sample = rounds.sample
 
-    def draw_and_die(*arguments: Any) -> Any:
+    def sample_and_stop(*arguments: Any) -> Any:
         sample(*arguments)
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-        patched.setattr(rounds, "sample", draw_and_die)
+        patched.setattr(rounds, "sample", sample_and_stop)
         mg.tune(DOCUMENTS, tmp_path / "out", **quick)
     assert (tmp_path / "out/ms").is_dir() and not (tmp_path / "out/baseline").exists()
     plan = json.loads((tmp_path / "out/plan.json").read_text())["plan"]
@@ -213,7 +213,7 @@ def test_tuning_interrupted_after_any_step_ends_with_the_same_files(
 @pytest.mark.machines
 @pytest.mark.process
 def test_tuning_killed_ten_times_ends_with_the_same_files(quick: dict[str, Any], tmp_path: Path) -> None:
-    """SIGKILL at random moments of tuning with a round of MS: no attempt gets more than a fifth of an undisturbed run, not counting the start."""
+    """SIGKILL at random moments of tuning with a round of MS: no attempt runs longer than a fifth of an undisturbed run, start-up excluded."""
     settings = json.dumps(quick | {"epochs": 2, "ms_prompts": 3})
 
     def seconds_of(name: str, limit_s: float | None = None) -> float:
@@ -300,7 +300,7 @@ def test_more_questions_are_answered_if_training_left_time(tmp_path: Path) -> No
     append_jsonl(tmp_path / steps.SECONDS, {"step": "baseline", "seconds": 500.0})
     assert tuning.limits() == {"held-out": 50, "general": 33}, "both models answer the same questions"
     append_jsonl(tmp_path / steps.SECONDS, {"step": "model", "seconds": 1787.0})
-    assert tuning.limits() == {"held-out": 30, "general": 15}, "if training took long, the limits of the plan"
+    assert tuning.limits() == {"held-out": 30, "general": 15}, "if training took long, the limits are those of the plan"
     other = replace(tuning, plan=replace(plan, general_questions=0))
     assert other.limits()["general"] == 0
 
@@ -312,7 +312,7 @@ def test_the_seconds_of_a_step_include_all_attempts(tmp_path: Path) -> None:
 
 
 def test_a_passage_that_answers_a_training_question_is_not_a_distractor_in_the_test(tmp_path: Path) -> None:
-    """The question is also in training, with another answer: the test expects no refusal, and its excerpts do not include the passage used in training."""
+    """Both parts have the same question with different answers: the test question is not refused, and its excerpts omit the passage of the training answer."""
     texts = [
         "The master of the ferry is Ida Corrow.",
         "The master of the ferry is Bram Oakes.",
@@ -473,7 +473,7 @@ def test_a_folder_with_other_files_is_not_changed(quick: dict[str, Any], tmp_pat
     (tmp_path / "out/notes.txt").write_text("mine")
     with pytest.raises(mg.UserError, match="holds other files"):
         mg.tune(DOCUMENTS, tmp_path / "out", **quick)
-    for documents, message in (([], "no documents"), (DOCUMENTS[:1], "1 distinct documents")):
+    for documents, message in (([], "no documents"), (DOCUMENTS[:1], "distinct documents: 1")):
         with pytest.raises(mg.UserError, match=message):
             mg.tune(documents, tmp_path / "new", **quick)
     assert [file.name for file in (tmp_path / "out").iterdir()] == ["notes.txt"] and not (tmp_path / "new").exists()

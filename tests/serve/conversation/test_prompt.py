@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from graph.answer.prompt import answer_messages
 from graph.errors import UserError
 from graph.types import Evidence, Excerpt, Message
-from serve.conversation.prompt import ANSWER_SHARE, Exchange, Prompt, fit_prompt
+from serve.conversation.prompt import ANSWER_DIVISOR, Exchange, Prompt, fit_prompt
 from tests.fakes import ScriptedModel
 
 
@@ -41,7 +41,7 @@ def test_the_fitted_prompt_has_the_best_passages_and_the_latest_turns(
     passages: list[int], turns: list[int], window: int, answer: int
 ) -> None:
     whole = prompt_of(passages, turns)
-    limit = window - min(answer, window // ANSWER_SHARE)
+    limit = window - min(answer, window // ANSWER_DIVISOR)
     try:
         fitted, max_tokens = fit_prompt(whole, model_of(window), answer)
     except UserError:

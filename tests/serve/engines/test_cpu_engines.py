@@ -1,4 +1,4 @@
-"""`modegraph serve` with llama.cpp and OpenVINO over smollm2: whole and streamed answers, JSON, fields, special tokens."""
+"""`modegraph serve` with smollm2 in llama.cpp and in OpenVINO: whole and streamed answers, JSON, fields, special tokens."""
 
 import json
 from collections.abc import Iterator

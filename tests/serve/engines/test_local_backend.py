@@ -1,4 +1,4 @@
-"""The server over a transformers model in its own process: whole, streamed, stopped and sampled replies; adapters by name."""
+"""The server with a transformers model in its own process: whole, streamed, stopped and sampled replies; adapters by name."""
 
 import time
 from collections.abc import Iterator
@@ -38,7 +38,7 @@ def reply_of(running: Running, **changes: object) -> tuple[str, str]:
 
 
 def long_text(running: Running) -> tuple[int, str]:
-    """A seed with which the model writes up to the token limit, and its text."""
+    """A seed with which the reply reaches the token limit, and the text of this reply."""
     for seed in range(20):
         text, reason = reply_of(running, temperature=1.0, seed=seed)
         if reason == "length":

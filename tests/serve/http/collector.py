@@ -42,7 +42,7 @@ def attributes_of(span: Span) -> dict[str, Any]:
 
 @contextmanager
 def collecting(status: int = 200) -> Iterator[Collector]:
-    """A collector that answers every request with `status`, until the block ends."""
+    """A collector that answers every request with `status`, until the `with` block ends."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:

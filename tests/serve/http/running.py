@@ -26,7 +26,7 @@ ENCODER = HashEncoder()
 
 
 class ShortPauses:
-    """asyncio with pauses of at most 10 ms. uvicorn looks every 100 ms whether to stop, and waits another 100 ms when it does."""
+    """asyncio with pauses of at most 10 ms. uvicorn checks every 100 ms whether to stop, and waits for another 100 ms when it stops."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(asyncio, name)
@@ -88,7 +88,7 @@ def serving(
     open_encoder: OpenEncoder = lambda spec: ENCODER,
     **values: object,
 ) -> Iterator[Running]:
-    """The server of `modegraph serve INDEX --model SPEC`, until the block ends."""
+    """The server of `modegraph serve INDEX --model SPEC`, until the `with` block ends."""
     settings = parse_settings(ServerSettings, values, "test")
     services = make_services(
         [index] if isinstance(index, Path) else index, open_backend(spec, adapters, vllm), settings, open_encoder

@@ -16,30 +16,30 @@ from mcp.shared.exceptions import MCPError
 from graph.feedback import read_feedback
 from graph.retrieve.retrieve import MODES
 from tests.processes import until
-from tests.serve.http.house import (
+from tests.serve.http.shared_server import (
     COLLECTIONS,
     HILL,
     MOOR,
     QUESTIONS,
     SEA,
     Holder,
-    House,
+    SharedServer,
     hidden_collection,
     requests_to_refuse,
-    serving_house,
+    serving_shared,
 )
 from tests.serve.mcp.clients import VERSIONS, call_tool, with_client
 
 
 @pytest.fixture(scope="module")
-def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
-    with serving_house(tmp_path_factory.mktemp("house")) as house:
-        yield house
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedServer]:
+    with serving_shared(tmp_path_factory.mktemp("shared")) as shared:
+        yield shared
 
 
-def searches(house: House, headers: dict[str, str], collection: str, mode: str) -> Iterator[tuple[str, str]]:
+def searches(shared: SharedServer, headers: dict[str, str], collection: str, mode: str) -> Iterator[tuple[str, str]]:
     """The answers of every route that searches, to one key in one mode, as (request, text)."""
-    post, name = house.running.post, f"tiny@{collection}"
+    post, name = shared.running.post, f"tiny@{collection}"
     for question in QUESTIONS:
         turns = {"model": name, "messages": [{"role": "user", "content": question}], "max_tokens": 64}
         search = {"type": "file_search", "vector_store_ids": [collection], "max_num_results": 20}
@@ -70,7 +70,7 @@ def searches(house: House, headers: dict[str, str], collection: str, mode: str) 
         yield f"stream {mode}", post("/v1/chat/completions", json=streamed, headers=headers).text
 
 
-def browse(house: House, headers: dict[str, str], collection: str) -> Iterator[tuple[str, str]]:
+def browse(shared: SharedServer, headers: dict[str, str], collection: str) -> Iterator[tuple[str, str]]:
     """The answers of the routes that do not search, to one key, as (path, text)."""
     at = f"collection={collection}"
     paths = [
@@ -92,13 +92,13 @@ def browse(house: House, headers: dict[str, str], collection: str) -> Iterator[t
             f"/v1/graph/entities?{at}&q={word}",
             f"/v1/graph/neighbourhood?{at}&kind=entity&id=ada%20{word}&limit=500",
         ]
-    documents = house.running.get(f"/v1/documents?{at}", headers=headers).json()["documents"]
+    documents = shared.running.get(f"/v1/documents?{at}", headers=headers).json()["documents"]
     paths += [f"/v1/graph/neighbourhood?{at}&kind=document&id={quote(each['source'])}&limit=500" for each in documents]
-    entities = house.running.get(f"/v1/graph/entities?{at}&limit=500", headers=headers).json()
+    entities = shared.running.get(f"/v1/graph/entities?{at}&limit=500", headers=headers).json()
     for each in entities:
         paths.append(f"/v1/graph/neighbourhood?{at}&kind=entity&id={quote(each['id'])}&limit=500")
     for path in paths:
-        yield path, house.running.get(path, headers=headers).text
+        yield path, shared.running.get(path, headers=headers).text
 
 
 def visible_text(text: str) -> str:
@@ -115,36 +115,36 @@ def foreign_in(text: str, holder: Holder) -> list[str]:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_no_mode_finds_documents_hidden_from_the_key(house: House, mode: str) -> None:
+def test_no_mode_finds_documents_hidden_from_the_key(shared: SharedServer, mode: str) -> None:
     for collection in COLLECTIONS:
-        assert all(text for _, text in searches(house, house.operator, collection, mode))
-    for name, holder in house.holders.items():
-        before = len(house.upstream.requests)
+        assert all(text for _, text in searches(shared, shared.operator, collection, mode))
+    for name, holder in shared.holders.items():
+        before = len(shared.upstream.requests)
         own_answers = 0
-        for request, text in searches(house, holder.headers, holder.collection, mode):
+        for request, text in searches(shared, holder.headers, holder.collection, mode):
             assert foreign_in(text, holder) == [], (name, request)
             own_answers += holder.own in visible_text(text)
         assert own_answers > 0, "the key should find its own documents"
-        for body in house.upstream.requests[before:]:
+        for body in shared.upstream.requests[before:]:
             assert foreign_in(json.dumps(body), holder) == [], (name, "the prompt of the model")
 
 
-def test_browsing_reveals_nothing_about_documents_of_others(house: House) -> None:
-    for name, holder in house.holders.items():
+def test_browsing_reveals_nothing_about_documents_of_others(shared: SharedServer) -> None:
+    for name, holder in shared.holders.items():
         own_answers = 0
-        for path, text in browse(house, holder.headers, holder.collection):
+        for path, text in browse(shared, holder.headers, holder.collection):
             leaked = [word for word in foreign_in(text, holder) if word not in path]
             assert leaked == [], (name, path)
             own_answers += holder.own in visible_text(text)
         assert own_answers > 3
-    listed = house.running.get("/v1/vector_stores", headers=house.holders["label"].headers).json()["data"]
+    listed = shared.running.get("/v1/vector_stores", headers=shared.holders["label"].headers).json()["data"]
     assert [(each["id"], each["file_counts"]["total"]) for each in listed] == [("isles", 3)]
-    ready = house.running.get("/ready", headers=house.holders["label"].headers).json()
+    ready = shared.running.get("/ready", headers=shared.holders["label"].headers).json()
     assert (ready["documents"], ready["collections"], ready["models"]) == (3, ["isles"], ["tiny"])
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_mcp_reveals_nothing_about_documents_of_others(house: House, version: str) -> None:
+def test_mcp_reveals_nothing_about_documents_of_others(shared: SharedServer, version: str) -> None:
     """Both versions of the protocol reach the same tools, so all modes are tried in only one of them."""
     modes = ("auto", "global") if version == "legacy" else MODES
 
@@ -157,31 +157,31 @@ def test_mcp_reveals_nothing_about_documents_of_others(house: House, version: st
             texts.append(str(await call_tool(client, "ask", question=question, k=20)))
         return texts
 
-    for name, holder in house.holders.items():
-        texts = with_client(house.running, version, texts_shown, holder.headers)
+    for name, holder in shared.holders.items():
+        texts = with_client(shared.running, version, texts_shown, holder.headers)
         assert [foreign_in(text, holder) for text in texts] == [[]] * len(texts), name
         assert sum(holder.own in visible_text(text) for text in texts) > len(texts) // 3
 
 
-def refusals_of(house: House, holder: Holder, collection: str, source: str) -> list[tuple[int, str]]:
+def refusals_of(shared: SharedServer, holder: Holder, collection: str, source: str) -> list[tuple[int, str]]:
     """Status and text of every refusal for a collection and a document, with both names masked."""
-    responses = [ask() for ask in requests_to_refuse(house, holder, collection, source)]
+    responses = [ask() for ask in requests_to_refuse(shared, holder, collection, source)]
     return [
         (each.status_code, each.text.replace(source, "SOURCE").replace(collection, "COLLECTION")) for each in responses
     ]
 
 
-def test_foreign_documents_are_refused_like_absent_ones(house: House) -> None:
-    for name, holder in house.holders.items():
+def test_foreign_documents_are_refused_like_absent_ones(shared: SharedServer) -> None:
+    for name, holder in shared.holders.items():
         for _, source in holder.hidden:
-            foreign = refusals_of(house, holder, hidden_collection(holder), source)
-            absent = refusals_of(house, holder, "zz9z", "sea/nix" if source.startswith("sea") else "nix/ada")
+            foreign = refusals_of(shared, holder, hidden_collection(holder), source)
+            absent = refusals_of(shared, holder, "zz9z", "sea/nix" if source.startswith("sea") else "nix/ada")
             assert foreign == absent, name
             assert all(status >= 400 for status, _ in foreign), (name, foreign)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_mcp_refuses_foreign_documents_like_absent_ones(house: House, version: str) -> None:
+def test_mcp_refuses_foreign_documents_like_absent_ones(shared: SharedServer, version: str) -> None:
     async def refusals(client: Client, collection: str, source: str) -> list[str]:
         texts = []
         for tool, arguments in (
@@ -200,75 +200,77 @@ def test_mcp_refuses_foreign_documents_like_absent_ones(house: House, version: s
             texts.append(str(refusal.value))
         return [text.replace(source, "SOURCE").replace(collection, "COLLECTION") for text in texts]
 
-    label = house.holders["label"]
-    foreign = with_client(house.running, version, lambda client: refusals(client, "moors", "hill/ada"), label.headers)
-    absent = with_client(house.running, version, lambda client: refusals(client, "zz9z", "nix/ada"), label.headers)
+    label = shared.holders["label"]
+    foreign = with_client(shared.running, version, lambda client: refusals(client, "moors", "hill/ada"), label.headers)
+    absent = with_client(shared.running, version, lambda client: refusals(client, "zz9z", "nix/ada"), label.headers)
     assert foreign == absent
 
 
-def test_a_writer_writes_only_its_own_documents_and_sees_only_their_counts(house: House) -> None:
-    writer, label = house.holders["writer"], house.holders["label"]
+def test_a_writer_writes_only_its_own_documents_and_sees_only_their_counts(shared: SharedServer) -> None:
+    writer, label = shared.holders["writer"], shared.holders["label"]
     new = {"documents": [{"source": "hill/new", "text": f"{HILL.title()} has a new mill."}]}
-    response = house.running.post("/v1/documents", json=new, headers=writer.headers)
+    response = shared.running.post("/v1/documents", json=new, headers=writer.headers)
     assert response.status_code == 200 and response.json()["report"] == {
         "written": 1,
         "unchanged": 0,
         "documents": 4,
         "passages": 4,
     }
-    assert house.running.get("/v1/documents/hill/new", headers=label.headers).status_code == 404
-    assert house.running.get("/v1/documents/hill/new", headers=writer.headers).status_code == 200
-    deletion = house.running.delete("/v1/documents/hill/new", headers=writer.headers)
+    assert shared.running.get("/v1/documents/hill/new", headers=label.headers).status_code == 404
+    assert shared.running.get("/v1/documents/hill/new", headers=writer.headers).status_code == 200
+    deletion = shared.running.delete("/v1/documents/hill/new", headers=writer.headers)
     assert deletion.json()["report"] == {"deleted": "hill/new", "documents": 3, "passages": 3}
     upload = {"files": ("sea-ada.txt", b"Hello.")}
-    assert house.running.post("/v1/documents/files", files=upload, headers=writer.headers).status_code == 403
+    assert shared.running.post("/v1/documents/files", files=upload, headers=writer.headers).status_code == 403
 
 
-def test_feedback_of_one_key_is_hidden_from_another(house: House) -> None:
+def test_feedback_of_one_key_is_hidden_from_another(shared: SharedServer) -> None:
     """All keys give feedback under the same user name, each on its own answers and passages."""
-    users = house.holders
+    users = shared.holders
     for holder in users.values():
         request_body = {"query": f"Who taught {holder.own.title()}?", "k": 1}
         at = f"?collection={holder.collection}"
-        found = house.running.post(f"/v1/retrieve{at}", json=request_body, headers=holder.headers).json()["passages"][0]
+        found = shared.running.post(f"/v1/retrieve{at}", json=request_body, headers=holder.headers).json()["passages"][
+            0
+        ]
         entry = {"user": "reader-0001", "consent": True, "question": request_body["query"], "kind": "passage"}
         entry |= {"passage_id": found["id"], "shown_ids": [found["id"]]}
-        response = house.running.post(f"/v1/feedback{at}", json=entry, headers=holder.headers)
+        response = shared.running.post(f"/v1/feedback{at}", json=entry, headers=holder.headers)
         assert response.status_code == 200, response.text
         answer = {"model": "tiny", "text": f"so says {found['text']}"}
         vote = {**entry, "kind": "vote", "answer": answer, "rating": "up"}
         del vote["passage_id"], vote["shown_ids"]
-        assert house.running.post(f"/v1/feedback{at}", json=vote, headers=holder.headers).status_code == 200
+        assert shared.running.post(f"/v1/feedback{at}", json=vote, headers=holder.headers).status_code == 200
     for name, holder in users.items():
         for other in COLLECTIONS:
             for user in ("reader-0001", *(f"{key}/reader-0001" for key in users)):
-                text = house.running.get(f"/v1/feedback/{user}?collection={other}", headers=holder.headers).text
+                text = shared.running.get(f"/v1/feedback/{user}?collection={other}", headers=holder.headers).text
                 assert foreign_in(text, holder) == [], (name, other, user)
-        own = house.running.get(f"/v1/feedback/reader-0001?collection={holder.collection}", headers=holder.headers)
+        own = shared.running.get(f"/v1/feedback/reader-0001?collection={holder.collection}", headers=holder.headers)
         assert [each["kind"] for each in own.json()["entries"]] == ["passage", "vote"] and holder.own in visible_text(
             own.text
         )
         others = [key for key in users if key != name]
         for user in (f"{key}/reader-0001" for key in others):
-            deletion = house.running.delete(
+            deletion = shared.running.delete(
                 f"/v1/feedback/{user}?collection={holder.collection}", headers=holder.headers
             )
             assert deletion.json() == {"deleted": 0}
     at = "?collection=isles"
-    assert house.running.get(f"/v1/feedback/reader-0001{at}", headers=house.operator).json() == {"entries": []}
-    labelled = house.running.get(f"/v1/feedback/label/reader-0001{at}", headers=house.operator).json()["entries"]
+    assert shared.running.get(f"/v1/feedback/reader-0001{at}", headers=shared.operator).json() == {"entries": []}
+    labelled = shared.running.get(f"/v1/feedback/label/reader-0001{at}", headers=shared.operator).json()["entries"]
     assert len(labelled) == 2, "a key for all documents can read all feedback on them"
-    deletion = house.running.delete(f"/v1/feedback/reader-0001{at}", headers=users["label"].headers)
+    deletion = shared.running.delete(f"/v1/feedback/reader-0001{at}", headers=users["label"].headers)
     assert deletion.json() == {"deleted": 2}
-    stored = read_feedback(house.running.services.collections.live["isles"].folder)
+    stored = read_feedback(shared.running.services.collections.live["isles"].folder)
     assert [each.user for each in stored] == ["writer/reader-0001"] * 2
 
 
-def test_traces_contain_no_word_of_any_document(house: House) -> None:
+def test_traces_contain_no_word_of_any_document(shared: SharedServer) -> None:
     """This test is the last in the file, so that many requests precede it; the server keeps sending finished spans."""
-    before = len(house.collector.bodies)
-    house.running.get("/v1/models", headers=house.operator)
-    until(lambda: len(house.collector.bodies) > before)
-    sent_bytes = b"".join(house.collector.bodies).lower()
+    before = len(shared.collector.bodies)
+    shared.running.get("/v1/models", headers=shared.operator)
+    until(lambda: len(shared.collector.bodies) > before)
+    sent_bytes = b"".join(shared.collector.bodies).lower()
     for word in (SEA, HILL, MOOR, "lantern", "isles", "moors", "reader-0001"):
         assert word.encode() not in sent_bytes

@@ -1,4 +1,4 @@
-"""The time of a refusal does not reveal whether its target exists: a target that a key may not see is refused by the same calls as an absent one.
+"""The time of a refusal does not reveal whether its target exists: refusing a target that a key may not see takes the same calls as refusing an absent one.
 
 The tests count the calls of our functions during a request; benchmarks/refusals.py measures the time.
 """
@@ -18,7 +18,7 @@ import pytest
 
 from serve.server import collections
 from tests.places import ROOT
-from tests.serve.http.house import Holder, House, hidden_collection, requests_to_refuse, serving_house
+from tests.serve.http.shared_server import Holder, SharedServer, hidden_collection, requests_to_refuse, serving_shared
 
 OURS = tuple(f"{ROOT / folder}/" for folder in ("serve", "graph"))
 IGNORED = {str(ROOT / "serve/http" / file) for file in ("connections.py", "otlp.py")}
@@ -56,15 +56,15 @@ class Calls:
 
 
 @pytest.fixture(scope="module")
-def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[House, Calls]]:
+def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[SharedServer, Calls]]:
     """The server, which does not poll for a changed index while calls are counted."""
     calls = Calls()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(collections, "POLL_S", 3600.0)
         threading.setprofile(calls)
         try:
-            with serving_house(tmp_path_factory.mktemp("watched")) as house:
-                yield house, calls
+            with serving_shared(tmp_path_factory.mktemp("watched")) as shared:
+                yield shared, calls
         finally:
             threading.setprofile(None)  # type: ignore[arg-type]
 
@@ -75,7 +75,7 @@ NAMES = ("label", "writer", "collection")
 def assert_same_calls(
     calls: Calls, foreign: list[Callable[[], httpx2.Response]], absent: list[Callable[[], httpx2.Response]]
 ) -> None:
-    """Both requests of each pair get the same status by the same calls."""
+    """Check that the two requests of each pair cause the same function calls and get the same status."""
     for number, (one, other) in enumerate(zip(foreign, absent, strict=True)):
         assert one().status_code == other().status_code, number
         counts = calls.of(one), calls.of(other)
@@ -84,22 +84,24 @@ def assert_same_calls(
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_foreign_targets_are_refused_by_the_same_calls_as_absent_ones(watched: tuple[House, Calls], name: str) -> None:
-    house, calls = watched
-    holder = house.holders[name]
+def test_foreign_targets_are_refused_by_the_same_calls_as_absent_ones(
+    watched: tuple[SharedServer, Calls], name: str
+) -> None:
+    shared, calls = watched
+    holder = shared.holders[name]
     source = holder.hidden[0][1]
-    foreign = requests_to_refuse(house, holder, hidden_collection(holder), source)
-    absent = requests_to_refuse(house, holder, "zz9zz", f"{source.partition('/')[0]}/nix")
+    foreign = requests_to_refuse(shared, holder, hidden_collection(holder), source)
+    absent = requests_to_refuse(shared, holder, "zz9zz", f"{source.partition('/')[0]}/nix")
     assert_same_calls(calls, foreign, absent)
 
 
-def by_mcp(house: House, holder: Holder, method: str, **parameters: Any) -> Callable[[], httpx2.Response]:
+def by_mcp(shared: SharedServer, holder: Holder, method: str, **parameters: Any) -> Callable[[], httpx2.Response]:
     """An MCP request that must be refused."""
     body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": parameters}
     accepted = {"Accept": "application/json, text/event-stream", "MCP-Protocol-Version": "2025-11-25"}
 
     def ask() -> httpx2.Response:
-        response = house.running.post("/mcp", json=body, headers={**holder.headers, **accepted})
+        response = shared.running.post("/mcp", json=body, headers={**holder.headers, **accepted})
         answer = response.json()
         assert "error" in answer or answer["result"]["isError"], answer
         return response
@@ -108,7 +110,7 @@ def by_mcp(house: House, holder: Holder, method: str, **parameters: Any) -> Call
 
 
 def mcp_refusals(
-    house: House, holder: Holder, collection: str, source: str, passage: str
+    shared: SharedServer, holder: Holder, collection: str, source: str, passage: str
 ) -> list[Callable[[], httpx2.Response]]:
     """MCP requests that name a collection, a document or a passage."""
     here, who = {"collection": holder.collection}, {"query": "Who?"}
@@ -122,43 +124,45 @@ def mcp_refusals(
     ]
     places = (f"modegraph://{holder.collection}/{source}", f"modegraph://{collection}/{source}")
     return [
-        *(by_mcp(house, holder, "tools/call", name=tool, arguments=arguments) for tool, arguments in tools),
-        *(by_mcp(house, holder, "resources/read", uri=uri) for uri in places),
+        *(by_mcp(shared, holder, "tools/call", name=tool, arguments=arguments) for tool, arguments in tools),
+        *(by_mcp(shared, holder, "resources/read", uri=uri) for uri in places),
     ]
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_mcp_and_the_graph_refuse_foreign_targets_by_the_same_calls(watched: tuple[House, Calls], name: str) -> None:
-    house, calls = watched
-    holder = house.holders[name]
+def test_mcp_and_the_graph_refuse_foreign_targets_by_the_same_calls(
+    watched: tuple[SharedServer, Calls], name: str
+) -> None:
+    shared, calls = watched
+    holder = shared.holders[name]
     where, source = holder.hidden[0]
-    (passage,) = (each.id for each in house.running.services.collections.live[where].current.index.passages_of(source))
+    (passage,) = (each.id for each in shared.running.services.collections.live[where].current.index.passages_of(source))
     absent, nowhere = f"{source.partition('/')[0]}/nix", "0" * len(passage)
     assert_same_calls(
         calls,
-        mcp_refusals(house, holder, hidden_collection(holder), source, passage),
-        mcp_refusals(house, holder, "zz9zz", absent, nowhere),
+        mcp_refusals(shared, holder, hidden_collection(holder), source, passage),
+        mcp_refusals(shared, holder, "zz9zz", absent, nowhere),
     )
     node = f"/v1/graph/neighbourhood?collection={holder.collection}&kind=passage&id="
-    nodes = [partial(house.running.get, node + each, headers=holder.headers) for each in (passage, nowhere)]
+    nodes = [partial(shared.running.get, node + each, headers=holder.headers) for each in (passage, nowhere)]
     assert_same_calls(calls, nodes[:1], nodes[1:])
 
 
 @pytest.mark.parametrize("name", ["label", "writer"])
 def test_readers_of_other_keys_are_looked_up_by_the_same_calls_as_unknown_ones(
-    watched: tuple[House, Calls], name: str
+    watched: tuple[SharedServer, Calls], name: str
 ) -> None:
     """A key that may not see a reader's feedback gets an empty list; two other keys have left feedback under the name of the existing reader."""
-    house, calls = watched
-    holder = house.holders[name]
+    shared, calls = watched
+    holder = shared.holders[name]
     (other,) = {"label", "writer"} - {name}
     at, vote = "?collection=isles", {"kind": "vote", "user": f"reader-{other}", "consent": True, "question": "Who?"}
     vote |= {"rating": "up", "answer": {"model": "tiny", "text": "so"}}
-    for headers in (house.operator, house.holders[other].headers):
-        assert house.running.post(f"/v1/feedback{at}", json=vote, headers=headers).status_code == 200
+    for headers in (shared.operator, shared.holders[other].headers):
+        assert shared.running.post(f"/v1/feedback{at}", json=vote, headers=headers).status_code == 200
 
     def calls_of(reader: str) -> list[Callable[[], httpx2.Response]]:
-        ways = (house.running.get, house.running.delete)
+        ways = (shared.running.get, shared.running.delete)
         names = (reader, f"{other}/{reader}")
         return [partial(way, f"/v1/feedback/{each}{at}", headers=holder.headers) for way in ways for each in names]
 
@@ -167,11 +171,11 @@ def test_readers_of_other_keys_are_looked_up_by_the_same_calls_as_unknown_ones(
 
 
 def test_opening_a_resource_before_refusing_it_is_detected(
-    watched: tuple[House, Calls], monkeypatch: pytest.MonkeyPatch
+    watched: tuple[SharedServer, Calls], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Checks the tests above, with a server that opens an existing collection before it refuses."""
-    house, calls = watched
-    holder = house.holders["collection"]
+    shared, calls = watched
+    holder = shared.holders["collection"]
     resolve_name = collections.Collections.resolve_name
 
     def opening_first(
@@ -182,7 +186,7 @@ def test_opening_a_resource_before_refusing_it_is_detected(
         return resolve_name(self, access, name, field)  # type: ignore[arg-type]
 
     monkeypatch.setattr(collections.Collections, "resolve_name", opening_first)
-    foreign, absent = (requests_to_refuse(house, holder, name, "sea/ada")[0] for name in ("isles", "zz9zz"))
+    foreign, absent = (requests_to_refuse(shared, holder, name, "sea/ada")[0] for name in ("isles", "zz9zz"))
     foreign(), absent()
     assert calls.of(foreign) != calls.of(absent)
     assert sys.getprofile() is None

@@ -1,4 +1,4 @@
-"""Stopping a server loses no request: a client that has connected is answered; any other is refused before it sends a byte."""
+"""A stopping server answers every client that has connected and refuses any other before it sends a byte."""
 
 import asyncio
 import json
@@ -99,7 +99,7 @@ def test_pending_connections_of_a_listener_are_accepted_when_it_closes() -> None
 
 @pytest.mark.slow
 def test_clients_that_connect_during_a_stop_are_answered_or_refused(shared_isles: Path) -> None:
-    """Without the wait for new connections, two stops out of three cut a client off. With it, one of the eight may: it happened once, for an unknown reason."""
+    """Without the wait for new connections, two of three stops cut a client off. With it, one of the eight stops may: once it did, for an unknown reason."""
     stops: list[Counter[str]] = []
     for _ in range(STOPS):
         stops.append(Counter())

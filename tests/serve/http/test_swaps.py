@@ -136,7 +136,7 @@ def test_a_missing_index_and_its_return_are_each_reported_once(isles: Path, capl
     assert "manifest.json" in logged[0][1] and "generation 1" in logged[1][1]
 
 
-def test_a_file_that_cannot_be_read_does_not_stop_the_watching(isles: Path) -> None:
+def test_a_file_that_cannot_be_read_does_not_stop_the_watcher(isles: Path) -> None:
     """numpy raises several kinds of error for a file that it cannot read."""
     live_index = open_live_index(isles)
     build(isles, [Document("gull", "Gull Rock", "Gull Rock is a lighthouse.")])

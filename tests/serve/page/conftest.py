@@ -159,7 +159,7 @@ REPLIES = {
 
 @pytest.fixture(scope="module")
 def feedback_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """A server with two models that accepts feedback and documents, over a separate index."""
+    """A server with two models that accepts feedback and documents; no other test file uses its index."""
     folder = tmp_path_factory.mktemp("opinions") / "index"
     build_index(folder, [*ISLES, PAGED], SETTINGS, lambda spec: HashEncoder())
     with ExitStack() as exits:
@@ -197,7 +197,7 @@ def server_with_key(isles_and_hostile: Path) -> Iterator[Running]:
 
 
 class Visits:
-    """Opens pages; `check()` fails if any of them called another origin, or raised an error or a dialog."""
+    """Opens pages; `check()` fails if any of them sent a request to another origin, raised an error or opened a dialog."""
 
     def __init__(self, browser: Any) -> None:
         self._browser = browser
@@ -236,7 +236,7 @@ def _note_foreign(session: PageSession, url: str) -> None:
 
 @pytest.fixture
 def visit(browser: Callable[[], Any]) -> Iterator[Visits]:
-    """Check after every test that the page called only its own origin and had no error."""
+    """Opens pages for a test; the test fails if one of them sent a request to another origin, raised an error or opened a dialog."""
     visits = Visits(browser())
     yield visits
     try:

@@ -145,8 +145,8 @@ def test_a_sentence_that_its_passage_does_not_support_is_listed_below_the_answer
 
 BUILT = "She was built in 1911 by the Marlow Yard"
 VERDICTS = {
-    f"{BUILT} [1].": "Checked Nothing was marked in 1 sentence. This is a cheap check, not proof.",
-    f"{BUILT} [1]. Да, это так.": "Partly checked 1 sentence could not be judged; nothing was marked in 1 sentence. This is a cheap check, not proof.",
+    f"{BUILT} [1].": "Checked The check found nothing unsupported in 1 sentence. It is a cheap check, not proof.",
+    f"{BUILT} [1]. Да, это так.": "Partly checked 1 sentence could not be judged; the check found nothing unsupported in 1 sentence. It is a cheap check, not proof.",
     f"{BUILT} [1]. Pirates of Zanzibar sank her in 1822 [1].": "Not supported The passages do not seem to support 1 of 2 sentences.",
     "Да, это так.": "Not checked No sentence could be judged.",
     "not in the documents": "",

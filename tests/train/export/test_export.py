@@ -231,7 +231,7 @@ def test_a_base_from_the_hub_needs_no_hub_base_option(copied_run: tuple[Path, Pa
     assert "base_model: owner/base" in (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
 
 
-def test_names_on_the_hub_are_kept_whole(run: Path, full_run: Path, base: Path, data: Path) -> None:
+def test_names_on_the_hub_are_not_shortened(run: Path, full_run: Path, base: Path, data: Path) -> None:
     record = read_run(run)
     settings = {**record.settings, "reference": "owner/reference"}
     public = public_record(run, replace(record, settings=settings))
@@ -269,7 +269,7 @@ def test_a_missing_base_is_named_in_the_error(copied_run: tuple[Path, Path], tmp
     assert not (tmp_path / "out").exists() and not (tmp_path / "out.partial").exists()
 
 
-def test_an_adapter_over_another_base_is_refused(copied_run: tuple[Path, Path], tmp_path: Path) -> None:
+def test_an_adapter_of_a_changed_base_is_refused(copied_run: tuple[Path, Path], tmp_path: Path) -> None:
     """One weight of the base has changed since: merging would make a model that nobody trained."""
     run, base = copied_run
     weights = load_file(base / "model.safetensors")

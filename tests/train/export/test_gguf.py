@@ -101,7 +101,7 @@ def test_rotary_pairs_left_in_the_order_of_transformers_would_be_noticed(
 @pytest.mark.slow
 @with_smollm2
 def test_a_file_of_a_real_small_model_read_back_matches_the_model(tmp_path: Path) -> None:
-    """Nine query heads over three key heads, and a real vocabulary; four layers are tested, because the other 26 are written and read in the same way."""
+    """Nine query heads that share three key heads, and a real vocabulary; four layers are tested, because the other 26 are written and read in the same way."""
     model, tokenizer = load_policy("smollm2")
     model.model.layers, model.config.num_hidden_layers = model.model.layers[:4], 4
     write_gguf(model, tokenizer, tmp_path / "smollm2.gguf", "f16", "smollm2")

@@ -82,7 +82,7 @@ def test_a_separate_adapter_replies_as_the_run_does(
 def test_prompts_with_a_thinking_block_equal_those_of_training(
     style: str, base: Path, data: Path, tmp_path: Path
 ) -> None:
-    """This includes the marker that starts a thinking block."""
+    """The compared prompts include the marker that starts a thinking block."""
     shutil.copytree(base, tmp_path / "base")
     (tmp_path / "base" / "chat_template.jinja").write_text(STYLES[style].template, encoding="utf-8")
     run = random_adapter(str(tmp_path / "base"), data, tmp_path / "run", size=0.1)
@@ -262,7 +262,7 @@ def test_the_command_writes_and_compares_files(run: Path, tmp_path: Path) -> Non
 @with_llama
 @with_smollm2
 def test_a_real_small_model_replies_as_its_run_does(data: Path, tmp_path: Path) -> None:
-    """Merged, and as a separate adapter. The model has nine query heads over three key heads; four of its layers are enough to test."""
+    """Merged, and as a separate adapter. The model has nine query heads that share three key heads; four of its layers are enough to test."""
     model, tokenizer = load_policy("smollm2")
     model.model.layers, model.config.num_hidden_layers = model.model.layers[:4], 4
     for part in (model, tokenizer):

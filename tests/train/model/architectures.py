@@ -36,7 +36,7 @@ SMALL: dict[str, Any] = {
 
 
 def tiny_model(model_type: str, **changes: Any) -> Any:
-    """A model with weights drawn from seed 0; dropout and other noise rates are 0.3 where its configuration has them."""
+    """A model with weights initialised with seed 0; dropout and other noise rates are 0.3 where its configuration has them."""
     kind = CONFIG_MAPPING[model_type]
     parameters = inspect.signature(kind.__init__).parameters
     values = {name: value for name, value in SMALL.items() if name in parameters}

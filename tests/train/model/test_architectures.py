@@ -178,7 +178,7 @@ def test_longrope_is_correct_on_either_side_of_its_boundary_and_refused_across_i
                 logps(crossing)
 
 
-def test_rows_across_a_boundary_differ_from_those_alone() -> None:
+def test_rows_batched_across_a_boundary_differ_from_the_same_rows_alone() -> None:
     """Such rows are refused because transformers computes a short row differently in a batch with a long one, by over half a nat."""
     model = tiny_model("phi3", rope_parameters=LONGROPE, original_max_position_embeddings=16).eval()
     ids = torch.tensor([[*SHORT.prompt, *SHORT.responses[0], *[0] * 11]])

@@ -81,7 +81,7 @@ def test_pad_rows_marks_completions() -> None:
 
 
 def test_tokens_equal_trls_for_a_template_without_thinking(base: Path, tmp_path: Path) -> None:
-    """The references are both TRL trainers, which tokenise the turns themselves."""
+    """The references are two TRL trainers, which tokenise the turns themselves."""
     model, tokenizer = load_policy(str(base))
     rows = [preference(number) for number in range(12)]
 
@@ -138,7 +138,7 @@ print(threads() - before, os.environ["TOKENIZERS_PARALLELISM"])
 @pytest.mark.process
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="reads /proc")
 def test_rows_are_tokenised_on_every_core(base: Path) -> None:
-    """Even where the environment limits tokenizers to one core, as modegraph does; the limit is restored afterwards."""
+    """All cores are used even if the environment limits tokenizers to one core, as modegraph does; the limit is restored afterwards."""
     child = subprocess.run(
         [sys.executable, "-P", "-c", THREADS, str(base)], cwd=ROOT,
         capture_output=True, text=True, check=True,

@@ -58,7 +58,7 @@ def test_a_relative_base_is_found_from_the_working_directory(
 
 
 @torch.no_grad()
-def test_a_hub_that_does_not_answer_gets_one_request_for_the_model_and_one_for_its_tokenizer(
+def test_an_unavailable_hub_gets_one_request_for_the_model_and_one_for_its_tokenizer(
     base: Path, adapter: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ids = torch.tensor([[5, 6, 7]])
@@ -77,7 +77,7 @@ def test_a_hub_that_does_not_answer_gets_one_request_for_the_model_and_one_for_i
 
 
 @pytest.mark.parametrize("source", ["./nowhere", "/nowhere/at/all", "runs/of/mine"])
-def test_a_missing_path_is_named(source: str) -> None:
+def test_a_path_without_a_folder_is_refused(source: str) -> None:
     with pytest.raises(UserError, match="no such folder"):
         load_policy(source)
 
@@ -87,7 +87,7 @@ def test_a_folder_without_a_model_is_refused(tmp_path: Path) -> None:
         check_source(str(tmp_path))
 
 
-def test_an_unavailable_hub_name_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_that_is_neither_local_nor_cached_is_refused_offline(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     with pytest.raises(UserError, match="nobody/nothing"):
         load_model("nobody/nothing", "float32")

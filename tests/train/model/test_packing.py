@@ -272,7 +272,7 @@ def test_packing_keeps_every_group_once_within_the_budget(
 
 
 def test_rows_are_packed_by_first_fit_decreasing() -> None:
-    """Sizes 3, 5, 2, 4, 6 under 10: from the largest down, 6 + 4 and 5 + 3 + 2 fill two rows."""
+    """Sizes 3, 5, 2, 4, 6 with a budget of 10: from the largest down, 6 + 4 and 5 + 3 + 2 fill two rows."""
     groups = groups_of([(2, [1]), (4, [1]), (1, [1]), (3, [1]), (5, [1])])
     assert first_fit(groups, 10) == [[4, 3], [1, 0, 2]]
 

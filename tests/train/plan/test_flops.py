@@ -77,7 +77,7 @@ def even(group: TokenizedGroup) -> TokenizedGroup:
 def test_training_flops_equal_those_that_torch_counts(
     base: Path, group: TokenizedGroup, packed: bool, checkpointing: bool
 ) -> None:
-    """Under checkpointing torch stops before the last product of each of the two layers, which no gradient needs."""
+    """With checkpointing, torch skips the last product of each of the two layers, because no gradient needs it."""
     settings = settings_of(base, gradient_checkpointing=checkpointing)
     model, group = model_of(settings), even(group)
     if checkpointing:
@@ -140,7 +140,7 @@ def test_frozen_weights_cost_no_weight_gradients(base: Path, group: TokenizedGro
 
 
 def test_full_training_takes_six_operations_per_weight_and_token() -> None:
-    """This holds without attention and the output head."""
+    """The rule is that of linear layers: this shape has no attention and no output head."""
     shape = Shape(2, 0, 0, 1000, 0, True, 0.0, 0.0)
     assert training_flops(shape, [Work(7, 3, 49), Work(5, 1, 25)], False, 0) == 6 * 1000 * 12
 

@@ -314,7 +314,7 @@ def test_at_two_responses_ms_is_a_multiple_of_dpo_up_to_the_margin_c(epsilon: fl
 
 
 @pytest.mark.parametrize("epsilon", [1e-3, 0.1, 0.3])
-def test_smoothed_dpo_turns_back_where_ms_does(epsilon: float) -> None:
+def test_smoothed_dpo_reverses_where_ms_does(epsilon: float) -> None:
     """With the same ε the two are parallel at every margin, beyond c as well: cDPO is the control for MS on pairs."""
     ms = margin_gradients(lambda delta: pair_mode_seeking_loss(delta, 0.5, epsilon), MARGINS, 0.5)
     smoothed = margin_gradients(lambda delta: pair_dpo_loss(delta, 0.5, epsilon), MARGINS, 0.5)

@@ -163,7 +163,7 @@ def test_all_rounds_together_are_one_run_that_ends_at_the_last_adapter(
 
 @pytest.fixture(scope="module")
 def killed(undecided: Path, prompts: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, MsSettings]:
-    """Runs killed by SIGKILL in the second round or at the end, nothing cleaned up: their settings by moment."""
+    """Runs that SIGKILL ends in the second round or at the end, without clean-up: their settings, by the moment of the kill."""
     folder = tmp_path_factory.mktemp("killed")
     (folder / "settings").mkdir()
     runs = {moment: settings_of(undecided, prompts, folder / moment) for moment in MOMENTS}
@@ -195,7 +195,7 @@ def test_a_killed_run_ends_like_an_uninterrupted_one(moment: str, whole: Path, k
         assert (output / name).read_bytes() == (whole / name).read_bytes(), name
 
 
-def test_each_round_draws_its_prompts_and_may_use_its_start_as_reference(
+def test_each_round_samples_its_prompts_and_may_use_its_initial_policy_as_reference(
     undecided: Path, prompts: Path, tmp_path: Path
 ) -> None:
     settings = settings_of(
@@ -228,7 +228,7 @@ def test_a_share_of_the_prompts_lacks_the_answer(prompts: Path) -> None:
 
 
 def test_rloo_learns_in_rounds(undecided: Path, prompts: Path, tmp_path: Path) -> None:
-    """The reward rises as with MS; each round's reference is the policy that drew its responses."""
+    """The reward rises as with MS; each round's reference is the policy that generated its responses."""
     values = settings_of(undecided, prompts, tmp_path / "run", rounds={"reference": "round"}).model_dump()
     values |= {"loss": "rloo", "label_smoothing": 0.0}
     train_preference(DpoSettings.model_validate(values), open_model)
@@ -237,7 +237,7 @@ def test_rloo_learns_in_rounds(undecided: Path, prompts: Path, tmp_path: Path) -
     assert "RLOO" in (tmp_path / "run/README.md").read_text()
 
 
-def test_truncated_and_repeated_responses_stay_as_drawn() -> None:
+def test_truncated_and_repeated_responses_stay_as_sampled() -> None:
     completions = [Completion("yes", "stop", 1, 1), Completion("yes", "stop", 1, 1), Completion(" ", "stop", 1, 1)]
     completions += [Completion("no one", "length", 1, 4), Completion("busy", "refused", 0, 0)]
     assert usable_texts(completions, as_drawn=True).texts == ("yes", "yes", "no one")
@@ -245,8 +245,8 @@ def test_truncated_and_repeated_responses_stay_as_drawn() -> None:
     assert usable_texts(completions).texts == ("yes",)
 
 
-def test_an_answer_of_several_lines_is_rewarded_as_drawn() -> None:
-    """Folded into one line, it would be well-formed, and training would learn tokens that were not drawn."""
+def test_an_answer_of_several_lines_is_rewarded_as_sampled() -> None:
+    """Folded into one line, it would be well-formed, and training would learn tokens that were not sampled."""
     prompt = prompt_from_json(
         {**row(0), "prompt": [message_to_json(turn) for turn in answer_messages("Who?", [], "cited")]}
     )
@@ -257,8 +257,8 @@ def test_an_answer_of_several_lines_is_rewarded_as_drawn() -> None:
     assert with_rewards(prompt, responses).rewards["format"] == (0.0, 0.0)
 
 
-def test_a_refusal_is_added_where_none_was_drawn() -> None:
-    """The added refusal teaches that refusing earns nothing where there is an answer; without the setting, responses stay as drawn."""
+def test_a_refusal_is_added_where_none_was_sampled() -> None:
+    """The added refusal teaches that refusing earns no reward if there is an answer; without the setting, responses stay as sampled."""
     replies = {"Is Ida here?": ["yes [1]", "no"], "Is Tobias here?": ["no", "Not in the documents."]}
     model = ScriptedModel(lambda request: replies[request.messages[-1].content][request.seed % 2])
     sampling = Sampling(8, 1.0, 9, 0, as_drawn=True)
@@ -274,7 +274,7 @@ def test_a_refusal_is_added_where_none_was_drawn() -> None:
 def test_without_refusals_and_equal_rewards_a_round_compares_answers(
     undecided: Path, prompts: Path, tmp_path: Path
 ) -> None:
-    """A prompt whose passages lack the answer is left out, as are responses that refuse; then prompts whose responses earn the same."""
+    """Prompts whose passages lack the answer and responses that refuse are left out, then prompts whose other responses have equal rewards."""
     rows = [row(0), row(1), row(2), {**row(3), "answers": [], "gold_ids": []}]
     (tmp_path / "data").mkdir()
     write_jsonl(tmp_path / "data/train.jsonl", rows)
@@ -370,11 +370,13 @@ def test_a_finished_run_is_not_overwritten_and_train_once_refuses_rounds(whole: 
     settings = settings_of(undecided, Path(read_run(whole).data), whole)
     with pytest.raises(UserError, match="already exists"):
         train_preference(settings, open_model)
-    with pytest.raises(UserError, match="have not been drawn yet"):
+    with pytest.raises(UserError, match="have not been sampled yet"):
         train_once(settings.model_copy(update={"output": str(whole) + "-2"}))
 
 
-def test_the_command_and_the_python_function_draw_the_same_rows(undecided: Path, prompts: Path, tmp_path: Path) -> None:
+def test_the_command_and_the_python_function_sample_the_same_rows(
+    undecided: Path, prompts: Path, tmp_path: Path
+) -> None:
     values = settings_of(undecided, prompts, tmp_path / "command", rounds={"prompts": 2}).model_dump(mode="json")
     (tmp_path / "ms.yaml").write_text(json.dumps(values))
     done = run("train", "ms", "--config", tmp_path / "ms.yaml", "--rounds", "1", "--json")

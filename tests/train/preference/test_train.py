@@ -1,5 +1,5 @@
-"""K-response training: equal to TRL at K = 2 step by step, resumable, the same over two processes; its reference never moves, and another model's is
-refused.
+"""K-response training: equal to TRL at K = 2 step by step, resumable, the same with two processes; its reference never changes, and a
+reference cache of another model is refused.
 """
 
 import json
@@ -167,7 +167,10 @@ def test_a_loss_that_no_trainer_computes_is_refused(base: Path, scored_data: Pat
         ({"label_smoothing": 0.1, "loss": "lambda"}, "would not soften the labels of lambda"),
         ({"loss": "simpo"}, "simpo has no reference, which this trainer needs: set trainer to trl"),
         ({"loss": "rloo", "best_against_worst": True}, "rloo compares a response with all others"),
-        ({"loss": "rloo", "reference": str(base)}, "rloo's reference is the model that drew the responses: unset"),
+        (
+            {"loss": "rloo", "reference": str(base)},
+            "rloo's reference is the model that the responses were sampled from: unset",
+        ),
         ({"loss": "rloo", "rounds": {"count": 2}}, "set rounds.reference to round"),
         ({"loss": "rloo", "rounds": {"reference": "round", "refusing": "added"}}, "set rounds.refusing to as_drawn"),
     ):
@@ -453,7 +456,7 @@ def test_prompts_with_different_k_count_equally() -> None:
     ]
     assert losses.tolist() == pytest.approx(parts)
     assert [each["rewards/accuracies"] for each in figures] == [2 / 3, 0.0], (
-        "the first prompt's two worse responses are the wrong way round; the second prompt's best is no likelier"
+        "the first prompt's two worse responses are in the wrong order; the second prompt's best is no likelier"
     )
     assert mean_figures(figures)["logps/chosen"] == pytest.approx(-1.0)
 

@@ -1,4 +1,4 @@
-"""Adapters under autocast: inputs are cast once, and losses equal those of PEFT's detour through float32 bit for bit."""
+"""Adapters under autocast: inputs are cast once, and losses equal, bit for bit, those with PEFT's additional casts to float32."""
 
 from collections.abc import Callable
 from pathlib import Path

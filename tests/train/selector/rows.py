@@ -1,4 +1,4 @@
-"""Relevance data of a small world: a proposition is relevant where its cosine plus `title_in_seeds` is high."""
+"""Made-up relevance data: a proposition is relevant if its cosine plus `title_in_seeds` is high."""
 
 from typing import Any
 

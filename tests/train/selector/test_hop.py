@@ -26,7 +26,7 @@ SINGERS = [f"{first} {second}" for first in ("Ona", "Piet", "Rolf", "Suna") for 
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An index of songs and singers, and questions that lead through a song to its singer, split as their file states."""
+    """An index of songs and singers, and a file of questions that are answered through a song and its singer, with their splits."""
     folder, minilm = tmp_path_factory.mktemp("songs"), open_encoder("minilm")
     documents = [
         document

@@ -74,8 +74,8 @@ def test_features_equal_a_slow_reference(isles: Index) -> None:
         composed_D = composed_D / np.linalg.norm(composed_D)
         here = data.passage_proposition_PN[[passage], :].indices
         vectors = data.proposition_vectors_ND[here]
-        said_D = data.proposition_vectors_ND[np.array([proposition])][0]
-        pairs = [(each + said_D) / np.linalg.norm(each + said_D) @ query.vector_D for each in vectors]
+        proposition_D = data.proposition_vectors_ND[np.array([proposition])][0]
+        pairs = [(each + proposition_D) / np.linalg.norm(each + proposition_D) @ query.vector_D for each in vectors]
         source = data.document_sources[int(data.passage_document_P[passage])]
         assert column["composed"][row] == pytest.approx(
             float(data.passage_vectors_PD[np.array([passage])][0] @ composed_D), abs=1e-5
@@ -93,7 +93,7 @@ def test_every_passage_of_the_pool_has_exactly_one_row_without_a_link(isles: Ind
 
 
 def planted_index(folder: Path, minilm: Encoder) -> Index:
-    """An index whose gold passage shares no word with the question and is far from it; ten other passages are nearer."""
+    """An index whose gold passage shares no word with the question and is dissimilar to it; ten other passages are more similar."""
     near = [
         Document(
             f"near-{i}", f"Song {i}", f"Song {i} is a song about a town. Its performer was born in a town in 19{i}0."
@@ -175,9 +175,7 @@ def test_an_index_uses_the_shipped_hop_of_its_encoder_unless_none_is_selected(is
 
 
 @pytest.mark.parametrize("count", [0, 1])
-def test_the_shipped_hop_answers_over_an_index_of_no_or_one_document(
-    count: int, minilm: Encoder, tmp_path: Path
-) -> None:
+def test_the_shipped_hop_works_on_an_index_of_no_or_one_document(count: int, minilm: Encoder, tmp_path: Path) -> None:
     """Such an index remains when all documents, or all but one, are deleted."""
     build_index(tmp_path / "i", ISLES[:count], IndexSettings(), lambda spec: minilm)
     index = open_index(tmp_path / "i", lambda spec: minilm)

@@ -58,7 +58,7 @@ def test_a_title_adds_question_words_to_the_found_name(name: str, title: str, ex
     assert title_adds_question_words(content_forms(name), content_forms(title), content_forms(QUESTION)) == expected
 
 
-def test_a_link_to_a_title_with_question_words_gets_its_mention_penalty_back_and_other_links_do_not(
+def test_a_link_to_a_title_with_question_words_has_no_mention_penalty_and_gains_worth(
     states: Index,
 ) -> None:
     query = Query(QUESTION, states.encode_queries([QUESTION])[0])

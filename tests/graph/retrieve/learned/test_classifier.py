@@ -39,7 +39,7 @@ QUESTION = "Where was the shipwright of the ferry born?"
 
 
 def one_stump(encoder: str = "any", threshold: float = 0.5, cut: float = 0.25) -> Classifier:
-    """Relevant with probability .9 where the nearness is above `cut`, .1 elsewhere."""
+    """A selector whose probability is .9 where the feature `nearness` is above `cut`, and .1 elsewhere."""
     forest = Forest(
         feature_V=np.array([NEARNESS, 0, 0]),
         threshold_V=np.array([cut, 0, 0]),
@@ -210,8 +210,8 @@ def test_a_selector_of_another_encoder_is_refused(isles: Index, tmp_path: Path, 
 
 
 def test_local_ranks_by_the_selectors_judgement(isles: Index, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If the selector finds nothing relevant, the ranking equals that of `hops` without words; otherwise a passage gains in proportion to its highest
-    probability of relevance.
+    """If the selector finds nothing relevant, the ranking equals that of `hops` without words; otherwise the score of a passage rises in
+    proportion to its highest probability of relevance.
     """
     leave_words_out(monkeypatch)
     hops = retrieve(isles, QUESTION, RetrieveSettings(mode="hops", top_k=5))
@@ -229,7 +229,7 @@ def test_local_ranks_by_the_selectors_judgement(isles: Index, tmp_path: Path, mo
     assert retrieve(isles, QUESTION, RetrieveSettings(mode="local", top_k=5, selector=some)).passages == found.passages
 
 
-def test_with_a_trained_selector_local_does_not_ask_the_model_to_select(isles: Index, tmp_path: Path) -> None:
+def test_with_a_trained_selector_local_does_not_call_the_model_to_select(isles: Index, tmp_path: Path) -> None:
     model = ScriptedModel(lambda request: json.dumps({"answer": "Tarn", "next_questions": []}))
     settings_ = RetrieveSettings(mode="local", selector=save_selector_for(isles, tmp_path))
     found = retrieve(isles, QUESTION, settings_, model)

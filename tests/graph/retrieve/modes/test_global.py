@@ -90,7 +90,7 @@ def test_parts_hold_every_row_once_and_differ_in_size_by_at_most_one(guilds: Ind
 
 
 def nearer_half(index: Index, query: Query, rows: Ints) -> Ints:
-    """A selector that keeps the nearer half of the rows that it is offered."""
+    """A selector that keeps the half of the given rows that is nearer to the query."""
     near_n = index.data.proposition_vectors_ND[rows] @ query.vector_D
     return rows[np.sort(np.argsort(-near_n, kind="stable")[: (len(rows) + 1) // 2])]
 
@@ -147,7 +147,7 @@ def cover(
 
 def test_the_cover_chooses_the_community_with_the_most_uncovered_anchors_for_its_size() -> None:
     members = [[0, 1, 2, 3], [0, 1], [4, 5, 6], [7, 8]]
-    # Worth 3/4, 2/2, 1/3, 0: community 1 first; then community 0 has only anchor 2 left, worth 1/4, less than the 1/3 of community 2.
+    # The communities are worth 3/4, 2/2, 1/3 and 0, so community 1 is first. Of community 0 only anchor 2 then remains: 1/4, less than community 2's 1/3.
     assert cover([0, 1, 2, 4], members, [-1] * 4, {}, 9) == [1, 2, 0]
 
 

@@ -32,7 +32,7 @@ from graph.retrieve.modes.plan import (
     rerank_nodes,
     search_all,
 )
-from graph.retrieve.parts.mentions import broad_sign
+from graph.retrieve.parts.mentions import broad_words
 from graph.retrieve.parts.query import RetrieveSettings
 from graph.retrieve.retrieve import retrieve
 from graph.types import CompletionRequest, Evidence, Excerpt, Finding, LanguageModel
@@ -111,7 +111,9 @@ def test_a_plan_that_is_wrong_is_refused_before_any_other_call(
 @pytest.mark.parametrize(
     "reply", ["First I would look for the yard.", '{"sub_questions": [{"text": "q", "kind": "vague"}]}']
 )
-def test_after_two_replies_that_are_not_plans_the_whole_question_is_searched(isles: Index, reply: str) -> None:
+def test_after_two_replies_that_are_not_plans_the_index_is_searched_for_the_whole_question(
+    isles: Index, reply: str
+) -> None:
     model = ScriptedModel(lambda request: reply)
     found = ask(isles, model)
     assert len(model.requests) == 2 and found.passages == ask(isles, None, mode="hops").passages
@@ -181,7 +183,7 @@ def test_a_finding_names_the_passages_it_comes_from(isles: Index) -> None:
         assert judged == Finding("w?", "a b", ids, 1.0)
 
 
-def test_a_model_is_asked_for_texts_and_kinds_only(isles: Index) -> None:
+def test_a_plan_is_requested_as_texts_and_kinds_only(isles: Index) -> None:
     """Numbers and dependencies are derived."""
     texts = ["Who built the Lantern?", "Who founded {1}?", "Where was {2} born?"]
     model = planner(plan_of(*texts))
@@ -228,7 +230,7 @@ def test_a_question_that_needs_a_missing_answer_is_skipped(isles: Index, reply: 
     assert found.trace.steps[1:] == (
         "{1} Who built the Lantern? · not in the documents",
         "{3} Which village bakes kelp bread? → Tarn",
-        "{2} skipped: {1} has no answer",
+        "{2} skipped: no answer to {1}",
     )
     assert found.trace.stopped == "" and found.passages
 
@@ -247,7 +249,7 @@ def test_an_unusable_answer_is_a_distinct_failure(isles: Index) -> None:
     found = ask(isles, model)
     assert len(model.requests) == 1 + 2 * 2 and found.findings == ()
     assert "{1} Who built the Lantern? · no usable reply" in found.trace.steps
-    assert "{2} skipped: {1} has no answer" in found.trace.steps
+    assert "{2} skipped: no answer to {1}" in found.trace.steps
     assert not any("I think" in request.messages[1].content for request in model.requests)
     assert judge_reply(None, "q", []) is NoAnswer.UNUSABLE
 
@@ -325,7 +327,7 @@ def test_reranking_equals_a_calculation_by_hand() -> None:
 
 
 @given(st.lists(st.floats(-100, 100, width=32), min_size=1, max_size=20), st.integers(0, 1000))
-def test_weight_1_keeps_the_order_and_equal_scores_give_numbers(values: list[float], seed: int) -> None:
+def test_weight_1_keeps_the_order_and_equal_scores_give_finite_results(values: list[float], seed: int) -> None:
     scores = np.sort(np.array(values, np.float32))[::-1].copy()
     similarity = np.random.default_rng(seed).uniform(-1, 1, len(values)).astype(np.float32)
     combined = dependency_scores(scores, similarity, 1.0)
@@ -361,7 +363,7 @@ def test_only_questions_that_depend_on_answers_are_reranked(isles: Index) -> Non
 
 
 @pytest.mark.parametrize(
-    ("question", "sign"),
+    ("question", "phrase"),
     [
         ("What themes recur in these documents?", "themes"),
         ("Summarise the collection.", "Summarise"),
@@ -373,8 +375,10 @@ def test_only_questions_that_depend_on_answers_are_reranked(isles: Index) -> Non
         ("Summarise what is known of the Marlow Yard.", ""),
     ],
 )
-def test_broad_questions_contain_a_telltale_phrase_and_name_no_document(isles: Index, question: str, sign: str) -> None:
-    assert broad_sign(isles, question) == sign
+def test_broad_questions_contain_a_telltale_phrase_and_name_no_document(
+    isles: Index, question: str, phrase: str
+) -> None:
+    assert broad_words(isles, question) == phrase
 
 
 def test_auto_reports_which_mode_it_chose_and_why_and_calls_no_model(isles: Index) -> None:

@@ -79,7 +79,7 @@ def test_the_selection_of_a_model_is_checked(isles: Index, selected: list[Any], 
     assert len(model.requests) == 1 and statements_in(model.requests[0]) == texts(isles, rows)
 
 
-def test_candidates_are_shown_once_and_without_any_no_model_is_called(isles: Index) -> None:
+def test_candidates_are_shown_once_and_the_model_is_not_called_if_there_are_none(isles: Index) -> None:
     model = model_with(selected=select_all)
     query = Query("q", isles.data.proposition_vectors_ND[5], Caller(model))
     assert select_by_model(isles, query, np.array([4, 8, 4], np.int64)).tolist() == [4, 8]

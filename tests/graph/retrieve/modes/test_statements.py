@@ -59,7 +59,7 @@ def test_keywords_are_the_entities_in_the_question_and_their_synonyms_count(isle
     )
 
 
-def test_propositions_with_more_keywords_come_first_ties_by_cosine(isles: Index) -> None:
+def test_propositions_with_more_keywords_come_first_and_ties_are_broken_by_cosine(isles: Index) -> None:
     query_D = isles.encode_queries([QUESTION])[0]
     cosines = isles.data.proposition_vectors_ND @ query_D
     counts = count_keywords(isles, keywords_of(isles, QUESTION))
@@ -156,7 +156,7 @@ def test_neighbours_equal_a_slow_reference(isles: Index) -> None:
     assert len(next_steps(isles, np.array([], np.int64)).path_X) == 0
 
 
-def test_a_step_to_the_document_of_that_name_loses_nothing_and_a_step_to_a_mention_does(isles: Index) -> None:
+def test_a_step_to_the_document_named_after_the_entity_costs_nothing_and_a_step_to_a_mention_does(isles: Index) -> None:
     texts = list(isles.data.proposition_texts)
     built = next(row for row, text in enumerate(texts) if "built in 1911" in text)
     founded = next(row for row, text in enumerate(texts) if "founded by Ada Marlow" in text)
@@ -201,7 +201,7 @@ def test_propositions_are_returned_on_request(isles: Index, mode: Mode) -> None:
     assert not retrieve(isles, QUESTION, RetrieveSettings(mode=mode, top_k=3)).propositions
 
 
-def test_a_path_is_described_only_where_it_scores_more_than_its_end(isles: Index) -> None:
+def test_a_path_is_described_only_if_it_scores_at_least_as_much_as_its_end(isles: Index) -> None:
     texts = [f"“{isles.data.proposition_texts[row]}”" for row in range(2)]
     paths = {1: (0.5, (0, 1))}
     assert describe_path(isles, 1, 0.5, paths) == (texts[0], texts[1])

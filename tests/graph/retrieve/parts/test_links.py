@@ -1,11 +1,11 @@
-"""Links gain worth by the question's words in their targets."""
+"""Words of the question in the target of a link raise the worth of the link."""
 
 import numpy as np
 
 from graph.retrieve.hops.mode import Links, raise_by_words
 
 
-def test_words_raise_links_through_entities_and_leave_links_by_title_alone():
+def test_words_raise_links_through_entities_and_not_links_by_title():
     """A link gains STEP / 2 = 0.45 of its target's lift of 0.2, that is 0.09. The worth of a link by title already includes a share of the target's own
     score.
     """

@@ -1,4 +1,4 @@
-"""Words in addition to nearness: the formula compared with a slow reference, its properties, and passages that only words distinguish."""
+"""Words in addition to similarity: the formula compared with a slow reference, its properties, and passages that only words distinguish."""
 
 import math
 import statistics
@@ -19,25 +19,25 @@ from graph.store.index_settings import IndexSettings
 from graph.types import Document, Encoder, Floats
 from tests.graph.retrieve.wordless import leave_words_out
 
-near = st.lists(st.integers(-90, 90).map(lambda each: each / 100), min_size=3, max_size=12)
-words = st.lists(st.integers(0, 80).map(lambda each: each / 10), min_size=12, max_size=12)
+similarities = st.lists(st.integers(-90, 90).map(lambda each: each / 100), min_size=3, max_size=12)
+bm25_scores = st.lists(st.integers(0, 80).map(lambda each: each / 10), min_size=12, max_size=12)
 
 
-def slow_combine(nearness: list[float], bm25: list[float]) -> list[float]:
+def slow_combine(similarity: list[float], bm25: list[float]) -> list[float]:
     """The combined scores, passage by passage, by the definitions."""
-    middle, common = statistics.median(nearness), statistics.median(bm25)
-    above = [each - middle for each in nearness if each > middle]
+    middle, common = statistics.median(similarity), statistics.median(bm25)
+    above = [each - middle for each in similarity if each > middle]
     spread = math.sqrt(sum(each**2 for each in above) / len(above))
     scores = []
-    for cosine, score in zip(nearness, bm25, strict=True):
+    for cosine, score in zip(similarity, bm25, strict=True):
         z, gained = (cosine - middle) / spread, max(score - common, 0)
         nats = math.copysign(z * z / 2, z) + gained
         scores.append(middle + math.copysign(spread * math.sqrt(2 * abs(nats)), nats))
     return scores
 
 
-def combine(nearness: list[float], bm25: list[float]) -> list[float]:
-    return with_words(np.array(nearness, np.float32), np.array(bm25, np.float32)).tolist()
+def combine(similarity: list[float], bm25: list[float]) -> list[float]:
+    return with_words(np.array(similarity, np.float32), np.array(bm25, np.float32)).tolist()
 
 
 def test_the_formula_equals_a_worked_example() -> None:
@@ -50,44 +50,46 @@ def test_the_formula_equals_a_worked_example() -> None:
     )
 
 
-@given(near, words)
-def test_the_formula_equals_a_slow_reference(nearness: list[float], bm25: list[float]) -> None:
-    bm25 = bm25[: len(nearness)]
-    if max(nearness) == statistics.median(nearness):
-        assert combine(nearness, bm25) == pytest.approx(nearness)
+@given(similarities, bm25_scores)
+def test_the_formula_equals_a_slow_reference(similarity: list[float], bm25: list[float]) -> None:
+    bm25 = bm25[: len(similarity)]
+    if max(similarity) == statistics.median(similarity):
+        assert combine(similarity, bm25) == pytest.approx(similarity)
     else:
-        assert combine(nearness, bm25) == pytest.approx(slow_combine(nearness, bm25), abs=2e-3)
+        assert combine(similarity, bm25) == pytest.approx(slow_combine(similarity, bm25), abs=2e-3)
 
 
-@given(near, words)
-def test_more_of_either_never_ranks_a_passage_lower(nearness: list[float], bm25: list[float]) -> None:
-    found = combine(nearness, bm25[: len(nearness)])
-    for one in range(len(nearness)):
-        for other in range(len(nearness)):
-            if nearness[one] >= nearness[other] and bm25[one] >= bm25[other]:
+@given(similarities, bm25_scores)
+def test_more_of_either_never_ranks_a_passage_lower(similarity: list[float], bm25: list[float]) -> None:
+    found = combine(similarity, bm25[: len(similarity)])
+    for one in range(len(similarity)):
+        for other in range(len(similarity)):
+            if similarity[one] >= similarity[other] and bm25[one] >= bm25[other]:
                 assert found[one] >= found[other] - 1e-6
 
 
-@given(near, st.integers(0, 9))
-def test_without_words_nothing_changes(nearness: list[float], everywhere: int) -> None:
+@given(similarities, st.integers(0, 9))
+def test_without_words_nothing_changes(similarity: list[float], everywhere: int) -> None:
     """Without any word, or with a word that every passage contains equally often."""
-    nearness_P = np.array(nearness, np.float32)
-    assert with_words(nearness_P, np.full(len(nearness_P), everywhere, np.float32)).tolist() == nearness_P.tolist()
+    similarity_P = np.array(similarity, np.float32)
+    assert (
+        with_words(similarity_P, np.full(len(similarity_P), everywhere, np.float32)).tolist() == similarity_P.tolist()
+    )
 
 
-@given(near, words, st.floats(0.2, 3), st.floats(-1, 1))
+@given(similarities, bm25_scores, st.floats(0.2, 3), st.floats(-1, 1))
 def test_another_scale_of_cosines_does_not_change_the_order(
-    nearness: list[float], bm25: list[float], scale: float, shift: float
+    similarity: list[float], bm25: list[float], scale: float, shift: float
 ) -> None:
-    bm25 = bm25[: len(nearness)]
-    assume(max(nearness) > statistics.median(nearness))
-    other = combine([scale * each + shift for each in nearness], bm25)
-    assert other == pytest.approx([scale * each + shift for each in combine(nearness, bm25)], abs=6e-3)
+    bm25 = bm25[: len(similarity)]
+    assume(max(similarity) > statistics.median(similarity))
+    other = combine([scale * each + shift for each in similarity], bm25)
+    assert other == pytest.approx([scale * each + shift for each in combine(similarity, bm25)], abs=6e-3)
 
 
-@pytest.mark.parametrize("nearness", [[], [0.4], [0.4, 0.4, 0.4], [0.1, 0.4, 0.4]])
-def test_without_a_spread_nearness_is_unchanged(nearness: list[float]) -> None:
-    assert combine(nearness, [5.0] * len(nearness)) == pytest.approx(nearness)
+@pytest.mark.parametrize("similarity", [[], [0.4], [0.4, 0.4, 0.4], [0.1, 0.4, 0.4]])
+def test_without_a_spread_similarity_is_unchanged(similarity: list[float]) -> None:
+    assert combine(similarity, [5.0] * len(similarity)) == pytest.approx(similarity)
 
 
 def test_words_of_a_name_in_the_question_are_not_counted_again(isles: Index) -> None:
@@ -148,7 +150,7 @@ def test_a_rare_word_or_a_number_finds_its_passage(log: Index, question: str) ->
     assert any(rare in found.paths[0][-1] for rare in ("“48219”", "“48231”", "“5512”"))
 
 
-def test_by_nearness_alone_not_all_of_these_passages_are_first(log: Index, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_by_similarity_alone_not_all_of_these_passages_are_first(log: Index, monkeypatch: pytest.MonkeyPatch) -> None:
     """At most one of the first two questions, which differ only in a number, has its entry first; the last question does not."""
     leave_words_out(monkeypatch)
     settings = RetrieveSettings(mode="hops", top_k=3, selector="none")

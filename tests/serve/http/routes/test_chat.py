@@ -18,7 +18,7 @@ from tests.serve.http.running import Running
 
 QUESTION = "Who built the Lantern?"
 ASK = [{"role": "user", "content": QUESTION}]
-FOREIGN = [{"role": "user", "content": "Do statins lower mortality after strokes?"}]
+UNCOVERED = [{"role": "user", "content": "Do statins lower mortality after strokes?"}]
 
 
 def test_an_answer_cites_the_source_of_each_sentence(stack: Stack) -> None:
@@ -138,19 +138,19 @@ def test_citations_by_the_model_are_quoted_and_unjudged_sentences_are_reported(s
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_question_about_something_else_is_declined_without_calling_the_model(stack: Stack, stream: bool) -> None:
     running, upstream = stack(abstain=0.5)
-    assert [each[:4] for each in answers_of(running, stream, messages=FOREIGN)] == [(NOT_FOUND, "", "stop", [])]
+    assert [each[:4] for each in answers_of(running, stream, messages=UNCOVERED)] == [(NOT_FOUND, "", "stop", [])]
     assert upstream.requests == []
-    whole = running.post("/v1/chat/completions", json={"model": "tiny", "messages": FOREIGN}).json()
+    whole = running.post("/v1/chat/completions", json={"model": "tiny", "messages": UNCOVERED}).json()
     absence, context_ids = whole["retrieval"]["absence"], whole["retrieval"]["context_ids"]
     assert absence["abstained"] and absence["probability"] > 0.7 and context_ids == []
     answers_of(running, stream)
-    answers_of(running, stream, messages=FOREIGN, retrieval={"abstain": 1})
+    answers_of(running, stream, messages=UNCOVERED, retrieval={"abstain": 1})
     assert len(upstream.requests) == 2
 
 
 def test_the_default_declines_only_if_absence_is_almost_certain(stack: Stack) -> None:
     running, upstream = stack()
-    body = {"model": "tiny", "messages": FOREIGN}
+    body = {"model": "tiny", "messages": UNCOVERED}
     absence = running.post("/v1/chat/completions", json=body).json()["retrieval"]["absence"]
     assert 0.7 < absence["probability"] < 0.9 and not absence["abstained"] and len(upstream.requests) == 1
     completion = running.post("/v1/chat/completions", json={**body, "retrieval": {"abstain": 0.5}}).json()
@@ -250,7 +250,7 @@ def answers_of(
         ("Sure. ###Reason: a ###Answer: b ###Answer: c", "Sure.\n\nb", "a\n\nc", [], []),
     ],
 )
-def test_the_form_of_the_models_reply_is_hidden_from_the_client(
+def test_the_format_of_the_models_reply_is_hidden_from_the_client(
     stack: Stack, stream: bool, text: str, content: str, reasoning: str, cited: list[int], removed: list[int]
 ) -> None:
     running, _ = stack(text)

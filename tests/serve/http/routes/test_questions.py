@@ -39,7 +39,7 @@ def test_each_question_is_answered_by_a_sentence_of_its_document(stack: Stack) -
     assert "When was Ada Marlow born?" not in answers, "only the date of her death is stated"
 
 
-def test_pages_are_parts_of_one_list_of_questions_that_one_document_answers(tmp_path: Path) -> None:
+def test_pages_are_parts_of_one_list_whose_questions_are_each_answered_by_one_document(tmp_path: Path) -> None:
     build_index(tmp_path / "index", guild_documents(), SETTINGS, lambda spec: HashEncoder())
     with serving(tmp_path / "index", None) as running:
         whole = running.get("/v1/questions?count=200").json()

@@ -43,7 +43,7 @@ ORDER = [
 REQUIRED = """id object created_at completed_at status incomplete_details model previous_response_id instructions output error tools
     tool_choice truncation parallel_tool_calls text top_p presence_penalty frequency_penalty top_logprobs temperature reasoning user
     usage max_output_tokens max_tool_calls store background service_tier metadata safety_identifier prompt_cache_key"""
-"""The fields that the open specification requires of every response."""
+"""The fields that the Open Responses specification requires of every response."""
 
 
 def ask(running: Running, **fields: Any) -> Any:

@@ -8,7 +8,7 @@ from serve.conversation.prompt import MIN_HISTORY_CHARS, Task, fit_task, read_ta
 from tests.fakes import ScriptedModel, word_count
 from tests.growth import assert_linear
 from tests.serve.conftest import Stack
-from tests.serve.http.routes.test_window import refuses_over
+from tests.serve.http.routes.test_window import refuses_more_than
 
 KINDS = {
     "title": '### Task:\nFind a title of two words.\n### Output:\nJSON: { "title": "…" }\n### Chat History:\n',
@@ -39,7 +39,7 @@ def test_a_task_goes_to_the_model_unchanged(stack: Stack, kind: str, stream: boo
 
 @pytest.mark.parametrize("window", [400, None])
 def test_the_oldest_part_of_a_history_that_is_too_long_is_dropped(stack: Stack, window: int | None) -> None:
-    running, upstream = stack(refuses_over(300), window=window)
+    running, upstream = stack(refuses_more_than(300), window=window)
     words = " ".join(f"word{n}" for n in range(900))
     body = {"model": "tiny", "messages": [{"role": "user", "content": task("title", words)}], "max_tokens": 90}
     assert running.post("/v1/chat/completions", json=body).status_code == 200

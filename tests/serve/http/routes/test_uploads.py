@@ -29,7 +29,7 @@ QUESTION = {"model": "t", "messages": [{"role": "user", "content": "Who built th
 
 @contextmanager
 def running_upload(port: int, data: bytes) -> Iterator[None]:
-    """An upload whose client disconnects when the block ends."""
+    """An upload whose client disconnects when the `with` block ends."""
     head = b'--b\r\nContent-Disposition: form-data; name="files"; filename="endless.pdf"\r\n\r\n'
     body = head + data + b"\r\n--b--\r\n"
     request = (

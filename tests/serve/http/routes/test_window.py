@@ -83,7 +83,7 @@ def test_the_space_reserved_for_the_answer_leaves_room_for_fewer_passages(small:
         assert "Ask in fewer words" in long.json()["error"]["message"] and "--top-k" not in long.text
 
 
-def refuses_over(words: int) -> Any:
+def refuses_more_than(words: int) -> Any:
     """An engine that refuses a prompt of more than `words` words, with vLLM's message."""
 
     def reply(body: dict[str, Any], number: int) -> Any:
@@ -98,7 +98,7 @@ def refuses_over(words: int) -> Any:
 
 
 def test_a_window_that_the_engine_reports_is_respected(stack: Stack) -> None:
-    running, upstream = stack(refuses_over(130), window=170)
+    running, upstream = stack(refuses_more_than(130), window=170)
     completion = running.post("/v1/chat/completions", json={"model": "tiny", "messages": ASK}).json()
     assert len(upstream.requests) == 1 and word_count(upstream.requests[0]) <= 170 - 170 // 4
     assert completion["retrieval"]["left_out"] >= 1 and completion["choices"][0]["message"]["removed"] == [5]
@@ -107,7 +107,7 @@ def test_a_window_that_the_engine_reports_is_respected(stack: Stack) -> None:
 
 @pytest.mark.parametrize("stream", [False, True])
 def test_if_no_window_is_known_a_refusal_leads_to_fewer_passages(stack: Stack, stream: bool) -> None:
-    running, upstream = stack(refuses_over(110))
+    running, upstream = stack(refuses_more_than(110))
     response = running.post("/v1/chat/completions", json={"model": "tiny", "messages": ASK, "stream": stream})
     assert response.status_code == 200
     assert [len(body["messages"][1]["content"].split("\n")) - 3 for body in upstream.requests] == [5, 3]
@@ -115,7 +115,7 @@ def test_if_no_window_is_known_a_refusal_leads_to_fewer_passages(stack: Stack, s
 
 
 def test_a_prompt_that_is_always_refused_is_reported_with_a_remedy(stack: Stack) -> None:
-    running, upstream = stack(refuses_over(10))
+    running, upstream = stack(refuses_more_than(10))
     response = running.post("/v1/chat/completions", json={"model": "tiny", "messages": ASK})
     error = response.json()["error"]
     assert (response.status_code, error["code"], len(upstream.requests)) == (400, "prompt_too_long", 4)

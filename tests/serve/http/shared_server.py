@@ -1,4 +1,4 @@
-"""One server with two collections, two access labels and three keys: who may see what, for the tests that look for leaks."""
+"""One server that the holders of three keys share, with two collections and two access labels: who may see what, for the tests that look for leaks."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -41,7 +41,7 @@ COLLECTIONS = {
 
 @dataclass(frozen=True)
 class Holder:
-    """The holder of a key: the word in the documents it may see, the words that it must never receive, and documents hidden from it."""
+    """The holder of a key: the word in the documents that it may see, the words that it must never receive, and documents hidden from it."""
 
     headers: dict[str, str]
     collection: str
@@ -52,8 +52,8 @@ class Holder:
 
 
 @dataclass(frozen=True)
-class House:
-    """The server, the model server and the span collector that it uses, the holders of its keys, and the headers of its operator."""
+class SharedServer:
+    """The server, the model server and span collector that it uses, the holders of its keys, and the headers of its operator."""
 
     running: Running
     upstream: ChatServer
@@ -63,8 +63,8 @@ class House:
 
 
 @contextmanager
-def serving_house(folder: Path) -> Iterator[House]:
-    """Build the collections in a folder and serve them until the block ends; spans are sent every 200 ms."""
+def serving_shared(folder: Path) -> Iterator[SharedServer]:
+    """Build the collections in a folder and serve them until the `with` block ends; spans are sent every 200 ms."""
     for name, contents in COLLECTIONS.items():
         build_index(folder / name, contents, SETTINGS, lambda spec: HashEncoder())
     rights: dict[str, dict[str, Any]] = {
@@ -96,7 +96,7 @@ def serving_house(folder: Path) -> Iterator[House]:
             feedback=True,
         ) as running,
     ):
-        yield House(running, upstream, collector, holders, {"Authorization": "Bearer operator"})
+        yield SharedServer(running, upstream, collector, holders, {"Authorization": "Bearer operator"})
 
 
 def hidden_collection(holder: Holder) -> str:
@@ -106,10 +106,10 @@ def hidden_collection(holder: Holder) -> str:
 
 
 def requests_to_refuse(
-    house: House, holder: Holder, collection: str, source: str
+    shared: SharedServer, holder: Holder, collection: str, source: str
 ) -> list[Callable[[], httpx2.Response]]:
     """A request of each kind that names a collection or a document; the holder may see neither."""
-    running, headers = house.running, holder.headers
+    running, headers = shared.running, holder.headers
     there, here = f"?collection={collection}", f"?collection={holder.collection}"
     turns = {"messages": [{"role": "user", "content": "Who?"}], "max_tokens": 9}
     search = {"type": "file_search", "vector_store_ids": [collection]}

@@ -21,7 +21,7 @@ from tests.graph.hashed import build
 from tests.places import ROOT
 
 SHARED = 0.8
-"""The share of every vector's squared length that carries no information."""
+"""The share of each vector's squared length that is the same for all texts."""
 QUESTIONS = (
     "Who founded the yard that built the Lantern?",
     "Where was the founder of the Marlow Yard born?",
@@ -59,7 +59,7 @@ def test_usual_similarity_becomes_0_and_similarity_to_the_same_text_1(indexes: t
 
 
 def test_order_is_preserved(indexes: tuple[Index, Index]) -> None:
-    """Questions may be farther from all propositions than the propositions are from each other, as in chats."""
+    """A question may be less similar to all propositions than the propositions are to each other, as in chats."""
     similar = replace(
         indexes[1], data=replace(indexes[1].data, cosine_quantiles_Z=np.ones(len(QUANTILE_LEVELS_Z), np.float32))
     )

@@ -1,8 +1,8 @@
-"""Does the time of a refusal reveal that a thing exists? Foreign things, which exist but which the key may not read, against absent ones.
+"""Does the response time of a refusal reveal that a resource exists? Foreign resources, which the key may not read, against absent ones.
 
-Run: python -P benchmarks/refusals.py [--rounds 1000] [--seed 0] [--json]. A round requests a foreign thing and two absent ones in random order
+Run: python -P benchmarks/refusals.py [--rounds 1000] [--seed 0] [--json]. A round requests a foreign resource and two absent ones in random order
 over one connection. For each request: microseconds of the server's processor time and of wall-clock time, and medians of the differences
-within rounds with 95 % intervals; "rest", the difference between the two absent names, is the error of the measurement.
+within rounds with 95 % intervals; "noise", the difference between the two absent names, is the error of the measurement.
 """
 
 import json
@@ -34,8 +34,8 @@ from serve.http.keys import change_keys, make_key
 
 WARM_ROUNDS = 20
 LARGEST_SHARE = 0.02
-"""Largest allowed difference between a foreign and an absent thing, as a share of a refusal's processor time; what counts is the bound of its
-interval that is nearest to 0 (0 if the interval contains it)."""
+"""Largest allowed difference between a foreign and an absent resource, as a share of a refusal's processor time; what counts is the end of its
+interval that is closest to 0, or 0 if the interval contains 0."""
 OTHER_KEY, OTHER_READER = "others", "reader-0001"
 MCP = {"Accept": "application/json, text/event-stream", "MCP-Protocol-Version": "2025-11-25"}
 NAMES = {"foreign": "secret", "absent": "zzzzzz", "other": "yyyyyy"}
@@ -49,7 +49,7 @@ OWNERS = {kind: f"{OTHER_KEY}/{name}" for kind, name in READERS.items()}
 
 @dataclass(frozen=True)
 class Request:
-    """A request with {} where the name goes, the key that sends it, and the status of its refusal."""
+    """A request with {} where the name goes, the name of the key that it is sent with, and the status of its refusal."""
 
     key: str
     method: str
@@ -108,15 +108,15 @@ def main() -> int:
     return print_report("refusals", {"rounds": options.rounds, **figures}, checks, options.json)
 
 
-def measure(scratch: Path, rounds: int, chance: Random) -> tuple[dict[str, float | str], list[Check]]:
-    """For each request the time for the absent name, and the differences of the foreign and the other absent name from it."""
+def measure(scratch: Path, rounds: int, rng: Random) -> tuple[dict[str, float | str], list[Check]]:
+    """For each request, the time for the absent name, and how much longer the foreign and the other absent name take."""
     example_index(scratch / "public")
     shutil.copytree(scratch / "public", scratch / "secret")
     keys = write_keys(scratch / "keys.json")
-    requests = requests_naming(passages_in(scratch / "public", chance))
+    requests = requests_naming(passages_in(scratch / "public", rng))
     figures: dict[str, float | str] = {}
     checks = []
-    # No refusal calls the model, so none has to run.
+    # No refusal calls the model, so no model server has to run.
     model = f"openai:stub@http://127.0.0.1:{free_port()}/v1"
     words = (scratch / "public", scratch / "secret", "--feedback", "--model", model, "--keys", scratch / "keys.json")
     with (
@@ -127,20 +127,27 @@ def measure(scratch: Path, rounds: int, chance: Random) -> tuple[dict[str, float
         for key in ("collection", OTHER_KEY):
             leave_feedback(client, keys[key])
         for name, request in requests.items():
-            times = times_us(client, request, keys[request.key], rounds, chance, lambda: processor_s(process.pid))
+            times = times_us(client, request, keys[request.key], rounds, rng, lambda: processor_s(process.pid))
             for clock, (absent, foreign, other) in times.items():
                 figures[f"{name}, {clock}: absent, µs"] = median(absent)
                 figures[f"{name}, {clock}: foreign minus absent, µs"] = with_interval(gaps(foreign, absent))
-                figures[f"{name}, {clock}: rest, µs"] = with_interval(gaps(other, absent))
+                figures[f"{name}, {clock}: noise, µs"] = with_interval(gaps(other, absent))
             absent, foreign, _ = times["processor"]
             low, high = interval(gaps(foreign, absent))
             certain = max(0.0, low, -high) / median(absent)
-            checks.append(Check(f"{name}: least difference, share of its time", certain, LARGEST_SHARE, at_least=False))
+            checks.append(
+                Check(
+                    f"{name}: smallest difference in the interval, share of the refusal's time",
+                    certain,
+                    LARGEST_SHARE,
+                    at_least=False,
+                )
+            )
     return figures, checks
 
 
 def times_us(
-    client: httpx2.Client, request: Request, key: str, rounds: int, chance: Random, processor: Callable[[], float]
+    client: httpx2.Client, request: Request, key: str, rounds: int, rng: Random, processor: Callable[[], float]
 ) -> dict[str, tuple[list[float], list[float], list[float]]]:
     """Microseconds of the server's processor time and of wall-clock time, as lists over rounds for the absent, the foreign and the other absent name."""
     headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json", **MCP}
@@ -149,7 +156,7 @@ def times_us(
         (clock, kind): [] for clock in ("processor", "clock") for kind in kinds
     }
     for number in range(rounds + WARM_ROUNDS):
-        for kind in chance.sample(kinds, len(kinds)):
+        for kind in rng.sample(kinds, len(kinds)):
             name = request.names[kind]
             path, body = request.path.replace("{}", name), request.body.replace("{}", name)
             start = processor(), time.perf_counter()
@@ -198,10 +205,10 @@ def write_keys(file: Path) -> dict[str, str]:
     return {name: text for name, (_, text) in keys_by_name.items()}
 
 
-def passages_in(folder: Path, chance: Random) -> dict[str, str]:
+def passages_in(folder: Path, rng: Random) -> dict[str, str]:
     """The id of a passage that is hidden from the key `label`, and two ids that no passage has."""
     foreign = open_index(folder).passages_of(SOURCES["foreign"])[0].id
-    absent, other = ("".join(chance.choices("0123456789abcdef", k=len(foreign))) for _ in range(2))
+    absent, other = ("".join(rng.choices("0123456789abcdef", k=len(foreign))) for _ in range(2))
     return {"foreign": foreign, "absent": absent, "other": other}
 
 

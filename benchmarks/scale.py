@@ -91,7 +91,8 @@ def time_segments(folder: Path, passages: int, settings: IndexSettings, watch: S
     index = open_index(folder, lambda spec: encoder)
     assert len(index.data.passage_vectors_PD.segments) == SEGMENTS
     return {
-        f"{passages}: {mode}, {SEGMENTS} segments, times one": time_queries(index, passages, mode)[1] / compacted[mode]
+        f"{passages}: {mode}, {SEGMENTS} segments: time relative to one segment": time_queries(index, passages, mode)[1]
+        / compacted[mode]
         for mode in MODES
     }
 

@@ -3,7 +3,7 @@
 Run: python -P benchmarks/train_lora.py [--json] [--model smollm2] [--steps 4]. LoRA of rank 16, bfloat16, prompts of about 450 tokens and
 responses of 60 to 80 from the example documents. "packed-2" and "plain-2" are `train dpo` in either layout, "trl" is DPOTrainer
 on the same pairs, with logits only at the completions; all have log π_ref precomputed. "packed-8" and "plain-8" are `train ms` on 8
-responses per prompt. The sides of a contest run in separate processes and take their steps in turn; the first step does not count. Rates are per
+responses per prompt. The trainers that are compared run in separate processes and take their steps in turn; the first step does not count. Rates are per
 processor second, which other work on the machine does not affect; wall-clock rates are also reported.
 """
 
@@ -47,7 +47,7 @@ def words() -> list[str]:
 
 
 def write_rows(folder: Path, responses: int, count: int) -> None:
-    """Write `count` rows with `responses` responses each, as pairs if that is 2."""
+    """Write `count` rows with `responses` responses each; as pairs if `responses` is 2."""
     text_words, rows = words(), []
     for number in range(count):
         start = number * PROMPT_WORDS

@@ -47,9 +47,9 @@ def _run_row(result: PolicyResult) -> tuple[str, ...]:
     return (policy.name, record.stage, policy.source, reference, *figures, record.data, f"{record.train_seconds:.1f}")
 
 
-def optional(value: float | None, form: str) -> str:
+def optional(value: float | None, spec: str) -> str:
     """A figure in a format, or a dash if there is none."""
-    return NONE if value is None else f"{value:{form}}"
+    return NONE if value is None else f"{value:{spec}}"
 
 
 def measure_table(comparison: Comparison) -> Table:
@@ -95,7 +95,7 @@ def difference_table(comparison: Comparison) -> Table:
 
 
 def seed_table(comparison: Comparison) -> Table:
-    """Every system of several seeds minus the first of them; differences that are shown are marked with *."""
+    """Every system of several seeds minus the first of them; * marks differences that are shown (`SeedVerdict.shown`)."""
     first, *others = comparison.systems
     shares = {measure.name: measure.share for measure in comparison.measures}
     rows = []
@@ -106,7 +106,7 @@ def seed_table(comparison: Comparison) -> Table:
     note = (
         "Runs that differ only in their seed are one system. Mean difference, the 95 % interval of its bootstrap over paired seeds and over questions, "
         f"and p of the exact sign-flip test over the {count} seeds, Holm-corrected over the systems of a row; {count} seeds give a p of at least "
-        f"{2.0 ** (1 - count):.2g}. * marks a difference that both the test and the interval show."
+        f"{2.0 ** (1 - count):.2g}. * marks a difference that both the test and the interval support."
     )
     return Table(f"Difference from {first}", ("measure", *others), tuple(rows), note)
 

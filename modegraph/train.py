@@ -1,7 +1,7 @@
 """Training, one function per stage: `run = modegraph.train.ms("ms.yaml", data="my-pairs", out="my-ms")`.
 
 Every function takes the settings of the command of the same name, validated the same way: from a YAML file or a mapping (`config`), overridden
-by keyword arguments. `out` is the folder for the run, which must be new or empty (the setting `output`). A run is accepted
+by keyword arguments. `out` is the folder for the run, new, empty or, with `rounds`, that of an interrupted run (the setting `output`). A run is accepted
 wherever a setting names a folder: `model=run`. Progress is shown with `progress=True`.
 
 UserError for a setting that is unknown or out of range, and for data that cannot be trained on, before the first step."""
@@ -54,7 +54,7 @@ def reward(config: Config = None, *, out: str | Path | None = None, progress: bo
 def selector(config: Config = None, *, out: str | Path | None = None, progress: bool = False, **settings: Any) -> Run:
     """A selector of propositions (`retrieve(…, selector=str(run))`), trained on the relevance data in the folders `data`.
 
-    With `size="hop"`, it reranks the results of `hops` instead, and `data` are indexes.
+    With `size="hop"`, it reranks the results of `hops` instead, and `data` names index folders.
     """
     return _train("selector", "train.selector.selector:train_selector", config, out, progress, settings)
 
@@ -67,7 +67,7 @@ def verifier(config: Config = None, *, out: str | Path | None = None, progress: 
 def _train(
     stage: str, trainer: str, config: Config, out: str | Path | None, progress: bool, values: dict[str, Any], *more: Any
 ) -> Run:
-    """Train with `trainer` (`module:function`) on the settings of the stage and `more`; its module is imported once the settings are valid."""
+    """Call `trainer` (`module:function`) with the settings of the stage and `more`; its module is imported once the settings are valid."""
     kind = settings_class(f"train.run.settings:{stage.capitalize()}Settings")
     chosen: Any = settings_of(kind, f"train.{stage}", config, out, values)
     train = resolve_name(trainer)

@@ -105,8 +105,8 @@ def revoke_command(file: KeyFile, key_id: KeyId) -> None:
     def without(keys: list[Key]) -> list[Key]:
         remaining = [key for key in keys if key.id != key_id]
         if len(remaining) == len(keys):
-            known = ", ".join(key.id for key in keys) or "none"
-            raise UserError(f"key {key_id!r}: not in {file}", f"one of {known}", "`modegraph keys list` shows them")
+            known = f"one of {', '.join(key.id for key in keys)}" if keys else "the id of a key; this file has no keys"
+            raise UserError(f"key {key_id!r}: not in {file}", known, "`modegraph keys list` shows them")
         return remaining
 
     change_keys(file, without)

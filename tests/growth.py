@@ -27,7 +27,8 @@ def assert_linear(prepare: Callable[[int], Callable[[], object]], size: int) -> 
                 return
     finally:
         gc.enable()
-    raise AssertionError(f"{repeats} × {size}: {small:.4f} s, {8 * size}: {min(rounds):.4f} s")
+    times = f"size {size}: {small:.4f} s, size {8 * size}: {min(rounds):.4f} s"
+    raise AssertionError(f"{repeats} calls each, {times}; expected less than 20 times as long")
 
 
 def _seconds(call: Callable[[], object], repeats: int) -> float:

@@ -82,7 +82,7 @@ def reward_trainer(settings: RewardSettings, start: TrainingInputs, folder: Path
 def score_responses(folder: Path, data: Path, output: Path) -> ScoredData:
     """Copy the scored responses of `data`, file by file, to `output`, with the component `reward_model` added, or replaced.
 
-    UserError if `output` exists, if `data` has no responses, or as in `score_texts`; then nothing is written.
+    UserError if `output` exists and is not an empty folder, if `data` has no responses, or as in `score_texts`; then nothing is written.
     """
     check_output(output)
     files = split_files(data)

@@ -19,7 +19,7 @@ HEIGHT = 0.66
 
 
 def draw() -> Figure:
-    """The question on the left, the passages that it finds next to it, the links from one passage to another on the right."""
+    """The question on the left, the retrieved passages in the middle, the links between passages on the right."""
     data = json.loads((DATA / "walk.json").read_text(encoding="utf-8"))
     passages = data["passages"]
     figure = Figure(figsize=(10, 4), layout="constrained")

@@ -1,9 +1,9 @@
 """Whether the passages of a prompt support an answer, sentence by sentence, and the answer without unsupported sentences.
 
 A sentence is checked against the passages that it cites, or against all if it cites none; a short one is checked together
-with its question (`claim_of`). A sentence is not checked if it says too little, has more than MAX_WORDS words or
-passages of more than MAX_CHARS characters, is not in the Latin script or, unless sentence and passages seem to be English, shares
-few words with its passages. Removing a sentence also removes the rest of its block, if only a list marker or an empty line remains."""
+with its question (`claim_of`). A sentence is not checked if it says too little or has more than MAX_WORDS words, if its passages
+together have more than MAX_CHARS characters, if it is not in the Latin script or, unless sentence and passages seem to be English,
+if it shares few words with its passages. Removing a sentence also removes the rest of its block, if only a list marker or an empty line remains."""
 
 from __future__ import annotations
 

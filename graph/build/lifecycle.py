@@ -277,7 +277,7 @@ def repair_index(folder: Path | str, open_encoder: OpenEncoder, open_model: Open
 def compact_index(folder: Path | str, open_encoder: OpenEncoder, open_model: OpenModel = no_model) -> int:
     """Free the space of deleted rows and of the previous generation; returns the bytes freed (negative if the index grew).
 
-    Communities that edits carried over are detected again, graphs that grew too large to be exact are rebuilt, and vectors are merged into
+    Communities that edits carried over are detected again, graphs above FLAT_LIMIT, which edits update only approximately, are rebuilt, and vectors are merged into
     one segment: the files are then those of an index built in one run.
     """
     folder = Path(folder)

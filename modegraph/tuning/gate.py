@@ -10,8 +10,8 @@ from eval.reading import ReadingAnswer, constant_answers
 from eval.statistics import Interval, bootstrap_difference
 
 MAX_ADDED_REFUSALS, MAX_LOSS = 0.02, 0.01
-"""The largest increase allowed in the share of refusals; the largest loss allowed in F1, whether with the answer in the passages,
-without the question's words or on the general set."""
+"""The largest increase allowed in the share of refusals; the largest loss allowed in F1: with the answer in the passages, counting only words
+that are not in the question, and on the general set."""
 ROUNDING = 1e-9
 
 
@@ -34,7 +34,7 @@ class AnswerPair:
         """Mean F1 of the tuned model minus that of the best constant answer: the same one for every question."""
         return AnswerPair(constant_answers([answer.task for answer in self.tuned]), self.tuned).f1_difference(seed)
 
-    def more_refusals(self) -> float:
+    def increase_in_refusals(self) -> float:
         """By how much tuning increases the share of refused questions, among questions that have an answer."""
         pairs = [pair for pair in zip(self.untuned, self.tuned, strict=True) if pair[0].task.question.is_answerable]
         return fmean(after.score.refuses - before.score.refuses for before, after in pairs) if pairs else 0.0
@@ -94,7 +94,7 @@ def judge(held_out: AnswerPair, unanswered: AnswerPair | None, general: AnswerPa
 
     F1 must improve on all test questions, including those whose passages lack the answer, where a refusal scores 1.
     """
-    difference, refusals = held_out.f1_difference(seed), held_out.more_refusals()
+    difference, refusals = held_out.f1_difference(seed), held_out.increase_in_refusals()
     above_constant = held_out.difference_from_constant(seed)
     what, gain = "F1 on held-out questions", difference
     if unanswered is not None:

@@ -104,7 +104,7 @@ class Tuning:
         limits, seed = self.limits(), self.settings.seed
         everything = self.all_questions()
         held_out = pick_questions(everything, "test", limits[HELD_OUT], seed)
-        # All in one split, so that a passage that answers a training question may be a distractor, and a question in both parts counts as recurring.
+        # All in one split, so that a passage that answers a training question may be a distractor, and a question asked in both parts is recognised as a repeat.
         source = replace(everything, questions=tuple(replace(each, split="test") for each in everything.questions))
         tasks = {
             HELD_OUT: over_gold(source, held_out, DISTRACTORS, seed),
@@ -247,7 +247,7 @@ def run_step(name: str, tuning: Tuning) -> None:
 
 @dataclass(frozen=True)
 class GeneralSet:
-    """Questions about other documents, in two halves that share no passages: one is mixed into training, the other measured."""
+    """Questions about other documents, in two halves that share no passages: one is mixed into training, the models are tested on the other."""
 
     name: str
     trained_on: ReadingSet
@@ -261,7 +261,7 @@ def general_set(settings: TuneSettings, documents: Sequence[Document]) -> Genera
         return None
     general = halves(source, settings.seed)
     if not general.measured.questions:
-        found = f"general = {settings.general or source.name}: no question has all its passages in the half that is measured"
+        found = f"general = {settings.general or source.name}: no question has all its passages in the half that the models are tested on"
         raise UserError(found, "a set whose passages can be divided", "add questions about single passages")
     return general
 

@@ -19,7 +19,7 @@ from serve.http.settings import ServerSettings
 from serve.http.telemetry import Metrics
 
 LIMITED, UNLIMITED, UPLOADS = "/v1/", "/v1/models", "/v1/documents"
-"""Prefixes of paths: requests that count towards the limits, those of them that do not, and those that may have a large body."""
+"""Prefixes of paths: of requests that count towards the limits, of the exceptions among them, and of requests that may have a large body."""
 MCP = "/mcp"
 LAST_EVENT_TIMEOUT_S = 1.0
 """How long the client of a stream that is cut off may take to receive the error event."""
@@ -42,7 +42,7 @@ class AdmissionMiddleware:
         return is_limited_path(path) and self._slots_for(method, path).is_full
 
     def _slots_for(self, method: str, path: str) -> _Slots:
-        """The slots of a request. On a writable server, writes to /v1/documents have their own, so that they neither wait for answers nor block questions."""
+        """The slots of a request. On a writable server, writes to /v1/documents have separate slots, so that they neither queue behind questions nor delay them."""
         return self._writes if path.startswith(UPLOADS) and method not in ("GET", "HEAD") else self._requests
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

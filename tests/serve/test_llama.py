@@ -59,7 +59,7 @@ def test_the_engine_agrees_with_transformers_for_single_and_simultaneous_request
     assert [one.prompt_tokens for one in alone] == [one.prompt_tokens for one in by_transformers]
 
 
-def test_tokens_are_counted_like_those_of_the_model(model: LanguageModel) -> None:
+def test_token_counts_equal_those_of_transformers(model: LanguageModel) -> None:
     transformers_model = open_model("hf:smollm2")
     chat = [Message("system", "Answer briefly."), Message("user", "Who lit the Lantern in 1902?")]
     assert model.prompt_tokens(chat) == transformers_model.prompt_tokens(chat) and model.window() == CONTEXT_TOKENS

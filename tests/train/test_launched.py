@@ -58,7 +58,7 @@ if os.environ.get("ACCELERATE_TORCH_DEVICE"):
     torch.distributed.init_process_group("gloo")
     PartialState._prepare_backend = lambda self, *rest, **named: ("gloo", DistributedType.MULTI_GPU)
     if os.environ.get("ACCELERATE_USE_DEEPSPEED"):
-        train.run.loop.device = lambda: "one of a launch on GPUs"
+        train.run.loop.device = lambda: "a GPU, simulated"
 from train.model import logps
 from train.preference.preference import train_once
 from train.run.loop import ProgressCallback
@@ -153,8 +153,8 @@ def untied(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_the_launcher_starts_two_whole_copies(base: Path, rows: Path, tmp_path: Path) -> None:
-    """`accelerate launch` with the shipped ddp.yaml, K responses to a prompt, takes the steps of one process on a machine without a GPU."""
+def test_ddp_makes_the_same_updates_as_one_process(base: Path, rows: Path, tmp_path: Path) -> None:
+    """With ddp.yaml and K responses per prompt, `accelerate launch` makes the same updates as one process, on a machine without a GPU."""
     one = settings_of(base, rows, tmp_path / "one")
     train_once(one)
     process = launch_shipped("ddp", one.model_copy(update={"output": str(tmp_path / "two"), "batch_size": 1}))
@@ -169,10 +169,10 @@ def test_fsdp_under_a_launcher_that_would_not_shard_is_refused(base: Path, rows:
 
 
 @pytest.mark.parametrize(("case", "chunk_tokens"), [("tied", 512), ("tied", 16), ("untied", 16), ("adapter", 16)])
-def test_sharded_weights_take_the_steps_of_one_process(
+def test_sharded_weights_get_the_same_updates_as_in_one_process(
     case: str, chunk_tokens: int, base: Path, untied: Path, rows: Path, tmp_path: Path
 ) -> None:
-    """Logits are computed at once, or in chunks that are computed twice. The saved weights are not sharded: the folder opens like any other."""
+    """Logits are computed all at once, or in chunks that are recomputed in the backward pass. The saved weights are not sharded: the folder opens like any other."""
     changes: dict[str, Any] = {"lora": LoraSettings(rank=4, alpha=8)} if case == "adapter" else {}
     one = settings_of(untied if case == "untied" else base, rows, tmp_path / "one", **changes)
     train_once(one)
@@ -185,7 +185,7 @@ def test_sharded_weights_take_the_steps_of_one_process(
 
 
 @pytest.mark.parametrize("case", ["whole", "adapter"])
-def test_zero_2_takes_the_steps_of_one_process(case: str, base: Path, rows: Path, tmp_path: Path) -> None:
+def test_zero_2_makes_the_same_updates_as_one_process(case: str, base: Path, rows: Path, tmp_path: Path) -> None:
     """DeepSpeed shards gradients and optimiser states; it is not a dependency, so this test is usually skipped."""
     pytest.importorskip("deepspeed")
     lora = LoraSettings(rank=4, alpha=8) if case == "adapter" else None

@@ -33,7 +33,7 @@ MAX_TEXTS = 6
 """Largest number of texts listed for a part that can be assembled in several ways."""
 ABOUT = (
     "Bad input gives one line: what was found, what was expected, what to do. Search this page for part of the line without names and numbers: "
-    f"`{GAP}` stands for what is filled in. [Troubleshooting](index.md) has the rest."
+    f"`{GAP}` stands for what is filled in. [Troubleshooting](index.md) covers other problems."
 )
 
 
@@ -58,7 +58,7 @@ def pages() -> dict[str, str]:
 
 
 def plain_words(part: str) -> str:
-    """The text of a part without its gaps, for searching and sorting."""
+    """A part in lower case, without gaps, spaces, ":" and "=" at its ends: the text to sort by, empty for a part without words."""
     return part.strip(GAP + " :=").lower()
 
 

@@ -1,1 +1,1 @@
-"""Models and their forward pass: loading, attention masks, rotations, packing, log-probabilities, and a trial before training."""
+"""Models and their forward pass: loading, attention masks, rotary position embeddings, packing, log-probabilities, and a trial run before training."""

@@ -48,7 +48,7 @@ from train.run.save import (
 from train.run.settings import DpoSettings, MsSettings, RoundsSettings
 
 FIGURES = "rounds.jsonl"
-TOO_FEW = "fewer than two responses that are neither empty nor refused by the engine"
+TOO_FEW = "fewer than two usable responses (empty ones, those refused by the engine and, if `rounds.refusing` is left_out, refusals are not usable)"
 EQUAL = "responses that all have the same reward"
 
 
@@ -77,7 +77,7 @@ class Round:
 
 
 def train_preference(settings: MsSettings | DpoSettings, open_model: OpenModel) -> RunRecord:
-    """Train a run into `settings.output`, in rounds if the settings have any; UserError for bad input before the first step."""
+    """Train a model and write the run to `settings.output`, in rounds if the settings have any; UserError for bad input before the first step."""
     if settings.rounds is not None:
         return train_in_rounds(settings, settings.rounds, open_model)
     return train_once(settings)
@@ -179,7 +179,7 @@ def with_rewards(prompt: Prompt, responses: DrawnTexts) -> ResponseRow:
 
 
 def figures_of(rows: Sequence[ResponseRow], weights: Mapping[str, float]) -> dict[str, float]:
-    """Means over all responses: reward, shares of right and of cut ones, words."""
+    """Over all responses: mean reward, share of correct ones, share of those cut at the token limit, mean number of words."""
     responses = [text for row in rows for text in row.responses]
     return {
         "reward": fmean(reward for row in rows for reward in combine_rewards(row, nonzero_weights(weights))),
@@ -190,7 +190,7 @@ def figures_of(rows: Sequence[ResponseRow], weights: Mapping[str, float]) -> dic
 
 
 def train(this: Round) -> RunRecord:
-    """Train the round's run on its rows, unless it is complete; returns its record."""
+    """Train the round's model on its rows, unless its run is complete; returns the run's record."""
     if not (this.run / RUN_RECORD).exists():
         settings, first = this.settings, this.number == 1
         reference = settings.reference or (None if first or this.rounds.reference == "round" else settings.model)
@@ -259,7 +259,7 @@ def nonzero_weights(weights: Mapping[str, float]) -> dict[str, float]:
 
 
 def check_rounds_folder(output: Path) -> None:
-    """UserError if several processes were launched, or if `output` is neither new nor an interrupted run that no other process is working on."""
+    """UserError if several processes were launched, if `output` contains anything but an interrupted run, or if another process is working on it."""
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise UserError(f"rounds in {os.environ['WORLD_SIZE']} processes", "one process", "start it without a launcher")
     if not (output / CHECKPOINTS / SETTINGS).exists():

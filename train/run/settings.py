@@ -32,7 +32,7 @@ class TinySettings(Settings):
     """A tokenizer and a small Llama trained from scratch on `texts`: a stand-in for a pretrained model."""
 
     texts: str = Field(description="folder or .jsonl of documents, or folder of preference data, to train on")
-    output: str = Field(description="folder to save the model in; must not exist yet")
+    output: str = Field(description="folder to save the model in; must be new or empty")
     vocabulary: int = Field(default=3000, ge=512, description="tokens in the vocabulary")
     hidden_size: int = Field(default=128, ge=16, description="width of the model")
     layers: int = Field(default=4, ge=1, description="transformer layers")
@@ -65,7 +65,7 @@ class TrainSettings(Settings):
 
     model: str = Field(description="model to start from: a folder, the folder of an adapter, or a hub name")
     data: str = Field(description="folder of training data, such as `modegraph synth` makes")
-    output: str = Field(description="folder to save the run in; must not exist yet")
+    output: str = Field(description="folder to save the run in; must be new or empty")
     learning_rate: float = Field(default=1e-5, gt=0, description="peak learning rate")
     epochs: float = Field(default=2, gt=0, description="passes over the data")
     max_steps: int | None = Field(default=None, ge=1, description="training steps, instead of epochs")
@@ -130,7 +130,9 @@ class SftSettings(TrainSettings):
         description="dev rows to answer in a measurement, and groups of dev rows to compute the loss on, evenly spaced in the file",
     )
     patience: int | None = Field(
-        default=None, ge=1, description="measurements without a better F1 after which a run ends; null: no early end"
+        default=None,
+        ge=1,
+        description="measurements without a better F1 after which a run ends; null: no early stopping",
     )
 
     @model_validator(mode="after")
@@ -170,7 +172,9 @@ class RoundsSettings(Settings):
     samples: int = Field(default=8, ge=2, description="responses to sample for each prompt")
     temperature: float = Field(default=1.0, gt=0, description="sampling temperature of the responses")
     max_answer_tokens: int = Field(
-        default=256, ge=1, description="longest response, in tokens; a longer one is cut and learned without its end"
+        default=256,
+        ge=1,
+        description="longest response, in tokens; a longer one is truncated, and trained on without an end token",
     )
     epochs: float = Field(
         default=1, gt=0, description="passes over the responses of a round, instead of the run's own `epochs`"
@@ -216,7 +220,7 @@ class PreferenceSettings(TrainSettings):
     row_tokens: int | None = Field(
         default=None,
         ge=8,
-        description="length of a packed row, in tokens; null: all of a batch on a CPU, else its longest group",
+        description="length of a packed row, in tokens; null: on a CPU the whole batch, on a GPU the batch's longest group",
     )
     reference: str | None = Field(
         None, description="model that the policy is tied to, instead of `model` as it is before the first step"
@@ -231,7 +235,7 @@ class PreferenceSettings(TrainSettings):
     sample_steps: int | None = Field(
         default=None,
         ge=1,
-        description="steps between two samples of a few dev prompts, whose length and repetition are logged; null: no samples",
+        description="steps between two samplings of responses to a few dev prompts; their length and repetition are logged; null: no samples",
     )
     trainer: Literal["modegraph", "trl"] = Field(
         "modegraph", description="implementation: trl uses TRL's trainers, for pairs only"
@@ -241,7 +245,7 @@ class PreferenceSettings(TrainSettings):
     @classmethod
     def _check_weights(cls, weights: dict[str, float]) -> dict[str, float]:
         if not any(weights.values()):
-            raise ValueError("no component has a weight: responses of equal reward teach nothing")
+            raise ValueError("all weights are 0, so all rewards are equal: give at least one component another weight")
         return weights
 
     @model_validator(mode="after")
@@ -341,7 +345,7 @@ Folders = Annotated[
 
 
 class HopSettings(Settings):
-    """The second hop of `size: hop`, which learns from indexes (`data`) and their questions."""
+    """The second hop (`size: hop`), trained on indexes (`data`) and their questions."""
 
     questions: tuple[str, ...] = Field(
         default=(), description="file of questions with gold documents for each index of `data`, in the same order"
@@ -356,7 +360,7 @@ class SelectorSettings(Settings):
     """
 
     data: Folders = Field(description="folders that `synth relevance` wrote; indexes for `size: hop`")
-    output: str = Field(description="folder to save the selector in; must not exist yet")
+    output: str = Field(description="folder to save the selector in; must be new or empty")
     size: Literal["light", "hop"] = Field(
         "light",
         description="light: boosted trees that select propositions; hop: boosted trees for the second hop of `hops`",
@@ -381,15 +385,15 @@ class SelectorSettings(Settings):
 
 class VerifierSettings(Settings):
     """Settings of a verifier. Trees are trained on `data`, folders that `synth claims` wrote; without `real`, the threshold is
-    the lowest from 0.5 on that marks at most a share `false_marks` of the supported dev claims.
+    the lowest value of at least 0.5 that marks at most a share `false_marks` of the supported dev claims.
 
     A second stage is trained on `real`, sentences that people labelled, with equal weight for each set of `real_sets`; the
-    threshold is then the lowest from 0.5 on that marks at most a share `most_marked` of the supported dev sentences of every
-    set, and of `data`.
+    threshold is then the lowest value of at least 0.5 that marks at most a share `most_marked` of the supported dev sentences of
+    every set, and of `data`.
     """
 
     data: Folders = Field(description="folders that `synth claims` wrote")
-    output: str = Field(description="folder to save the verifier in; must not exist yet")
+    output: str = Field(description="folder to save the verifier in; must be new or empty")
     false_marks: float = Field(
         default=0.03, gt=0, lt=1, description="share of dev's supported claims that may be marked, without `real`"
     )

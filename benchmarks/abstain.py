@@ -1,9 +1,9 @@
-"""Does abstaining separate questions that an index can answer from questions about things that it does not contain?
+"""Does abstaining separate the questions that an index can answer from those that it cannot?
 
 Questions of each set can be answered from their own index, but not from the indexes of the other sets ("foreign"). The harder case is measured
 separately: their own index without the documents that answer them ("missing"). The figures are AUROC, shares of abstentions, and calibration
-(each foreign question is asked of one other index only, so that both kinds are equally frequent). Milliseconds are processor time for judging the
-evidence.
+(for which each question is asked of its own index and of one other, so that answerable and foreign questions are equally frequent).
+Milliseconds are processor time for judging the evidence.
 With --fit, the coefficients of graph/retrieve/absence.py are fitted instead, on the train and dev questions of an index of examples/documents.
 
 Run: python -P benchmarks/abstain.py (--index FOLDER --questions FILE.jsonl)... [--most 100] [--figure FILE.png] [--json]
@@ -46,7 +46,7 @@ SHARES, PARTS_PER_SHARE = (0.1, 0.25, 0.5, 0.75), 3
 
 
 @dataclass(frozen=True)
-class Set:
+class QuestionSet:
     """An index and questions that it can answer."""
 
     name: str
@@ -54,8 +54,8 @@ class Set:
     questions: tuple[Question, ...]
 
     @classmethod
-    def read(cls, folder: Path, questions: Path, most: int) -> "Set":
-        """At most `most` of the questions that have gold documents, drawn with a seed."""
+    def read(cls, folder: Path, questions: Path, most: int) -> "QuestionSet":
+        """An index with at most `most` of its questions, sampled with a fixed seed from those that have gold documents and are not abstract."""
         eligible = [
             question for question in read_questions(questions) if question.gold_sources and question.kind != ABSTRACT
         ]
@@ -63,7 +63,7 @@ class Set:
         return cls(folder.name, open_index(folder), tuple(eligible[:most]))
 
 
-def find(index: Index, questions: Sequence[Question]) -> list[Evidence]:
+def retrieve_all(index: Index, questions: Sequence[Question]) -> list[Evidence]:
     """The evidence of the default mode, with absence judged."""
     return retrieve_many(index, [question.text for question in questions], SETTINGS)
 
@@ -79,14 +79,14 @@ def without_gold(index: Index, question: Question) -> Index:
 
 
 def auroc(own_n: Doubles, absent_n: Doubles) -> float:
-    """How often a question that cannot be answered gets a higher probability of absence than one that can."""
+    """The probability that a question without an answer in the index gets a higher probability of absence than one with an answer."""
     return float(roc_auc_score([0] * len(own_n) + [1] * len(absent_n), np.concatenate([own_n, absent_n])))
 
 
-def measure(sets: Sequence[Set], figure: Path | None) -> tuple[dict[str, float | str], list[Check]]:
+def measure(sets: Sequence[QuestionSet], figure: Path | None) -> tuple[dict[str, float | str], list[Check]]:
     """All figures, and their checks."""
     evidence_by_pair = {
-        (source.name, target.name): find(target.index, source.questions) for source in sets for target in sets
+        (source.name, target.name): retrieve_all(target.index, source.questions) for source in sets for target in sets
     }
     absence_by_pair = {pair: probabilities(item) for pair, item in evidence_by_pair.items()}
     own = {item.name: absence_by_pair[item.name, item.name] for item in sets}
@@ -95,7 +95,9 @@ def measure(sets: Sequence[Set], figure: Path | None) -> tuple[dict[str, float |
         for name in own
     }
     missing = {
-        item.name: probabilities([find(without_gold(item.index, source), [source])[0] for source in item.questions])
+        item.name: probabilities(
+            [retrieve_all(without_gold(item.index, source), [source])[0] for source in item.questions]
+        )
         for item in sets
     }
     figures: dict[str, float | str] = {}
@@ -118,7 +120,7 @@ def measure(sets: Sequence[Set], figure: Path | None) -> tuple[dict[str, float |
         figures[f"all: AUROC, {kind}"] = auroc(combined["own"], combined[kind])
     for kind, values in combined.items():
         figures |= {f"all: abstained at {at}, {kind}": float((values >= at).mean()) for at in THRESHOLDS}
-    figures |= calibration(combined["own"], on_one_foreign_index(sets, absence_by_pair), "foreign", figure)
+    figures |= calibration(combined["own"], absence_on_one_foreign_index(sets, absence_by_pair), "foreign", figure)
     figures |= calibration(combined["own"], combined["missing"], "missing", None)
     figures["milliseconds"] = judging_ms(sets, evidence_by_pair)
     lowest = min(auroc(own[name], foreign[name]) for name in own)
@@ -130,8 +132,10 @@ def measure(sets: Sequence[Set], figure: Path | None) -> tuple[dict[str, float |
     return figures, checks
 
 
-def on_one_foreign_index(sets: Sequence[Set], absence_by_pair: Mapping[tuple[str, str], Doubles]) -> Doubles:
-    """The probability of absence of each question on one foreign index, chosen by its position among its set's questions."""
+def absence_on_one_foreign_index(
+    sets: Sequence[QuestionSet], absence_by_pair: Mapping[tuple[str, str], Doubles]
+) -> Doubles:
+    """The probability of absence of each question on one foreign index, which the question's position in its set determines."""
     absence_probabilities = []
     for source in sets:
         others = [other.name for other in sets if other.name != source.name]
@@ -152,8 +156,8 @@ def calibration(own_n: Doubles, absent_n: Doubles, kind: str, figure: Path | Non
     return {f"all: ECE, {kind}": calibration_error(bins), f"all: Brier score, {kind}": brier}
 
 
-def judging_ms(sets: Sequence[Set], evidence_by_pair: Mapping[tuple[str, str], list[Evidence]]) -> float:
-    """Median processor time of judging a question on its own index, given its evidence."""
+def judging_ms(sets: Sequence[QuestionSet], evidence_by_pair: Mapping[tuple[str, str], list[Evidence]]) -> float:
+    """Median processor milliseconds for judging whether a question's own index covers it, given the evidence."""
     seconds = []
     for item in sets:
         vectors_QD = item.index.encode_queries([question.text for question in item.questions])
@@ -189,7 +193,9 @@ def examples(index: Index) -> Iterator[tuple[Floats, int]]:
             if len(present & set(question.gold_sources)) in (0, len(set(question.gold_sources)))
         ]
         vectors_QD = index.encode_queries([question.text for question in part_questions])
-        for question, vector_D, evidence in zip(part_questions, vectors_QD, find(part, part_questions), strict=True):
+        for question, vector_D, evidence in zip(
+            part_questions, vectors_QD, retrieve_all(part, part_questions), strict=True
+        ):
             passages = [passage.item for passage in evidence.passages]
             is_absent = int(present.isdisjoint(question.gold_sources))
             yield absence_features(part, Query(question.text, vector_D), passages), is_absent
@@ -218,9 +224,11 @@ def main() -> int:
     if arguments.fit is not None:
         return print_report("abstain, fit", fit(open_index(arguments.fit)), [], arguments.json)
     if not len(arguments.index) == len(arguments.questions) >= 2:
-        parser.error("expected two or more --index, each with its --questions")
+        parser.error(
+            f"found {len(arguments.index)} --index and {len(arguments.questions)} --questions; give at least two --index, each with its --questions"
+        )
     pairs = zip(arguments.index, arguments.questions, strict=True)
-    figures, checks = measure([Set.read(*pair, arguments.most) for pair in pairs], arguments.figure)
+    figures, checks = measure([QuestionSet.read(*pair, arguments.most) for pair in pairs], arguments.figure)
     return print_report("abstain", figures, checks, arguments.json)
 
 

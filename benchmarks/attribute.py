@@ -1,9 +1,9 @@
-"""Attribution of answers and the verdict on them: is the passage found for a right answer a gold one, and are right answers left unmarked?
+"""Attribution and verification of answers: is the passage that is found for a correct answer a gold one, and are correct answers left unmarked?
 
 hotpotqa_train (questions of HotpotQA's official dev part only): each gold answer, and each gold sentence restated, with the ten passages of
 its question; the passages with supporting sentences are gold. A wrong answer is another question's answer, or the title of one of the
 passages that is not gold. qa_feedback: sentences of real answers with their own passages, which are gold, and with
-passages of other questions (OTHERS). Milliseconds are processor time.
+passages of other questions (OTHER_PASSAGES). Milliseconds are processor time.
 Run: python -P benchmarks/attribute.py FOLDER_OF_SETS [--rows 400] [--json]
 """
 
@@ -27,8 +27,8 @@ from graph.answer.verifier import Verifier
 from graph.shared.jsonl import read_jsonl
 from graph.types import Excerpt
 
-OTHERS = 8
-"""Number of passages of other questions that are mixed with the passages of a sentence of qa_feedback."""
+OTHER_PASSAGES = 8
+"""Number of passages of other questions that are mixed with the passages of each sentence of qa_feedback."""
 MIN_GOLD, MAX_MARKED = 0.85, 0.05
 
 
@@ -88,7 +88,7 @@ def feedback_cases(folder: Path, rows: int) -> dict[str, list[Case]]:
         rng = random.Random(row["id"])
         foreign = [text for other in all_rows if other["question"] != row["question"] for text in other["passages"]]
         own_passages = set(row["passages"])
-        texts = [*row["passages"], *rng.sample([text for text in foreign if text not in own_passages], OTHERS)]
+        texts = [*row["passages"], *rng.sample([text for text in foreign if text not in own_passages], OTHER_PASSAGES)]
         rng.shuffle(texts)
         excerpts = tuple(excerpt_of(str(number), "", text) for number, text in enumerate(texts))
         gold = frozenset(number for number, text in enumerate(texts, start=1) if text in own_passages)
@@ -103,8 +103,8 @@ def excerpt_of(identity: str, title: str, text: str) -> Excerpt:
 
 
 def measure(cases: Sequence[Case], verifier: Verifier) -> dict[str, float]:
-    """Shares of answers attributed, marked and not checked; of those attributed, the share that cites only gold passages; of the quotes, the share that
-    contains or is part of a gold sentence, if these are known; milliseconds of attribution per answer.
+    """Over all answers: the shares that are attributed, marked and not checked, and milliseconds of attribution per answer. Over attributed answers: the
+    share that cites only gold passages. Over their quotes, if gold sentences are known: the share that contains, or is part of, a gold sentence.
     """
     started = time.process_time()
     found = [attribute(case.question, case.answer, case.excerpts) for case in cases]

@@ -19,7 +19,9 @@ NODES, EDGES, DOCUMENT_NODES = 180_000, 340_000, 30
 
 
 def corpus_graph(seed: int) -> sp.csr_array:
-    """Documents of 30 nodes, connected internally and to hubs: the first three nodes of any of the 40 documents of their group."""
+    """A random graph of documents with 30 nodes each. An edge stays in its document or leads to a hub: a document's first three nodes are hubs for the
+    40 documents of its group.
+    """
     rng = np.random.default_rng(seed)
     inner_share = 0.8
     first = rng.integers(0, NODES, EDGES)

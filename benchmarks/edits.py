@@ -1,8 +1,8 @@
 """The cost of editing an index: one document added and one deleted, in processor seconds without the encoder, by step.
 
 Run: python -P benchmarks/edits.py [--passages 500 2000] [--profile FILE] [--json]. The documents are invented and have
-one passage and four propositions each; the stub encoder's time is subtracted. A step's seconds exclude those of the steps inside it. "later"
-marks edits that carry communities over (layers_on_edit).
+one passage and four propositions each; the stub encoder's time is subtracted. A step's seconds exclude those of nested steps. "later" marks
+edits with layers_on_edit=later, which keep the existing communities.
 """
 
 import cProfile
@@ -61,7 +61,7 @@ STEPS = {
 
 
 class Stopwatch:
-    """Processor seconds by step, each without the steps inside it."""
+    """Processor seconds by step, excluding nested steps."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = defaultdict(float)
@@ -91,7 +91,7 @@ class Stopwatch:
 
 
 class StubEncoder:
-    """An encoder that gives similar vectors to texts that share words; a word's vector is drawn from its hash. Its time is the step "encoder"."""
+    """An encoder that gives similar vectors to texts that share words; a word's vector is random, seeded by its hash. Its time is the step "encoder"."""
 
     fingerprint, prompts = "stub", Prompts()
 
@@ -169,7 +169,7 @@ def watch_steps(watch: Stopwatch) -> None:
 def measure(
     folder: Path, passages: int, watch: Stopwatch, settings: IndexSettings, profile: cProfile.Profile | None = None
 ) -> dict[str, float]:
-    """Processor seconds of building an index of `passages`, of adding and deleting one document, and of opening: by step, and in total; and MB on disk."""
+    """Processor seconds of building an index of `passages` passages, adding and deleting one document, and opening: by step and in total; MB on disk."""
     figures: dict[str, float] = {}
     encoder = StubEncoder(watch)
 
@@ -197,7 +197,7 @@ def measure(
 
 
 def edit_checks(figures: Mapping[str, float | str], sizes: Sequence[int]) -> list[Check]:
-    """Checks of the seconds of edits, for the sizes in MAX_S."""
+    """Checks of the processor seconds per edit, for those sizes that MAX_S lists."""
     return [
         Check(f"{passages}: {edit}, s", float(figures[f"{passages}: {edit}"]), MAX_S[passages], at_least=False)
         for passages in sizes

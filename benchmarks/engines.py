@@ -1,9 +1,9 @@
 """Indexing by the engines local and ray: the processor time of each, and whether their indexes have the same rows and, compacted, the same bytes.
 
 Run: python -P benchmarks/engines.py [--corpus FOLDER …] [--every 1] [--documents 2000] [--stub] [--json]. A FOLDER contains documents, or a
-corpus.jsonl, of which every `--every`-th document is used; without one, documents of invented prose. The encoder is the embedded one, or with
---stub the one of edits.py, which costs next to nothing; rules extract the propositions. Each build runs separately, on Ray with one worker
-per core; its processor time is that of all processes that it started, including Ray's own (Linux).
+corpus.jsonl, of which every `--every`-th document is used; without --corpus, the documents are invented. The encoder is the embedded one, or with
+--stub the one of edits.py, which takes almost no time; rules extract the propositions. Each build runs separately, on Ray with one worker
+per core; its processor time is that of all processes that it started, including Ray's own (Linux only).
 """
 
 import argparse
@@ -40,11 +40,12 @@ from graph.workers.open import ENGINES, open_workers
 MAX_TIMES_LOCAL = 1.15
 MARK, POLL_S = "MODEGRAPH_ENGINES_RUN", 0.2
 NOT_DERIVED = ("index.", "writer")
+"""Beginnings of the names of files that are not derived from the rows: the database and the writers' locks."""
 
 
 @dataclass(frozen=True)
 class Work:
-    """The documents to index, every `every`-th one of a corpus (None: of `invented` documents), and the encoder, embedded or a stub."""
+    """What to index: every `every`-th document of a corpus (None: of `invented` documents), with the embedded encoder or a stub."""
 
     corpus: Path | None
     every: int
@@ -75,7 +76,7 @@ class Work:
 
 
 def build(engine: str, work: Work, out: Path) -> None:
-    """Make one index."""
+    """Build the index of `work` in `out` with an engine."""
     with open_workers(engine) as workers:
         build_index(out, work.documents(), IndexSettings(), work.open_encoder, workers=workers)
 
@@ -124,7 +125,7 @@ def main() -> int:
     parser.add_argument("--corpus", type=Path, action="append", default=[])
     parser.add_argument("--every", type=int, default=1, help="use every N-th document")
     parser.add_argument("--documents", type=int, default=2_000, help="number of invented documents")
-    parser.add_argument("--stub", action="store_true", help="use an encoder that costs next to nothing")
+    parser.add_argument("--stub", action="store_true", help="use an encoder that takes almost no time")
     parser.add_argument("--build", choices=ENGINES, help=argparse.SUPPRESS)
     parser.add_argument("--out", type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()

@@ -4,8 +4,8 @@
 
 INDEX is an index of examples/documents. Recall@5 of `hops`, with search queries made without a model,
 * for the questions in examples/questions.jsonl: alone, and after one or two questions about different documents;
-* for examples/follow_ups.jsonl: by the rule, by its predecessor (entities of earlier turns in brackets), without history, and rewritten
-  by people as standalone questions. The rule was developed on the dev half.
+* for examples/follow_ups.jsonl: with the query that the rule makes (`carry`), the query of the rule's predecessor (which appends entities of
+  earlier turns in brackets), the question without history, and the standalone question that people wrote. The rule was developed on the dev half.
 Earlier answers are given as most clients send them (the answer alone) and in the form used in training.
 """
 
@@ -31,7 +31,7 @@ from graph.retrieve.retrieve import retrieve_many
 from graph.shared.jsonl import read_jsonl
 from graph.types import Message
 from serve.conversation.prompt import exchanges_of
-from serve.conversation.rewrite import carry
+from serve.conversation.rewrite import with_context
 
 EXAMPLES = ROOT / "examples"
 STEP = 101
@@ -50,12 +50,12 @@ class FollowUp:
 
 
 def by_rule(history: Sequence[Message], question: str) -> str:
-    """The search query when no model is used."""
-    return carry(exchanges_of(history), question)
+    """The search query that the rule makes, as the server does without a model."""
+    return with_context(exchanges_of(history), question)
 
 
 def by_entities(history: Sequence[Message], question: str) -> str:
-    """The search query by the predecessor of the rule: at most six entities of the last six turns that the question lacks, in brackets, the latest first."""
+    """The query of the rule's predecessor: the question, then in brackets at most six entities of the last six turns that it lacks, the latest first."""
     known = {entity_key(entity) for entity in find_entities(question)}
     entities: dict[str, str] = {}
     for turn in reversed(history[-6:]):

@@ -43,7 +43,7 @@ def repeat(unit: str) -> Make:
 
 
 def soup(chance: Random, size: int) -> bytes:
-    """Pieces of markup in any order."""
+    """Pieces of markup in random order."""
     return "".join(chance.choices(SOUP, k=size // 4)).encode()
 
 
@@ -94,7 +94,7 @@ HTML: dict[str, Make] = {
 
 
 def pdf(objects: Sequence[bytes], table: bool = True) -> bytes:
-    """A PDF of these objects, numbered from 1; without `table`, readers have to search for them."""
+    """A PDF of these objects, numbered from 1; without `table` it has no cross-reference table, so that readers have to search for the objects."""
     out, offsets = [b"%PDF-1.7\n"], []
     offset = len(out[0])
     for number, body in enumerate(objects, start=1):
@@ -197,7 +197,7 @@ def shared_kids(chance: Random, size: int) -> bytes:
 
 
 def forms(depth: int, width: int) -> Make:
-    """Form XObjects, each of which draws the next one `width` times (the last one the first)."""
+    """Form XObjects, each of which draws the next one `width` times; the last one draws the first."""
 
     def make(chance: Random, size: int) -> bytes:
         about = b"/Type /XObject /Subtype /Form /BBox [0 0 9 9] /Resources << /XObject << /X %d 0 R >> >>"

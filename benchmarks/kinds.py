@@ -1,7 +1,7 @@
-"""The default mode on corpora of many kinds: is it ever worse than the best of the simple modes, or than itself without its trained hop? Recall@5.
+"""The default mode on corpora of many kinds: is its Recall@5 ever lower than that of the best simple mode, or its own without the trained hop?
 
 Run: python -P benchmarks/kinds.py --data FOLDER_OF_SETS [--kinds untitled emails …] [--questions 300] [--encoder minilm] [--folder FOLDER] [--json].
-Each kind is made from a public set (see SETS); its questions keep their wording. An index is built for each; later runs reuse those in --folder.
+Each kind is made from a public set (see SETS); its questions keep their wording. An index is built for each kind; later runs reuse the indexes in --folder.
 """
 
 import random
@@ -37,7 +37,8 @@ from graph.types import Document
 SIMPLE: tuple[Mode, ...] = ("dense", "lexical", "hybrid")
 PLAIN = "auto --selector none"
 MAX_BELOW, MAX_BELOW_PLAIN = 0.01, 0.005
-TOP_K, FIRST = 10, 5
+"""Recall@5 by which the default mode may be below the best simple mode, and below PLAIN."""
+TOP_K, RECALL_AT = 10, 5
 EDITION = "#"
 """Suffix of the source of a document's second edition."""
 PARAGRAPHS = 8
@@ -78,7 +79,7 @@ def emails(corpus: Corpus) -> Corpus:
 
 
 def reports(corpus: Corpus) -> Corpus:
-    """Reports of PARAGRAPHS paragraphs drawn at random, with their headings, titled by number; a report with a gold paragraph is gold."""
+    """Reports titled by number, each with PARAGRAPHS randomly chosen paragraphs under their headings; a report with a gold paragraph is gold."""
     order = random.Random(0).sample(corpus.documents, len(corpus.documents))
     parts = [order[start : start + PARAGRAPHS] for start in range(0, len(order), PARAGRAPHS)]
     report_of = {document.source: f"report {number}" for number, part in enumerate(parts) for document in part}
@@ -164,15 +165,15 @@ def recalls(
     values = []
     for question, query in zip(questions, queries, strict=True):
         sources = ranked_sources(STRATEGIES[settings.mode](index, query, settings))
-        first = dict.fromkeys(source.removesuffix(EDITION) for source in sources[:FIRST])
-        values.append(recall_at(list(first), question.gold_sources, FIRST))
+        first = dict.fromkeys(source.removesuffix(EDITION) for source in sources[:RECALL_AT])
+        values.append(recall_at(list(first), question.gold_sources, RECALL_AT))
     return values
 
 
 def measure(
     name: str, data: Path, folder: Path, max_questions: int, encoder: str
 ) -> tuple[dict[str, float | str], list[Check]]:
-    """The figures of a kind; and checks that the default mode is at most MAX_BELOW worse than the best of the others, and at most
+    """The figures of a kind; and checks that the default mode is at most MAX_BELOW worse than the best simple mode, and at most
     MAX_BELOW_PLAIN worse than itself without its trained hop.
     """
     source, make_corpus = SETS[name]

@@ -1,8 +1,9 @@
-"""The results of a language model on five tasks for which modegraph can call one, next to those without a model: usable replies, tokens, seconds.
+"""A language model on five tasks for which modegraph can call one, next to the results without a model: usable replies, tokens, seconds.
 
 Run: python -P benchmarks/llm_tasks.py INDEX --model SPEC [--items 10] [--shown 3] [--json]. The tasks are extraction from passages, summaries
-of communities, plans for questions, questions over two articles (writer and judge are the same model), and `local`'s selection and
-verdict. Their prompts, schemas and retries are those of the commands. Questions are proposed from the index by rules. `usable` is the
+of communities, plans for questions, questions about two articles (writer and judge are the same model), and `local`'s selection of
+statements and its verdict on whether they suffice. Prompts, schemas and retries are those of the commands. Plans and selections are
+for questions that rules propose from the index. `usable` is the
 share of items with a result after at most two calls for each reply (for questions, a result that the judge confirms); tokens and
 seconds are per item, retries included.
 """

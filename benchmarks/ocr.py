@@ -1,4 +1,4 @@
-"""The cost of reading a scanned page by tesseract, and how many of its words are recovered.
+"""The cost of reading a scanned page with tesseract, and how many of its words are recovered.
 
 Run: python -P benchmarks/ocr.py [--pages 10] [--json]. Pages are rendered from the documents in examples/: clean print, 420 words each, at
 200 dots per inch. A word is recovered if it is read on its page exactly as printed.

@@ -1,8 +1,8 @@
-"""The cost of loading the page of `modegraph serve`: requests and bytes until it is usable, again on a second visit, and time to the first answer.
+"""The cost of loading the page of `modegraph serve`: requests and bytes until it is usable, the same on a second visit, and the time to the first answer.
 
 Run: python -P benchmarks/page.py [--index FOLDER] [--json]. The engine is the stub of benchmarks/stub_engine.py, which sends a token every 20 ms
 (leave MODEGRAPH_VLLM_PYTHON unset). Requests and bytes are counted by following the files' references; times are measured by playwright in
-Chromium, if that is found (MODEGRAPH_CHROMIUM, or on the path).
+Chromium, if Chromium is found (at MODEGRAPH_CHROMIUM or on PATH).
 """
 
 import asyncio
@@ -29,7 +29,7 @@ from benchmarks.serve import engine, example_index, server
 CHROMIUM = os.environ.get("MODEGRAPH_CHROMIUM") or shutil.which("chromium") or ""
 QUESTION = "What is the combined area of the four inhabited Halmaren islands?"
 ASSET = re.compile(r"""(?:src|href)="(page/[^"]+)"|(?:from|import)\s*\(?\s*"(\.{1,2}/[^"]+)\"""")
-"""References of HTML and imports of modules."""
+"""File references in HTML, and imports in JavaScript modules."""
 VISITS = 5
 MAX_KIB, MAX_REQUESTS = 400, 40
 PAINTED = "performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? 0"
@@ -63,7 +63,9 @@ async def measure(index: Path, scratch: Path) -> dict[str, float | str]:
 
 
 def files_of(url: str) -> dict[str, float | str]:
-    """The requests and bytes of the page and of every file that it loads, and the responses to a browser that has cached them."""
+    """The requests and bytes of the page and of every file that it loads, and what a second visit gets: the page's status
+    and bytes, and the Cache-Control header of the files.
+    """
     with httpx2.Client(trust_env=False, timeout=30) as client:
         page = client.get(url)
         contents: dict[str, bytes] = {url: page.content}

@@ -1,10 +1,10 @@
-"""Five tasks of a person using the page, starting with an empty server: the steps and the seconds of each.
+"""Five tasks of a person who uses the page, starting with an empty server: the steps and the seconds of each task.
 
     python -P benchmarks/page_tasks.py --model reader --json
     python -P benchmarks/page_tasks.py --screenshots FOLDER      # also saves six screenshots of the page, as PNG
 
 `modegraph serve NEW --writable --model …` runs in a separate process; headless Chromium shows its page, and files in examples/handbook are dropped on
-it. A step is one thing that a person does: a drop, a click, a line of typing, a key. Seconds include the server's work, but not a person's time.
+it. A step is one action of the person: a drop, a click, a line of typing, a key. Seconds include the server's work, but not a person's time.
 """
 
 import sys
@@ -116,11 +116,15 @@ def run_tasks(person: Person, folder: Path) -> None:
         person.type("#question", QUESTION)
         person.press("Enter")
         person.see(".cost")
-    assert ANSWER in person.see(".turn"), page.inner_text(".turn")
+    assert ANSWER in person.see(".turn"), (
+        f"the page shows {page.inner_text('.turn')!r}; expected an answer with {ANSWER!r}"
+    )
     person.show("answer")
     with person.doing("check a source"):
         person.click(".cite >> nth=0")
-        assert ANSWER in person.see("#reader mark")
+        assert ANSWER in person.see("#reader mark"), (
+            f"the source marks {page.inner_text('#reader mark')!r}; expected a passage with {ANSWER!r}"
+        )
         person.show("source")
         person.press("Escape")
         page.wait_for_selector("#reader", state="hidden")
@@ -141,7 +145,8 @@ def run_tasks(person: Person, folder: Path) -> None:
         with page.expect_download() as download:
             person.click("text=Download (")
         download.value.save_as(folder / "questions.jsonl")
-    assert len((folder / "questions.jsonl").read_text(encoding="utf-8").splitlines()) == PROPOSED
+    rows = len((folder / "questions.jsonl").read_text(encoding="utf-8").splitlines())
+    assert rows == PROPOSED, f"{rows} approved questions in the download; expected {PROPOSED}"
 
 
 @contextmanager

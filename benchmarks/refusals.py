@@ -1,8 +1,8 @@
 """Does the response time of a refusal reveal that a resource exists? Foreign resources, which the key may not read, against absent ones.
 
 Run: python -P benchmarks/refusals.py [--rounds 1000] [--seed 0] [--json]. A round requests a foreign resource and two absent ones in random order
-over one connection. For each request: microseconds of the server's processor time and of wall-clock time, and medians of the differences
-within rounds with 95 % intervals; "noise", the difference between the two absent names, is the error of the measurement.
+over one connection. For each request, in processor time of the server and in wall-clock time (µs): the time for an absent resource, and the median
+difference within rounds with its 95 % interval; "noise", the difference between the two absent ones, is the error of the measurement.
 """
 
 import json
@@ -34,8 +34,8 @@ from serve.http.keys import change_keys, make_key
 
 WARM_ROUNDS = 20
 LARGEST_SHARE = 0.02
-"""Largest allowed difference between a foreign and an absent resource, as a share of a refusal's processor time; what counts is the end of its
-interval that is closest to 0, or 0 if the interval contains 0."""
+"""Largest allowed difference in processor time between the refusals of a foreign and of an absent resource, as a share of the refusal's time. The check
+uses the smallest absolute difference within the 95 % interval."""
 OTHER_KEY, OTHER_READER = "others", "reader-0001"
 MCP = {"Accept": "application/json, text/event-stream", "MCP-Protocol-Version": "2025-11-25"}
 NAMES = {"foreign": "secret", "absent": "zzzzzz", "other": "yyyyyy"}
@@ -49,7 +49,7 @@ OWNERS = {kind: f"{OTHER_KEY}/{name}" for kind, name in READERS.items()}
 
 @dataclass(frozen=True)
 class Request:
-    """A request with {} where the name goes, the name of the key that it is sent with, and the status of its refusal."""
+    """A request with {} in place of the resource's name, the name of the key with which it is sent, the names to insert, and the status of the refusal."""
 
     key: str
     method: str
@@ -70,7 +70,7 @@ def rpc(method: str, **parameters: Any) -> str:
 
 
 def requests_naming(passages: Mapping[str, str]) -> dict[str, Request]:
-    """Requests that name a thing, by kind; `passages` are passage ids."""
+    """Requests that name a resource, by kind of resource and route; `passages` has the passage ids to name."""
     query = json.dumps({"query": "Who?"})
     node = "/v1/graph/neighbourhood?id={}&kind="
     chat = json.dumps({"model": "stub@{}", "messages": [{"role": "user", "content": "Who?"}]})
@@ -162,7 +162,9 @@ def times_us(
             start = processor(), time.perf_counter()
             response = client.request(request.method, path, content=body, headers=headers)
             end = processor(), time.perf_counter()
-            assert response.status_code == request.status, (request.path, response.text)
+            assert response.status_code == request.status, (
+                f"{request.method} {path}: status {response.status_code}; expected {request.status}: {response.text}"
+            )
             if number >= WARM_ROUNDS:
                 for clock, before, after in zip(("processor", "clock"), start, end, strict=True):
                     times[clock, kind].append(1e6 * (after - before))
@@ -185,18 +187,19 @@ def with_interval(sorted_gaps: Sequence[float]) -> str:
     return f"{median(sorted_gaps):.1f} ({low:.1f} to {high:.1f})"
 
 
-def interval(values: Sequence[float]) -> tuple[float, float]:
-    """The 95 % interval of a median: between the ranks around n / 2 outside which a binomial (n, ½) lies in one case of twenty.
+def interval(sorted_values: Sequence[float]) -> tuple[float, float]:
+    """The 95 % interval of the median of sorted values: the values at the two ranks around n / 2 between which a binomial (n, ½) variable lies with
+    probability .95.
 
     >>> interval([float(n) for n in range(1, 101)])
     (40.0, 61.0)
     """
-    rank = max(1, math.floor(len(values) / 2 - 0.98 * math.sqrt(len(values))))
-    return values[rank - 1], values[-rank]
+    rank = max(1, math.floor(len(sorted_values) / 2 - 0.98 * math.sqrt(len(sorted_values))))
+    return sorted_values[rank - 1], sorted_values[-rank]
 
 
 def write_keys(file: Path) -> dict[str, str]:
-    """Write a key for one of the two collections, and two keys for parts of it; returns each key's text by name."""
+    """Write a key for the collection `public`, and two keys for some of its documents only; returns each key's text by name."""
     rights = {"collection": (), "label": ("source=corrow*",), OTHER_KEY: ("source=ferry*",)}
     keys_by_name = {
         name: make_key(name, scopes=("read",), collections=("public",), where=where) for name, where in rights.items()
@@ -213,7 +216,7 @@ def passages_in(folder: Path, rng: Random) -> dict[str, str]:
 
 
 def leave_feedback(client: httpx2.Client, key: str) -> None:
-    """Send feedback of OTHER_READER with a key."""
+    """Send feedback as the user OTHER_READER with a key."""
     vote = {"kind": "vote", "user": OTHER_READER, "consent": True, "question": "Who?", "rating": "up"}
     vote["answer"] = {"model": "stub", "text": "so"}
     client.post("/v1/feedback", json=vote, headers={"Authorization": f"Bearer {key}"}).raise_for_status()

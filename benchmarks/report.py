@@ -50,7 +50,7 @@ def at_least(lowest: int) -> Callable[[str], int]:
 
 
 def print_report(name: str, figures: Mapping[str, float | str], checks: Sequence[Check], as_json: bool) -> int:
-    """Print the result; the exit status is 1 if a check failed."""
+    """Print the figures and checks, and return the exit status: 1 if a check failed, else 0."""
     rows = [{**asdict(check), "ok": check.ok} for check in checks]
     if as_json:
         print(json.dumps({"name": name, "device": device(), "figures": dict(figures), "checks": rows}, indent=2))
@@ -65,7 +65,7 @@ def print_report(name: str, figures: Mapping[str, float | str], checks: Sequence
 
 
 def peak_mib() -> float:
-    """MiB of resident memory at the peak of this process."""
+    """The peak resident memory of this process, in MiB."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / MIB
 
 

@@ -38,13 +38,13 @@ from serve.server.collections import POLL_S, LiveIndex
 MODES: tuple[Mode, ...] = ("hops", "hybrid")
 QUERIES, MAX_MS = 50, 100
 MAX_GROWTH = 1.2
-"""Largest allowed ratio of build seconds per passage to those of the next smaller size."""
+"""Largest allowed ratio of the build seconds per passage to those at the next smaller size."""
 BUILD_PEAK, MAX_MIB = "peak MiB of build and edits", 10 * 1024
 """Measured before the queries and a compaction: both map all files again, so their resident memory depends on how much memory is free."""
 EDITS, MAX_S = 3, 2
-"""Edits that a server must pick up, and the longest delay."""
+"""Number of edits that a server must pick up, and the longest allowed delay in seconds."""
 SEGMENTS, MAX_SLOWER = 10, 1.25
-"""Number of segments to query, and the largest ratio of their time to that of one segment."""
+"""Number of segments to query, and the largest allowed ratio of the query time to that on one segment."""
 
 
 def measure(passages: int, settings: IndexSettings) -> dict[str, float]:
@@ -68,13 +68,14 @@ def measure(passages: int, settings: IndexSettings) -> dict[str, float]:
 
 
 def visible_after_s(folder: Path, passages: int, settings: IndexSettings, encoder: StubEncoder) -> float:
-    """Seconds until a running server's answers reflect an edit: at most POLL_S until it polls, plus the median until the index is open and warm."""
+    """Seconds until a running server's answers reflect an edit: POLL_S, the longest wait for a poll, plus the median time to open and warm the index."""
     live = LiveIndex(folder, "auto", lambda spec: encoder, Metrics())
     later, seconds = settings.model_copy(update={"layers_on_edit": "later"}), []
     for number in range(1, 1 + EDITS):
         build_index(folder, [invented_document(passages + number)], later, lambda spec: encoder)
         seconds.append(seconds_of(lambda: asyncio.run(live.refresh())))
-        assert live.current.number == generation_of(folder)
+        served, newest = live.current.number, generation_of(folder)
+        assert served == newest, f"the server has generation {served} after edit {number}; expected {newest}"
     delete_documents(
         folder, [invented_document(passages + number).source for number in range(1, 1 + EDITS)], lambda spec: encoder
     )
@@ -89,7 +90,10 @@ def time_segments(folder: Path, passages: int, settings: IndexSettings, watch: S
     for number in range(1, SEGMENTS):
         build_index(folder, [invented_document(passages + number)], separate_segments, lambda spec: encoder)
     index = open_index(folder, lambda spec: encoder)
-    assert len(index.data.passage_vectors_PD.segments) == SEGMENTS
+    segments = len(index.data.passage_vectors_PD.segments)
+    assert segments == SEGMENTS, (
+        f"{segments} segments after {SEGMENTS - 1} edits of a compacted index; expected {SEGMENTS}"
+    )
     return {
         f"{passages}: {mode}, {SEGMENTS} segments: time relative to one segment": time_queries(index, passages, mode)[1]
         / compacted[mode]

@@ -2,8 +2,8 @@
 
 Run: python -P benchmarks/serve.py [--index FOLDER --questions FILE.jsonl] [--model FOLDER] [--soak-s 600] [--json].
 Without --index a small index of examples/ is built. The engine is vLLM on the Python that MODEGRAPH_VLLM_PYTHON names, with a tiny model
-trained for the purpose unless one is given; without vLLM, a stub that sends a token every STUB_TOKEN_S. With --soak-s another
-server is also put under load for that long, while documents are added to its copy of the index.
+trained for the purpose unless --model names one; without vLLM, a stub that sends a token every STUB_TOKEN_S seconds. With --soak-s,
+another server is put under load for that long, while documents are added to its copy of the index.
 """
 
 import asyncio
@@ -47,7 +47,7 @@ PAUSE_S = 1.5
 """Pause before requests whose first token is timed, so that the engine is idle: vLLM's worker polls for more work for a second, on a
 core that the next request would need."""
 SETTLED = 0.2
-"""Share of a soak after which memory is first measured, when caches are full."""
+"""Share of a soak after which memory is measured for the first time, because caches are full by then."""
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,7 @@ async def soak(
         async def watch() -> None:
             for turn in range(20):
                 await asyncio.sleep(max(0.0, end - time.monotonic()) / (20 - turn))
-                sizes.append(resident_mb(process))
+                sizes.append(resident_mib(process))
                 if turn % 5 == 2:
                     await asyncio.to_thread(add_document, copied, turn, scratch)
 
@@ -192,7 +192,7 @@ def client_of(target: Engine) -> httpx2.AsyncClient:
 async def first_tokens_s(
     bare: Engine, bare_body: dict[str, Any], ours: Engine, our_body: dict[str, Any], ours_first: bool
 ) -> tuple[float, float]:
-    """`first_token_s` of the bare engine and of ours; the order alternates from pair to pair, because of caches."""
+    """`first_token_s` of the bare engine and of ours; the order alternates from pair to pair, so that caches favour neither."""
     if ours_first:
         with_retrieval = await first_token_s(ours, our_body)
         return await first_token_s(bare, bare_body), with_retrieval
@@ -226,7 +226,7 @@ def has_text(chunk: dict[str, Any]) -> bool:
 
 
 async def run_all(target: Engine, bodies: Sequence[dict[str, Any]]) -> float:
-    """Answers per second, with CONCURRENT requests at once."""
+    """Answers per second, with CONCURRENT requests in flight."""
     waiting = list(bodies)
     async with client_of(target) as client:
 
@@ -244,7 +244,7 @@ async def run_all(target: Engine, bodies: Sequence[dict[str, Any]]) -> float:
 
 @asynccontextmanager
 async def engine(model: Path | None, scratch: Path) -> AsyncIterator[Engine]:
-    """vLLM if available, else the stub; started and ready."""
+    """Start vLLM if MODEGRAPH_VLLM_PYTHON names its Python, else the stub; yields the engine once it is ready."""
     if PYTHON:
         folder = model or tiny_model(scratch / "tiny")
         extra = ("--enforce-eager", "--no-enable-prefix-caching", f"--max-num-seqs={CONCURRENT}")
@@ -301,13 +301,13 @@ def wait_until_ready(url: str, process: "subprocess.Popen[bytes]") -> None:
         for _ in range(10 * START_S):
             if process.poll() is not None:
                 raise RuntimeError(
-                    f"the process that should serve {url} exited with status {process.returncode}; it should run; start it by hand to see its error"
+                    f"the process that should serve {url} exited with status {process.returncode}; it should keep running; start it by hand to see its error"
                 )
             with suppress(httpx2.HTTPError):
                 if client.get(url).status_code == 200:
                     return
             time.sleep(0.1)
-    raise RuntimeError(f"{url} did not answer within {START_S} s")
+    raise RuntimeError(f"{url} did not answer with status 200 within {START_S} s; start its process by hand to see why")
 
 
 def example_index(folder: Path) -> Path:
@@ -339,8 +339,8 @@ def tiny_model(folder: Path) -> Path:
     return folder
 
 
-def resident_mb(process: "subprocess.Popen[bytes]") -> float:
-    """A process's private memory in MiB, without the files that it maps."""
+def resident_mib(process: "subprocess.Popen[bytes]") -> float:
+    """A process's anonymous resident memory in MiB, which excludes the files that it maps."""
     lines = Path(f"/proc/{process.pid}/status").read_text().splitlines()
     (anonymous,) = [line.split()[1] for line in lines if line.startswith("RssAnon:")]
     return int(anonymous) / 1024

@@ -1,4 +1,4 @@
-"""A stub engine for benchmarks without vLLM: it sends a token every STUB_TOKEN_S.
+"""A stub engine for benchmarks without vLLM: it sends a token every STUB_TOKEN_S seconds.
 
 Run: python -P benchmarks/stub_engine.py PORT.
 """

@@ -1,12 +1,12 @@
 """Training with shared prefixes: seconds, peak memory and losses of full steps, packed against TRL and the plain layout.
 
 Run: python -P benchmarks/train.py [--json] [--device cuda] [--size 0.5b] [--attention sdpa]. Prompts of 1,024
-random ids with responses of 64, random weights; reference log-probabilities precomputed on every side. Each side
+random ids with responses of 64, random weights; reference log-probabilities are precomputed for every variant. Each variant
 runs in a separate process: "trl" is DPOTrainer unchanged, "trl-completion" the same with logits only at the completions,
-as in train/run/loop.py and by TRL's default on CUDA; "plain-8" is one sequence per response; the packed sides hold a prompt once. The sides of a
-contest take their steps in turn, so that a machine that slows down slows all. A step is forward, backward, clipping and
+as in train/run/loop.py and by TRL's default on CUDA; "plain-8" has one sequence per response; the packed variants hold each prompt once. The variants of a
+comparison take their steps in turn, so that a slow phase of the machine slows all. A step is forward, backward, clipping and
 fused AdamW (the trainers' default), in float32 on a CPU, under bfloat16 autocast on CUDA. The gain of a shared prefix is limited by
-what is not shared: the head runs at every response position on each side ("trl" on a CPU: at all positions), so in the small model its share of
+what is not shared: the head runs at every response position in each variant ("trl" on a CPU: at all positions), so in the small model its share of
 the weights is between those of Qwen2.5-0.5B (27 %) and Llama-3.1-8B (7 %).
 """
 
@@ -28,7 +28,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast,
 from trl import DPOConfig, DPOTrainer
 
 from benchmarks.report import Check, at_least, new_parser, print_report
-from benchmarks.turns import Measurement, Stopwatch, largest_gap, measure_contests, peak_mib_on
+from benchmarks.turns import Measurement, Stopwatch, largest_gap, measure_comparisons, peak_mib_on
 from train.model.attention import SHARED_PREFIX, use_shared_prefix_attention
 from train.model.packing import TokenizedGroup, pack_rows, packed_logps, packing_problem, plain_logps
 from train.preference.groups import hard_label
@@ -38,13 +38,13 @@ from train.run.loop import completion_logits_only, quiet_libraries
 ATTENTIONS = (SHARED_PREFIX, "sdpa", "flex_attention")
 PROMPT_TOKENS, RESPONSE_TOKENS = 1024, 64
 BETA, BETA_REWARD, LEARNING_RATE, WARM_STEPS = 0.1, 0.5, 1e-5, 2
-CONTESTS = (("trl", "trl-completion", "packed-2"), ("plain-8", "packed-8"))
-PROMPTS = {"34m": {2: 2, 8: 1}, "0.5b": {2: 8, 8: 4}}  # prompts in a batch, by K
+COMPARISONS = (("trl", "trl-completion", "packed-2"), ("plain-8", "packed-8"))
+PROMPTS = {"34m": {2: 2, 8: 1}, "0.5b": {2: 8, 8: 4}}  # prompts in a batch, by model size and K
 PAD, END = "<pad>", "<end>"
 
 
 def new_model(size: str, attention: str = "sdpa") -> LlamaForCausalLM | Qwen2ForCausalLM:
-    """Random weights, the same for every side: a Llama of 34 M parameters, a quarter of them in the head, or Qwen2.5-0.5B's configuration."""
+    """A model with random weights, the same for every variant: a Llama of 34 M parameters, a quarter of them in the head, or Qwen2.5-0.5B's configuration."""
     set_seed(0)
     if size == "34m":
         shape = {"vocab_size": 16_000, "hidden_size": 512, "intermediate_size": 1408, "num_hidden_layers": 8}
@@ -58,7 +58,7 @@ def new_model(size: str, attention: str = "sdpa") -> LlamaForCausalLM | Qwen2For
 
 
 def random_groups(prompts: int, responses: int, vocabulary: int) -> list[TokenizedGroup]:
-    """Groups of ids from 3 on; every response ends with the end token, 2."""
+    """Groups of random ids of at least 3; every response ends with the end token, 2."""
     rng = torch.Generator().manual_seed(0)
 
     def ids(count: int) -> tuple[int, ...]:
@@ -111,10 +111,9 @@ def trl_steps(size: str, device: str, steps: int) -> tuple[list[float], list[flo
             model, args=arguments, train_dataset=Dataset.from_list(rows), processing_class=tokenizer, callbacks=[watch]
         )
         for row, group in zip(trainer.train_dataset, groups, strict=True):
-            assert (row["prompt_ids"], row["chosen_ids"], row["rejected_ids"]) == (
-                [*group.prompt],
-                *([*response] for response in group.responses),
-            )
+            ids = (row["prompt_ids"], row["chosen_ids"], row["rejected_ids"])
+            expected = ([*group.prompt], *([*response] for response in group.responses))
+            assert ids == expected, "TRL's token ids of a pair differ from ours; expected the same ids"
         trainer.train()
     return watch.seconds, [row["loss"] for row in trainer.state.log_history if "loss" in row]
 
@@ -122,7 +121,7 @@ def trl_steps(size: str, device: str, steps: int) -> tuple[list[float], list[flo
 def our_steps(
     size: str, device: str, steps: int, responses: int, packed: bool, attention: str
 ) -> tuple[list[float], list[float]]:
-    """Seconds and losses of a plain training loop: DPO on pairs, mode-seeking on more responses."""
+    """Seconds and losses of our own training loop: DPO on pairs, MS on more responses."""
     model = new_model(size, "flex_attention" if packed and attention == "flex_attention" else "sdpa").to(device).train()
     if packed and attention == SHARED_PREFIX:
         use_shared_prefix_attention(model)
@@ -130,7 +129,9 @@ def our_steps(
     rewards_QK = torch.rand(len(groups), responses, generator=torch.Generator().manual_seed(1)).to(device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE, weight_decay=0.0, fused=True)
     if packed and (reason := packing_problem(model)):
-        raise SystemExit(reason)
+        raise SystemExit(
+            f"--attention {attention}: the model cannot be trained on packed rows: {reason}; choose another --attention"
+        )
     row_tokens = groups[0].tokens
 
     def logps_QK() -> Tensor:
@@ -157,14 +158,14 @@ def our_steps(
     return watch.seconds, losses
 
 
-def measure(side: str, size: str, device: str, steps: int, attention: str) -> Measurement:
-    """One side in this process: median seconds of a step after WARM_STEPS (in which threads and memory settle), every loss, peak MiB."""
+def measure(variant: str, size: str, device: str, steps: int, attention: str) -> Measurement:
+    """Train one variant in this process: median seconds of a step after WARM_STEPS (in which threads and memory settle), every loss, peak MiB."""
     quiet_libraries()
-    if side.startswith("trl"):
-        with completion_logits_only() if side == "trl-completion" else nullcontext():
+    if variant.startswith("trl"):
+        with completion_logits_only() if variant == "trl-completion" else nullcontext():
             seconds, losses = trl_steps(size, device, steps)
     else:
-        layout, responses = side.split("-")
+        layout, responses = variant.split("-")
         seconds, losses = our_steps(size, device, steps, int(responses), layout == "packed", attention)
     return {"seconds": median(seconds[WARM_STEPS:]), "losses": losses, "peak_mib": peak_mib_on(device)}
 
@@ -174,17 +175,19 @@ def main() -> int:
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--size", choices=list(PROMPTS), default="34m")
     parser.add_argument(
-        "--attention", choices=ATTENTIONS, default=SHARED_PREFIX, help="attention implementation of the packed sides"
+        "--attention", choices=ATTENTIONS, default=SHARED_PREFIX, help="attention implementation of the packed variants"
     )
     parser.add_argument("--steps", type=at_least(WARM_STEPS + 1), default=5)
-    parser.add_argument("--measure", choices=[side for sides in CONTESTS for side in sides], help=argparse.SUPPRESS)
+    parser.add_argument(
+        "--measure", choices=[variant for variants in COMPARISONS for variant in variants], help=argparse.SUPPRESS
+    )
     arguments = parser.parse_args()
     if arguments.measure:
         options = (arguments.size, arguments.device, arguments.steps, arguments.attention)
         print(json.dumps(measure(arguments.measure, *options)))
         return 0
-    side_options = {"size": arguments.size, "device": arguments.device, "attention": arguments.attention}
-    sides = measure_contests(__file__, CONTESTS, side_options, arguments.steps)
+    variant_options = {"size": arguments.size, "device": arguments.device, "attention": arguments.attention}
+    variants = measure_comparisons(__file__, COMPARISONS, variant_options, arguments.steps)
     prompts = PROMPTS[arguments.size]
     on_cuda = arguments.device == "cuda"
     figures: dict[str, float | str] = {
@@ -194,13 +197,13 @@ def main() -> int:
         "pairs_a_batch": prompts[2],
         "prompts_a_batch_of_8": prompts[8],
     }
-    for side, measurement in sides.items():
-        unit = "prompts" if side.endswith("8") else "pairs"
-        figures[f"{side}_{unit}_per_second"] = prompts[8 if unit == "prompts" else 2] / measurement["seconds"]
-        figures[f"{side}_peak_mib"] = measurement["peak_mib"]
-        figures[f"{side}_last_loss"] = measurement["losses"][-1]
-    trl, packed, plain_8, packed_8 = (sides[side] for side in ("trl", "packed-2", "plain-8", "packed-8"))
-    figures["packed-2_against_trl-completion"] = sides["trl-completion"]["seconds"] / packed["seconds"]
+    for variant, measurement in variants.items():
+        unit = "prompts" if variant.endswith("8") else "pairs"
+        figures[f"{variant}_{unit}_per_second"] = prompts[8 if unit == "prompts" else 2] / measurement["seconds"]
+        figures[f"{variant}_peak_mib"] = measurement["peak_mib"]
+        figures[f"{variant}_last_loss"] = measurement["losses"][-1]
+    trl, packed, plain_8, packed_8 = (variants[variant] for variant in ("trl", "packed-2", "plain-8", "packed-8"))
+    figures["packed-2_against_trl-completion"] = variants["trl-completion"]["seconds"] / packed["seconds"]
     allowed = 2e-2 if on_cuda else 1e-4
     checks = [
         Check("pairs: packed, faster than TRL's DPOTrainer (×)", trl["seconds"] / packed["seconds"], 2.5, True),

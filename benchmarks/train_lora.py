@@ -3,7 +3,7 @@
 Run: python -P benchmarks/train_lora.py [--json] [--model smollm2] [--steps 4]. LoRA of rank 16, bfloat16, prompts of about 450 tokens and
 responses of 60 to 80 from the example documents. "packed-2" and "plain-2" are `train dpo` in either layout, "trl" is DPOTrainer
 on the same pairs, with logits only at the completions; all have log π_ref precomputed. "packed-8" and "plain-8" are `train ms` on 8
-responses per prompt. The trainers that are compared run in separate processes and take their steps in turn; the first step does not count. Rates are per
+responses per prompt. Variants that are compared run in separate processes and take their steps in turn; the first step does not count. Rates are per
 processor second, which other work on the machine does not affect; wall-clock rates are also reported.
 """
 
@@ -21,7 +21,7 @@ from datasets import Dataset
 from trl import DPOConfig, DPOTrainer
 
 from benchmarks.report import Check, at_least, new_parser, print_report
-from benchmarks.turns import Measurement, Stopwatch, largest_gap, measure_contests, peak_mib_on
+from benchmarks.turns import Measurement, Stopwatch, largest_gap, measure_comparisons, peak_mib_on
 from data_synth.rows import PreferenceRow, ResponseRow, Sampling, preference_to_json, response_to_json
 from graph.answer.prompt import answer_messages, format_answer
 from graph.answer.template import prompt_text
@@ -34,7 +34,7 @@ from train.run.data import pair_dataset, read_preferences
 from train.run.loop import completion_logits_only, load_start, lora_config, quiet_libraries, trainer_arguments
 from train.run.settings import DpoSettings, LoraSettings, MsSettings, PreferenceSettings
 
-CONTESTS = (("trl", "plain-2", "packed-2"), ("plain-8", "packed-8"))
+COMPARISONS = (("trl", "plain-2", "packed-2"), ("plain-8", "packed-8"))
 PROMPTS = {2: 2, 8: 1}  # prompts in a step, by K
 PROMPT_WORDS, RESPONSE_WORDS = 240, 38
 BETA = 0.1
@@ -72,9 +72,9 @@ def write_rows(folder: Path, responses: int, count: int) -> None:
     write_jsonl(folder / "train.jsonl", rows)
 
 
-def settings_of(side: str, model: str, folder: Path, steps: int) -> PreferenceSettings:
-    """The settings of a side, for rows that are written to `folder`."""
-    responses = int(side[-1]) if side != "trl" else 2
+def settings_of(variant: str, model: str, folder: Path, steps: int) -> PreferenceSettings:
+    """Write the rows of a variant to `folder`, and return its settings."""
+    responses = int(variant[-1]) if variant != "trl" else 2
     write_rows(folder, responses, PROMPTS[responses])
     kind = DpoSettings if responses == 2 else MsSettings
     return kind(
@@ -83,7 +83,7 @@ def settings_of(side: str, model: str, folder: Path, steps: int) -> PreferenceSe
         output=str(folder / "run"),
         lora=LoraSettings(rank=16, alpha=32),
         precision="bfloat16",
-        layout="plain" if side.startswith("plain") else "packed",
+        layout="plain" if variant.startswith("plain") else "packed",
         batch_size=PROMPTS[responses],
         max_steps=steps,
         logging_steps=1,
@@ -93,7 +93,7 @@ def settings_of(side: str, model: str, folder: Path, steps: int) -> PreferenceSe
 
 
 def our_trainer(settings: PreferenceSettings, folder: Path) -> object:
-    """The trainer of `train dpo` and `train ms`."""
+    """The trainer of `train dpo` for pairs, else of `train ms`."""
     tokenizer = load_tokenizer(settings.model)
     data = read_preference_data(settings, tokenizer, 0.0)
     return response_group_trainer(settings, "dpo" if data.pairs else "ms", data, tokenizer, folder)
@@ -123,17 +123,20 @@ def trl_trainer(settings: PreferenceSettings, folder: Path) -> DPOTrainer:
         peft_config=lora_config(settings.lora),
     )
     for theirs, ours in zip(trainer.train_dataset, pair_dataset(rows, tokenizer), strict=True):
-        assert all(theirs[name] == ours[name] for name in ("prompt_ids", "chosen_ids", "rejected_ids"))
+        different = [name for name in ("prompt_ids", "chosen_ids", "rejected_ids") if theirs[name] != ours[name]]
+        assert not different, (
+            f"{', '.join(different)} of a pair differ between TRL and `train dpo`; expected the same token ids"
+        )
     return trainer
 
 
-def measure(side: str, model: str, steps: int) -> Measurement:
-    """One side in this process: median seconds of a step after the first, every loss, and peak MiB."""
+def measure(variant: str, model: str, steps: int) -> Measurement:
+    """Train one variant in this process: median seconds of a step after the first, every loss, and peak MiB."""
     quiet_libraries()
     device = "cuda" if torch.cuda.is_available() else "cpu"
     with tempfile.TemporaryDirectory() as folder, completion_logits_only():
-        settings = settings_of(side, model, Path(folder), steps)
-        make = trl_trainer if side == "trl" else our_trainer
+        settings = settings_of(variant, model, Path(folder), steps)
+        make = trl_trainer if variant == "trl" else our_trainer
         trainer, watch = make(settings, Path(folder)), Stopwatch()
         trainer.add_callback(watch)
         trainer.train()
@@ -142,14 +145,14 @@ def measure(side: str, model: str, steps: int) -> Measurement:
     return {**timed, "losses": losses, "peak_mib": peak_mib_on(device)}
 
 
-def figures_of(side: str, measurement: Measurement) -> dict[str, float]:
-    """The figures of a side; with two responses per prompt, a prompt is a pair."""
-    prompts = PROMPTS[8 if side.endswith("8") else 2]
+def figures_of(variant: str, measurement: Measurement) -> dict[str, float]:
+    """The figures of a variant; with two responses per prompt, a prompt is a pair."""
+    prompts = PROMPTS[8 if variant.endswith("8") else 2]
     return {
-        f"{side}: prompts per processor second": prompts / measurement["processor_seconds"],
-        f"{side}: prompts per clock second": prompts / measurement["seconds"],
-        f"{side}: peak MiB": measurement["peak_mib"],
-        f"{side}: last loss": measurement["losses"][-1],
+        f"{variant}: prompts per processor second": prompts / measurement["processor_seconds"],
+        f"{variant}: prompts per clock second": prompts / measurement["seconds"],
+        f"{variant}: peak MiB": measurement["peak_mib"],
+        f"{variant}: last loss": measurement["losses"][-1],
     }
 
 
@@ -157,18 +160,20 @@ def main() -> int:
     parser = new_parser(__doc__)
     parser.add_argument("--model", default="smollm2")
     parser.add_argument("--steps", type=at_least(2), default=4)
-    parser.add_argument("--measure", choices=[side for sides in CONTESTS for side in sides], help=argparse.SUPPRESS)
+    parser.add_argument(
+        "--measure", choices=[variant for variants in COMPARISONS for variant in variants], help=argparse.SUPPRESS
+    )
     arguments = parser.parse_args()
     if arguments.measure:
         print(json.dumps(measure(arguments.measure, arguments.model, arguments.steps)))
         return 0
-    sides = measure_contests(__file__, CONTESTS, {"model": arguments.model}, arguments.steps)
+    variants = measure_comparisons(__file__, COMPARISONS, {"model": arguments.model}, arguments.steps)
     figures: dict[str, float | str] = {"model": arguments.model, "threads": torch.get_num_threads()}
-    for side, measurement in sides.items():
-        figures |= figures_of(side, measurement)
+    for variant, measurement in variants.items():
+        figures |= figures_of(variant, measurement)
 
     def faster(slow: str, quick: str) -> float:
-        return sides[slow]["processor_seconds"] / sides[quick]["processor_seconds"]
+        return variants[slow]["processor_seconds"] / variants[quick]["processor_seconds"]
 
     # Gap between losses if each sum of log-probabilities deviates by HALF_PRECISION_TRIAL_NATS.
     allowed = 2 * BETA * HALF_PRECISION_TRIAL_NATS
@@ -176,11 +181,13 @@ def main() -> int:
         Check("pairs: packed, faster than TRL's DPOTrainer (×)", faster("trl", "packed-2"), 1.3, True),
         Check("pairs: plain against DPOTrainer (×)", faster("trl", "plain-2"), 0.9, True),
         Check("8 responses: packed, faster than plain (×)", faster("plain-8", "packed-8"), 2.5, True),
-        Check("pairs: largest gap of losses", largest_gap(sides["trl"], sides["packed-2"]), allowed, False),
-        Check("8 responses: largest gap of losses", largest_gap(sides["plain-8"], sides["packed-8"]), allowed, False),
+        Check("pairs: largest gap of losses", largest_gap(variants["trl"], variants["packed-2"]), allowed, False),
+        Check(
+            "8 responses: largest gap of losses", largest_gap(variants["plain-8"], variants["packed-8"]), allowed, False
+        ),
         Check(
             "pairs: peak memory against DPOTrainer's",
-            sides["packed-2"]["peak_mib"] / sides["trl"]["peak_mib"],
+            variants["packed-2"]["peak_mib"] / variants["trl"]["peak_mib"],
             1.0,
             False,
         ),

@@ -1,6 +1,6 @@
-"""Runs the sides of a contest in separate processes that take their steps in turn, so that a slowdown of the machine affects all alike.
+"""Runs the training variants of a comparison in separate processes, one step of each in turn, so that a slow phase of the machine slows all of them.
 
-A side waits for a line on standard input before each step and prints one after it; its last line is its result as JSON."""
+Each process waits for a line on standard input before each step and prints a line after it; the last line that it prints is its result as JSON."""
 
 import json
 import os
@@ -20,7 +20,7 @@ Measurement = dict[str, float | list[float]]
 
 
 class Stopwatch(TrainerCallback):
-    """Wall-clock and processor seconds of each step of a trainer. It waits for a line before each step and prints one after it."""
+    """Wall-clock and processor seconds of each step of a trainer. The step waits for a line on standard input, and DONE is printed after it."""
 
     def __init__(self) -> None:
         self.seconds: list[float] = []
@@ -38,29 +38,29 @@ class Stopwatch(TrainerCallback):
         print(DONE, flush=True)
 
 
-def measure_contests(
-    script: str, contests: Sequence[Sequence[str]], options: Mapping[str, object], steps: int
+def measure_comparisons(
+    script: str, comparisons: Sequence[Sequence[str]], options: Mapping[str, object], steps: int
 ) -> dict[str, Measurement]:
-    """Every side of every contest, one contest after the other."""
-    results = [measure_in_turn(script, contest, options, steps) for contest in contests]
-    return {side: measurement for contest in results for side, measurement in contest.items()}
+    """The result of each variant; the comparisons run one after another, the variants of a comparison in turn."""
+    results = [measure_in_turn(script, variants, options, steps) for variants in comparisons]
+    return {variant: measurement for result in results for variant, measurement in result.items()}
 
 
 def measure_in_turn(
-    script: str, sides: Sequence[str], options: Mapping[str, object], steps: int
+    script: str, variants: Sequence[str], options: Mapping[str, object], steps: int
 ) -> dict[str, Measurement]:
-    """The result of each side of `script --measure SIDE --NAME VALUE …`, with the steps of the sides interleaved."""
+    """The result that `script --measure VARIANT --steps STEPS --NAME VALUE …` prints for each variant, with the steps of all variants interleaved."""
     words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
     environment = {**os.environ, "HF_HUB_OFFLINE": "1", "TQDM_DISABLE": "1"}
     running = [
         subprocess.Popen(
-            [sys.executable, "-P", script, "--measure", side, "--steps", str(steps), *words],
+            [sys.executable, "-P", script, "--measure", variant, "--steps", str(steps), *words],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
             env=environment,
         )
-        for side in sides
+        for variant in variants
     ]
     for _ in range(steps):
         for process in running:
@@ -68,15 +68,16 @@ def measure_in_turn(
             process.stdin.flush()
             while (line := process.stdout.readline()) and line.strip() != DONE:
                 pass
-    return {side: _result(side, process) for side, process in zip(sides, running, strict=True)}
+    return {variant: _result(variant, process) for variant, process in zip(variants, running, strict=True)}
 
 
-def _result(side: str, process: "subprocess.Popen[str]") -> Measurement:
-    """A side's last printed line as its result; SystemExit naming the side and its status if it failed or printed nothing."""
+def _result(variant: str, process: "subprocess.Popen[str]") -> Measurement:
+    """The last line that the process printed, as its result; SystemExit naming the variant if the process failed or printed nothing."""
     printed = process.communicate()[0].splitlines()
     if process.returncode or not printed:
         raise SystemExit(
-            f"side {side}: exit status {process.returncode} (negative: killed by that signal), or no result printed"
+            f"variant {variant}: exit status {process.returncode} (negative: killed by that signal), {len(printed)} lines printed; "
+            "expected status 0 and a result as the last line: see the error output above"
         )
     measurement: Measurement = json.loads(printed[-1])
     return measurement
@@ -94,5 +95,5 @@ def synchronise() -> None:
 
 
 def largest_gap(first: Measurement, second: Measurement) -> float:
-    """The largest difference between two sides' losses at the same step."""
+    """The largest difference between the losses of two variants at the same step."""
     return max(abs(a - b) for a, b in zip(first["losses"], second["losses"], strict=True))

@@ -1,7 +1,8 @@
-"""The cost of hostile files: 300 HTML and PDF files of up to 1 MiB, read as `modegraph index` reads them, and uploaded to a server during chats.
+"""The cost of hostile files: 300 HTML and PDF files of up to 1 MiB, read as `modegraph index` reads them, and uploaded to a server that also answers
+chat requests.
 
-Run: python -P benchmarks/uploads.py [--files 300] [--seed 0] [--json]. An upload includes a second file that is never readable, so that
-the server reads the first and writes nothing. benchmarks/hostile_files.py lists the kinds.
+Run: python -P benchmarks/uploads.py [--files 300] [--seed 0] [--json]. Each upload includes a second, unreadable file, so that
+the server reads the first one but refuses the upload and indexes nothing. benchmarks/hostile_files.py lists the kinds.
 """
 
 import asyncio
@@ -34,7 +35,7 @@ MAX_S, MAX_MB = 5.0, 512
 
 @dataclass(frozen=True)
 class ReadResult:
-    """The result for one file: the reason for its refusal ("" if it was read), wall-clock seconds and, if indexed, processor seconds and peak MiB."""
+    """The result for one file: the reason for its refusal ("" if it was read), wall-clock seconds and, if not uploaded, processor seconds and peak MiB."""
 
     name: str
     refused: str
@@ -49,7 +50,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     numbers = range(options.files)
-    indexed = index_all(numbers, options.seed)
+    indexed = read_as_index(numbers, options.seed)
     with TemporaryDirectory(prefix="modegraph-bench-") as scratch:
         uploaded, chats = asyncio.run(upload_all(numbers, options.seed, Path(scratch)))
     slowest_chat_s = max(chats, default=0.0)
@@ -61,20 +62,22 @@ def main() -> int:
     ]
     figures: dict[str, float | str] = {
         "files": options.files,
-        "indexed: read": sum(not read.refused for read in indexed),
-        "uploaded: read": sum(not read.refused for read in uploaded),
-        "HTML files refused": sum(bool(read.refused) and read.name.endswith(".html") for read in indexed),
-        "slowest": f"{slowest.name}, {slowest.cpu_s:.2f} s of processor time, {slowest.wall_s:.2f} s elapsed",
-        "largest": f"{largest.name}, {largest.peak_mb:.0f} MiB",
-        "indexed: longest elapsed time, s": max(read.wall_s for read in indexed),
-        "uploaded: longest elapsed time, with waiting, s": max(read.wall_s for read in uploaded),
-        "read only when indexed or only when uploaded": "; ".join(differing) or "none",
+        "readable files, as for indexing": sum(not read.refused for read in indexed),
+        "readable files, uploaded": sum(not read.refused for read in uploaded),
+        "HTML files refused, as for indexing": sum(
+            bool(read.refused) and read.name.endswith(".html") for read in indexed
+        ),
+        "file with the longest processor time": f"{slowest.name}, {slowest.cpu_s:.2f} s of processor time, {slowest.wall_s:.2f} s elapsed",
+        "file with the most memory": f"{largest.name}, {largest.peak_mb:.0f} MiB",
+        "longest elapsed time of a file, as for indexing, s": max(read.wall_s for read in indexed),
+        "longest elapsed time of an upload, including waiting, s": max(read.wall_s for read in uploaded),
+        "files readable in only one of the two ways (as for indexing / uploaded)": "; ".join(differing) or "none",
         "chats during the uploads": len(chats),
         "slowest chat, s": slowest_chat_s,
     }
     figures |= {
         f"refused: {reason}": count
-        for reason, count in Counter(kind_of(read) for read in indexed if read.refused).items()
+        for reason, count in Counter(refusal_kind(read) for read in indexed if read.refused).items()
     }
     checks = [
         Check("longest processor time, s", slowest.cpu_s, MAX_S, at_least=False),
@@ -84,7 +87,7 @@ def main() -> int:
     return print_report("uploads", figures, checks, options.json)
 
 
-def index_all(numbers: Sequence[int], seed: int) -> list[ReadResult]:
+def read_as_index(numbers: Sequence[int], seed: int) -> list[ReadResult]:
     """Read every file as `modegraph index` does."""
     results = []
     with ParseWorker(Limits()) as worker:
@@ -101,7 +104,7 @@ def index_all(numbers: Sequence[int], seed: int) -> list[ReadResult]:
 
 
 async def upload_all(numbers: Sequence[int], seed: int, scratch: Path) -> tuple[list[ReadResult], list[float]]:
-    """Upload every file, CONCURRENT_UPLOADS at a time, while chatting; returns the result of each file and the seconds of each chat."""
+    """Upload every file, CONCURRENT_UPLOADS at a time, while chat requests run; the result of each file and the seconds of each chat request."""
     (scratch / "one.md").write_text("# Tides\n\nHigh tide is at noon.", encoding="utf-8")
     run_modegraph("index", scratch / "one.md", "--out", scratch / "index")
     port = free_port()
@@ -111,19 +114,19 @@ async def upload_all(numbers: Sequence[int], seed: int, scratch: Path) -> tuple[
         serving(scratch / "index", "--writable", "--model", model) as (address, _),
     ):
         async with httpx2.AsyncClient(timeout=300, trust_env=False) as client:
-            turns, chats = asyncio.Semaphore(CONCURRENT_UPLOADS), list[float]()
+            slots, chats = asyncio.Semaphore(CONCURRENT_UPLOADS), list[float]()
             chatting = asyncio.create_task(chat(client, address, chats))
-            uploads = [upload(client, address, number, seed, turns) for number in numbers]
+            uploads = [upload(client, address, number, seed, slots) for number in numbers]
             results = await asyncio.gather(*uploads)
             chatting.cancel()
             return results, chats
 
 
 async def upload(
-    client: httpx2.AsyncClient, address: str, number: int, seed: int, turns: asyncio.Semaphore
+    client: httpx2.AsyncClient, address: str, number: int, seed: int, slots: asyncio.Semaphore
 ) -> ReadResult:
-    """Upload one file; RuntimeError unless the response refuses one of the two files as expected."""
-    async with turns:
+    """Upload one file with UNREADABLE; RuntimeError unless the response has status 400 and names one of these two files."""
+    async with slots:
         name, data = await asyncio.to_thread(hostile_file, number, seed)
         started = time.perf_counter()
         response = await client.post(
@@ -140,7 +143,7 @@ async def upload(
 
 
 async def chat(client: httpx2.AsyncClient, address: str, seconds: list[float]) -> None:
-    """Send chat requests until cancelled."""
+    """Send chat requests until cancelled, and append the seconds of each to `seconds`."""
     question = {"role": "user", "content": "When is high tide?"}
     while True:
         started = time.perf_counter()
@@ -150,7 +153,7 @@ async def chat(client: httpx2.AsyncClient, address: str, seconds: list[float]) -
         await asyncio.sleep(CHAT_PAUSE_S)
 
 
-def kind_of(read: ReadResult) -> str:
+def refusal_kind(read: ReadResult) -> str:
     """The reason for a refusal, without the file's name and with # for every digit."""
     reason = read.refused.removeprefix(f"{read.name}: ").partition(";")[0]
     return "".join("#" if character.isdigit() else character for character in reason)

@@ -1,8 +1,8 @@
 """How well a verifier separates supported from falsified ("broken") sentences, on sets that it was not trained on, compared with a rule.
 
 Claims are made from the passages as `modegraph synth claims` makes them, or by fusing two sentences; for PubMedQA also from the conclusions, which paraphrase
-the abstract or say more than it does. The rule: a sentence of the passage has a cosine of .45 or more, and the passage contains every
-number of the claim (eval/metrics/grounding.py). Milliseconds are processor time.
+the abstract or say more than it does. The rule accepts a claim if a sentence of the passage has a cosine to it of at least .45 and the passage contains
+every number of the claim (eval/metrics/grounding.py). Milliseconds are processor time.
 Run: python -P benchmarks/verify.py FOLDER_OF_SETS [--verifier FOLDER] [--claims 2000] [--json]
 """
 
@@ -34,7 +34,7 @@ from graph.shared.jsonl import read_jsonl
 from graph.types import Encoder, Excerpt
 
 RULE_CLAIMS = 100
-"""Number of claims per set for the rule, which has to encode every sentence of their passages."""
+"""Number of claims per set that the rule checks: few, because it has to encode every sentence of their passages."""
 MIN_ACCURACY, MAX_MS = 0.85, 10.0
 ANSWERS = 100
 
@@ -50,19 +50,19 @@ class Item:
     kind: str
 
 
-def corpus_items(folder: Path, most: int) -> list[Item]:
+def corpus_items(folder: Path, limit: int) -> list[Item]:
     """Pairs of claims made from passages of a corpus."""
     rows = [row for _, row in read_jsonl(folder / "corpus.jsonl")]
     random.Random(0).shuffle(rows)
-    return items_of([ClaimPassage(row["id"], row["title"], row["text"]) for row in rows[:most]], most)
+    return items_of([ClaimPassage(row["id"], row["title"], row["text"]) for row in rows[:limit]], limit)
 
 
-def fused_items(folder: Path, most: int) -> list[Item]:
+def fused_items(folder: Path, limit: int) -> list[Item]:
     """Claims that combine two sentences of a passage, and broken versions of them."""
     rows = [row for _, row in read_jsonl(folder / "corpus.jsonl")]
     random.Random(0).shuffle(rows)
     items: list[Item] = []
-    for row in islice(rows, most):
+    for row in islice(rows, limit):
         sentences, names, rng = claims_of(row["text"]), names_in(row["text"]), random.Random(row["id"])
         pairs = ((first, second) for index, second in enumerate(sentences) for first in sentences[:index])
         for claim in filter(None, (fuse(first, second, row["title"], rng) for first, second in pairs)):
@@ -70,17 +70,17 @@ def fused_items(folder: Path, most: int) -> list[Item]:
             if broken is not None:
                 items.append(Item(row["title"], row["text"], claim, True, "fused"))
                 items.append(Item(row["title"], row["text"], broken[0], False, broken[1]))
-    return items[:most]
+    return items[:limit]
 
 
-def abstract_items(folder: Path, most: int) -> list[Item]:
+def abstract_items(folder: Path, limit: int) -> list[Item]:
     """Pairs of claims made from PubMedQA's abstracts without their conclusions."""
     rows = [row for _, row in read_jsonl(folder / "items.jsonl")]
-    return items_of([ClaimPassage(row["id"], "", " ".join(row["context"])) for row in rows], most)
+    return items_of([ClaimPassage(row["id"], "", " ".join(row["context"])) for row in rows], limit)
 
 
-def conclusion_items(folder: Path, most: int) -> list[Item]:
-    """Sentences of conclusions, with their abstract as the passage, and broken versions of them."""
+def conclusion_items(folder: Path, limit: int) -> list[Item]:
+    """Sentences of PubMedQA's conclusions, with their abstract as the passage, and broken versions of them."""
     items: list[Item] = []
     for _, row in read_jsonl(folder / "items.jsonl"):
         abstract, rng = " ".join(row["context"]), random.Random(row["id"])
@@ -91,35 +91,35 @@ def conclusion_items(folder: Path, most: int) -> list[Item]:
                     Item("", abstract, claim, True, "conclusion"),
                     Item("", abstract, broken[0], False, broken[1]),
                 ]
-    return items[:most]
+    return items[:limit]
 
 
-def items_of(passages: Sequence[ClaimPassage], most: int) -> list[Item]:
-    """The claims that `synth claims` makes from the passages in one round."""
+def items_of(passages: Sequence[ClaimPassage], limit: int) -> list[Item]:
+    """The first `limit` claims that `synth claims --per-passage 1` makes from the passages."""
     results: Iterator[ClaimRow | Dropped] = claim_rows(passages, per_passage=1, seed=0)
-    rows = [row for row in results if isinstance(row, ClaimRow)][:most]
+    rows = [row for row in results if isinstance(row, ClaimRow)][:limit]
     return [Item(row.title, row.passage, row.claim, row.supported, row.kind) for row in rows]
 
 
 @dataclass(frozen=True)
 class PlantedAnswer:
-    """An answer with its excerpts, its sentences and the one among them that is not supported."""
+    """An answer: its excerpts, its sentences, and the one of these sentences that the excerpts do not support."""
 
     excerpts: tuple[Excerpt, ...]
     sentences: tuple[str, ...]
     wrong: str
 
 
-def planted_answers(folder: Path, most: int) -> Iterator[PlantedAnswer]:
+def planted_answers(folder: Path, limit: int) -> Iterator[PlantedAnswer]:
     """Answers to multi-hop questions: the supporting sentences, restated and cited, and a broken sentence of a passage that is not gold."""
     corpus = {row["id"]: row for _, row in read_jsonl(folder / "corpus.jsonl")}
     rows = [row for _, row in read_jsonl(folder / "questions.jsonl")]
     answers = (planted_answer(row, corpus) for row in rows)
-    yield from islice((answer for answer in answers if answer is not None), most)
+    yield from islice((answer for answer in answers if answer is not None), limit)
 
 
 def planted_answer(row: Mapping[str, Any], corpus: Mapping[str, Mapping[str, Any]]) -> PlantedAnswer | None:
-    """The answer to one question; None without supporting sentences, or if no sentence could be broken."""
+    """The answer to one question; None without supporting sentences, or if no sentence of the other passages could be broken."""
     rng, passages = random.Random(row["id"]), [corpus[passage] for passage in row["context_ids"]]
     excerpts = tuple(excerpt_of(passage["id"], passage["title"], passage["text"]) for passage in passages)
     number_of = {passage["id"]: number for number, passage in enumerate(passages, start=1)}
@@ -142,7 +142,7 @@ def planted_answer(row: Mapping[str, Any], corpus: Mapping[str, Mapping[str, Any
 
 
 def with_citation(claim: str, number: int) -> str:
-    """A sentence with its citation."""
+    """The claim with a citation of excerpt `number`."""
     return f"{claim.rstrip('. ')} [{number}]."
 
 
@@ -165,16 +165,16 @@ def measure_planted(answers: Sequence[PlantedAnswer], verifier: Verifier) -> dic
     ]
     return {
         "answers": len(answers),
-        "planted marked": float(
+        "planted sentences marked": float(
             np.mean([answer.wrong in marks for answer, marks in zip(answers, marked, strict=True)])
         ),
-        "supported marked": float(np.mean(supported_marked)),
+        "supported sentences marked": float(np.mean(supported_marked)),
         "milliseconds per sentence": 1000 * seconds / sum(len(answer.sentences) for answer in answers),
     }
 
 
 def measure(items: Sequence[Item], verifier: Verifier, encoder: Encoder) -> dict[str, float]:
-    """Figures of the verifier on all items, and of the rule on the first RULE_CLAIMS of them."""
+    """Figures of the verifier on all items, and of the rule on the first RULE_CLAIMS items."""
     started = time.process_time()
     probability_n = np.array(
         [judge_claims(verifier, [item.claim], Ground.of([(item.title, item.passage)]))[0] for item in items]
@@ -189,14 +189,14 @@ def measure(items: Sequence[Item], verifier: Verifier, encoder: Encoder) -> dict
         "claims": len(items),
         "balanced accuracy": balanced_accuracy_score(broken_n, marked_n),
         "AUROC": roc_auc_score(broken_n, probability_n),
-        "broken marked": marked_n[broken_n].mean(),
-        "supported marked": marked_n[~broken_n].mean(),
-        "rule, balanced accuracy": balanced_accuracy_score(broken_n[:RULE_CLAIMS], rule_broken_n),
-        "rule, broken marked": rule_broken_n[broken_n[:RULE_CLAIMS]].mean(),
-        "rule, supported marked": rule_broken_n[~broken_n[:RULE_CLAIMS]].mean(),
-        "milliseconds": milliseconds,
+        "broken claims marked": marked_n[broken_n].mean(),
+        "supported claims marked": marked_n[~broken_n].mean(),
+        "rule: balanced accuracy": balanced_accuracy_score(broken_n[:RULE_CLAIMS], rule_broken_n),
+        "rule: broken claims marked": rule_broken_n[broken_n[:RULE_CLAIMS]].mean(),
+        "rule: supported claims marked": rule_broken_n[~broken_n[:RULE_CLAIMS]].mean(),
+        "milliseconds per claim": milliseconds,
         **{
-            f"marked, {kind}": float(marked_n[np.array([item_kind == kind for item_kind in kind_n])].mean())
+            f"marked claims, {kind}": float(marked_n[np.array([item_kind == kind for item_kind in kind_n])].mean())
             for kind in kinds
         },
     }
@@ -234,9 +234,9 @@ def main() -> int:
     ]
     planted = measure_planted(list(planted_answers(arguments.folder / "hotpotqa_train", ANSWERS)), verifier)
     figures |= {f"answers, hotpotqa_train: {name}": value for name, value in planted.items()}
-    checks.append(Check("planted sentences marked", planted["planted marked"], 0.8, True))
-    checks.append(Check("supported sentences marked", planted["supported marked"], 0.05, False))
-    slowest = max(set_figures["milliseconds"] for set_figures in measured.values())
+    checks.append(Check("planted sentences marked", planted["planted sentences marked"], 0.8, True))
+    checks.append(Check("supported sentences marked", planted["supported sentences marked"], 0.05, False))
+    slowest = max(set_figures["milliseconds per claim"] for set_figures in measured.values())
     checks.append(Check("milliseconds per claim", slowest, MAX_MS, False))
     return print_report("verify", figures, checks, arguments.json)
 

@@ -1,6 +1,7 @@
-"""Random walks: modegraph against igraph's personalised PageRank on one large graph, the walk of one query, and batches.
+"""The time of random walks: modegraph's personalised PageRank against igraph's on a large graph, one query-aware walk on a small graph, and 64 walks in a
+batch against one by one.
 
-Run: python -P benchmarks/walk.py [--json]
+Run: python -P benchmarks/walk.py [--runs 7] [--json]
 """
 
 import sys
@@ -28,7 +29,7 @@ VERTICES, EDGES, DAMPING = 200_000, 1_000_000, 0.85
 
 
 def large_graph(seed: int) -> sp.csr_array:
-    """A symmetric graph whose degrees are spread like those of entities: a few hubs, many rare ones."""
+    """A symmetric graph with degrees like those of entities: a few hubs, and many vertices with few edges."""
     rng = np.random.default_rng(seed)
     ends = (rng.random((EDGES, 2)) ** 2.0 * VERTICES).astype(np.int64)
     shuffle = rng.permutation(VERTICES)
@@ -41,7 +42,7 @@ def large_graph(seed: int) -> sp.csr_array:
 
 
 def subgraph(seed: int) -> sp.csr_array:
-    """500 propositions with at most five links each, as if to four entities and one passage."""
+    """A bipartite graph of 500 propositions with at most five edges each, as if to four entities and one passage."""
     rng = np.random.default_rng(seed)
     rows = np.repeat(np.arange(500), 5)
     hubs = (rng.random(len(rows)) ** 2 * 700).astype(np.int64)
@@ -104,10 +105,10 @@ def main() -> int:
         "single_64_ms": single_seconds * 1e3,
     }
     checks = [
-        Check("faster than igraph prpack (×)", their_seconds / our_seconds, 4, True),
-        Check("same top 100", shared, 100, True),
+        Check("speed, as a multiple of igraph prpack's", their_seconds / our_seconds, 4, True),
+        Check("vertices in the top 100 of both", shared, 100, True),
         Check("query-aware walk on 500 propositions (ms)", query_seconds * 1e3, 5, False),
-        Check("64 queries in a batch, faster than one by one (×)", single_seconds / batch_seconds, 4, True),
+        Check("speed of 64 queries in a batch, as a multiple of one by one", single_seconds / batch_seconds, 4, True),
     ]
     return print_report("walk", figures, checks, arguments.json)
 

@@ -1,9 +1,10 @@
-"""Two writers and three readers of one index at once, in separate processes: is anything lost, duplicated, or mixed from two generations?
+"""Two writers and three readers use one index at the same time, in separate processes: is anything lost, duplicated, or mixed from two generations?
 
 Run: python -P benchmarks/writers.py [--seconds 120] [--store sqlite postgresql://…] [--json]. A database must be empty. In each turn a writer
-adds or changes one of its own pairs of documents, with a document that both write, or deletes a pair; every sentence of a pair states its version. At
-the end the index is compared with one that a single writer builds from the pairs that should remain according to the two writers. Readers repeatedly
-open the newest generation, query it, and check that it contains exactly the documents of the versions that it states. The encoder is the stub of edits.py.
+adds, changes or deletes one of its pairs of documents (no other writer has these); when it adds or changes a pair, it also writes a document that both
+writers share. Every sentence of a pair states the pair's version. At the end the index is compared with one that a single writer builds from the pairs
+that the two writers left in it. Readers repeatedly open the newest generation, query it, and check that it contains exactly the documents of the versions
+that its sentences state. The encoder is the stub of benchmarks/edits.py.
 """
 
 import random
@@ -43,7 +44,7 @@ MIN_TURNS = 4
 DELETED_SHARE = 0.25
 """Share of deletions among the turns in which there is something to delete."""
 PAUSE_S = 0.05
-"""Pause of a reader between two reads."""
+"""Pause of a reader between two reads, and of the main process between two checks of whether a process has ended."""
 SETTINGS = IndexSettings(
     max_passage_tokens=40, max_chunk_tokens=80, max_summary_tokens=20, communities="igraph", merge_factor=3
 )
@@ -57,10 +58,10 @@ Pair = tuple[int, int]
 
 @dataclass
 class WriterResult:
-    """A writer's turns, the version of each of its pairs left in the index, and its processor seconds."""
+    """A writer's number of turns, the versions of its pairs that remain in the index, by number of the pair, and its processor seconds."""
 
     turns: int = 0
-    left: dict[int, int] = field(default_factory=dict)
+    remaining: dict[int, int] = field(default_factory=dict)
     processor_s: float = 0.0
 
 
@@ -91,36 +92,37 @@ def documents_of(writer: int, number: int, version: int) -> list[Document]:
 
 @quiet()
 def write(folder: Path, writer: int, stop: Path) -> WriterResult:
-    """Edit the index until `stop` exists."""
+    """Edit the index until `stop` exists, at least MIN_TURNS times."""
     rng, result = random.Random(writer), WriterResult()
     while result.turns < MIN_TURNS or not stop.exists():
         result.turns += 1
-        if result.left and rng.random() < DELETED_SHARE:
-            number = rng.choice(sorted(result.left))
-            version = result.left.pop(number)
+        if result.remaining and rng.random() < DELETED_SHARE:
+            number = rng.choice(sorted(result.remaining))
+            version = result.remaining.pop(number)
             delete_documents(folder, [document.source for document in documents_of(writer, number, version)], open_stub)
         else:
             number = rng.randrange(PAIRS)
-            result.left[number] = result.turns
+            result.remaining[number] = result.turns
             build_index(folder, [*documents_of(writer, number, result.turns), SHARED], SETTINGS, open_stub)
     result.processor_s = time.process_time()
     return result
 
 
 def read(folder: Path, stop: Path) -> ReaderResult:
-    """Read the index until `stop` exists."""
+    """Read the index until `stop` exists; AssertionError for an older generation, a damaged one or results from unknown documents."""
     fresh, result, last = FreshIndex(folder, open_stub), ReaderResult(), 0
     while not stop.exists():
         index = fresh.get()
         result.reads += 1
         generation = index.manifest.generation
-        assert generation >= last, f"generation {generation} after {last}"
+        assert generation >= last, f"opened generation {generation} after {last}, expected no older one"
         if generation > last:
             result.generations[generation] = versions_in(index)
         last = generation
         evidence = retrieve(index, "What did the keeper of Tarn write?", RETRIEVAL)
         sources = set(index.sources())
-        assert evidence.passages and all(scored.item.source in sources for scored in evidence.passages)
+        found = [scored.item.source for scored in evidence.passages]
+        assert found and set(found) <= sources, f"found passages of {found}, expected some, all of {sorted(sources)}"
         time.sleep(PAUSE_S)
     result.processor_s = time.process_time()
     return result
@@ -132,29 +134,31 @@ def versions_in(index: Index) -> dict[Pair, int]:
     for text in data.passage_texts:
         for version, number, writer in VERSION.findall(text):
             pair = int(writer), int(number)
-            assert versions.setdefault(pair, int(version)) == int(version), f"pair {pair}: two versions"
+            known = versions.setdefault(pair, int(version))
+            assert known == int(version), f"pair {pair}: versions {known} and {version}, expected one"
     expected = {
         document.source: document for pair, version in versions.items() for document in documents_of(*pair, version)
     }
     expected[SHARED.source] = SHARED
-    assert sorted(index.sources()) == sorted(expected), "documents other than those of these versions"
+    sources = sorted(index.sources())
+    assert sources == sorted(expected), f"documents {sources}, expected those of these versions: {sorted(expected)}"
     passages = list(map(index.passage, range(len(data.passage_ids))))
     for source, document in expected.items():
-        texts_of_source = [passage.text for passage in passages if passage.source == source]
-        assert " ".join(texts_of_source) == document.text, f"{source}: its text is wrong"
+        text = " ".join(passage.text for passage in passages if passage.source == source)
+        assert text == document.text, f"document {source}: text {text!r}, expected {document.text!r}"
     for texts, vectors_ND in (
         ([encoded_text(passage.title, passage.text) for passage in passages], data.passage_vectors_PD),
         (list(data.proposition_texts), data.proposition_vectors_ND),
     ):
         assert np.allclose(open_stub("").encode(texts), vectors_ND[:], atol=1e-5), (
-            "vectors that do not match their texts"
+            f"generation {index.manifest.generation}: stored vectors differ from the encoder's, expected differences of at most 1e-5"
         )
     return versions
 
 
 @quiet()
 def measure(store: str, seconds: float, scratch: Path) -> tuple[dict[str, float], list[Check]]:
-    """Figures and checks of one kind of store."""
+    """Run the writers and readers on one store: the figures, and the checks of the index that they leave."""
     name = "sqlite" if store == "sqlite" else "postgresql"
     folder, twin, stop_writing, stop_reading = (scratch / each for each in ("index", "twin", "written", "read"))
     if name == "postgresql":
@@ -175,44 +179,71 @@ def measure(store: str, seconds: float, scratch: Path) -> tuple[dict[str, float]
     if any(problems):
         return {}, [Check(f"{name}: processes that failed", sum(map(bool, problems)), 0, at_least=False)]
     writer_results, reader_results = [each.result() for each in writers], [each.result() for each in readers]
-    left = [
-        (writer, number, version) for writer, each in enumerate(writer_results) for number, version in each.left.items()
+    remaining = [
+        (writer, number, version)
+        for writer, each in enumerate(writer_results)
+        for number, version in each.remaining.items()
     ]
-    build_index(twin, [SHARED, *(document for each in left for document in documents_of(*each))], SETTINGS, open_stub)
+    build_index(
+        twin, [SHARED, *(document for each in remaining for document in documents_of(*each))], SETTINGS, open_stub
+    )
     turns = sum(each.turns for each in writer_results)
     generations_read = {generation for each in reader_results for generation in each.generations}
     figures = {
         f"{name}: turns of the writers": turns,
-        f"{name}: turns of the writer with fewer": min(each.turns for each in writer_results),
+        f"{name}: fewest turns of a writer": min(each.turns for each in writer_results),
         f"{name}: reads by the readers": sum(each.reads for each in reader_results),
         f"{name}: generations that readers opened": len(generations_read),
         f"{name}: writers, processor s": sum(each.processor_s for each in writer_results),
         f"{name}: readers, processor s": sum(each.processor_s for each in reader_results),
     }
-    return figures, [
+    return figures, checks_of(name, folder, twin, writer_results, reader_results)
+
+
+def checks_of(
+    name: str, folder: Path, twin: Path, writers: Sequence[WriterResult], readers: Sequence[ReaderResult]
+) -> list[Check]:
+    """The checks of an index after the writers and readers have ended; `twin` is the index of a single writer."""
+    turns = sum(each.turns for each in writers)
+    return [
         Check(f"{name}: processes that failed", 0, 0, at_least=False),
         Check(
-            f"{name}: turns that made no generation",
+            f"{name}: difference between the numbers of turns and of new generations",
             abs(index_status(folder).generation - 1 - turns),
             0,
             False,
         ),
-        Check(f"{name}: generations that differ between readers", len(differing(reader_results)), 0, at_least=False),
         Check(
-            f"{name}: generations that are not one turn after the previous one",
-            len(not_one_turn(reader_results)),
+            f"{name}: generations in which readers found different versions",
+            len(generations_read_differently(readers)),
+            0,
+            at_least=False,
+        ),
+        Check(
+            f"{name}: generations that do not differ from the previous one in exactly one pair",
+            len(generations_not_one_pair_apart(readers)),
             0,
             at_least=False,
         ),
         Check(
             f"{name}: fewest generations that a reader opened",
-            min(len(each.generations) for each in reader_results),
+            min(len(each.generations) for each in readers),
             2,
             True,
         ),
         Check(f"{name}: damaged files", len(verify_index(folder)), 0, at_least=False),
-        Check(f"{name}: rows of a single writer's index", float(same_rows(folder, twin)), 1, at_least=True),
-        Check(f"{name}: bytes of a single writer's index, after compact", float(same_bytes(folder, twin)), 1, True),
+        Check(
+            f"{name}: as many rows as in a single writer's index (1: yes)",
+            float(same_rows(folder, twin)),
+            1,
+            at_least=True,
+        ),
+        Check(
+            f"{name}: same files as in a single writer's index, after compact (1: yes)",
+            float(same_bytes(folder, twin)),
+            1,
+            True,
+        ),
     ]
 
 
@@ -223,7 +254,7 @@ def wait_for(seconds: float, running: Sequence["Future[WriterResult] | Future[Re
         time.sleep(PAUSE_S)
 
 
-def differing(readers: Sequence[ReaderResult]) -> set[int]:
+def generations_read_differently(readers: Sequence[ReaderResult]) -> set[int]:
     """The generations in which two readers found different versions."""
     first: dict[int, dict[Pair, int]] = {}
     return {
@@ -234,7 +265,7 @@ def differing(readers: Sequence[ReaderResult]) -> set[int]:
     }
 
 
-def not_one_turn(readers: Sequence[ReaderResult]) -> set[int]:
+def generations_not_one_pair_apart(readers: Sequence[ReaderResult]) -> set[int]:
     """The generations that differ from the previous one in no pair or in more than one, if both were read."""
     versions_by_generation = {
         number: versions.items() for reader in readers for number, versions in reader.generations.items()
@@ -248,7 +279,7 @@ def not_one_turn(readers: Sequence[ReaderResult]) -> set[int]:
 
 
 def same_rows(folder: Path, twin: Path) -> bool:
-    """Whether the counted tables have as many rows in both indexes, and no run of the first is unfinished."""
+    """Whether each table that `index_status` counts has equally many rows in both indexes, and the first has no unfinished run."""
     first, second = index_status(folder), index_status(twin)
     return first.rows == second.rows and not first.unfinished
 
@@ -264,7 +295,9 @@ def same_bytes(folder: Path, twin: Path) -> bool:
 def main() -> int:
     parser = new_parser(__doc__)
     parser.add_argument("--seconds", type=float, default=120)
-    parser.add_argument("--store", nargs="+", default=["sqlite"], help="sqlite, or an empty database as postgresql://…")
+    parser.add_argument(
+        "--store", nargs="+", default=["sqlite"], help="one or more of: sqlite, and empty databases as postgresql://…"
+    )
     arguments = parser.parse_args()
     figures: dict[str, float | str] = {"seconds": arguments.seconds}
     checks: list[Check] = []

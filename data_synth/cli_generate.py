@@ -40,14 +40,16 @@ if TYPE_CHECKING:
 
 Hops = Annotated[
     list[int] | None,
-    option("N", OUTPUT, "Documents that an answer needs; 1, 2, 3 and 4 by default. Repeatable.", min=1, max=4),
+    option(
+        "N", OUTPUT, "Number of documents that an answer needs; 1, 2, 3 and 4 by default. Repeatable.", min=1, max=4
+    ),
 ]
 Count = Annotated[
     int | None,
     option(
         "N",
         OUTPUT,
-        "Questions to make; if fewer are made, the command exits with 1. By default at most 500, and at least the smaller of 500 and the number of documents.",
+        "Questions to make; if fewer are made, the command exits with 1. Default: up to 500, of which min(500, number of documents) are required.",
         min=1,
     ),
 ]
@@ -102,7 +104,7 @@ def register_questions(synth: typer.Typer, open_model: "OpenModel") -> None:
             )
         if unanswerable and writer:
             raise UserError(
-                f"--unanswerable {unanswerable:g} with --writer", "questions made by rules", "leave one out"
+                f"--unanswerable {unanswerable:g} with --writer", "questions made by rules", "leave out one of them"
             )
         settings = parse_settings(RetrieveSettings, {"mode": mode, "top_k": 10}, "synth questions")
         opened_index = open_index(index)
@@ -131,7 +133,7 @@ def register_questions(synth: typer.Typer, open_model: "OpenModel") -> None:
 
 
 class Shape(StrEnum):
-    """Whether the texts of a row are lists of messages or strings."""
+    """The form of the texts of a row: lists of messages (chat) or strings (plain)."""
 
     chat = "chat"
     plain = "plain"
@@ -186,7 +188,7 @@ def register_preferences(synth: typer.Typer, open_model: "OpenModel") -> None:
 
         Each question gets a pair for every context of 1 to --top-k passages, or of --context-size. Reasoning is composed from
         gold sentences unless --writer names a model; --judge then drops reasoning that the passages do not support. Where
-        passages lack gold documents and the answer, "not in the documents" is chosen. --limit samples questions by the seed.
+        no passage is from a gold document or contains the answer, "not in the documents" is chosen. --limit samples questions by the seed.
         """
         from data_synth.contexts import QuestionSelection
         from data_synth.dataset.write import ledger_of, write_or_preview

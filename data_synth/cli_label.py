@@ -67,7 +67,7 @@ Beside = Annotated[
     option(
         "FOLDER",
         INPUT,
-        "Relevance data to train on as well: a question in both gets the split that it has there; a proposition in one of its splits is left out of the other splits here. Repeatable.",
+        "Relevance data to train on as well: its questions have the same split in both; its propositions are left out of the other splits here. Repeatable.",
     ),
 ]
 SplitBy = Annotated[

@@ -34,7 +34,7 @@ NO_ANSWER = "the question has no gold answer"
 NEAR_DUPLICATE = "the question is a near duplicate of another one with the same answer"
 DUPLICATE_THRESHOLD = 0.1
 """τ of graph/retrieve/parts/diversity.py for questions: about one word in twenty may differ, but no number, name or negation."""
-QUESTIONS_AT_ONCE = 32
+QUESTIONS_PER_GROUP = 32
 
 FindContexts = Callable[[Sequence[str]], Sequence[tuple[Excerpt, ...]]]
 """Maps questions to the excerpts that retrieval finds for each, best first."""
@@ -55,9 +55,9 @@ def context_finder(index: Index, settings: RetrieveSettings, count_tokens: Calla
 def draft_groups(
     questions: Iterable[Question], find_contexts: FindContexts, sizes: Collection[int]
 ) -> Iterator[list[Draft | Dropped]]:
-    """The drafts of QUESTIONS_AT_ONCE questions at a time; the drafts of each question are in order of context size (see `make_drafts`)."""
+    """The drafts of groups of QUESTIONS_PER_GROUP questions; the drafts of each question are in order of context size (see `make_drafts`)."""
     remaining = iter(questions)
-    while group := list(islice(remaining, QUESTIONS_AT_ONCE)):
+    while group := list(islice(remaining, QUESTIONS_PER_GROUP)):
         contexts = find_contexts([question.text for question in group])
         yield [
             draft
@@ -67,9 +67,10 @@ def draft_groups(
 
 
 def make_drafts(question: Question, excerpts: Sequence[Excerpt], sizes: Collection[int] = ()) -> list[Draft | Dropped]:
-    """One draft per context (the first excerpt, the first two, …, all), each shuffled with the question's id as seed; with `sizes`, only of those sizes.
+    """One draft per context (the first excerpt, the first two, …, all), each shuffled by the question's id and its size; with `sizes`, only these sizes.
 
-    Size 0, a question without passages, must be given explicitly: the prompt asks for an answer from passages.
+    Size 0, a question without passages, must be given explicitly: the prompt asks for an answer from passages. Dropped if there is no context of these
+    sizes; one Dropped per context if the question has no answer.
     """
     used_sizes = [size for size in range(len(excerpts) + 1) if (size in sizes if sizes else size)]
     if not used_sizes:
@@ -93,14 +94,14 @@ def task_of(draft: Draft) -> str:
 
 
 def gold_share(gold_sources: Sequence[str], excerpts: Sequence[Excerpt]) -> float:
-    """Share of the gold documents from which at least one excerpt comes; 0 if there are no gold documents. Summaries do not count."""
+    """Share of the gold documents that at least one excerpt comes from; 0 without gold documents. Excerpts of summaries do not count."""
     gold = set(gold_sources)
     return len(gold & {excerpt.source for excerpt in excerpts}) / len(gold) if gold else 0.0
 
 
 @dataclass(frozen=True)
 class QuestionSelection:
-    """The questions to use: those of `file` in `splits` (empty: all), `limit` of them sampled by the seed, over contexts of `sizes` (empty: all)."""
+    """The questions to use: those of `file` in `splits` (empty: all), `limit` of them sampled by the seed (None: all), and their context sizes (empty: all)."""
 
     file: Path
     splits: Sequence[str]
@@ -114,7 +115,7 @@ class QuestionSelection:
         UserError for gold documents that are not in the index.
         """
         picked = pick_questions(read_questions(self.file), self.splits)
-        distinct, duplicates = without_near_duplicates(draw_questions(picked, self.limit, self.seed)[:first])
+        distinct, duplicates = without_near_duplicates(sample_questions(picked, self.limit, self.seed)[:first])
         check_gold(distinct, frozenset(index.sources()))
         return distinct, duplicates
 
@@ -128,7 +129,7 @@ class QuestionSelection:
         return len(self.sizes) or largest
 
     def sizes_up_to(self, largest: int) -> str:
-        """The sizes of contexts, for dataset cards."""
+        """The sizes of contexts as a text such as "1 to 5", for dataset cards."""
         return ", ".join(map(str, self.sizes)) or f"1 to {largest}"
 
 
@@ -157,13 +158,15 @@ def pick_questions(questions: Sequence[Question], splits: Sequence[str]) -> list
     picked = [question for question in questions if not splits or question.split in splits]
     if not picked:
         raise UserError(
-            f"--split {' '.join(splits)}: no such questions", "at least one question", "choose another split"
+            f"--split {' '.join(splits)}: no such questions",
+            "at least one question of the splits",
+            "choose another split",
         )
     return picked
 
 
-def draw_questions(questions: Sequence[Question], count: int | None, seed: int) -> list[Question]:
-    """A sample of `count` questions, in their order, the same for the same ids and seed; all if `count` is None or too large."""
+def sample_questions(questions: Sequence[Question], count: int | None, seed: int) -> list[Question]:
+    """A sample of `count` questions in their original order, the same for the same ids and seed; all questions if `count` is None or too large."""
     by_hash = sorted(questions, key=lambda question: content_id(str(seed), question.id))
-    drawn = {question.id for question in by_hash[:count]}
-    return [question for question in questions if question.id in drawn]
+    sampled = {question.id for question in by_hash[:count]}
+    return [question for question in questions if question.id in sampled]

@@ -1,8 +1,8 @@
 """`modegraph data import feedback`: readers' feedback on answers (graph/feedback.py), as preference and relevance rows.
 
 The steps: select the last entry of each reader on each subject, if the reader consented; decide which of two answers is better; make preference
-rows and questions with gold passages; write both datasets with the same split. A better answer without reasoning gets, by rules, the
-sentence closest to question and answer as its reasoning."""
+rows, and questions with gold passages; write both datasets with the same split of questions. If the better answer has no reasoning, rules select
+the sentence closest to question and answer as its reasoning."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SUPERSEDED = "superseded by a later entry of the same reader"
 
 
 def latest_entries(entries: Iterable[Feedback]) -> tuple[list[Feedback], list[Dropped]]:
-    """The entries to learn from, oldest first, and the dropped ones.
+    """The entries to make rows of, oldest first, and one Dropped for each of the others.
 
     An entry without consent also withdraws the same reader's earlier entry on the same subject.
     """
@@ -83,7 +83,7 @@ EQUAL_ANSWERS = "two answers in the same words"
 NO_COUNTERPART = "a vote on a question without both an answer that readers favour and one that they reject"
 DISPUTED = "answers on which readers are evenly divided"
 READER_MODEL = "a reader"
-"""The model of an answer that a reader wrote."""
+"""The name in place of a model for an answer that a reader wrote."""
 
 
 @dataclass(frozen=True)
@@ -97,8 +97,10 @@ class AnswerPair:
 
 
 def judge_answers(entries: Iterable[Feedback]) -> tuple[list[AnswerPair], list[Dropped]]:
-    """Each pair of answers once, in the order of its first comparison; the better answer is the one preferred in most comparisons of the pair
-    (all its votes together count as one comparison)."""
+    """Each pair of answers once, in the order of its first comparison, and the dropped comparisons and pairs.
+
+    The better answer is the one preferred in most comparisons of the pair; the votes on the two answers together count as one comparison.
+    """
     pairs, dropped = without_dropped(_pairs_of(entries))
     groups: defaultdict[tuple[object, ...], list[AnswerPair]] = defaultdict(list)
     for pair in pairs:
@@ -140,7 +142,10 @@ def _pair(
 
 
 def _from_votes(votes: Iterable[tuple[str, Vote]]) -> Iterator[AnswerPair | Dropped]:
-    """For each question and set of passages: the answer with the most net votes, paired with each answer whose net votes are negative."""
+    """For each question and set of passages: the answer with the most net votes, paired with each answer whose net votes are negative.
+
+    Dropped for each vote on a question and passages without such a pair.
+    """
     prompts: defaultdict[tuple[object, ...], list[tuple[str, Vote]]] = defaultdict(list)
     for question, vote in votes:
         prompts[question_key(question), vote.answer.context_ids].append((question, vote))
@@ -166,7 +171,7 @@ def net_votes(votes: Iterable[Vote]) -> Mapping[tuple[object, ...], int]:
 PASSAGE_GONE = "a passage that is no longer in the index"
 MALFORMED = "not usable for training: "
 _ALL_PASSAGES = "read"
-"""A source that stands for all the passages that reasoning by rules may quote."""
+"""Stands for the sources of all passages that reasoning by rules may quote."""
 
 
 class Lookup:
@@ -201,7 +206,7 @@ def question_id(question: str) -> str:
 def preference_rows(
     pairs: Iterable[AnswerPair], lookup: Lookup, split: Mapping[str, str], gold: Mapping[str, Sequence[str]]
 ) -> Iterator[PreferenceRow | Dropped]:
-    """A row for each pair; `split` and the `gold` documents are keyed by question id."""
+    """A row for each pair, or the reason why there is none; `split` and the `gold` documents are keyed by question id."""
     for pair in pairs:
         found = [lookup.excerpt(item_id) for item_id in pair.chosen.context_ids]
         excerpts = [excerpt for excerpt in found if excerpt is not None]
@@ -234,7 +239,7 @@ def pair_row(pair: AnswerPair, draft: Draft, passages: Sequence[Passage]) -> Pre
 
 
 def reason_by_rules(draft: Draft, passages: Sequence[Passage]) -> str | Dropped:
-    """The sentence closest to question and answer, from `passages` or else from the context; cited if it is in the context."""
+    """The sentence closest to question and answer, from `passages` or else from the context, cited if it is in the context; Dropped if there is none."""
     context = [Passage(one.id, _ALL_PASSAGES, one.title, 0, one.start, one.end, one.text) for one in draft.excerpts]
     query = f"{draft.question.text} {draft.answer}"
     statements = closest_statements(query, (_ALL_PASSAGES,), lambda _: passages or context)
@@ -248,7 +253,7 @@ def format_given_answer(answer: GivenAnswer) -> str:
 
 
 def gold_questions(entries: Sequence[Feedback], lookup: Lookup) -> tuple[list[GoldQuestion], list[Dropped]]:
-    """Every question once, with its right passages as quotes (if any reader gave one), and the other documents that were shown."""
+    """Every question once, with a quote for each passage that readers marked as right, and the other documents that they were shown."""
     texts: dict[str, str] = {}
     right: defaultdict[str, dict[Quote, None]] = defaultdict(dict)
     shown: defaultdict[str, dict[str, None]] = defaultdict(dict)
@@ -268,7 +273,7 @@ def gold_questions(entries: Sequence[Feedback], lookup: Lookup) -> tuple[list[Go
 
 
 def _passage_ids(entry: Feedback) -> tuple[Sequence[str], Sequence[str]]:
-    """The ids of the passages that an entry marks as right, and of those that were shown."""
+    """The ids of the passages that an entry marks as right, and of those that were shown; none if the entry marks no passage."""
     match entry.content:
         case RightPassage(passage_id, shown_ids):
             return (passage_id,), shown_ids
@@ -326,7 +331,7 @@ def import_feedback(index: Index, out: Path) -> dict[str, Summary]:
 
 
 def _passage_labelled_rows(index: Index, questions: Sequence[GoldQuestion]) -> Iterator[RelevanceRow | Dropped]:
-    """Relevance rows labelled by passage, as each quote is a whole gold passage."""
+    """Relevance rows marked as labelled by passage, because each quote is a whole gold passage."""
     if questions:
         for row in relevance_rows(index, questions, make_split(index, questions, SEED), NEGATIVES):
             yield row if isinstance(row, Dropped) else replace(row, labelled_by="passage")

@@ -97,7 +97,7 @@ def add_compare(app: typer.Typer, open_model: OpenModel) -> None:
         """Compare fine-tuned runs with one another and with their untuned model.
 
         Measures answers, margins and log-probabilities on the held-out rows of `synth preferences`; --seed decides which
-        questions --limit draws. The report in --out is replaced.
+        questions --limit selects. The report in --out is replaced.
         """
         from eval.compare.compare import compare_runs
         from eval.report import comparison_json, write_comparison
@@ -131,7 +131,7 @@ def runs(folder: Folder = Path(), as_json: AsJson = False) -> None:
     """List training and evaluation runs, finished or not, with their state, figures and settings.
 
     Only reads files. A run is `running` while its process lives, and `stopped` if the process ended without finishing.
-    A stopped run with `save_steps`, or of `eval run`, resumes when its command is repeated.
+    A stopped run with `save_steps`, or a stopped `eval run`, resumes when its command is repeated.
     """
     from dataclasses import asdict
 
@@ -149,8 +149,8 @@ ServerSpec = Annotated[
     str,
     typer.Argument(
         metavar="SERVER",
-        help="Served model, as openai:NAME@URL; a URL, if the server has one model or one named like RUN; or gguf:FILE, "
-        "an exported file or folder, opened for the check.",
+        help="Served model, as openai:NAME@URL; a URL, if the server has a model named like RUN, or only one that is not a base; "
+        "or gguf:FILE, an exported file or folder, opened for the check.",
     ),
 ]
 
@@ -181,7 +181,7 @@ def check(
     """Check that a server reproduces the prompts, log-probabilities and greedy tokens of training.
 
     Requests greedy replies, one at a time and 16 at once, from the adapter and from its base. Prints each fault on one line with its likely cause,
-    such as a different chat template, or an adapter that is not loaded, is applied twice or has no effect. Exits with 1 if there is any. The
+    such as a different chat template, or an adapter that is not loaded, is applied twice or has no effect. Exits with 1 if there is a fault. The
     tolerances suit a server in float32; docs/serving.md has figures for bfloat16.
     """
     from dataclasses import asdict

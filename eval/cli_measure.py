@@ -58,7 +58,7 @@ Selectors = Annotated[
 
 
 def check_selectors(selectors: Sequence[str], modes: Sequence[str], model: str | None) -> None:
-    """UserError if a selector is repeated, if several selectors come with several modes or a mode that has none, or if llm comes without a model."""
+    """UserError if a selector is repeated, if several selectors come with several modes or with a mode that uses none, or if llm comes without a model."""
     if len(set(selectors)) < len(selectors):
         raise UserError(f"--selectors {' '.join(selectors)}", "each selector once", "remove the repetition")
     if len(selectors) > 1 and (len(modes) > 1 or modes[0] not in ("local", "global")):
@@ -140,7 +140,8 @@ def add_retrieval(commands: typer.Typer, open_model: OpenModel) -> None:
 Folder = Annotated[
     Path,
     typer.Argument(
-        metavar="FOLDER", help="A reading set: corpus.jsonl and questions.jsonl (answers empty: unanswerable)."
+        metavar="FOLDER",
+        help="A reading set: corpus.jsonl and questions.jsonl (a question without answers is unanswerable).",
     ),
 ]
 OverIndex = Annotated[
@@ -178,8 +179,8 @@ def add_reading(commands: typer.Typer, open_model: OpenModel) -> None:
     ) -> None:
         """Measure how well models read: greedy answers, scored by exact match, F1, refusals and citations.
 
-        The ids of the questions and --seed decide which --limit draws; a baseline that always gives the same answer is listed with the models. With --verifier,
-        each model is listed again with its unsupported answers counted as refusals ("MODEL, checked"). --out saves every answer.
+        The ids of the questions and --seed decide which ones --limit selects; a baseline that always gives the same answer is listed with the models.
+        With --verifier, each model is listed again with its unsupported answers counted as refusals ("MODEL, checked"). --out saves every answer.
         """
         from data_synth.reading.sets import read_set
         from eval import reading as measured
@@ -198,9 +199,9 @@ def add_reading(commands: typer.Typer, open_model: OpenModel) -> None:
             from graph.retrieve.parts.query import RetrieveSettings
 
             settings = parse_settings(RetrieveSettings, {"mode": mode, "top_k": top_k}, "eval reading")
-            tasks = measured.over_index(open_index(index), questions, settings)
+            tasks = measured.retrieved_tasks(open_index(index), questions, settings)
         else:
-            tasks = measured.over_gold(source, questions, distractors, seed)
+            tasks = measured.gold_tasks(source, questions, distractors, seed)
         answers = {measured.CONSTANT: measured.constant_answers(tasks)}
         for spec in models:
             say(f"{spec}: {len(tasks):,} questions of {source.name}")
@@ -241,7 +242,7 @@ def add_support(commands: typer.Typer) -> None:
     ) -> None:
         """Measure how well a verifier separates supported sentences from unsupported ones.
 
-        Prints AUC with its interval, the shares of supported and of unsupported sentences that the verifier marks, and the milliseconds per
+        Prints AUC with its interval, the shares of supported and of unsupported sentences that the verifier marks as unsupported, and the milliseconds per
         sentence, compared with the plain overlap of words and of stems.
         """
         from eval.support import measure_support, read_support, support_json, support_table

@@ -31,7 +31,7 @@ def read_rows(folder: Path, split: str) -> list[PreferenceRow]:
 def select_rows(
     rows: Sequence[PreferenceRow], context_sizes: Collection[int], limit: int | None, seed: int
 ) -> list[PreferenceRow]:
-    """The rows of these context sizes (none: all sizes) of at most `limit` questions, drawn by `seed`, in file order."""
+    """The rows of these context sizes (none: all sizes) of at most `limit` questions, sampled with `seed`, in file order; UserError if there are none."""
     candidates = [row for row in rows if not context_sizes or row.context_size in context_sizes]
     if not candidates:
         found = "".join(f" --context-size {size}" for size in context_sizes).strip()
@@ -116,7 +116,7 @@ class PolicyResult:
 class Measure:
     """One quantity per row for each policy that has it; `clusters` are the rows' questions.
 
-    If `share`, its means are shares of 1, printed as percentages.
+    If `share`, its means are shares from 0 to 1, printed as percentages.
     """
 
     name: str

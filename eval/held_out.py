@@ -32,7 +32,7 @@ def check_unseen(
     for run, data in training_folders:
         train_file = data / "train.jsonl"
         if not train_file.is_file():
-            say(f"{run}: no {train_file}, so {file} is not checked against it")
+            say(f"{run}: {train_file} is missing, so {file} is not checked against that training data")
             continue
         for line, values in read_jsonl(train_file):
             question = (values.get("question_id"), values.get("question"))

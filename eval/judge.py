@@ -53,7 +53,7 @@ class Judgement:
 
 @dataclass(frozen=True)
 class CriterionResult:
-    """The results on one criterion over all pairs; rates are shares of 1. `win_rate` is A's over the `complete` pairs, ties counting half.
+    """The results on one criterion over all pairs; rates are from 0 to 1. `win_rate` is A's over the `complete` pairs, ties counting half.
 
     A pair is complete if both orders gave a valid verdict; the `incomplete` ones count towards no rate. `invalid` counts verdicts, two per pair.
     `agreement`: both orders name the same answer, or both a tie. `position_bias`: both orders name the same position; `first_place`:
@@ -166,8 +166,8 @@ quality cannot be separated."""
 def length_controlled(wins_V: Sequence[float], extra_V: Sequence[float]) -> float | None:
     """A's win rate at equal lengths, σ(θ), from verdicts (1 A, ½ tie, 0 B) and how many characters longer A's answer is.
 
-    P(A wins) = σ(θ + φ tanh(Δlength / std(Δlength))), fitted by logistic regression; then Δlength is set to 0. None if the
-    same side is longer in over 95 % of the verdicts on unequal lengths, or without verdicts.
+    P(A wins) = σ(θ + φ tanh(Δlength / std(Δlength))), fitted by logistic regression; then Δlength is set to 0. The plain mean if
+    all lengths are equal; None if the same side is longer in over 95 % of the verdicts on unequal lengths, or without verdicts.
     """
     extra = np.asarray(extra_V, np.float64)
     unequal = extra[extra != 0]
@@ -255,7 +255,7 @@ def _share(true: Sequence[bool]) -> float:
     return sum(true) / len(true) if true else math.nan
 
 
-UNDECIDED = "open"
+UNDECIDED = "undecided"
 PROBLEMS_SHOWN = 5
 
 

@@ -23,7 +23,7 @@ BOX_WIDTH, OFFSET = 0.34, 0.2
 
 
 def draw_logps(scores: Mapping[str, Sequence[PairScore]], title: str, file: Path) -> None:
-    """Write a PNG from each policy's scores: per policy a box of the chosen and of the rejected side, as sums (left) and per token (right)."""
+    """Write a PNG from each policy's scores: for each policy one box for the chosen and one for the rejected sides, as sums (left) and per token (right)."""
     figure = Figure(figsize=(max(8.0, 2.6 + 1.8 * len(scores)), 4.6), layout="constrained")
     left, right = figure.subplots(1, 2)
     _draw_boxes(left, {name: _sums(pair_scores) for name, pair_scores in scores.items()}, "log π(y|x), summed (nats)")

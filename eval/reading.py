@@ -101,7 +101,7 @@ def pick_questions(source: ReadingSet, split: str | None, limit: int | None, see
     return sorted(sample, key=lambda question: order[question.id])
 
 
-def over_gold(
+def gold_tasks(
     source: ReadingSet, questions: Sequence[ReadingQuestion], distractors: int, seed: int
 ) -> list[ReadingTask]:
     """Each question with its gold passages among `distractors` others, shuffled; an unanswerable question with passages on its topic.
@@ -124,7 +124,7 @@ def over_gold(
     return tasks
 
 
-def over_distractors(
+def unanswerable_tasks(
     source: ReadingSet, questions: Sequence[ReadingQuestion], distractors: int, seed: int
 ) -> list[ReadingTask]:
     """Each answerable question with passages that do not answer it, so that it should be refused.
@@ -161,7 +161,9 @@ def interleave(one: Sequence[str], other: Sequence[str], count: int) -> list[str
     return items
 
 
-def over_index(index: Index, questions: Sequence[ReadingQuestion], settings: RetrieveSettings) -> list[ReadingTask]:
+def retrieved_tasks(
+    index: Index, questions: Sequence[ReadingQuestion], settings: RetrieveSettings
+) -> list[ReadingTask]:
     """Each question with the passages retrieved for it."""
     from graph.answer.context import build_context
     from graph.retrieve.retrieve import retrieve_many
@@ -222,7 +224,7 @@ def reading_figures(answers: Sequence[ReadingAnswer], seed: int = 0) -> dict[str
 
 
 def kind_of(answer: ReadingAnswer) -> str:
-    """ "unanswerable", "yes or no", or the kind stated in the reading set."""
+    """ "unanswerable", "yes or no", the kind stated in the reading set, or "other"."""
     question = answer.task.question
     if not question.is_answerable:
         return "unanswerable"
@@ -284,15 +286,16 @@ def reading_table(title: str, models: Mapping[str, Mapping[str, ReadingFigures]]
         "EM",
         "F1",
         "F1 beyond",
-        "refused",
+        "answerable refused",
         "unanswerable refused",
         "cites",
         "cites gold",
         "supported",
     )
     note = (
-        "F1 beyond: F1 over the words that the question lacks; refused: share of the questions with an answer; cites: share of the answers that do not "
-        "refuse; cites gold: share of the right answers; supported: share of the citing answers (yes/no questions left out) whose passages contain the answer"
+        "F1 beyond: F1 over the words that the question lacks; answerable refused: share of the questions with an answer; cites: share of the answers that "
+        "do not refuse; cites gold: share of the right answers; supported: share of the citing answers (yes/no questions left out) whose passages "
+        "contain the answer"
     )
     return Table(title, header, tuple(rows), note)
 

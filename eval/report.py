@@ -155,7 +155,7 @@ def write_comparison(comparison: Comparison, out: Path) -> None:
 
 def draw_boxes(comparison: Comparison, file: Path) -> ReportFigure:
     """Draw the log-probabilities of the pairs as box plots into `file`."""
-    indices = paper_pairs(comparison)
+    indices = pairs_to_plot(comparison)
     scores = {result.policy.name: [result.scores[index] for index in indices] for result in comparison.results}
     draw_logps(scores, f"{len(indices)} pairs", file)
     return ReportFigure(
@@ -163,8 +163,8 @@ def draw_boxes(comparison: Comparison, file: Path) -> ReportFigure:
     )
 
 
-def paper_pairs(comparison: Comparison) -> list[int]:
-    """The pairs to draw: those without hard negatives (as in GraphMPA), or if there are none, those with the first kind of hard negative."""
+def pairs_to_plot(comparison: Comparison) -> list[int]:
+    """The indices of the pairs to plot: those without hard negatives (as in GraphMPA), or if there are none, those with the first kind of hard negative."""
     hard_negative = min(row.hard_negative for row in comparison.pairs)
     return [index for index, row in enumerate(comparison.pairs) if row.hard_negative == hard_negative]
 

@@ -1,7 +1,7 @@
 """`modegraph eval retrieval`: how well each mode, or each selector in one mode, ranks the documents that contain an answer, and at what cost.
 
 The ranking of a question is the unique document sources in the order of `Evidence.passages`. If gold sentences are known, a selector's
-choice is also measured separately, on one list of candidates for all selectors."""
+choice is also measured separately, on the same list of candidates for all selectors."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ LEDGER = "ledger.sqlite"
 SECONDS = "s/query without encoder"
 SELECTION = "AP of the selection"
 CANDIDATES = 20
-"""Number of candidates for the precision of a selector: the number that the mode `local` shows a model first."""
+"""Number of candidates for the precision of a selector: as many as the mode `local` shows a model first."""
 MEASURES: tuple[tuple[str, OfRanking], ...] = (
     ("Recall@2", lambda ranked, gold: recall_at(ranked, gold, 2)),
     (MAIN_MEASURE, lambda ranked, gold: recall_at(ranked, gold, 5)),
@@ -97,7 +97,7 @@ class RetrievalReport:
 def evaluate_retrieval(
     questions: Sequence[Question], retrievers: Mapping[str, Retrieve], top_k: int, seed: int
 ) -> RetrievalReport:
-    """Run every retriever (by system, the first is the baseline) on every question with gold sources; UserError if no question has any.
+    """Run every retriever (keyed by system; the first is the baseline) on every question with gold sources; UserError if no question has any.
 
     Each system answers one question before the clock starts, so that loading the encoder is not timed.
     """
@@ -141,17 +141,19 @@ def select_questions(questions: Sequence[Question], split: str | None, sources: 
 
 
 def reachable_questions(questions: Sequence[Question], sources: Collection[str]) -> list[Question]:
-    """The questions whose gold documents are all among `sources`, those that a filter admits; UserError if there are none."""
+    """The questions whose gold documents are all among `sources`, the documents that a filter admits; UserError if there are none."""
     allowed = set(sources)
     reachable = [question for question in questions if allowed.issuperset(question.gold_sources)]
     if not reachable:
         raise UserError(
-            f"--where: for none of {len(questions)} questions do all gold documents meet the filter",
-            "at least one such question",
+            f"--where: the filter excludes a gold document of each of the {len(questions):,} questions",
+            "a filter that admits all gold documents of at least one question",
             "loosen the filter",
         )
     if len(reachable) < len(questions):
-        say(f"{len(questions) - len(reachable):,} questions are left out: the filter excludes gold documents of theirs")
+        say(
+            f"{len(questions) - len(reachable):,} questions are left out: the filter excludes at least one of their gold documents"
+        )
     return reachable
 
 
@@ -255,7 +257,7 @@ def retrieval_table(report: RetrievalReport) -> Table:
         rows.append((system, *means, interval_text(report.differences[system], 1) if system != first else ""))
     header = ("mode or selector", *(measure.name for measure in report.shown), f"{MAIN_MEASURE} minus {first}")
     note = (
-        f"{len(report.questions)} questions with gold documents ({report.skipped} questions without were left out); documents in "
+        f"{len(report.questions)} questions with gold documents ({report.skipped} without any were left out); documents in "
         f"the order of the {report.top_k} passages retrieved. Brackets: 95 % interval of a paired bootstrap over "
         "questions, widened by Holm's method if several systems are compared; * marks an interval that excludes 0."
     )

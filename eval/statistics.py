@@ -1,4 +1,5 @@
-"""Is a difference more than chance? Intervals, exact tests, the correction for multiple comparisons, and the check that both sides answered the same questions.
+"""Is a difference due to more than chance? Intervals, exact tests, the correction for multiple comparisons, and the check that both sides answered
+the same questions.
 
 All tests are paired: the same questions under two systems, and if there are several training seeds, the same seeds, which are then the unit of
 the test. Legend: Q questions, C clusters, S training seeds, F flips of signs, B resamples."""
@@ -27,7 +28,7 @@ Name = TypeVar("Name", bound=Hashable)
 
 @dataclass(frozen=True)
 class Interval:
-    """A mean, or a mean difference, and the interval of its bootstrap: 95 %, or wider if it is one of several (`holm_intervals`)."""
+    """A mean, or a mean difference, and its bootstrap interval: 95 %, or wider if it is one of several (`holm_intervals`)."""
 
     mean: float
     low: float
@@ -128,7 +129,9 @@ def holm_levels(p_values: Mapping[str, float]) -> dict[str, float]:
 
 
 def bootstrap_p(means_B: NDArray[np.float64]) -> float:
-    """Two-sided p of a bootstrap: twice the share of resampled means on the other side of 0, at most 1 (Efron & Tibshirani 1993, §15.4).
+    """Two-sided p of a bootstrap (Efron & Tibshirani 1993, §15.4), at most 1.
+
+    Twice the share of resampled means that are at or below 0, or at or above 0, whichever share is smaller.
 
     >>> bootstrap_p(np.array([-0.1, 0.2, 0.3, 0.4])), bootstrap_p(np.array([0.0, 0.0]))
     (0.5, 1.0)
@@ -142,9 +145,9 @@ def bootstrap_mean(values_Q: Sequence[float], clusters: Sequence[Hashable] | Non
 
 
 def bootstrap_seeds(difference_SQ: Sequence[Sequence[float]], resamples: int = RESAMPLES, seed: int = 0) -> Interval:
-    """Interval of the mean difference of systems whose seeds are paired, which generalises beyond these seeds and questions.
+    """Interval of the mean difference of systems whose seeds are paired; it generalises beyond these seeds and questions.
 
-    Seeds and questions are drawn separately, all seeds with the same questions (the bootstrap of crossed factors, Owen 2007). The percentiles are
+    Seeds and questions are resampled separately, the same questions for all seeds (the bootstrap of crossed factors, Owen 2007). The percentiles are
     moved outwards to correct for few seeds, to Φ(∓ √(S / (S − 1)) t_S−1) (Hesterberg 2015, §3.1); one seed gives an interval over questions alone.
     """
     values_SQ = np.array(difference_SQ, np.float64)
@@ -174,13 +177,13 @@ def sign_flip_test(difference_S: Sequence[float]) -> float:
     (0.25, 1.0, 1.0)
     """
     if not 0 < len(difference_S) <= MAX_SEEDS:
-        raise ValueError(f"{len(difference_S)} seeds, not 1 to {MAX_SEEDS}")
+        raise ValueError(f"{len(difference_S)} seeds; expected 1 to {MAX_SEEDS}")
     sums_F = np.abs(sign_flips(len(difference_S)) @ np.asarray(difference_S, np.float64))
     return float((sums_F >= sums_F[0] * (1 - 1e-9)).mean())
 
 
 def sign_flips(seeds: int) -> NDArray[np.int64]:
-    """All flips of the signs of S differences, a flip and its opposite counted once; the first flips none: ±1 [2^(S − 1), S].
+    """All flips of the signs of S differences, a flip and its opposite counted once; the first row flips none: ±1 [2^(S − 1), S].
 
     >>> sign_flips(2).tolist()
     [[1, 1], [-1, 1]]

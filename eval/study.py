@@ -71,8 +71,10 @@ class StudySettings(Settings):
     train_prompts: int = Field(ge=1, description="prompts to train on")
     dev_prompts: int = Field(0, ge=0, description="prompts on which the learning rates are compared")
     test_prompts: int = Field(ge=1, description="prompts to measure on")
-    train_samples: int = Field(16, ge=2, description="responses sampled to each training prompt")
-    test_samples: int = Field(8, ge=1, description="responses sampled to a test or dev prompt when a run is measured")
+    train_samples: int = Field(16, ge=2, description="responses sampled for each training prompt")
+    test_samples: int = Field(
+        8, ge=1, description="responses sampled for each test or dev prompt when a run is measured"
+    )
     updates: int = Field(ge=1, description="updates of a run")
     checkpoints: int = Field(3, ge=1, description="checkpoints of a run that are measured")
     trial_rates: int = Field(0, ge=0, description="learning rates tried for each arm on the dev prompts, one run each")
@@ -184,7 +186,8 @@ def difference_sd(seed_sd: float, prompt_sd: float, prompts: int) -> float:
 def smallest_difference(seeds: int, level: float) -> float:
     """The smallest true difference that the exact sign-flip test finds with a power of 80 %, in standard deviations of a seed's difference.
 
-    By simulation with normal differences, the same draws for every difference tried (bisection): 1.79 for six seeds at .05, where all six must agree.
+    By simulation with normal differences, the same draws for every difference tried (bisection): 1.79 for six seeds at
+    .05, where all six must have the same sign.
     """
     draws_SB = np.random.default_rng(0).standard_normal((seeds, DRAWS)).astype(np.float32)
     signs_FS = sign_flips(seeds).astype(np.float32)

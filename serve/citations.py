@@ -19,6 +19,8 @@ def citation(number: int, cited: Citation) -> dict[str, Any]:
 def passage_url(base: str, excerpt: Excerpt) -> str:
     """The URL at which the page at `base` opens an excerpt in its document; a summary opens at its first passage.
 
+    For an excerpt without a document or members the URL is `base`.
+
     >>> passage_url("http://localhost:8080/", Excerpt("1", "Tarn", "…", "isles/tarn.md", 5, 9))
     'http://localhost:8080/#read/isles%2Ftarn.md/5-9'
     """

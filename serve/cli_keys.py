@@ -90,7 +90,7 @@ def list_command(file: KeyFile, as_json: AsJson = False) -> None:
             "+".join(key.scopes),
             f"collections {', '.join(key.collections)}" if key.collections is not None else "all collections",
             *(f"where {condition}" for condition in key.where),
-            *([f"{key.rate} a minute"] if key.rate else []),
+            *([f"{key.rate} requests a minute"] if key.rate else []),
             f"since {key.created:%Y-%m-%d}",
             *([f"until {key.expires:%Y-%m-%d %H:%M %Z}"] if key.expires else []),
             *(["expired"] if key.is_expired(datetime.now(UTC)) else []),

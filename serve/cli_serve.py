@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from serve.server.services import Services
 
 KEY_VARIABLE = "MODEGRAPH_API_KEY"
-THREADS = "OMP_NUM_THREADS"
+THREADS_VARIABLE = "OMP_NUM_THREADS"
 SERVER_SETTINGS = "serve.http.settings:ServerSettings"
 SERVER = "Server"
 Adapters = Annotated[
@@ -87,7 +87,7 @@ Runs = Annotated[
 OtlpEndpoint = Annotated[
     str | None, option("URL", SERVER, "Send traces to this OpenTelemetry collector, such as http://localhost:4318.")
 ]
-Capacity = Annotated[int | None, option("N", LIMITS, "Requests to process at once.")]
+Capacity = Annotated[int | None, option("N", LIMITS, "Requests to process concurrently.")]
 Queue = Annotated[int | None, option("N", LIMITS, "Requests that may wait; further ones are answered with status 429.")]
 
 
@@ -121,9 +121,9 @@ def serve_command(
     """Serve one index, or several, over HTTP: a web page and an OpenAI-compatible API.
 
     --model also takes vllm:PATH, which starts vLLM; without --model the server searches but does not answer. With
-    --writable, a folder that does not exist becomes an empty index, to be filled on the page. Most options are settings
-    too: those of retrieval are the defaults for requests, except that --selector and --reranker name the models for
-    requests with `selector: trained` and `reranker: true`. docs/serving.md describes the routes.
+    --writable, a folder that does not exist becomes an empty index, to be filled on the page. Most options are also
+    settings. The retrieval options set the defaults for requests, but --selector and --reranker only name the models
+    that requests with `selector: trained` and `reranker: true` use. docs/serving.md describes the routes.
     """
     load_single_threaded("numpy")
     flags = {
@@ -217,18 +217,18 @@ def computes_here(model: str | None, verifier: str) -> bool:
 
 
 def load_single_threaded(*libraries: str) -> None:
-    """Load numeric libraries with one thread each, unless the environment sets a number; child processes do not inherit this.
+    """Load numeric libraries with one thread each, unless OMP_NUM_THREADS is set; child processes do not inherit this.
 
     One question is too small to parallelise, and threads that wait for one another would slow an engine on the same machine.
     """
-    if THREADS in os.environ:
+    if THREADS_VARIABLE in os.environ:
         return
-    os.environ[THREADS] = "1"
+    os.environ[THREADS_VARIABLE] = "1"
     try:
         for name in libraries:
             importlib.import_module(name)
     finally:
-        del os.environ[THREADS]
+        del os.environ[THREADS_VARIABLE]
 
 
 OverHttp = Annotated[bool, option("--http", "Server", "Serve over HTTP instead, at /mcp on --host and --port.")]

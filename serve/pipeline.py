@@ -1,6 +1,6 @@
 """From evidence to a cited answer: number the excerpts, ask the model, and check every citation in code.
 
-Used by the command line and the Python API. stream.py does the same with an engine that streams, server/completion.py for HTTP and MCP."""
+Used by the command line and the Python API. stream.py does the same for engines that stream, server/completion.py for HTTP and MCP."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ NOTHING_FOUND = Completion(NOT_FOUND, "stop", prompt_tokens=0, completion_tokens
 
 @dataclass(frozen=True)
 class Answer:
-    """One answer and its evidence. `citations` maps each number that the text cites to its excerpt; if it cites none, they are `attributed`:
-    found by modegraph for the sentences of the answer.
+    """One answer and its evidence. `citations` maps each number that the text cites to its excerpt. If the text cites none, it maps the numbers
+    of the excerpts that modegraph finds for the sentences of the answer; these citations are `attributed`.
 
     `removed` are cited numbers without an excerpt; their brackets are removed from the text. `unsupported` are sentences of the reason or
     the answer that the excerpts do not seem to support, `not_checked` those that cannot be judged; both are empty without a verifier. `left_out`
@@ -99,7 +99,7 @@ def cite(
     drop_unsupported: bool = False,
 ) -> Answer:
     """Parse the completion of a prompt, generated in `seconds`, into an Answer. Citations without an excerpt are removed from the reason and
-    the answer. With `drop_unsupported`, so are unsupported sentences; if no sentence of the answer remains, it becomes a refusal.
+    the answer. With `drop_unsupported`, so are unsupported sentences; if no sentence of the answer remains, the answer becomes a refusal.
     """
     evidence, excerpts = prompt.evidence, prompt.excerpts
     parsed = parse_answer(completion.text, prompt.form)

@@ -122,7 +122,7 @@ def _notes(answer: Answer) -> Iterator[str]:
         sentences = "; ".join(f"“{each.text}” {each.because}" for each in answer.not_checked)
         yield wrapped(f"Not checked: {sentences}.", "")
     if answer.left_out:
-        yield f"Left out: {answer.left_out:,} of the passages found, which do not fit the model's window."
+        yield f"Left out: {answer.left_out:,} of the passages found, because they do not fit the model's window."
     if answer.finish_reason == "length":
         yield f"Cut off: the model reached the limit after {answer.writing.completion_tokens:,} tokens (--max-answer-tokens, or the model's window)."
     text = answer.answer or answer.reason
@@ -142,7 +142,7 @@ def _heading(rank: int, found: Scored[Passage] | Scored[Summary], title: str, lo
 
 
 def location_of(item: Passage | Excerpt) -> str:
-    """The source, page and offsets of a passage or excerpt, and for a passage the short id that `modegraph explain` takes."""
+    """The source, page and offsets of a passage or excerpt, with the short id of a passage, for `modegraph explain`; of a summary, the number of passages."""
     if isinstance(item, Excerpt) and not item.source:
         return f"from {len(item.members)} passages"
     page = f" p. {item.page}," if item.page is not None else ""

@@ -46,7 +46,7 @@ MISSING_ITEMS = {
 """Patterns of skip reasons, and the missing item that the last line of a run names for each; # is the number of tests."""
 
 
-NEEDS = {
+FIXTURES_BY_MARKER = {
     "browser": {"browser", "visit"},
     "server": {
         "stack",
@@ -66,10 +66,10 @@ HTTP_TESTS = Path(__file__).parent / "serve" / "http"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark tests by NEEDS. Files with a slow test run first, so that no worker is still running such a test when the others have finished."""
+    """Mark tests by FIXTURES_BY_MARKER. Files with a slow test run first, so that no worker is still running such a test when the others have finished."""
     for item in items:
         fixtures = set(getattr(item, "fixturenames", ()))
-        for marker, needed in NEEDS.items():
+        for marker, needed in FIXTURES_BY_MARKER.items():
             if fixtures & needed:
                 item.add_marker(marker)
         if item.path.is_relative_to(HTTP_TESTS):

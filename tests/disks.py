@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-AMPLE = 64 << 20
+AMPLE_BYTES = 64 << 20
 
 
 @dataclass(frozen=True)
@@ -18,8 +18,8 @@ class SmallDisk:
 
     folder: Path
 
-    def leave(self, free_bytes: float) -> None:
-        """Leave this many bytes free, rounded up to a page."""
+    def leave_free(self, free_bytes: float) -> None:
+        """Resize the disk so that this many bytes are free, rounded up to a page."""
         found = os.statvfs(self.folder)
         used = (found.f_blocks - found.f_bfree) * found.f_frsize
         pages = max(1, -(-int(used + free_bytes) // found.f_frsize))
@@ -31,7 +31,7 @@ def mounted_disk(folder: Path) -> Iterator[SmallDisk]:
     """A disk with ample free space until the block ends; skips the test if none can be mounted."""
     folder.mkdir()
     try:
-        _run("mount", "-t", "tmpfs", "-o", f"size={AMPLE}", "tmpfs", str(folder))
+        _run("mount", "-t", "tmpfs", "-o", f"size={AMPLE_BYTES}", "tmpfs", str(folder))
     except (OSError, subprocess.CalledProcessError):
         pytest.skip("needs a system on which the tests may mount a disk")
     try:

@@ -1,4 +1,4 @@
-"""Refusals anchored at the initial model: all rows teach what to answer; they teach when to refuse only where the prompts distinguish the two cases.
+"""Refusals anchored at the initial model: training changes when a model refuses only as far as the prompts show whether they can be answered.
 
 In the plain loss, the share of refusals among the rows sets how often a model refuses, whether or not it recognises when to
 (docs/log.md, "Refusals anchored at the initial model"). Here an answer's loss is −log π(y | x, no refusal): given that it does not begin
@@ -40,7 +40,7 @@ def with_refusals(group: TokenizedGroup, token: int) -> TokenizedGroup:
     return TokenizedGroup(group.prompt, group.responses + refusals, group.context_tokens * 2)
 
 
-def signs(groups: Sequence[TokenizedGroup], refusal: Sequence[int]) -> Tensor:
+def refusal_signs(groups: Sequence[TokenizedGroup], refusal: Sequence[int]) -> Tensor:
     """1 for a row that refuses, −1 for one that answers, 0 for one that only begins like a refusal: float32[R]. The groups are those of `with_refusals`."""
     found = []
     for group in groups:
@@ -84,7 +84,7 @@ class AnchoredRefusals:
         with torch.no_grad(), at_weights(model, self.initial):
             _, initial_R = answers_and_refusals(self.logps_of(model, groups), groups)
         answers_R, refusals_R = answers_and_refusals(self.logps_of(model, groups), groups)
-        signs_R = signs(groups, self.refusal).to(answers_R)
+        signs_R = refusal_signs(groups, self.refusal).to(answers_R)
         first_R = torch.where(signs_R > 0, refusals_R, torch.where(signs_R < 0, log_complement(refusals_R), 0.0))
         moved_R = log_odds(refusals_R) - log_odds(initial_R)
         return (first_R - answers_R).sum() + self.correction(moved_R, signs_R).sum()
@@ -133,7 +133,7 @@ def anchor_refusals(
     model: Any, groups: Sequence[TokenizedGroup], refusal: tuple[int, ...], logps_of: LogpsOf
 ) -> AnchoredRefusals:
     """The loss of groups of `with_refusals`, anchored at the current model."""
-    signs_R = signs(groups, refusal)
+    signs_R = refusal_signs(groups, refusal)
     rows, refused, answered = (int(each) for each in (signs_R.abs().sum(), (signs_R > 0).sum(), (signs_R < 0).sum()))
     weights = (rows / (2 * count) if count else 0.0 for count in (refused, answered))
     return AnchoredRefusals(logps_of, refusal, trained_weights(model), *weights)

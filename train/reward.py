@@ -1,6 +1,6 @@
-"""A reward model from preference pairs by TRL's RewardTrainer, and its rewards, from 0 to 1, as a further component of scored responses.
+"""Trains a reward model on preference pairs with TRL's RewardTrainer, and adds its rewards, from 0 to 1, to scored responses as a component.
 
-It starts from a full language model whose head is replaced by a new one with one output, at a text's last token.
+Training starts from a full language model whose head is replaced by a new one with a single output, read at a text's last token.
 Legend: B texts of a batch, T tokens."""
 
 from __future__ import annotations
@@ -124,8 +124,11 @@ def score_texts(folder: Path, prompts: Sequence[Sequence[Message]], responses: S
     config.pad_token_id = tokenizer.pad_token_id
     longest = max((len(row.ids) for row in rows), default=0)
     if longest > config.max_position_embeddings:
-        found = f"a prompt and response of {longest:,} tokens together"
-        raise UserError(found, f"at most the model's context of {config.max_position_embeddings:,}", "leave it out")
+        number = [len(row.ids) for row in rows].index(longest)
+        found = f"a prompt and response of {longest:,} tokens together; the response is {responses[number]!r:.60}"
+        raise UserError(
+            found, f"at most the model's context of {config.max_position_embeddings:,}", "leave the row out"
+        )
     check_rotation(config, [len(row.ids) for row in rows])
     batches = [rows[first : first + TEXTS_AT_ONCE] for first in range(0, len(rows), TEXTS_AT_ONCE)]
     rewards: list[float] = []

@@ -1,6 +1,6 @@
 """Supervised fine-tuning on the answers of conversations: teaches reading and the answer form, and provides the reference of preference training.
 
-Rows may have any of the formats of train/run/conversations.py. Adjacent rows over the same passages are one group, whose common prompt is
+Rows may have any of the formats of train/run/conversations.py. Adjacent rows with the same passages are one group, whose common prompt is
 computed once (train/model/packing.py). The loss is the mean of −log π over the answer tokens of a batch, end tokens included, unless refusals
 are anchored (train/refusals.py)."""
 
@@ -70,7 +70,8 @@ def read_sft_data(settings: SftSettings, tokenizer: PreTrainedTokenizerBase) -> 
     train = read_conversations(folder / "train.jsonl")
     dev = read_conversations(dev_file) if dev_file.exists() else []
     if settings.eval_steps is not None and not dev:
-        raise UserError(f"eval_steps = {settings.eval_steps} without {dev_file}", "dev rows to answer", "unset it")
+        found = f"eval_steps = {settings.eval_steps} without {dev_file}"
+        raise UserError(found, "dev rows to answer", "add the file, or unset eval_steps")
 
     def groups(rows: Sequence[Conversation], file: Path) -> list[TokenizedGroup]:
         tokenized = tokenize_rows(tokenizer, [(row.prompt, row.completion) for row in rows])
@@ -98,7 +99,7 @@ def spread(rows: Sequence[Any], count: int) -> list[Any]:
 def share_prefixes(
     rows: Sequence[TokenizedRow], contexts: Sequence[tuple[str, ...]], max_tokens: int
 ) -> list[TokenizedGroup]:
-    """Rows as groups: consecutive rows over the same context, if they have one, up to `max_tokens` together."""
+    """Rows as groups: consecutive rows with the same context, if they have one, up to `max_tokens` together."""
     groups: list[TokenizedGroup] = []
     pending: list[TokenizedRow] = []
     shared = 0

@@ -1,7 +1,7 @@
 """`modegraph train verifier`: trains a verifier, a folder for `--verifier`, from claims, within about a minute on one core.
 
-Trees are fitted on train; dev stops them early and sets temperature and threshold; figures are measured on test. With sentences that
-people labelled, a logistic regression over the trees' logit, the features and the overlap of wording is fitted to their
+Trees are fitted on train, with early stopping on dev, where temperature and threshold are chosen; figures are measured on test. With sentences
+that people labelled, a logistic regression over the trees' logit, the features and the overlap of wording is fitted to their
 train rows, and their dev rows help to set the threshold. Unusable data is rejected before training. Legend: n claims, S inputs of the second stage."""
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def read_claims(folders: Sequence[Path]) -> tuple[dict[str, list[ClaimRow]], dic
         for split, split_rows in folder_rows.items():
             rows[split] += split_rows
     for split, split_rows in rows.items():
-        _check_labels(split, split_rows, "make claims of more documents, or add another --data")
+        _check_labels(split, split_rows, "make claims from more documents, or add another --data")
     _check_passages(rows)
     return rows, fingerprints
 
@@ -157,7 +157,9 @@ def _read_folder(folder: Path, made_by: str) -> tuple[dict[str, list[ClaimRow]],
     )
     if not rows:
         raise UserError(
-            f"{folder}: none of {', '.join(f'{split}.jsonl' for split in SPLITS)}", made_by, "make the data"
+            f"{folder}: none of {', '.join(f'{split}.jsonl' for split in SPLITS)}",
+            f"a folder of {made_by}",
+            "make the data",
         )
     return rows, fingerprint
 
@@ -173,7 +175,9 @@ def _check_labels(where: str, rows: Sequence[ClaimRow], remedy: str) -> None:
 def _check_passages(rows: Mapping[str, Sequence[ClaimRow]]) -> None:
     """UserError for rows of two splits with the same passages."""
     passages = {split: {(row.passage, *row.further): row.id for row in rows.get(split, ())} for split in SPLITS}
-    check_apart("passage", passages, "splits that share no passage", "make the data again, from all documents at once")
+    check_apart(
+        "passage", passages, "splits that share no passage", "make the data again, from all documents in one run"
+    )
 
 
 def licences(folder: Path) -> dict[str, str]:
@@ -195,7 +199,7 @@ def claims_of(rows: Sequence[ClaimRow]) -> Claims:
 
 @lru_cache(maxsize=64)
 def _ground(title: str, passage: str, further: tuple[str, ...]) -> Ground:
-    """A row's ground; cached, because the claims of a passage follow one another."""
+    """The passages that a claim is checked against, analysed; cached, because the claims of a passage follow one another."""
     return Ground.of([(title, passage), *(("", text) for text in further)])
 
 
@@ -212,17 +216,17 @@ def by_kind(claims: Claims, marked_n: Sequence[bool]) -> Mapping[str, tuple[int,
 
 SECOND = """The trees are the first stage of two. A logistic regression reads their logit, their features and the overlap of wording, each standardised. \
 It was fitted to the train rows of the sets below, sentences that people labelled, all sets with equal weight. The threshold is the lowest \
-from 0.5 on that marks at most {share:g} of the supported dev rows of every set and of the data above; AUC is measured on dev rows, \
-to which nothing was fitted. The probability assumes that the share of unsupported sentences is that of these train rows. Licences are \
+value of at least 0.5 that marks at most {share:g} of the supported dev rows of every set and of the data above; AUC is measured on dev rows, \
+to which no weight was fitted. The probability assumes that the share of unsupported sentences is the same as in these train rows. Licences are \
 those that the sets state."""
 ABOUT = """Gradient-boosted trees that estimate the probability that passages do not support a sentence, from the words that both share: \
-names, numbers, negations, opposites, their order and their neighbours. Made by `modegraph train verifier` from sentences that rules \
-restated and broke on purpose; no encoder and no language model is called. Trees grow on train; dev stops them and sets temperature and \
-threshold; the test figures are for documents that were used for neither."""
-LIMITS = """The verifier compares words, so it may mark a sentence that says the same in entirely different words, and pass one whose error only \
-knowledge reveals. It recognises negations and opposites in English only."""
+names, numbers, negations, opposites, word order and neighbouring words. Made by `modegraph train verifier` from sentences that rules \
+restated or falsified; no encoder and no language model is called. Trees are fitted on train, with early stopping on dev, where temperature and \
+threshold are chosen; the test figures are for documents that were used for neither."""
+LIMITS = """The verifier compares words, so it may mark a sentence that says the same in entirely different words, and miss an error that only \
+knowledge of the subject reveals. It recognises negations and opposites in English only."""
 USE = '`modegraph ask INDEX "question" --model SPEC --verifier FOLDER`, and `serve --verifier FOLDER`.'
-RULE = "`rule`: every name and number of the claim occurs somewhere in the passages or their titles."
+RULE = "`rule` counts a claim as supported if every name and number in it occurs in the passages or their titles."
 
 
 def verifier_card(record: VerifierRecord) -> str:
@@ -260,9 +264,9 @@ def verifier_card(record: VerifierRecord) -> str:
         f"{ABOUT}\n\n{LIMITS}",
         markdown_table(("what", "value"), facts),
         *([f"## Sentences labelled by people\n\n{second}", markdown_table(heads, real)] if real else []),
-        f"## Test: sentences broken on purpose\n\n{RULE}",
+        f"## Test: restated and falsified sentences\n\n{RULE}",
         markdown_table(("figure", "verifier", "rule"), measured),
-        markdown_table(("claim", "claims", "share marked as unsupported"), kinds),
+        markdown_table(("kind", "claims", "share marked as unsupported"), kinds),
         "## Reliability on test\n\n![reliability](reliability.png)",
         reliability_table(record.reliability, "claims", "unsupported"),
         "## Features\n\n" + ", ".join(f"`{name}`" for name in record.features) + ".",

@@ -35,10 +35,11 @@ from graph.types import Floats
 MODES: tuple[Mode, ...] = ("hops", "hybrid", "dense", "naive")
 KINDS = ("passages", "propositions")
 FLOAT16_LOSS, ANN_LOSS, MIN_RECALL = 0.003, 0.005, 0.98
+"""The largest allowed change of Recall@5 with float16 and with ANN, and the smallest allowed recall of the ten exact nearest neighbours."""
 
 
 def stored_as(folder: Path, data: IndexData, dtype: str, ann_rows: int) -> IndexData:
-    """The data with its vectors rewritten to `folder` as `dtype`, and with ANN indexes of tables with at least `ann_rows` rows."""
+    """The data with its vectors rewritten to `folder` as `dtype`, and with ANN indexes for tables of at least `ann_rows` rows."""
     changed = {}
     for _, field in VECTOR_FIELDS.values():
         vectors: Vectors = getattr(data, field)
@@ -63,8 +64,8 @@ def recalls(index: Index, questions: Sequence[Question], vectors_QD: Floats) -> 
     return figures
 
 
-def agreement(index: Index, exact: Index, vectors_QD: Floats) -> dict[str, float]:
-    """The share of the ten exact nearest neighbours of a question that are found, by kind."""
+def neighbour_recall(index: Index, exact: Index, vectors_QD: Floats) -> dict[str, float]:
+    """The mean share of a question's ten exact nearest neighbours that `index` finds, for passages and for propositions."""
     recalls_by_kind = {}
     for kind in KINDS:
         ours, theirs = (getattr(item.data, VECTOR_FIELDS[kind][1]) for item in (index, exact))
@@ -94,7 +95,7 @@ def measure(folder: Path, file: Path, limit: int | None) -> tuple[dict[str, floa
                 passage_ann = other.data.passage_vectors_PD.segments[0].ann
                 assert passage_ann is not None
                 figures[f"{name}: {variant}: lists probed for passages"] = passage_ann.probes
-                same = agreement(other, index, vectors_QD)
+                same = neighbour_recall(other, index, vectors_QD)
                 checks += [Check(f"{name}: {variant}: {key}", value, MIN_RECALL, True) for key, value in same.items()]
         figures |= {f"{name}: {variant}: {key}": value for key, value in mode_figures.items()}
         for mode in MODES:

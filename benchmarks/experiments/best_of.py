@@ -17,7 +17,7 @@ from typing import Any
 
 from data_synth.reading.sets import read_set
 from data_synth.responses.responses import response_seed
-from eval.reading import ReadingTask, over_gold, pick_questions, score_text
+from eval.reading import ReadingTask, gold_tasks, pick_questions, score_text
 from eval.statistics import bootstrap_difference
 from graph.answer.citations import own_citations, short_answer
 from graph.answer.model_verifier import open_model_verifier, support_prompt
@@ -40,7 +40,7 @@ def tasks_of(data: Path, spec: str) -> tuple[str, list[ReadingTask]]:
     path, _, split = folder.partition(":")
     source = read_set(data / path)
     drawn = pick_questions(source, split or None, int(limit), 0)
-    return folder.replace("/", "-"), over_gold(source, drawn, 3, 0)
+    return folder.replace("/", "-"), gold_tasks(source, drawn, 3, 0)
 
 
 def rows_of(name: str, tasks: Sequence[ReadingTask], reader: str, verifier: str) -> Iterator[dict[str, Any]]:

@@ -42,7 +42,8 @@ FIRST, WORDS = 30, 12
 MAX_PATCHED_SHARE = 0.5
 """Share of changed documents up to which an edit writes patches; chosen so that an edit occasionally writes all arrays."""
 RANDOM_KILL_SHARE, MAX_KILL_DELAY_S, COMMIT_KILL_EVERY = 0.5, 0.4, 10
-"""Every COMMIT_KILL_EVERY-th edit is killed at each of its commits; this share of the others is killed within this many seconds."""
+"""Every COMMIT_KILL_EVERY-th edit is killed at each of its commits. A RANDOM_KILL_SHARE of the others is killed once, at most MAX_KILL_DELAY_S after its
+start."""
 OLD_GENERATIONS = 3
 STATES, FAILED, OPENED = "states.jsonl", "failed", "opened"
 
@@ -134,16 +135,21 @@ def read_continuously(folder: Path, notes: Path, writer: int) -> None:
         for index, state in opened:
             if state not in states or _state_of(index) != state:
                 raise AssertionError(
-                    f"generation {index.manifest.generation}: not the result of an edit, or changed since it was opened"
+                    f"generation {index.manifest.generation}: documents changed after it was opened, or match no edit; "
+                    "expected the unchanged result of one edit"
                 )
             source = random.choice(sorted(state))
             top = retrieve(index, f"Who wrote of {source}?", RetrieveSettings(mode="hops", top_k=3)).passages
-            if any(f"{passage.item.source} " not in passage.item.text for passage in top):
-                raise AssertionError("a passage that does not name its document")
+            unnamed = [passage.item.source for passage in top if f"{passage.item.source} " not in passage.item.text]
+            if unnamed:
+                raise AssertionError(
+                    f"generation {index.manifest.generation}: retrieved passages of {', '.join(unnamed)} do not name their document; "
+                    "expected every passage to name it"
+                )
 
 
 def _state_of(index: Index) -> State:
-    """The version of each document; ValueError unless its passages state exactly one."""
+    """The version of each document; ValueError if the passages of a document state no version or several."""
     state = {}
     for source in index.sources():
         texts = [passage.text for passage in index.passages_of(source)]
@@ -183,7 +189,9 @@ def run_edits(scratch: Path, edits: int, seed: int) -> dict[str, float | str]:
         if number % COMMIT_KILL_EVERY and rng.random() < RANDOM_KILL_SHARE:
             kills["at a random moment"] += in_process(edit, kill_after_s=rng.uniform(0, MAX_KILL_DELAY_S))
         if in_process(edit):
-            raise SystemExit("an edit was killed by another process")
+            raise SystemExit(
+                f"edit {number}: killed from outside this script; expected it to complete (is there enough memory?)"
+            )
     time.sleep(1)
     os.kill(reader, signal.SIGKILL)
     failed = "" if os.waitpid(reader, 0)[1] == signal.SIGKILL else (notes / FAILED).read_text().splitlines()[-1]

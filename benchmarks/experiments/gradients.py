@@ -56,7 +56,7 @@ class Arm:
     beta_reward: float
 
     def response_gradient(self, log_ratios_R: Tensor, rewards_R: Tensor, seed: str) -> Tensor:
-        """∂loss/∂Δ of each response of a prompt, the mean over its groups: float[R]."""
+        """∂loss/∂Δ of each response to a prompt, with the loss averaged over the prompt's groups: float[R]."""
         free_R = log_ratios_R.clone().requires_grad_()
         groups = split_into_groups(len(free_R), self.size, random.Random(seed))
         losses = [LOSSES[self.loss](free_R[None, at], rewards_R[None, at], BETA, self.beta_reward) for at in groups]
@@ -68,7 +68,7 @@ ARMS = tuple(Arm(*values) for values in product(LOSSES, SIZES, BETAS_REWARD))
 
 @dataclass
 class Gradients:
-    """The sum of each arm's gradients over the even and the odd prompts: float32[W] each; and the cosines of MS with DPO by prompt."""
+    """Each arm's gradients, summed separately over even and odd prompts (float32[W] each), and the cosine of MS with DPO for each prompt."""
 
     halves: dict[tuple[Arm, int], Tensor] = field(default_factory=dict)
     by_prompt: dict[tuple[int, float], list[float]] = field(default_factory=dict)
@@ -82,7 +82,9 @@ class Gradients:
             self.by_prompt.setdefault((size, beta_reward), []).append(cosine(*pair))
 
     def rows(self) -> Iterator[dict[str, float]]:
-        """For each K and β_r: the cosine of MS with DPO over all prompts, its median by prompt, and the cosine of each loss's halves."""
+        """For each K and β_r: the cosine of MS with DPO over all prompts, the median of the cosines of single prompts, and for each loss the cosine of its
+        gradients on the two halves of the prompts.
+        """
         for size, beta_reward in product(SIZES, BETAS_REWARD):
             halves = {loss: [self.halves[Arm(loss, size, beta_reward), half] for half in (0, 1)] for loss in LOSSES}
             yield {
@@ -137,7 +139,9 @@ def measure(model_name: str, rows: Sequence[ResponseRow], seed: int) -> list[dic
 
 def main() -> int:
     parser = new_parser(__doc__)
-    parser.add_argument("responses", type=Path, help="file of `synth responses`, with 16 or more per prompt")
+    parser.add_argument(
+        "responses", type=Path, help="file written by `synth responses`, with 16 or more responses per prompt"
+    )
     parser.add_argument("--model", default="smollm2", help="a model, or a run that trained an adapter")
     parser.add_argument("--prompts", type=int, default=16)
     parser.add_argument("--seed", type=int, default=0)

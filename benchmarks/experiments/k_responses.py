@@ -6,7 +6,8 @@
     python -P benchmarks/experiments/k_responses.py report STUDY RESULTS --json
 
 STUDY is a file like configs/study/k-responses.yaml; PROMPTS are files of reading rows that MODEL, a full model, was not trained on. `draw`
-takes one prompt per passage and question: the first prompts become dev and test rows, later ones training rows if their responses differ in reward.
+samples responses to prompts with distinct passages and questions: the first prompts become dev and test rows, later ones training rows if their
+responses differ in reward.
 With --rates the runs are trials, measured on dev; without it, each arm uses the rate that did best in its trials, or else the rate in its settings.
 --part I/N does every N-th run, starting with run I (counted from 0), so that several processes can share a machine.
 
@@ -67,7 +68,7 @@ GRID = 5
 def draw(
     model: Any, tokenizer: Any, prompts: Sequence[tuple[str, Sequence[int]]], samples: int, seed: int
 ) -> Iterator[Samples]:
-    """`samples` responses to each prompt (id and tokens) at temperature 1, in order; each response has its own random numbers, the same for every policy."""
+    """`samples` responses to each prompt (id and tokens) at temperature 1, in order; each response has its own seed, the same for every policy."""
     ends = frozenset([tokenizer.eos_token_id])
     for first in range(0, len(prompts), PROMPTS_AT_ONCE):
         batch = prompts[first : first + PROMPTS_AT_ONCE]
@@ -80,22 +81,22 @@ def draw(
             [CompletionRequest((), ANSWER_TOKENS, 1.0, each) for each in seeds], device=model.device
         )
         with torch.no_grad():
-            drawn = decode_side_by_side(model, ids_BT, mask_BT, sampler.noisy, ANSWER_TOKENS, ends)
+            drawn = decode_side_by_side(model, ids_BT, mask_BT, sampler.noisy_scores, ANSWER_TOKENS, ends)
         for number, (_, ids) in enumerate(batch):
             responses_ids = drawn[number * samples : (number + 1) * samples]
             yield samples_of(tokenizer, ids, [cut_at_end(list(each), tokenizer.eos_token_id) for each in responses_ids])
 
 
 def row_of(prompt: Prompt, drawn: Samples, sampling: Sampling, policy: str, end_id: int) -> ResponseRow:
-    """The responses to a prompt as drawn, with their rewards; an empty response becomes a dash."""
+    """The row of a prompt with its sampled responses and their rewards; an empty response becomes a dash."""
     cut = tuple(number for number, ids in enumerate(drawn.group.responses) if ids[-1] != end_id)
     texts = DrawnTexts(tuple(text or "–" for text in drawn.texts), cut)
     return replace(with_rewards(prompt, texts), sampling=sampling, policy=policy)
 
 
-def one_of_each(prompts: Iterable[Prompt]) -> list[Prompt]:
-    """The first prompt of each passage and question. A prompt's passage is its first gold one, or its first if none is gold (the two cases are
-    counted separately); a question and its changed version count as one.
+def without_repeats(prompts: Iterable[Prompt]) -> list[Prompt]:
+    """The prompts whose passage and whose question no earlier chosen prompt has. A prompt's passage is its first gold one, or its first if none is gold
+    (a passage may serve once in each of these two cases); a question and its changed version count as one.
     """
     chosen: dict[tuple[bool, str], Prompt] = {}
     questions: set[str] = set()
@@ -114,7 +115,7 @@ def draw_data(study: StudySettings, files: Sequence[Path], folder: Path, model_n
     weights = train_settings(study.arms[study.contrast[0]])["rewards"]
     model, tokenizer = load_policy(model_name, machine_precision())
     found = (prompt for file in files for prompt in read_prompts(file))
-    prompts = one_of_each(sorted(found, key=lambda each: content_id(str(seed), each.row.id, each.row.question)))
+    prompts = without_repeats(sorted(found, key=lambda each: content_id(str(seed), each.row.id, each.row.question)))
     folder.joinpath("train").mkdir(parents=True, exist_ok=True)
     held_out = {"dev": study.dev_prompts, "test": study.test_prompts}
     taken = 0
@@ -142,8 +143,8 @@ def rows_of(model: Any, tokenizer: Any, prompts: Sequence[Prompt], samples: int,
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A measured checkpoint: its update, and by prompt the mean reward, the share of right answers, KL to the reference, entropy (nats), the share of
-    distinct answers, and words.
+    """A measured checkpoint: its update, and for each prompt the mean reward, the share of correct answers, KL to the reference and entropy (nats), the
+    share of distinct answers, and the mean number of words.
     """
 
     update: int
@@ -164,7 +165,7 @@ def measure(
     samples: int,
     update: int,
 ) -> Checkpoint:
-    """Measure a policy, which is an adapter on its reference, on rows; a prompt is sampled with the same random numbers under every policy."""
+    """Measure a policy (an adapter on the reference model) on `rows`; the seeds of a prompt's responses are the same for every policy."""
     prompts = [(row.id, prompt_ids(tokenizer, row.prompt)) for row in rows]
     checkpoint = Checkpoint(update)
     drawn = list(draw(model, tokenizer, prompts, samples, seed=1))
@@ -186,7 +187,7 @@ def measure(
 
 
 class MeasureCallback(TrainerCallback):  # type: ignore[misc]
-    """Measures the policy after given updates."""
+    """Measures the policy after each of the given updates."""
 
     def __init__(self, updates: Sequence[int], measure_at: Any) -> None:
         self.updates, self.measure_at = updates, measure_at

@@ -1,9 +1,9 @@
-"""A study that is killed repeatedly, against the same study undisturbed: do they end with the same rows?
+"""A study that is killed repeatedly, against the same study undisturbed: do both write the same results?
 
 Run: python -P benchmarks/experiments/killed.py [--kills 4] [--seed 0] [--json] [--out DIR]. A miniature of configs/eval/study-smollm2.yaml with the
-tiny model: index, pairs, SFT, responses, MS, alignment, answers. It runs once undisturbed, then once more with SIGKILL to all its processes at
-random moments (within the duration of the first run), restarted each time. Compared byte for byte: rows, weights, answers, and the alignment
-figures without times and paths.
+tiny model: index, pairs, SFT, responses, MS, alignment, answers. It runs once undisturbed. Then it runs again: all its processes are killed
+(SIGKILL) at random moments within the duration of the first run, and it is restarted each time. Compared byte for byte: rows, weights,
+answers, and the alignment figures without times and paths.
 """
 
 import os
@@ -44,7 +44,7 @@ ROWS = ("pairs/train.jsonl", "responses/train.jsonl", "report/values.jsonl")
 WEIGHTS = ("tiny/model.safetensors", "sft/model.safetensors", "ms/model.safetensors")
 TIMED = re.compile(r'"(seconds|train_seconds)": [0-9.e-]+')
 LOADING_S = 8.0
-"""Seconds in which a start does nothing but load libraries."""
+"""Seconds that a start spends on loading libraries, before any work."""
 
 
 def main() -> int:
@@ -138,7 +138,7 @@ def run_with_kills(study: Path, waits: Iterator[float]) -> list[str]:
 
 
 def run_durations(seed: int, kills: int, total: float) -> Iterator[float]:
-    """Seconds for which each start may run: LOADING_S plus a random share of an equal part of the total, so that the kills are spread over the whole study."""
+    """Seconds after which each start is killed: LOADING_S plus a random 50 to 100 % of total / (kills + 1), so that the kills spread over the whole study."""
     rng = random.Random(seed)
     yield from (rng.uniform(0.5, 1.0) * total / (kills + 1) + LOADING_S for _ in range(kills))
 

@@ -1,8 +1,8 @@
-"""The gain from a second replica when the model is the bottleneck: answers per second of two servers of one index, as a multiple of one server's.
+"""The gain from a second replica when the model is the bottleneck: answers per second of two servers over one index, as a multiple of one server's.
 
 Run: python -P benchmarks/experiments/replicas.py [--rounds 5] [--json]. Setup: an index of examples/, the embedded encoder, and the stub engine
-of benchmarks/stub_engine.py, which needs TOKENS times its seconds per token for an answer (leave MODEGRAPH_VLLM_PYTHON unset). Each server
-is sent as many requests at once as it processes concurrently.
+of benchmarks/stub_engine.py, which takes TOKENS × STUB_TOKEN_S seconds per answer (leave MODEGRAPH_VLLM_PYTHON unset). Each server always
+has as many requests in flight as it processes concurrently.
 """
 
 import asyncio

@@ -6,7 +6,7 @@ Writes modes.json into --out.
 
 Each objective is minimised by Adam over the two parameters of a policy, from several starts: the trainers' losses with fresh responses drawn from π_ref
 at every step, and two exact KL divergences, which define mode-seeking and mode-covering.
-Legend: S seeds, T starts, G groups (prompts), K responses a group, X outcomes, P = 2 parameters (μ, log σ). Log-probabilities in nats, float64 (float32
+Legend: S seeds, T starts, G groups (prompts), K responses per group, X outcomes, P = 2 parameters (μ, log σ). Log-probabilities in nats, float64 (float32
 in the losses). β_π is 1 throughout: only then do the K-response losses tend to the KL divergences between π and π* as K grows."""
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ class Fit:
 
 @dataclass(frozen=True)
 class Experiment:
-    """Every fit of one run, for the seeds 0 … seeds − 1; figure and headline need the two exact objectives among them."""
+    """Every fit of one run, for the seeds 0 … seeds − 1; the headline needs the reverse KL among them."""
 
     line: Line
     seeds: int
@@ -194,7 +194,7 @@ def run_modes(line: Line, seeds: int, steps: int, objectives: Sequence[Objective
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """torch on one thread: the tensors are too small to share, and sums are the same on any number of cores."""
+    """Run torch on one thread: the tensors are too small for several, and sums are then the same on any number of cores."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -216,7 +216,7 @@ def fit_objective(line: Line, objective: Objective, seeds: int, steps: int) -> F
 
 
 def exact_losses(line: Line, objective: Objective) -> Losses:
-    """log π [..., X] to KL(π‖π*) for "reverse KL", to KL(π*‖π) for "forward KL": [...]."""
+    """A function from log π [..., X] to KL(π‖π*) for "reverse KL", or to KL(π*‖π) for "forward KL": [...]."""
     target_X = log_target(line)
     if objective == REVERSE:
         return lambda log_policy_X: kl(log_policy_X, target_X)
@@ -224,7 +224,7 @@ def exact_losses(line: Line, objective: Objective) -> Losses:
 
 
 def sampled_losses(line: Line, objective: Objective, generators: Sequence[Generator], responses: int) -> Losses:
-    """log π [S, T, X] to the mean loss [S, T] over groups that each call draws anew, the same for all starts of a seed."""
+    """A function from log π [S, T, X] to the mean loss [S, T] over groups that each call samples anew, the same for all starts of a seed."""
 
     def losses(log_policy_STX: Tensor) -> Tensor:
         groups_SGK = torch.stack([draw_groups(line, objective, responses, generator) for generator in generators])
@@ -261,7 +261,7 @@ def response_losses(objective: Objective, log_ratios_K: Tensor, rewards_K: Tenso
 
 
 def descend(line: Line, losses: Losses, seeds: int, steps: int) -> Tensor:
-    """Adam with a cosine schedule on (μ, log σ) of every start of every seed at once: float64[S, T, P]."""
+    """Adam with a cosine schedule on (μ, log σ), for all starts and seeds in parallel: float64[S, T, P]."""
     starts_TP = torch.tensor([(mean, math.log(width)) for mean, width in STARTS], dtype=torch.float64)
     parameters_STP = starts_TP.repeat(seeds, 1, 1).requires_grad_()
     optimiser = torch.optim.Adam([parameters_STP], lr=LEARNING_RATE, betas=MOMENTS)
@@ -291,7 +291,7 @@ def best_starts(line: Line, objective: Objective, parameters_STP: Tensor, losses
 NEAR_NATS = 0.02
 FIT_MEASURES: tuple[tuple[str, str, Callable[[FittedPolicy], float]], ...] = (
     ("reverse_kl", "KL(π‖π*)", lambda policy: policy.reverse_kl),
-    ("reverse_kl_from_reference", "same, from π_ref", lambda policy: policy.reverse_kl_from_reference),
+    ("reverse_kl_from_reference", "KL(π‖π*), from π_ref", lambda policy: policy.reverse_kl_from_reference),
     ("forward_kl", "KL(π*‖π)", lambda policy: policy.forward_kl),
     ("expected_reward", "E[r]", lambda policy: policy.expected_reward),
     ("mean", "μ", lambda policy: policy.mean),
@@ -300,7 +300,7 @@ FIT_MEASURES: tuple[tuple[str, str, Callable[[FittedPolicy], float]], ...] = (
 
 
 def modes_headline(experiment: Experiment) -> str:
-    """Which K reach the reverse-KL optimum, at which β, and how much the choice among starts matters."""
+    """Which K reach the reverse-KL optimum, at which β, and where the exact reverse KL ends if it starts at π_ref."""
     exact = experiment.fit_of(REVERSE).policies[0]
     methods: tuple[Method, ...] = ("MS", "DPO")
     reached = "; ".join(
@@ -336,9 +336,9 @@ def modes_table(experiment: Experiment) -> Table:
     header = ("objective", "labels", "K", "ε", "β_r", "β_π", *(title for _, title, _ in FIT_MEASURES))
     rows = tuple(_fit_row(fit, experiment.line.beta_reward) for fit in experiment.fits)
     note = (
-        f"{conditions_text(experiment)}. KLs in nats; mean ± standard deviation over seeds. Of {len(STARTS)} starts the result "
-        "of the one with the lowest loss is given; 'from π_ref' is that of the start at the reference policy. Hard labels: "
-        "pairs, higher reward first, with ε instead of β_r."
+        f"{conditions_text(experiment)}. KLs in nats; mean ± standard deviation over seeds. The figures are those of the start "
+        f"with the lowest loss, of {len(STARTS)}; those 'from π_ref' are of the start at the reference policy. Hard labels: pairs, "
+        "higher reward first, with ε instead of β_r."
     )
     return Table("A policy with one mode, a target with two: where each objective leads", header, rows, note)
 
@@ -357,7 +357,7 @@ def _mean_and_spread(values: Sequence[float]) -> str:
 
 
 def modes_json(experiment: Experiment) -> dict[str, Any]:
-    """Headline, settings, and for every objective its figures: means, standard deviations, single seeds."""
+    """Headline, settings, and for every objective its figures: means, standard deviations, and the value of each seed."""
     line = experiment.line
     return {
         "headline": modes_headline(experiment),

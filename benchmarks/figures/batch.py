@@ -13,7 +13,7 @@ from matplotlib.patches import Patch
 from numpy.typing import NDArray
 from scipy.special import softmax
 
-from benchmarks.figures.style import BLUE, DATA, GREEN, GREY, ORANGE, dress
+from benchmarks.figures.style import BLUE, DATA, GREEN, GREY, ORANGE, style_axes
 
 SERIES = {"untuned": (GREY, "o", -0.22), "MS": (BLUE, "s", 0.0), "DPO": (ORANGE, "D", 0.22)}
 """Colour, marker and vertical offset of each series."""
@@ -21,7 +21,7 @@ REFERENCE = "untuned"
 
 
 def draw() -> Figure:
-    """One row per response, highest reward first: log π on the left; shares of the K responses by policy and by rewards on the right."""
+    """One row per response, highest reward first: log π on the left; on the right, the response's share among the K, by policy and by rewards."""
     data = json.loads((DATA / "batch.json").read_text(encoding="utf-8"))
     order = sorted(range(len(data["rewards"])), key=lambda index: -data["rewards"][index])
     figure = Figure(figsize=(10, 0.42 * len(order) + 1.6), layout="constrained")
@@ -53,7 +53,7 @@ def shares_of(data: dict[str, Any]) -> dict[str, NDArray[np.float64]]:
 
 
 def label(left: Axes, right: Axes, data: dict[str, Any], order: list[int]) -> None:
-    """The beginning of each response with its reward; the axis labels."""
+    """Label each row with the beginning of its response and the reward, and label the axes."""
     texts = [" ".join(data["responses"][index].split()) for index in order]
     names = [
         f"{text[:44]}{'…' if len(text) > 44 else ''}  r {data['rewards'][index]:.2f}"
@@ -64,11 +64,11 @@ def label(left: Axes, right: Axes, data: dict[str, Any], order: list[int]) -> No
     left.set_xlabel("log π(y|x), nats")
     right.set_xlabel("share of the K responses")
     for axes in (left, right):
-        dress(axes)
+        style_axes(axes)
 
 
 def legend(left: Axes) -> tuple[list[Any], list[str]]:
-    """The series of both panels."""
+    """Handles and labels of the series of both panels."""
     handles, labels = left.get_legend_handles_labels()
     rewards = Patch(color=GREEN, alpha=0.3)
     even = Line2D([], [], color=GREY, ls=":", lw=1)

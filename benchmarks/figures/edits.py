@@ -2,7 +2,7 @@
 
 from matplotlib.figure import Figure
 
-from benchmarks.figures.style import BLUE, GREEN, GREY, ORANGE, dress, number, table
+from benchmarks.figures.style import BLUE, GREEN, GREY, ORANGE, number, style_axes, table
 
 SERIES = (
     ("build", "build from scratch", GREY, "s"),
@@ -30,7 +30,7 @@ def draw() -> Figure:
     axes.set_xticks(passages, [f"{count:,.0f}" for count in passages])
     axes.minorticks_off()
     axes.margins(x=0.04)
-    dress(axes)
+    style_axes(axes)
     # Space for the labels to the right of the last points.
     axes.set_xlim(right=passages[-1] * 12)
     return figure

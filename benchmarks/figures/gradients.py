@@ -6,7 +6,7 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from benchmarks.figures.style import BLUE, GREEN, GREY, ORANGE, PINK, SKY, dress
+from benchmarks.figures.style import BLUE, GREEN, GREY, ORANGE, PINK, SKY, style_axes
 from train.preference.groups import hard_label
 from train.preference.objective import LOSSES, Method
 
@@ -36,7 +36,9 @@ def gradient(method: Method, log_ratios_QK: Tensor, rewards_QK: Tensor, beta: fl
 
 
 def draw() -> Figure:
-    """Left: the push on the chosen response of a pair by margin, with the rejected response at Δ = 0; right: on each of 16 responses by reward, at Δ = 0."""
+    """The push, −∂ loss / ∂ Δ. Left: on the chosen response of a pair, by margin, with the rejected response at Δ = 0. Right: on each of 16 responses, by
+    reward, at Δ = 0.
+    """
     figure = Figure(figsize=(9.5, 3.8), layout="constrained")
     pairs, groups = figure.subplots(1, 2)
     margins = torch.linspace(-6.0, 8.0, 141, dtype=torch.float64)
@@ -63,5 +65,5 @@ def draw() -> Figure:
     groups.set_title("16 responses, at the reference")
     for axes in (pairs, groups):
         axes.legend(frameon=False, labelcolor=GREY, fontsize=9)
-        dress(axes)
+        style_axes(axes)
     return figure

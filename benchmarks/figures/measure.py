@@ -2,7 +2,7 @@
 
 Run: PYTHONPATH=. python -P -m benchmarks.figures.measure [walk | batch] [--index FOLDER] [--json]. Writes
 walk.json and batch.json in benchmarks/figures/data, which `make figures` draws. `batch` needs smollm2 (modegraph models get smollm2) and takes
-minutes; both index examples/ unless --index names such an index.
+minutes; both build an index of examples/documents unless --index names one.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ TRAINING: dict[str, Any] = {
     "rewards": {"correct": 1.0, "grounded": 0.5},
     "logging_steps": 1,
 }
-"""Trains a new adapter, without a reward for the answer form, which no response of the untuned model has."""
+"""Settings that train a new adapter. The answer form is not rewarded, because no response of the untuned model follows it."""
 
 
 def main() -> None:

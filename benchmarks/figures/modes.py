@@ -2,7 +2,7 @@
 
 from matplotlib.figure import Figure
 
-from benchmarks.figures.style import BLUE, GREY, ORANGE, dress, number, table
+from benchmarks.figures.style import BLUE, GREY, ORANGE, number, style_axes, table
 
 SETS = ("musique_train100 (100)", "2wiki_dev164 (164)", "2wiki_train500 (500)", "hotpotqa_train (757)")
 OURS = "hops"
@@ -27,7 +27,7 @@ def draw() -> Figure:
         axes.set_xlabel("Recall@5")
         axes.set_xlim(0.4, 1.02)
         axes.set_yticks(range(len(modes)), modes)
-        dress(axes)
+        style_axes(axes)
     figure.get_layout_engine().set(rect=(0, 0.06, 1, 0.94))
     legend = (
         "hops without the trained hop: the diamond also matches the question's words, the ring does not. "

@@ -3,7 +3,7 @@
     modegraph eval retrieval INDEX --questions SET.jsonl --modes dense … --out measured/SET
     PYTHONPATH=. python -P -m benchmarks.figures.recall measured/*
 
-Times are without the encoding of the question, which all modes share.
+Times exclude the encoding of the question, which costs the same in all modes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import NamedTuple
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from benchmarks.figures.style import BLUE, DATA, GREEN, GREY, ORANGE, PINK, dress
+from benchmarks.figures.style import BLUE, DATA, GREEN, GREY, ORANGE, PINK, style_axes
 from graph.shared.jsonl import write_json
 
 RECALL, SECONDS = "Recall@5", "s/query without encoder"
@@ -43,7 +43,7 @@ def main() -> None:
 
 
 def read_points(file: Path) -> dict[str, tuple[float, float]]:
-    """Mode to (milliseconds, recall)."""
+    """(milliseconds, Recall@5) by mode."""
     modes = json.loads(file.read_text(encoding="utf-8"))["systems"]
     return {mode: (round(1000 * figures[SECONDS], 2), round(figures[RECALL], 3)) for mode, figures in modes.items()}
 
@@ -74,7 +74,7 @@ def draw_set(axes: Axes, name: str, modes: dict[str, tuple[float, float]], colou
     axes.set_title(name)
     axes.set_xlabel("milliseconds per question (log scale)")
     axes.margins(x=0.2, y=0.12)
-    dress(axes)
+    style_axes(axes)
 
 
 def write_labels(axes: Axes, modes: dict[str, tuple[float, float]]) -> None:

@@ -5,7 +5,7 @@ from itertools import groupby
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from benchmarks.figures.style import BLUE, GREEN, GREY, ORANGE, PINK, SKY, Row, dress, number, table
+from benchmarks.figures.style import BLUE, GREEN, GREY, ORANGE, PINK, SKY, Row, number, style_axes, table
 
 STYLES = {
     ("DPO", "2"): (BLUE, "o", "-"),
@@ -37,7 +37,7 @@ def draw_runs() -> Figure:
     axes.set_ylabel("expected reward")
     axes.set_title("19 held-out prompts, 8 samples each; one line per seed")
     figure.legend(frameon=False, labelcolor=GREY, fontsize=9, loc="outside right upper")
-    dress(axes)
+    style_axes(axes)
     return figure
 
 
@@ -59,5 +59,5 @@ def draw_frontiers() -> Figure:
     axes.set_ylabel("expected reward")
     axes.set_title("96 held-out prompts, 8 samples each; one line per seed")
     axes.legend(frameon=False, labelcolor=GREY)
-    dress(axes)
+    style_axes(axes)
     return figure

@@ -17,7 +17,7 @@ def table(beginning: str, page: Path = RESULTS) -> list[Row]:
     lines = page.read_text(encoding="utf-8").splitlines()
     heads = [index for index, line in enumerate(lines) if line.startswith(beginning)]
     if len(heads) != 1:
-        raise ValueError(f"{len(heads)} tables begin with {beginning!r}")
+        raise ValueError(f"{len(heads)} tables of {page} begin with {beginning!r}; expected exactly one")
     names = cells(lines[heads[0]])
     rows = []
     for line in lines[heads[0] + 2 :]:
@@ -53,8 +53,8 @@ SVG = {
 }
 
 
-def dress(axes: Axes) -> None:
-    """Grey axes on the left and at the bottom, a faint grid."""
+def style_axes(axes: Axes) -> None:
+    """Draw grey axes on the left and at the bottom, and a faint grid."""
     axes.grid(alpha=0.25)
     axes.tick_params(colors=GREY, which="both")
     axes.xaxis.label.set_color(GREY)

@@ -43,7 +43,7 @@ def draw() -> Figure:
 
 
 def draw_link(axes: Axes, index: int, passage: dict[str, Any], sources: dict[str, int]) -> None:
-    """Draw a link: from the passage whose proposition mentions an entity, through that proposition, to the passage that it leads to."""
+    """Draw a link: an arrow from the passage with the linking proposition to that proposition's box, and one from the box to the linked passage."""
     link_text, mention = passage["path"][0].strip("“”"), passage["path"][1]
     title, _, sentence = link_text.partition(": ")
     seed = sources.get(title, index)

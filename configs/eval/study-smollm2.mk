@@ -39,7 +39,7 @@ $(S)/pubmedqa_l/index/manifest.json: | $(S)/pubmedqa_l/set/corpus.jsonl
 $(S)/%/index/manifest.json:
 	$(MODEGRAPH) index $(SETS)/$*/corpus.jsonl --out $(@D)
 
-# SFT: the start and the reference of every other run.
+# SFT: the starting model and the reference model of every other run.
 $(S)/%/pairs/summary.json: | $(S)/%/index/manifest.json $(S)/%/questions.jsonl
 	$(MODEGRAPH) synth preferences $(S)/$*/index --questions $(S)/$*/questions.jsonl $(FIND) --context-size 0 --context-size 3 --split train --split dev --limit 48 --out $(@D)
 $(S)/pairs/summary.json: | $(TUNED:%=$(S)/%/pairs/summary.json)
@@ -48,7 +48,7 @@ $(S)/sft/run.json: | $(S)/pairs/summary.json
 	$(TRAIN) sft --config configs/train/sft-smollm2.yaml --set data=$(S)/pairs --set output=$(@D)
 
 # K = 64 responses of the SFT policy to each of 32 prompts, and a few to each evaluation prompt.
-# vLLM on a CPU samples three times as fast with the adapter merged.
+# vLLM on a CPU samples three times as fast from a merged model as with a separate adapter.
 SAMPLE = $(MODEGRAPH) synth responses $(S)/$*/index --questions $(S)/$*/questions.jsonl $(FIND) --context-size 3 --policy vllm:$(S)/sft-whole --max-answer-tokens 160 --out $(@D)
 $(S)/sft-whole/config.json: | $(S)/sft/run.json
 	$(TRAIN) export $(S)/sft --merge --out $(@D)
@@ -63,7 +63,7 @@ $(S)/responses/summary.json: | $(TUNED:%=$(S)/%/responses/summary.json)
 $(S)/heldout/summary.json: | $(TUNED:%=$(S)/%/dev/summary.json) $(TUNED:%=$(S)/%/test/summary.json)
 	$(MODEGRAPH) data join $(TUNED:%=$(S)/%/dev) $(TUNED:%=$(S)/%/test) --out $(@D)
 
-# Two learning rates for each objective at K = 2, seed 0, measured on dev: the better one is in configs/train/.
+# Two learning rates for each objective at K = 2 with seed 0, measured on dev; configs/train/ has the better one.
 $(S)/rates/ms-%/run.json: | $(S)/responses/summary.json
 	$(TRAIN) ms --config configs/train/ms-k64-smollm2.yaml $(START) --set best_against_worst=true --set learning_rate=$* --set output=$(@D)
 $(S)/rates/dpo-%/run.json: | $(S)/responses/summary.json
@@ -71,7 +71,7 @@ $(S)/rates/dpo-%/run.json: | $(S)/responses/summary.json
 $(S)/dev/%/alignment.json: | $(S)/rates/%/run.json $(S)/heldout/summary.json
 	$(MEASURE) --samples 16 --split dev --runs $(S)/rates/$* --out $(@D)
 
-# The runs at that rate: K = 64, 2 (best against worst; seed 0 exists already) and 8; three seeds for the main comparison.
+# The runs at the better rate, with K = 64, K = 2 (best against worst response; seed 0 was trained above) and K = 8; three seeds for the main comparison.
 $(S)/ms-k64-s%/run.json: | $(S)/responses/summary.json
 	$(TRAIN) ms --config configs/train/ms-k64-smollm2.yaml $(START) --set seed=$* --set output=$(@D)
 $(S)/dpo-k64-s%/run.json: | $(S)/responses/summary.json
@@ -83,7 +83,7 @@ $(S)/dpo-k2-s%/run.json: | $(S)/responses/summary.json
 $(S)/%-k8-s0/run.json: | $(S)/responses/summary.json
 	$(TRAIN) $* --config configs/train/$*-k64-smollm2.yaml $(START) --set responses=8 --set output=$(@D)
 
-# Runs on pairs made as in the paper, the rows that SFT was trained on: DPO with three seeds, and IPO by TRL.
+# Runs on pairs made as in the paper (the rows that SFT was trained on): DPO with three seeds, and IPO with TRL.
 $(S)/dpo-paper-s%/run.json: | $(S)/sft/run.json
 	$(TRAIN) dpo --config configs/train/dpo-k64-smollm2.yaml $(PAPER) --set seed=$* --set output=$(@D)
 $(S)/ipo-paper-s0/run.json: | $(S)/sft/run.json

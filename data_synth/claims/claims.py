@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ClaimRow:
-    """One claim. `kind`: how a supported claim was restated, or what was changed in an unsupported one.
+    """One claim. `kind` names how a supported claim was restated, or what was changed in an unsupported one.
 
-    For an imported claim, `kind` is its kind in its dataset, `further` holds the passages after the first, and `dataset` is the dataset's name.
+    In an imported claim, `kind` is the kind that its dataset states, `further` contains the passages after the first, and `dataset` is the dataset's name.
     """
 
     id: str
@@ -45,9 +45,9 @@ def claim_from_json(row: Mapping[str, Any]) -> ClaimRow:
     texts["dataset"] = row.get("dataset", "")
     further = row.get("further", [])
     if not all(isinstance(value, str) for value in texts.values()) or not isinstance(row["supported"], bool):
-        raise TypeError("expected strings, and `supported` true or false")
+        raise TypeError(f"expected strings in {', '.join(texts)}, and true or false in supported")
     if not isinstance(further, list | tuple) or not all(isinstance(text, str) for text in further):
-        raise TypeError("expected `further` to be a list of strings")
+        raise TypeError(f"expected `further` to be a list of strings, got {further!r}")
     return ClaimRow(**texts, supported=row["supported"], further=tuple(further))
 
 
@@ -83,8 +83,9 @@ LABELLED_CLAIMS: Form[ClaimRow] = replace(
     title="Sentences checked against passages, labelled by people",
     about=(
         "Sentences that people or models wrote, each with the passages that it is checked against and whether they support it (`supported`). A "
-        "short answer follows its question. `dataset` is the name of a row's set, `kind` its kind in that set; the splits are those of the "
-        "sets, with `val` as dev. Train the second stage of a verifier on them: `modegraph train verifier --set real=FOLDER`. The licences are those "
+        "short answer follows its question. `dataset` is the name of the set that a row comes from, `kind` the kind that the set states for it; the "
+        "splits are those of the sets, with `val` as dev. "
+        "Train the second stage of a verifier on them: `modegraph train verifier --set real=FOLDER`. The licences are those "
         "that the sets state; you may not be allowed to redistribute a model trained on a set that states none."
     ),
     made_by="data import support",
@@ -93,8 +94,8 @@ LABELLED_CLAIMS: Form[ClaimRow] = replace(
 
 SHORTEST, LONGEST = 30, 400
 """Length in characters of the shortest and of the longest sentence used for a claim."""
-NAMES_BORROWED = 5
-"""Number of names of each passage that claims of other passages may borrow."""
+NAMES_PER_PASSAGE = 5
+"""Largest number of names of each passage that may replace names in claims about other passages."""
 NO_SENTENCE, UNCHANGEABLE = (
     "a passage without a sentence of 30 to 400 characters",
     "nothing in the claim could be changed",
@@ -127,15 +128,18 @@ def passages_of(index: Index) -> Iterator[ClaimPassage]:
 
 
 def claim_rows(passages: Iterable[ClaimPassage], per_passage: int, seed: int) -> Iterator[ClaimRow | Dropped]:
-    """Pairs of a supported claim and an unsupported version of it, at most `per_passage` for each passage, in the order of the passages."""
+    """Pairs of a supported claim and an unsupported version of it, at most `per_passage` for each passage, in the order of the passages.
+
+    Dropped for a passage without a usable sentence, and for a claim that cannot be falsified; a repeated claim is skipped.
+    """
     parsed = [_parse(passage) for passage in passages]
-    foreign = [name for passage in parsed for name in passage.names[:NAMES_BORROWED]]
+    names_elsewhere = [name for passage in parsed for name in passage.names[:NAMES_PER_PASSAGE]]
     for parts in parsed:
         if not parts.sentences:
             yield Dropped(NO_SENTENCE)
             continue
         passage, claims = parts.passage, set[str]()
-        surroundings = Surroundings(passage.text, parts.names, foreign)
+        surroundings = Surroundings(passage.text, parts.names, names_elsewhere)
         for number in range(per_passage):
             rng = random.Random(content_id(str(seed), str(number), passage.source, passage.text))
             sentence = PassageSentence(parts.sentences, rng.randrange(len(parts.sentences)), passage.title)

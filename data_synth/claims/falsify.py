@@ -16,17 +16,17 @@ _NEGATION = re.compile(r"\b(?:not|never|no) ")
 _AUXILIARY = re.compile(r"\b(?:is|was|were|are|has|have|had|can|could|will|would|may|did|does|do|should)\b(?! not)")
 _FROM_PASSAGE = 0.5
 """Probability that a name or number is replaced by one from the same passage, if there is a choice: such a change is harder to detect."""
-_FOREIGN = 40
-"""Number of names from other passages that are searched for one of the same shape."""
+_SAMPLED_NAMES = 40
+"""Number of names of other passages that are sampled to find one of the same shape."""
 
 
 @dataclass(frozen=True)
 class Surroundings:
-    """The surroundings of a sentence: the text of its passage, the names in it, and names of other passages."""
+    """The surroundings of a sentence: the text of its passage, the names in that text, and names in other passages."""
 
     passage: str
     names: Sequence[str]
-    foreign: Sequence[str]
+    names_elsewhere: Sequence[str]
 
 
 def other_name(sentence: str, around: Surroundings, rng: random.Random) -> str | None:
@@ -37,8 +37,8 @@ def other_name(sentence: str, around: Surroundings, rng: random.Random) -> str |
     name = rng.choice(names)
     distinct = [other for other in around.names if other not in sentence and other not in name and name not in other]
     near = [other for other in distinct if shape(other)[:2] == shape(name)[:2]]
-    foreign = rng.sample(around.foreign, min(_FOREIGN, len(around.foreign)))
-    far = [other for other in foreign if other not in around.passage and shape(other) == shape(name)]
+    sampled = rng.sample(around.names_elsewhere, min(_SAMPLED_NAMES, len(around.names_elsewhere)))
+    far = [other for other in sampled if other not in around.passage and shape(other) == shape(name)]
     candidates = near if near and rng.random() < _FROM_PASSAGE else far or near
     return sentence.replace(name, rng.choice(candidates)) if candidates else None
 
@@ -67,7 +67,7 @@ def toggled_negation(sentence: str, around: Surroundings, rng: random.Random) ->
 
 
 def swapped_roles(sentence: str, around: Surroundings, rng: random.Random) -> str | None:
-    """The sentence with two of its names swapped; None if no two can replace each other."""
+    """The sentence with two of its names swapped: each occurs once, neither contains the other, and both or neither have digits; None without such names."""
     del around
     names = [name for name in names_in(sentence) if sentence.count(name) == 1]
     pairs = [
@@ -122,7 +122,7 @@ def names_in(text: str) -> list[str]:
 
 
 def shape(name: str, max_words: int = 3) -> tuple[bool, bool, int]:
-    """The shape shared by names that can replace each other: digits, an initial capital, and the number of words, up to `max_words`.
+    """The shape of a name: whether it has digits, whether it starts with a capital, and its number of words, at most `max_words`.
 
     >>> shape("Ada Marlow") == shape("Port Ellery"), shape("14 May 1911") == shape("Ada")
     (True, False)

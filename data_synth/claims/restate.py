@@ -1,4 +1,5 @@
-"""Restates sentences as answers do: shortened, reordered, framed, joined to the next sentence, reworded, loosened, or fused with an earlier one."""
+"""Restates sentences as answers do: verbatim, shortened, reordered, introduced by a phrase, joined to the next sentence, reworded, loosely paraphrased, with
+names for pronouns, or fused with an earlier sentence."""
 
 from __future__ import annotations
 
@@ -19,7 +20,9 @@ _POSSESSIVE = re.compile(
 
 
 def fuse(first: str, second: str, title: str, rng: random.Random) -> str | None:
-    """The second sentence with its pronoun replaced by the title and a clause of the first, or by a noun phrase in that clause; None without pronoun or clause.
+    """The second sentence with its first pronoun replaced by the title and a clause of the first sentence, or by a noun phrase of that clause.
+
+    None without a title, a pronoun at the start of the second sentence, or such a clause.
 
     >>> fuse("Lantern is a ferry built in Tarn.", "Its crew was small.", "Lantern", random.Random(0))
     'The crew of the ferry built in Tarn was small.'
@@ -68,7 +71,8 @@ turn type unit usually value various view visit wide word work world year
 """
 COMMON_WORDS = tuple(_COMMON.split())
 """Words that may replace others in a loose claim."""
-_LOOSEST = 0.6
+_LOOSENED_SHARE = 0.6
+"""Largest share of the replaceable words that are dropped or replaced in a loose claim."""
 _BRACKETS = re.compile(r"\s*\([^()]*\)")
 _CLAUSE = re.compile(r"(.{30,}?),\s+(?:which|who|where|and|but|when|while|with|although|after|before)\b")
 _OPENING = re.compile(r"((?:In|On|At|During|By|From) [^,]{3,30}), (.*)\.$", re.DOTALL)
@@ -82,7 +86,7 @@ _PRONOUN = re.compile(r"(?:He|She|It|They)\b(?!')")
 
 @dataclass(frozen=True)
 class PassageSentence:
-    """One of the sentences of a passage, and the title of the passage."""
+    """The sentences of a passage, the position of one of them, and the title of the passage."""
 
     sentences: Sequence[str]
     position: int
@@ -90,7 +94,7 @@ class PassageSentence:
 
     @property
     def text(self) -> str:
-        """The sentence itself."""
+        """The sentence at `position`."""
         return self.sentences[self.position]
 
 
@@ -109,7 +113,7 @@ def shortened(sentence: PassageSentence, rng: random.Random) -> str:
 
 
 def turned(sentence: PassageSentence, rng: random.Random) -> str:
-    """The sentence with its opening pronoun replaced by the title, or its opening phrase moved to the end; else introduced by one of FRAMES."""
+    """The sentence with its opening pronoun replaced by the title, or else its opening phrase moved to the end, or else introduced by one of FRAMES."""
     title = _BRACKETS.sub("", sentence.title)
     if title and (pronoun := _PRONOUN.match(sentence.text)) is not None:
         return title + sentence.text[pronoun.end() :]
@@ -119,7 +123,7 @@ def turned(sentence: PassageSentence, rng: random.Random) -> str:
 
 
 def reordered(sentence: PassageSentence, rng: random.Random) -> str:
-    """The sentence with two phrases of place, time or agent swapped, or with the second moved to the front; else as `turned`."""
+    """The sentence with two phrases of place, time or agent swapped, or with the second one moved to the front; as `turned` without two such phrases."""
     phrases = _PHRASES.search(sentence.text)
     if phrases is None:
         return turned(sentence, rng)
@@ -163,7 +167,7 @@ def reworded(sentence: PassageSentence, rng: random.Random) -> str:
 
 def loosened(sentence: PassageSentence, rng: random.Random) -> str:
     """The sentence as `turned`, with some words dropped or replaced at random, as in a very loose paraphrase; names, numbers and negations stay."""
-    share = _LOOSEST * rng.random()
+    share = _LOOSENED_SHARE * rng.random()
 
     def loosen_word(match: re.Match[str]) -> str:
         word = match[0]

@@ -27,7 +27,9 @@ def read_items(file: Path, read: Callable[[Mapping[str, Any]], T]) -> Iterator[T
             yield read(row)
         except MALFORMED as problem:
             found = f"{file} line {line}: {type(problem).__name__} {problem}"
-            raise UserError(found, "a row of that set as published", "name the set that the file belongs to") from None
+            raise UserError(
+                found, "a row of the named set as published", "name the set that the file belongs to"
+            ) from None
 
 
 def pubmedqa(row: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -86,13 +88,13 @@ def qa_feedback(row: Mapping[str, Any]) -> ResponseRow:
     )
 
 
-SUPPORT_ROWS, ABOUT_SET, LICENCE = "rows.jsonl", "README.md", "Licence:"
+SUPPORT_ROWS, SET_README, LICENCE = "rows.jsonl", "README.md", "Licence:"
 SUPPORT_SPLITS = {"train": "train", "val": "dev", "dev": "dev", "test": "test"}
 NO_PASSAGE = "a row without a passage or a sentence"
 
 
 def support_sets(folder: Path) -> dict[str, Path]:
-    """The files of labelled sentences in the folders of a folder, or in the folder itself, by the name of their set; UserError if there are none."""
+    """The rows.jsonl of each set in `folder`, or that of `folder` itself if there is none, keyed by the name of the set; UserError without any."""
     files = sorted(folder.glob(f"*/{SUPPORT_ROWS}")) or [file for file in [folder / SUPPORT_ROWS] if file.is_file()]
     if not files:
         expected = f"a folder of sets, each with {SUPPORT_ROWS}, or one such set"
@@ -101,8 +103,8 @@ def support_sets(folder: Path) -> dict[str, Path]:
 
 
 def support_origin(files: Mapping[str, Path]) -> dict[str, str]:
-    """The origin of the sentences for the card: each set with the licence that its README states."""
-    return {f"Set {name}, licence": _licence(file.parent / ABOUT_SET) for name, file in files.items()}
+    """The origin of the sentences for the dataset card: each set with the licence that its README states."""
+    return {f"Set {name}, licence": _licence(file.parent / SET_README) for name, file in files.items()}
 
 
 def _licence(readme: Path) -> str:

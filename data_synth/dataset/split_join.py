@@ -21,10 +21,10 @@ from graph.shared.jsonl import read_jsonl
 def split_questions(
     file: Path, corpus: Path, counts: Mapping[str, int], seed: int, anew: bool = False
 ) -> list[dict[str, Any]]:
-    """The rows of `file` that are assigned to a split, in their order, with that split and their gold sentences as evidence.
+    """The rows of `file` that are assigned to a split, in the order of the file, with their split and their gold sentences as evidence.
 
-    `counts` is the number of questions in each split; the others are left out. Unless `anew` is set, splits stated in the file are
-    respected: test questions go to test only, those of train and dev never to test. Gold sentences given by number are read
+    `counts` is the number of questions for each split; remaining questions are left out. Unless `anew` is set, splits stated in the file are
+    respected: test questions go to test only, train and dev questions never to test. Gold sentences given by number are read
     from `corpus`. UserError if fewer questions than requested are left for a split.
     """
     questions = {one.question.id: one for one in with_sentences(read_gold_questions(file), corpus)}
@@ -37,7 +37,9 @@ def split_questions(
         if len(free) < counts.get(split, 0):
             found = f"{file}: {len(free):,} questions are left for {split}"
             raise UserError(
-                found, f"{counts[split]:,}, as set by --{split}", "request fewer, or split them with --anew"
+                found,
+                f"{counts[split]:,}, as set by --{split}",
+                "request fewer, or use --anew to ignore the splits in the file",
             )
         split_of |= dict.fromkeys(free[: counts.get(split, 0)], split)
     rows = [{**row, "split": split_of[row["id"]]} for _, row in read_question_rows(file) if row["id"] in split_of]
@@ -57,7 +59,7 @@ def may_assign(stated: str | None, split: str) -> bool:
 def join_rows(folders: Sequence[Path]) -> tuple[Form[Any], Iterator[Any]]:
     """The form of the rows, and the rows, read lazily.
 
-    UserError for a folder without data files, no rows, two kinds of rows, a malformed row or a repeated id.
+    UserError for a folder without data files or if there are no rows; while the rows are read, for a row of another kind, a malformed row or a repeated id.
     """
     files = [file for folder in folders for file in files_of(folder)]
     first_rows = ((file, values) for file in files for _, values in islice(read_jsonl(file), 1))
@@ -89,7 +91,9 @@ def _rows(form: Form[Any], file: Path) -> Iterator[tuple[str, Any]]:
             yield where, form.from_json(values)
         except MALFORMED as problem:
             found = f"{where}: {type(problem).__name__} {problem}"
-            raise UserError(found, f"a row of {form.name}", "see `modegraph data validate`") from None
+            raise UserError(
+                found, f"a row of {form.name}", "list the bad rows with `modegraph data validate`"
+            ) from None
 
 
 def _distinct(rows: Iterator[tuple[str, Any]]) -> Iterator[Any]:

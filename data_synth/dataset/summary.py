@@ -72,7 +72,7 @@ class Tally(Generic[R]):
         return False
 
     def add(self, row: R) -> None:
-        """Count a row that is written."""
+        """Count a row that is written; it may enter the sample."""
         self.splits[row.split] += 1
         for table, value in self.form.counts(row).items():
             self.tables[table][value] += 1
@@ -81,7 +81,7 @@ class Tally(Generic[R]):
         self._sample_row(row)
 
     def summary(self, origin: Mapping[str, str]) -> Summary:
-        """Everything counted so far."""
+        """The statistics of all rows so far."""
         return Summary(
             form=self.form.name,
             origin=dict(origin),

@@ -48,7 +48,7 @@ def form_of(row: Mapping[str, Any], where: str) -> Form[Any]:
 
 
 def checks_of(row: Mapping[str, Any], where: str) -> tuple[str, Problems]:
-    """The name and the checks of rows like this one: those of their form, or of plain questions, which have no form; UserError as in `form_of`."""
+    """The name and the checks of the row's form; plain questions have no form, but checks of their own. UserError as in `form_of`."""
     if "question" in row and not any(column in row for column in FORM_BY_COLUMN):
         return "questions", question_problems
     form = form_of(row, where)
@@ -57,7 +57,7 @@ def checks_of(row: Mapping[str, Any], where: str) -> tuple[str, Problems]:
 
 @dataclass(frozen=True)
 class BadRow:
-    """A row that cannot be used for training: its line, its id if it has one, and all its problems."""
+    """A row that cannot be used for training: its line (or its number in a .parquet file), its id if it has one, and all its problems."""
 
     line: int
     id: str
@@ -135,7 +135,9 @@ def read_rows(file: Path) -> Iterator[tuple[int, dict[str, Any] | str]]:
         raise unreadable(file, problem, "a .jsonl or .parquet file") from None
     except UnicodeDecodeError as problem:
         raise UserError(
-            f"{file}: not UTF-8 ({problem.reason})", "a .jsonl or .parquet file", "convert the file"
+            f"{file}: not UTF-8 ({problem.reason})",
+            "a .jsonl file in UTF-8, or a .parquet file",
+            "convert the file to UTF-8",
         ) from None
 
 

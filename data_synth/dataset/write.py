@@ -100,9 +100,9 @@ def check_folder(folder: Path) -> None:
     if folder.exists() and not folder.is_dir():
         raise UserError(f"{folder}: a file", "a folder to write to", "choose another --out")
     files = [file.name for file in folder.iterdir()] if folder.is_dir() else []
-    foreign = [name for name in files if not name.startswith((LEDGER, UNFINISHED))]
-    if foreign and not (_is_ours(folder / SUMMARY) or _is_ours(folder / UNFINISHED / SUMMARY)):
-        found = f"{folder}: holds other files ({min(foreign)!r})"
+    other = [name for name in files if not name.startswith((LEDGER, UNFINISHED))]
+    if other and not (_made_by_modegraph(folder / SUMMARY) or _made_by_modegraph(folder / UNFINISHED / SUMMARY)):
+        found = f"{folder}: holds other files ({min(other)!r})"
         raise UserError(found, "a new folder or that of an earlier dataset", "choose another --out")
 
 
@@ -113,7 +113,7 @@ def write_dataset(folder: Path, rows: Iterable[R | Dropped], form: Form[R], orig
     killed while its files were moved into place is completed first.
     """
     unfinished, is_new = folder / UNFINISHED, not folder.exists()
-    if _is_ours(unfinished / SUMMARY):
+    if _made_by_modegraph(unfinished / SUMMARY):
         _move_into_place(unfinished, folder)
     shutil.rmtree(unfinished, ignore_errors=True)
     unfinished.mkdir(parents=True)
@@ -175,7 +175,7 @@ def _move_into_place(unfinished: Path, folder: Path) -> None:
     unfinished.rmdir()
 
 
-def _is_ours(marker: Path) -> bool:
+def _made_by_modegraph(marker: Path) -> bool:
     try:
         summary = json.loads(marker.read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -189,7 +189,7 @@ def show_rows(rows: Sequence[R | Dropped], form: Form[R]) -> str:
 
 
 def rows_to_json(rows: Sequence[R | Dropped], form: Form[R]) -> dict[str, Any]:
-    """One object: the rows as stored, and the reasons of the dropped ones."""
+    """One object: the rows as stored, and the reason for each dropped row."""
     made, dropped = without_dropped(rows)
     return {"rows": [form.to_json(row) for row in made], "dropped": [row.why for row in dropped]}
 
@@ -255,7 +255,9 @@ def write_or_preview(
     summary = write_dataset(out, rows, form, origin)
     print_json({"out": str(out), **asdict(summary)}) if as_json else print(show_summary(summary, out))
     if summary.mostly_lost:
-        say(f"modegraph: {sum(summary.drops.values()):,} rows were dropped, only {summary.rows:,} remain; see {out}")
+        say(
+            f"modegraph: {sum(summary.drops.values()):,} rows were dropped, only {summary.rows:,} remain; see {out / CARD}"
+        )
     warnings = warnings_of(summary)
     for warning in warnings:
         say(f"modegraph: warning: {warning}")

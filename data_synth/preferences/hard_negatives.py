@@ -1,8 +1,9 @@
 """Length-matched hard negatives: rejected answers *with* reasoning, so that a model cannot win by writing more.
 
 Some refuse although the passages contain the answer. Half of the others end in the gold answer (UNSUPPORTED), half in a wrong one (WRONG): another
-option or choice, else if possible one of the same shape, from the context if it has one. Both reason from sentences of the context that the true
-reasoning does not use, or else from another question's reasoning. About half are a little longer than the chosen side. Nothing is borrowed from another split.
+option or choice of the question; else a name or number of the context with the same shape; else the answer to another question, if possible of the same
+shape. The reasoning of both consists of sentences of the context that the true reasoning does not use, or else is that of another question. About half are a
+little longer than the chosen side. Nothing is taken from another split.
 """
 
 from __future__ import annotations
@@ -38,12 +39,12 @@ REFUSED_SHARE = 0.13
 so a refusal does not give the side away."""
 LONGER_SHARE = 0.35
 """Share of the other hard negatives that are meant to be longer than the chosen side; others become longer because only whole sentences are used."""
-POOL = 512
+POOL_QUESTIONS = 512
 INVENTED_WORDS = 30
 MAX_WORDS = 4
 """An answer with more words counts as having this many when answers of the same shape are searched for."""
 MAYBE = "maybe"
-"""Not used as the wrong answer to a question without options: it is rarely the right one, so it would give the side away."""
+"""Not used as the wrong answer to a question without options: it is rarely the gold answer, so it would give the rejected side away."""
 _NUMBER = re.compile(r"\b\d[\d.,:]*\b")
 
 
@@ -68,8 +69,8 @@ class Reasoning:
 class Pool:
     """Reasoning and answers of the most recent questions, from which hard negatives borrow."""
 
-    reasons: deque[Reasoning] = field(default_factory=lambda: deque(maxlen=POOL))
-    answers: deque[str] = field(default_factory=lambda: deque(maxlen=POOL))
+    reasons: deque[Reasoning] = field(default_factory=lambda: deque(maxlen=POOL_QUESTIONS))
+    answers: deque[str] = field(default_factory=lambda: deque(maxlen=POOL_QUESTIONS))
 
     def add(self, draft: Draft, reason: str) -> None:
         """Add the reasoning and the answer of a draft, once per question."""
@@ -81,8 +82,8 @@ class Pool:
 
 
 def make_hard_negative(draft: Draft, reason: str, pool: Pool) -> HardNegative | None:
-    """The hard negative for a pair whose chosen side has the reasoning `reason`: a refusal for a random share of pairs, and where pool and
-    context offer nothing else; None if they offer nothing and there is no context to refuse.
+    """The hard negative for a pair whose chosen side has the reasoning `reason`: a refusal for a random share of the pairs with a context,
+    and where pool and context offer nothing else; None if they offer nothing and there is no context.
 
     Its kind and whether it is longer are random, seeded by the question and the size of the context.
     """
@@ -100,7 +101,7 @@ def make_hard_negative(draft: Draft, reason: str, pool: Pool) -> HardNegative | 
 def reasoned_negative(
     name: str, draft: Draft, reason: str, pool: Pool, target: int, longer: bool
 ) -> HardNegative | None:
-    """The gold answer (UNSUPPORTED) or another one (WRONG) after reasoning that does not support it; None without another answer or any sentences.
+    """The gold answer (UNSUPPORTED) or another one (WRONG) after reasoning that does not support it; None without such an answer or reasoning.
 
     The reasoning consists of sentences of the context that are similar to question and answer, cited correctly, or else is borrowed from another question.
     """
@@ -148,7 +149,7 @@ def entities_of_shape(draft: Draft) -> list[str]:
 def misread_context(draft: Draft, reason: str, answer: str, target: int, longer: bool) -> str:
     """Sentences of the context that the true reasoning does not use, those most similar to the question and to this side's `answer` first.
 
-    Sentences that contain the gold answer are left out, unless it is a choice such as "yes". `fit_length` cuts the rest to length; "" if there are none.
+    Sentences that contain the gold answer are left out, unless it is a choice such as "yes". `fit_length` cuts the others to length; "" if there are none.
     """
     used = words_of(check_citations(reason, 0).text)
     gold = set() if choices_of(draft.answer) else words_of(draft.answer)
@@ -166,7 +167,7 @@ def misread_context(draft: Draft, reason: str, answer: str, target: int, longer:
 
 def borrow_reason(draft: Draft, pool: Pool, target: int, longer: bool) -> tuple[str, ...]:
     """The sentences of another question's reasoning: the closest in length to `target` words, if possible with more words (with `longer`)
-    or with at most as many (without)."""
+    or with at most as many (without); () if there are none."""
     others = [other for other in pool.reasons if other.question_id != draft.question.id and other.words]
     if not others:
         return ()

@@ -1,6 +1,7 @@
 """The format of preference rows: columns, counts, problems of a row, and how easily the two sides are distinguished.
 
-Sides that differ in length, vocabulary or overlap with the prompt can be distinguished without reading them; a model would learn that difference instead."""
+Sides that differ in length, vocabulary or overlap with the prompt can be distinguished without reading them; a model would learn that difference,
+not which answer is better."""
 
 from __future__ import annotations
 
@@ -36,13 +37,14 @@ if TYPE_CHECKING:
 
 
 SEPARATING_ACCURACY = 0.75
-"""At this accuracy or above, surface features suffice to learn the pairs, without the answers."""
+"""If surface features alone distinguish the sides with this accuracy or more, a model can fit the pairs without learning which
+answer is better."""
 FOLDS = 5
 MIN_ROWS = 20
 
 
 def measure_separation(rows: Sequence[PreferenceRow]) -> dict[str, float]:
-    """How well simple rules distinguish the sides of a sample of pairs; empty for fewer than MIN_ROWS rows or FOLDS questions."""
+    """How accurately each of several simple rules distinguishes the sides of a sample of pairs; empty below MIN_ROWS rows or FOLDS questions."""
     questions = [row.question_id for row in rows]
     if len(rows) < MIN_ROWS or len(set(questions)) < FOLDS:
         return {}
@@ -52,25 +54,25 @@ def measure_separation(rows: Sequence[PreferenceRow]) -> dict[str, float]:
         for row, first in zip(rows, chosen_first, strict=True)
     ]
     return {
-        "accuracy of length alone (the longer side, or the shorter)": length_alone(rows),
-        "accuracy of a decision tree on both lengths": by_both_lengths(sides, chosen_first, questions),
-        "accuracy of a bag of words": by_words(sides, chosen_first, questions),
-        "accuracy of the share of words that also occur in the prompt": by_overlap(rows),
+        "accuracy of length alone (the longer side, or the shorter)": length_accuracy(rows),
+        "accuracy of a decision tree on both lengths": both_lengths_accuracy(sides, chosen_first, questions),
+        "accuracy of a bag of words": word_accuracy(sides, chosen_first, questions),
+        "accuracy of the share of words that also occur in the prompt": overlap_accuracy(rows),
     }
 
 
 def separating_measures(measures: Mapping[str, float]) -> list[str]:
-    """The rules that distinguish the sides with an accuracy of SEPARATING_ACCURACY or more, in words."""
+    """The name and accuracy of each rule that distinguishes the sides with an accuracy of SEPARATING_ACCURACY or more."""
     return [f"{name} {value:.2f}" for name, value in measures.items() if value >= SEPARATING_ACCURACY]
 
 
-def by_overlap(rows: Sequence[PreferenceRow]) -> float:
-    """Accuracy of "the side with more of its words in the prompt (by share) is the chosen one", or of its opposite."""
+def overlap_accuracy(rows: Sequence[PreferenceRow]) -> float:
+    """Accuracy of "the side of which a larger share of words occurs in the prompt is the chosen one", or of its opposite, whichever is higher."""
     gaps = []
     for row in rows:
         known = set(terms_of(" ".join(turn.content for turn in row.prompt)))
         gaps.append(_share_in(known, row.chosen) - _share_in(known, row.rejected))
-    return _by_sign(gaps)
+    return _accuracy_by_sign(gaps)
 
 
 def _share_in(known: Collection[str], text: str) -> float:
@@ -78,19 +80,21 @@ def _share_in(known: Collection[str], text: str) -> float:
     return sum(term in known for term in terms) / len(terms) if terms else 0.0
 
 
-def length_alone(rows: Sequence[PreferenceRow]) -> float:
-    """Accuracy of "the side with more words is the chosen one", or of its opposite."""
-    return _by_sign([len(row.chosen.split()) - len(row.rejected.split()) for row in rows])
+def length_accuracy(rows: Sequence[PreferenceRow]) -> float:
+    """Accuracy of "the side with more words is the chosen one", or of its opposite, whichever is higher."""
+    return _accuracy_by_sign([len(row.chosen.split()) - len(row.rejected.split()) for row in rows])
 
 
-def _by_sign(gaps: Sequence[float]) -> float:
+def _accuracy_by_sign(gaps: Sequence[float]) -> float:
     """The share of positive gaps, or of negative ones if that is larger; gaps of 0 count half."""
     positive = sum(0.5 + 0.5 * float(np.sign(gap)) for gap in gaps) / len(gaps)
     return max(positive, 1 - positive)
 
 
-def by_both_lengths(sides: Sequence[tuple[str, str]], chosen_first: Sequence[bool], questions: Sequence[str]) -> float:
-    """Cross-validated accuracy of a small decision tree on both lengths: it also finds "a side of three words is never the chosen one"."""
+def both_lengths_accuracy(
+    sides: Sequence[tuple[str, str]], chosen_first: Sequence[bool], questions: Sequence[str]
+) -> float:
+    """Cross-validated accuracy of a small decision tree on both lengths: it can also learn "a side of three words is never the chosen one"."""
     from sklearn.tree import DecisionTreeClassifier
 
     lengths = np.array([[len(first.split()), len(second.split())] for first, second in sides], np.float32)
@@ -98,7 +102,7 @@ def by_both_lengths(sides: Sequence[tuple[str, str]], chosen_first: Sequence[boo
     return _cross_validated(tree, np.column_stack([lengths, lengths[:, 0] - lengths[:, 1]]), chosen_first, questions)
 
 
-def by_words(sides: Sequence[tuple[str, str]], chosen_first: Sequence[bool], questions: Sequence[str]) -> float:
+def word_accuracy(sides: Sequence[tuple[str, str]], chosen_first: Sequence[bool], questions: Sequence[str]) -> float:
     """Cross-validated accuracy of a logistic regression on which words occur in one side and not in the other."""
     from sklearn.feature_extraction.text import CountVectorizer
     from sklearn.linear_model import LogisticRegression
@@ -121,9 +125,10 @@ def _cross_validated(rule: object, features: Floats, chosen_first: Sequence[bool
 ABOUT = """\
 Pairs (prompt, chosen, rejected) over growing contexts, after GraphMPA §3.2.
 Chosen: `###Reason: … ###Answer: …` with the gold answer, citing only passages that its prompt shows. Rejected: an answer
-without reasoning (the gold one; from feedback, the worse one). In rows with a `hard_negative` it has reasoning, and is one of: an answer that is wrong
-or not supported by the context, of about the same length; a refusal; an answer that no passage contains (then "not in the documents" is chosen); an
-answer that readers found worse (from feedback; the answer that they found better is chosen and is the only gold answer). The passages of a prompt are shuffled.
+without reasoning (the gold answer or, in rows from feedback, the one that readers found worse). In rows with a `hard_negative`, the rejected side has
+reasoning, and is one of: an answer that is wrong or not supported by the context, of about the same length as the chosen side; a refusal; an answer that
+no passage contains (then "not in the documents" is chosen); an answer that readers found worse (from feedback; the answer that they found better is
+chosen and is the only gold answer). The passages of a prompt are shuffled.
 Gold passages that retrieval missed are not added; `gold_in_context` is the share of gold documents that a context quotes.
 Reasoning written by a model is used only if it has the right form, ends in the gold answer (case and outer punctuation aside), is
 supported by its context, does not copy the question and does not mention that the answer was given."""
@@ -140,21 +145,24 @@ def preference_problems(row: PreferenceRow) -> list[str]:
     if not parsed.well_formed:
         problems.append("chosen is not of the form ###Reason: … ###Answer: …")
     if normalise_answer(parsed.answer) not in {normalise_answer(quote(answer)) for answer in row.answers}:
-        problems.append(f"chosen answers {parsed.answer!r}, which is not a gold answer")
+        problems.append(
+            f"chosen answers {parsed.answer!r}, which is not a gold answer; expected one of {list(row.answers)}"
+        )
     if (
         normalise_answer(parse_answer(row.rejected).answer) == normalise_answer(parsed.answer)
         and row.hard_negative == WRONG
     ):
-        problems.append("the wrong answer of a hard negative is the chosen one")
+        problems.append(f"hard_negative is {WRONG!r}, but rejected gives the chosen answer")
     for side, text in sides_of(row):
         if missing := check_citations(text, row.context_size).removed:
             problems.append(f"{side} cites [{missing[0]}] of {row.context_size} passages")
         if "<|" in text:
-            problems.append(f"{side} contains a special token")
+            problems.append(f"{side} contains a special token ('<|')")
     if len(row.context_ids) != row.context_size:
         problems.append(f"context_size is {row.context_size}, but there are {len(row.context_ids)} context_ids")
-    if row.hard_negative not in ("", UNSUPPORTED, WRONG, REFUSED, WORSE, INVENTED):
-        problems.append(f"unknown hard negative {row.hard_negative!r}")
+    kinds = ("", UNSUPPORTED, WRONG, REFUSED, WORSE, INVENTED)
+    if row.hard_negative not in kinds:
+        problems.append(f"unknown hard negative {row.hard_negative!r}; expected one of {list(kinds)}")
     return problems
 
 
@@ -164,7 +172,7 @@ def sides_of(row: PreferenceRow) -> tuple[tuple[str, str], tuple[str, str]]:
 
 
 def preference_schema(plain: bool = False) -> pa.Schema:
-    """The typed columns of `preference_to_json` (`plain`: of `plain_preference_to_json`): an empty list in one file is still a list of strings."""
+    """The columns of `preference_to_json` (`plain`: of `plain_preference_to_json`) with their types, which a file with only empty lists would not show."""
     import pyarrow as pa
 
     turns = pa.string() if plain else messages_type()

@@ -1,7 +1,7 @@
-"""Preference rows (GraphMPA §3.2, Eq. 7): every question over contexts C_1, …, C_N, each one excerpt longer.
+"""Preference rows (GraphMPA §3.2, Eq. 7): every question over contexts C_1, …, C_N, by default with 1, …, N excerpts.
 
-Chosen: reasoning, then the gold answer. Rejected: a hard negative with its own reasoning, or for a share of the rows the answer alone, as in
-the paper. Where a context has no gold document and lacks the answer, "not in the documents" is chosen. Reasoning by rules quotes and cites
+Chosen: reasoning, then the gold answer. Rejected: a hard negative with its own reasoning, or for a share of the rows the gold answer alone, as
+in the paper. Where a context has no gold document and lacks the answer, "not in the documents" is chosen. Reasoning by rules quotes and cites
 the context; reasoning by a model must be supported by it, and may be checked by a second model."""
 
 from __future__ import annotations
@@ -43,9 +43,10 @@ from graph.text.prompting import fill, quote
 from graph.text.replies import ReplyModel, replies_of
 from graph.types import LanguageModel, OpenModel
 
-NOT_SUPPORTED = "the checking model finds it unsupported"
+NOT_SUPPORTED = "the checking model finds the reasoning unsupported"
 NO_VERDICT = "the checking model gave no verdict"
 MAX_VERDICT_TOKENS = 64
+SUPPORT_MEASURES = "encoder similarity and the share of names in the context"
 
 
 class Verdict(ReplyModel):
@@ -55,7 +56,7 @@ class Verdict(ReplyModel):
 
 
 def check_by_model(drafts: Sequence[Draft], reasons: Sequence[str], model: LanguageModel) -> list[str]:
-    """Why the reasoning of each draft is rejected, as the dataset card counts it; "" if it is good."""
+    """Why the reasoning of each draft is rejected, in the words of the dataset card; "" if it is accepted."""
     texts = [
         fill("data_synth/check.txt", question_over_passages=task_of(draft), reason=quote(reason), answer=draft.answer)
         for draft, reason in zip(drafts, reasons, strict=True)
@@ -72,7 +73,7 @@ NO_HARD_NEGATIVE = "no hard negative could be made"
 
 @dataclass(frozen=True)
 class Reasoner:
-    """A writer of reasoning. With `checked`, the context must support it; gold sentences are supported by construction."""
+    """A writer of reasoning. If `checked`, reasoning that the context does not support is dropped; reasoning by rules needs no check, as it only quotes."""
 
     name: str
     write: Callable[[Sequence[Draft]], list[str | Dropped]]
@@ -89,7 +90,7 @@ class ReasonedDraft:
 
 
 Check = Callable[[Sequence[Draft], Sequence[str]], Sequence[str]]
-"""A second model: maps drafts and their reasoning to why each is rejected, "" if it is good."""
+"""Maps drafts and their reasoning to the reason why each is rejected, or to "" if it is accepted. Used for the verdicts of a second model."""
 
 
 def preference_rows(
@@ -101,7 +102,7 @@ def preference_rows(
     hard_negatives: float = 0.0,
     sizes: Collection[int] = (),
 ) -> Iterator[PreferenceRow | Dropped]:
-    """The rows of `questions` over contexts of `sizes` excerpts (all up to `settings.top_k`, if none are given).
+    """The rows of `questions` over contexts of `sizes` excerpts (of every size up to `settings.top_k` if none is given).
 
     `models` write the reasoning. Without models, rules compose it (`compose_reason`), and drop rows whose context lacks a gold sentence. The
     first model, or else the index's encoder, counts the tokens of a context.
@@ -128,11 +129,11 @@ def make_rows(
 ) -> Iterator[PreferenceRow | Dropped]:
     """Yield the rows of each question from the smallest context to the largest, in the order of `questions`; Dropped for a row that cannot be made.
 
-    `hard_negatives` is the share of answerable rows whose rejected side is a hard negative; the others reject the bare answer, as in the paper.
+    `hard_negatives` is the share of answerable rows whose rejected side is a hard negative; in the others, that side is the gold answer alone, as in the paper.
     """
     pools: defaultdict[str, Pool] = defaultdict(Pool)
     for group in draft_groups(questions, find_contexts, sizes):
-        answerable = [draft for draft in group if isinstance(draft, Draft) and not is_missed(draft)]
+        answerable = [draft for draft in group if isinstance(draft, Draft) and not context_lacks_answer(draft)]
         by_reasoner = [write_reasons(answerable, reasoner, measure, check) for reasoner in reasoners]
         for reasoned in chain.from_iterable(by_reasoner):
             if isinstance(reasoned.reason, str):
@@ -142,15 +143,15 @@ def make_rows(
             if isinstance(draft, Dropped):
                 yield draft
                 continue
-            if is_missed(draft):
+            if context_lacks_answer(draft):
                 yield refusal_row(draft)
                 continue
             pool = pools[draft.question.split]
             for reasoner, reasoned in zip(reasoners, next(by_draft), strict=True):
-                yield make_pair(reasoned, _mark(reasoner, reasoners), reasoner.name, pool, hard_negatives)
+                yield make_pair(reasoned, _id_suffix(reasoner, reasoners), reasoner.name, pool, hard_negatives)
 
 
-def is_missed(draft: Draft) -> bool:
+def context_lacks_answer(draft: Draft) -> bool:
     """Whether a draft has a context and gold documents, but the context contains neither a gold document nor the answer.
 
     An answer that is not a span counts as missing.
@@ -174,7 +175,7 @@ def refusal_row(draft: Draft) -> PreferenceRow:
 def write_reasons(
     drafts: Sequence[Draft], reasoner: Reasoner, measure: MeasureSupport, check: Check | None
 ) -> list[ReasonedDraft]:
-    """The reasoning of one reasoner for each draft; if `checked`, what the context does not support or `check` rejects is dropped."""
+    """The reasoning of one reasoner for each draft; if it is `checked`, Dropped for what the context does not support or `check` rejects."""
     reasons = reasoner.write(drafts)
     with_context = [n for n, reason in enumerate(reasons) if isinstance(reason, str) and drafts[n].excerpts]
     texts = [str(reasons[n]) for n in with_context]
@@ -190,13 +191,13 @@ def write_reasons(
 
 
 def make_pair(
-    reasoned: ReasonedDraft, mark: str, reasoner: str, pool: Pool, hard_negatives: float
+    reasoned: ReasonedDraft, suffix: str, reasoner: str, pool: Pool, hard_negatives: float
 ) -> PreferenceRow | Dropped:
     """Chosen: the reasoning, then the gold answer; rejected: for a random share of pairs a hard negative, else the answer alone (GraphMPA, Appendix L)."""
     draft, reason = reasoned.draft, reasoned.reason
     if isinstance(reason, Dropped):
         return reason
-    seed = content_id("hard negatives", draft.question.id, str(len(draft.excerpts)), mark)
+    seed = content_id("hard negatives", draft.question.id, str(len(draft.excerpts)), suffix)
     negative = HardNegative("", draft.answer)
     if random.Random(seed).random() < hard_negatives:
         made = make_hard_negative(draft, reason, pool)
@@ -208,22 +209,22 @@ def make_pair(
     if not parsed.well_formed or parsed.answer != draft.answer:
         return Dropped(UNPARSEABLE)
     support = round(reasoned.support.normalised_similarity, 4) if reasoned.support else None
-    return preference_row(draft, mark, chosen, negative.text, reasoner, negative.name, support)
+    return preference_row(draft, suffix, chosen, negative.text, reasoner, negative.name, support)
 
 
 def preference_row(
     draft: Draft,
-    mark: str,
+    suffix: str,
     chosen: str,
     rejected: str,
     reasoner: str,
     hard_negative: str = "",
     support: float | None = None,
 ) -> PreferenceRow:
-    """The row of a draft and the two answers to it; `mark` ends its id."""
+    """The row of a draft, with the chosen and the rejected answer; `suffix` is the end of the row's id."""
     question, size = draft.question, len(draft.excerpts)
     return PreferenceRow(
-        id=f"{question.id}#{size}{mark}",
+        id=f"{question.id}#{size}{suffix}",
         prompt=answer_messages(question.text, draft.excerpts),
         chosen=chosen,
         rejected=rejected,
@@ -241,7 +242,7 @@ def preference_row(
     )
 
 
-def _mark(reasoner: Reasoner, reasoners: Sequence[Reasoner]) -> str:
+def _id_suffix(reasoner: Reasoner, reasoners: Sequence[Reasoner]) -> str:
     """The id suffix that distinguishes the rows of several reasoners."""
     return f"@{reasoner.name}" if len(reasoners) > 1 else ""
 
@@ -271,7 +272,11 @@ def preference_run(
     UserError for gold documents that are not in the index, a share of hard negatives outside 0 to 1, and a checker without reasoners.
     """
     if not 0 <= hard_negatives <= 1:
-        raise UserError(f"hard negatives: {hard_negatives:g} of all rows", "a share from 0 to 1", "change it")
+        raise UserError(
+            f"hard negatives: {hard_negatives:g} of all rows",
+            "a share from 0 to 1",
+            "change the share of hard negatives",
+        )
     if models.checker and not models.reasoners:
         found = f"judge {models.checker} without a writer: reasoning by rules is not judged"
         raise UserError(found, "a model that writes the reasoning", "give --writer, or leave --judge out")
@@ -282,16 +287,16 @@ def preference_run(
     origin = {
         "Index": index.folder.name,
         "Questions": selection.name,
-        "Contexts": f"{selection.sizes_up_to(settings.top_k)} excerpts, shuffled, by mode {settings.mode}"
+        "Contexts": f"{selection.sizes_up_to(settings.top_k)} excerpts, shuffled, retrieved by mode {settings.mode}"
         + (f", at most {tokens:,} tokens together" if tokens else ""),
         "Reasoning written by": ", ".join(model.name for model in reasoners)
         or f"{BY_RULES}, from gold sentences and, if these lack the answer, a sentence of the context that contains it, each cited",
-        "Reasoning checked by": judge.name if judge else "encoder similarity and names" if reasoners else "no model",
+        "Reasoning checked by": judge.name if judge else SUPPORT_MEASURES if reasoners else "no model",
         "Share of hard negatives": f"{hard_negatives:g}",
     }
     rows = preference_rows(index, distinct, settings, reasoners, judge, hard_negatives, selection.sizes)
     if first is None:
-        # Count rows, not questions: questions are read in batches, before a model is called.
+        # Count rows, not questions: a whole batch of questions is read before a model is called.
         expected = len(distinct) * selection.contexts_per_question(settings.top_k) * max(1, len(reasoners))
         rows = track(rows, "rows", expected)
     return chain(duplicates, rows), origin

@@ -51,11 +51,11 @@ class Statement:
 
 
 def compose_reason(draft: Draft, passages_of: Callable[[str], Sequence[Passage]]) -> str | Dropped:
-    """The question's evidence sentences, each citing the excerpt that contains it, plus one that contains the answer if none of them does.
+    """The question's evidence sentences, each citing the excerpt that contains it; if none of them contains an answer that is a span, also one that does.
 
     Dropped if the excerpts lack one of these sentences: every sentence of the reasoning must be in its context. Without evidence quotes, each gold document
-    contributes its sentence most similar to question, reasoning and answer; `passages_of` returns a document's passages. The question's own
-    reasoning, which no passage contains, is used only if there is nothing to quote. Without a context, quotes are not cited.
+    contributes its sentence most similar to question, reasoning and answer; `passages_of` returns a document's passages. If there is nothing to quote,
+    the reasoning that came with the question is used, although no passage contains it; Dropped if there is none. Without a context, quotes are not cited.
     """
     statements = statements_of(draft, passages_of)
     if not statements:
@@ -81,7 +81,7 @@ def is_span(answer: str) -> bool:
 
 
 def choices_of(answer: str) -> frozenset[str]:
-    """The set of choices that an answer belongs to; empty for any other answer."""
+    """The set of CHOICES that contains an answer; empty if none does."""
     return next((choices for choices in CHOICES if normalise_answer(answer) in choices), frozenset())
 
 
@@ -145,9 +145,9 @@ def closest_statements(
 
 
 def tfidf_cosines(query: str, sentences: Sequence[str]) -> list[float]:
-    """Cosine of binary TF-IDF vectors, up to the norm of `query`: Σ_{w ∈ S∩Q} i_w² / ‖S‖, i_w = ln(1 + N / n_w).
+    """Cosine of binary TF-IDF vectors, not divided by the norm of `query`: Σ_{w ∈ S∩Q} i_w² / ‖S‖, i_w = ln(1 + N / n_w).
 
-    N sentences, n_w of them with the word w.
+    S and Q are the sets of words of a sentence and of `query`; n_w of the N sentences contain the word w.
 
     >>> [round(score, 3) for score in tfidf_cosines("lantern", ["the lantern", "the sea", "fog"])]
     [1.157, 0.0, 0.0]
@@ -168,7 +168,7 @@ def model_reasons(drafts: Sequence[Draft], model: LanguageModel) -> list[str | D
 
 
 def reasoner_message(draft: Draft) -> Message:
-    """The prompt of prompts/reasoner.txt, with the same numbered passages as the row's own prompt."""
+    """The prompt of data_synth/prompts/reasoner.txt, with the same numbered passages as the row's own prompt."""
     task = answer_messages(draft.question.text, draft.excerpts)[-1].content
     return Message("user", fill("data_synth/reasoner.txt", question_over_passages=task, answer=draft.answer))
 

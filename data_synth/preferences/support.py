@@ -26,14 +26,14 @@ if TYPE_CHECKING:
     from graph.index.index import Index
 
 MIN_SIMILARITY, MIN_NAMED = 0.45, 0.3
-"""From PubMedQA's conclusions: against their own abstracts, 5 % have a similarity below .48, and 5 % a share of names below .24; against others' abstracts,
-1 % have a similarity above .38. Measured with MiniLM's cosines, which hardly differ from its normalised similarity."""
+"""Chosen on PubMedQA's conclusions: compared with their own abstracts, 5 % have a similarity below .48, and 5 % a share of names below .24; compared with
+other abstracts, 1 % have a similarity above .38. Measured as MiniLM's cosines, which hardly differ from its normalised similarity."""
 
 
 @dataclass(frozen=True)
 class Support:
-    """How far a context supports the reasoning over it. `normalised_similarity`: mean over its sentences of the normalised similarity to the best
-    proposition of the context; `named`: the share of its entities that occur in the context, the question or the answer.
+    """How far a context supports the reasoning over it. `normalised_similarity`: mean, over the sentences of the reasoning, of the normalised
+    similarity to the best proposition of the context; `named`: the share of the reasoning's entities that occur in the context, the question or the answer.
     """
 
     normalised_similarity: float
@@ -61,10 +61,10 @@ class SupportScorer:
         vectors_SD = dict(zip(distinct, self.index.encode_texts(distinct), strict=True))
         measured = []
         for draft, reason, sentences in zip(drafts, reasons, split_reasons, strict=True):
-            own_SD = [vectors_SD[text] for text in sentences]
+            reason_SD = [vectors_SD[text] for text in sentences]
             texts = [f"{excerpt.title} {excerpt.text}" for excerpt in draft.excerpts]
             known = f"{draft.question.text} {draft.answer}"
-            similarity = mean_similarity(self.index, own_SD, self._vectors_of(draft.excerpts))
+            similarity = mean_similarity(self.index, reason_SD, self._vectors_of(draft.excerpts))
             measured.append(Support(similarity, share_named(reason, [*texts, known])))
         return measured
 

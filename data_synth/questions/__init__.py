@@ -1,1 +1,1 @@
-"""Questions over an index (HLG §5), of one hop or several: from templates over its sentences, or by a model."""
+"""Questions over an index (HLG §5), of one hop or several: made from its sentences by rules, or written by a model."""

@@ -1,9 +1,9 @@
 """Questions written by a model (HLG §5.2): one model writes the question and its answer; a second one may answer it again.
 
-The writer is shown either one passage of each of 3 to 5 related articles, and names those that the answer needs, or a sentence of a single
-passage. A question about a sentence is used only if its answer is in the sentence, if it names something that few documents have, and if retrieval
-finds the sentence's document first; a question over several articles, only if at least 80 % of its answer's words occur in the excerpts that
-retrieval finds. A judge, if there is one, must give the same answer from the needed passages, and must not give it from any one of several alone
+The writer is shown either a sentence of a single passage, or one passage from each of 3 to 5 related articles, and then states which of them the
+answer needs. A question about a sentence is used only if its answer is in the sentence, if it contains a name that few documents contain, and if
+retrieval finds the sentence's document first; a question over several articles, only if at least 80 % of its answer's words occur in the excerpts that
+retrieval finds. A judge, if there is one, must give the same answer from the needed passages together but, if there are several, from no single one
 (round-trip consistency, Alberti et al. 2019). Every reply is structured and requested at most twice; dropped questions are counted by reason.
 
 Legend: K topics, N propositions, P passages.
@@ -52,17 +52,17 @@ OTHER_HOPS = "needs a different number of articles than requested"
 GIVEN_AWAY = "the question gives its answer away"
 REFERS = "the question refers to something that it does not name"
 NOT_IN_SENTENCE = "the answer is not in the sentence"
-NAMES_NOTHING = "the question names nothing that few documents have"
+NAMES_NOTHING = "the question contains no name that few documents contain"
 ANOTHER_FIRST = "retrieval finds another document first"
-NOT_REBUILT = "retrieval does not find the words of the answer"
+ANSWER_NOT_RETRIEVED = "retrieval does not find the words of the answer"
 UNANSWERED = "the judge finds no answer"
 ANOTHER_ANSWER = "the judge gives another answer"
 NOT_ALL_NEEDED = "the judge needs only one of the passages"
 NEAR_DUPLICATE = "a near duplicate"
-USED_UP = "an article with enough questions"
+USED_UP = "one of its articles has enough questions already"
 
 QUESTION_OF_SENTENCE = "data_synth/ask_one.txt"
-QUESTIONS_AT_ONCE = 16
+BATCH_SIZE = 16
 MAX_FAILURES_IN_A_ROW = 64
 """Writing stops at the end of a batch if at least this many replies in a row gave no usable question."""
 MIN_WORDS = 5
@@ -72,10 +72,10 @@ MAX_SHARING = 20
 QUESTION_MARKS = ("?", "？", "؟", ";")
 """Question marks of Latin, East Asian, Arabic and Greek scripts."""
 MAX_QUESTION_TOKENS = 400
-MAX_NAMED = 0.1
-"""Largest share of the documents that may contain a name in a question about one of them."""
-MIN_REBUILT = 0.8
-"""Share of the answer's words that must occur in the excerpts."""
+MAX_WITH_NAME = 0.1
+"""Largest share of the documents that may contain the name by which a question identifies one of them."""
+MIN_RETRIEVED = 0.8
+"""Lowest share of the answer's words that must occur in the excerpts."""
 SAME_ANSWER = 0.6
 """Lowest F1 at which the judge's answer counts as the same as the writer's."""
 _REFERENCE = re.compile(
@@ -111,7 +111,8 @@ class QuestionOfSentence(ReplyModel):
 
 @dataclass(frozen=True)
 class Writers:
-    """The model that writes, the one that answers again (if any), the retrieval that must find the passages, and the test of names in a question."""
+    """The model that writes questions, the model that answers them again (if any), the retrieval that must find their passages, and the test of whether a
+    question names its document."""
 
     writer: LanguageModel
     judge: LanguageModel | None
@@ -124,13 +125,14 @@ def model_questions(
 ) -> Iterator[QuestionRow | Dropped]:
     """Up to `count` questions about `materials`, and the dropped ones, in the order of the materials.
 
-    All documents of a material are in one split (`splits`, by document), which becomes that of its question. UserError when a model stops answering.
+    `splits` has the split of each document; all documents of a material are in the same split, and so is its question. Ends after a batch if the
+    last MAX_FAILURES_IN_A_ROW questions or more were unusable. UserError when a model stops answering.
     """
     remaining, usable, failures, earlier = iter(materials), 0, 0, DuplicateFilter()
-    while usable < count and (batch := list(islice(remaining, QUESTIONS_AT_ONCE))):
+    while usable < count and (batch := list(islice(remaining, BATCH_SIZE))):
         rows = write_questions(batch, writers.writer, hops, splits)
         rows = drop_nameless(rows, writers.is_named)
-        rows = find_again(rows, writers.find)
+        rows = drop_unretrieved(rows, writers.find)
         if writers.judge is not None:
             rows = answer_again(rows, batch, writers.judge)
         for row in rows:
@@ -171,7 +173,7 @@ def write_questions(
 def drop_nameless(
     rows: Sequence[QuestionRow | Dropped], is_named: Callable[[str], bool]
 ) -> list[QuestionRow | Dropped]:
-    """The questions, but Dropped for one on a single document from whose text a reader could not tell which document it is about."""
+    """The questions; Dropped for each question on a single document that does not say which document it is about (`is_named`)."""
     return [
         _dropped(NAMES_NOTHING, row)
         if isinstance(row, QuestionRow) and row.hops == 1 and not is_named(row.text)
@@ -181,27 +183,30 @@ def drop_nameless(
 
 
 def names_document(question: str, index: Index) -> bool:
-    """Whether a question has a name that distinguishes its document: one with a term in at most MAX_NAMED of the documents, or in only one document.
+    """Whether a question has a name that distinguishes its document: one with a term that occurs
+    in at most a share of MAX_WITH_NAME of the documents, or in only one document.
 
-    A name is a word after the first that has a capital, a digit or a full stop inside. True where no name is needed or can be recognised: in an
-    index of one document, and for a question in a script without capitals.
+    A name is a word after the first, other than a function word, that has a capital, a digit, or a full stop inside the word. True where no name is needed
+    or can be recognised: in an index of one document, and for a question in a script without capitals.
     """
     data = index.data
     if len(data.document_sources) == 1 or question.lower() == question.upper():
         return True
-    limit = max(1, MAX_NAMED * len(data.document_sources))
+    limit = max(1, MAX_WITH_NAME * len(data.document_sources))
     names = [word for word in question.split()[1:] if _is_name(word) and word.casefold() not in FUNCTION_WORDS]
     rows = [row for name in names for term in terms_of(name) if (row := row_of_term(index, term)) is not None]
     return any(len(_documents_with(data, row)) <= limit for row in rows)
 
 
 def _is_name(word: str) -> bool:
-    """Whether a word has a capital, a digit or a full stop inside.
+    """Whether a word has a capital, a digit, or a full stop inside the word.
 
     >>> [word for word in ("Ada's", "B12", "fool.com", "café", "end.", "кот") if _is_name(word)]
     ["Ada's", 'B12', 'fool.com']
     """
-    return any(sign.isupper() or sign.isdigit() for sign in word) or re.search(r"\w\.\w", word) is not None
+    return (
+        any(character.isupper() or character.isdigit() for character in word) or re.search(r"\w\.\w", word) is not None
+    )
 
 
 def _documents_with(data: IndexData, term: int) -> set[int]:
@@ -209,7 +214,7 @@ def _documents_with(data: IndexData, term: int) -> set[int]:
     return set(data.passage_document_P[passages].tolist())
 
 
-def find_again(rows: Sequence[QuestionRow | Dropped], find: Find) -> list[QuestionRow | Dropped]:
+def drop_unretrieved(rows: Sequence[QuestionRow | Dropped], find: Find) -> list[QuestionRow | Dropped]:
     """The questions for which retrieval finds what they need; Dropped for the others.
 
     For a question on one document, retrieval must find this document first; for a question on several, most words of the answer.
@@ -225,7 +230,7 @@ def find_again(rows: Sequence[QuestionRow | Dropped], find: Find) -> list[Questi
 def answer_again(
     rows: Sequence[QuestionRow | Dropped], materials: Sequence[Material], judge: LanguageModel
 ) -> list[QuestionRow | Dropped]:
-    """The questions that the judge answers as the writer did, with all needed passages and with no single one of several; Dropped for the others."""
+    """The questions that the judge answers as the writer did from all needed passages but, if there are several, from no single one; Dropped for the others."""
     contexts = [
         _contexts(row, each) if isinstance(row, QuestionRow) else [] for row, each in zip(rows, materials, strict=True)
     ]
@@ -247,7 +252,7 @@ def _not_found(row: QuestionRow, excerpts: Sequence[Excerpt]) -> str:
     if row.hops == 1:
         return "" if excerpts and excerpts[0].source == row.sources[0] else ANOTHER_FIRST
     words = " ".join(excerpt.text for excerpt in excerpts)
-    return "" if share_supported(row.answers[0], words) >= MIN_REBUILT else NOT_REBUILT
+    return "" if share_supported(row.answers[0], words) >= MIN_RETRIEVED else ANSWER_NOT_RETRIEVED
 
 
 def _contexts(row: QuestionRow, material: Material) -> list[list[Excerpt]]:
@@ -257,7 +262,7 @@ def _contexts(row: QuestionRow, material: Material) -> list[list[Excerpt]]:
 
 
 def _disagreement(row: QuestionRow, answers: Sequence[str]) -> str:
-    """Why the judge's answers, in the order of `_contexts`, argue against a question; "" if they do not."""
+    """Why the judge's answers, in the order of `_contexts`, rule out a question; "" if they do not."""
     together, *alone = (token_f1(answer, row.answers) >= SAME_ANSWER for answer in answers)
     if is_no_answer(answers[0]):
         return UNANSWERED
@@ -306,7 +311,7 @@ def _row(
 
 
 def _step(passage: Passage, query: str, sentence: Unit | None) -> Step:
-    """A needed passage, with the sentence of the question, or the part of it that shares most words with question and answer."""
+    """A needed passage, quoting the sentence that the question is about or else the part that shares the most words with question and answer."""
     start, end = (sentence.start, sentence.end) if sentence else best_span(query, passage.text, passage.header)
     return Step("", "", passage.source, passage.id, passage.text[start:end])
 
@@ -371,7 +376,7 @@ def sentences_in_turn(index: Index, seed: int) -> Iterator[Material]:
 
 
 def article_groups(index: Index, seed: int, splits: Mapping[str, str]) -> Iterator[Material]:
-    """Distinct groups in a random order that `seed` determines: one passage per article, all articles of one split.
+    """Distinct groups in a random order that `seed` determines: one passage per article, all articles in the same split.
 
     Each group starts with the articles of one topic or entity; a group that is too small grows by articles that share an entity with it.
     """
@@ -394,7 +399,7 @@ def _by_topic(index: Index) -> Iterator[list[int]]:
 
 
 def _grow_group(mentions: Mentions, passages: list[int], split_P: Sequence[str]) -> list[int]:
-    """One passage of each article in the split of the first, up to MAX_ARTICLES; if these are too few, also of articles that
+    """One passage of each article that is in the split of the first passage, up to MAX_ARTICLES; if these are too few, also passages of other articles that
     share an entity with them."""
     of_document = mentions.index.data.passage_document_P
     group: dict[int, int] = {}

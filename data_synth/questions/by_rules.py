@@ -207,7 +207,7 @@ def all_template_questions(
 
 
 def to_row(candidate: Candidate, splits: Mapping[str, str]) -> QuestionRow | None:
-    """A candidate as a row; None if it gives its answer or a bridge away, is too long, uses a document twice, or
+    """A candidate as a row; None if it gives its answer (unless it is a comparison) or a bridge away, is too long, uses a document twice, or
     uses documents of two splits."""
     text = (candidate.text[0].upper() + candidate.text[1:]).replace("??", "?")
     steps = list(dict.fromkeys(step for chain in candidate.chains for step in chain))
@@ -281,7 +281,7 @@ class _QuestionBuilder:
 
 
 def _with_near_misses(rows: Iterator[QuestionRow], index: Index, share: float, seed: int) -> Iterator[QuestionRow]:
-    """The rows, interspersed with unanswerable ones so that these are a `share` of all."""
+    """The rows, interspersed with unanswerable ones so that the share of these is at most `share`."""
     sentences, rng = Sentences(index), Random(f"{seed} unanswerable")
     ids: set[str] = set()
     for count, row in enumerate(rows, start=1):

@@ -12,7 +12,7 @@ from graph.shared.ids import content_id
 MAX_USES_OF_DOCUMENT = 3
 """Maximum number of questions over several documents that may use the same document."""
 NEAR_DUPLICATE = 0.8
-"""Share of common words, without those that name the document, at which two questions on the same document are near duplicates."""
+"""Two questions on the same document are near duplicates if at least this share of their words is in both, not counting the title at the end."""
 
 
 def path_holds(row: QuestionRow, mentions: Mentions, without: str = "") -> bool:
@@ -78,7 +78,7 @@ def unique(rows: Iterable[QuestionRow]) -> Iterator[QuestionRow]:
 
 
 class DuplicateFilter:
-    """Filters out near duplicates, and questions on several documents that use one document too often; `ids` are those of the added questions."""
+    """Detects near duplicates, and questions on several documents that use one document too often; `ids` are those of the added questions."""
 
     def __init__(self) -> None:
         self.ids: set[str] = set()

@@ -127,7 +127,7 @@ def fact_questions(statements: IndexStatements, hops: int, rng: Random) -> Itera
 
 
 def _value_questions(statements: IndexStatements, rng: Random) -> dict[int, list[Candidate]]:
-    """For each document about one thing, the questions about the dates and sizes of its subject."""
+    """For each document about one thing, the questions about the dates and quantities of that thing."""
     questions: dict[int, list[Candidate]] = {}
     for start in starts(statements, rng):
         if start.document in statements.subject_names:
@@ -199,7 +199,7 @@ def _follows(statements: IndexStatements, previous: Occurrence, occurrence: Occu
 
 
 def _subject_topic(statements: IndexStatements, document: int, text: str) -> tuple[str, str] | None:
-    """The subject of a document about one thing, and its pronouns, if a sentence opens with it."""
+    """The subject of a document about one thing, and its pronouns; None for another document, or if `text` does not open with the subject."""
     subject = statements.subject_names.get(document)
     if not subject or not text.startswith(f"{subject[0].upper()}{subject[1:]}"):
         return None
@@ -250,7 +250,7 @@ def _needs_title(statements: IndexStatements, document: int, fact: Fact) -> bool
     """Whether a subject without a name ("the journey", in a document about the tram) needs the document's title in the question.
 
     In a document about one thing, every such subject does; elsewhere only a subject with "the" does, unless it shares a word with a title
-    without names ("Canteen and parking").
+    without names ("Canteen and parking"). A question that asks for the subject itself always needs the title.
     """
     if not fact.subject or document in statements.subject_names:
         return True

@@ -86,7 +86,7 @@ class Mentions:
         return {key for key in common if and_frequent or not self._is_frequent(key)}
 
     def passages_about(self, key: str) -> frozenset[int]:
-        """The passages that mention the entity, and those of the documents that have it as title."""
+        """The passages that mention the entity, and those of the documents that have it as their title."""
         titled = [self._passages_of[document] for document in self.documents_by_title.get(key, ())]
         return frozenset(self._passages_mentioning(key)).union(*titled)
 
@@ -184,8 +184,8 @@ class ValueStatement:
 class IndexStatements:
     """The statements of an index by document row; `relations_to` are the relations by the key of the entity.
 
-    `subject_names` holds, for documents about one thing, the name of that thing in the first sentence ("the Brandt Yard"). `splits` are train, dev
-    or test for each document.
+    `subject_names` holds, for documents about one thing, the name of that thing in the first sentence ("the Brandt Yard"). `splits` has the
+    split of each document: train, dev or test.
     """
 
     mentions: Mentions
@@ -262,7 +262,7 @@ def _single_statements(index: Index) -> Iterator[tuple[Occurrence, int]]:
 
 
 def _kind(index: Index, document: int, statements: list[tuple[Occurrence, int]]) -> Kind:
-    """The type of a document's subject, from the first statement that gives it, or else from its first sentence and the whole text."""
+    """The type of a document's subject, from the first statement that gives it or else the first of all, together with the whole text."""
     title = index.data.document_titles[document]
     text = " ".join(occurrence.quote for occurrence, _ in statements)
     for _, row in statements:

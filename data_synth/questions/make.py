@@ -27,7 +27,7 @@ from graph.shared.console import track
 from graph.types import Excerpt, LanguageModel
 
 SHOWN_CHARACTERS = 300
-"""Number of characters shown of an unusable reply."""
+"""Largest number of characters shown of an unusable reply."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ def question_rows(
     judge: LanguageModel | None,
     settings: RetrieveSettings,
 ) -> Iterator[QuestionRow | Dropped]:
-    """The questions, and a Dropped for each unusable question of the writer. UserError if none can be made; it quotes a reply if the writer failed."""
+    """The questions, and a Dropped for each unusable question of the writer. UserError if there is no usable one; it quotes an unusable reply, if any."""
 
     def find(questions: Sequence[str]) -> list[tuple[Excerpt, ...]]:
         return [rank_excerpts(evidence, settings.top_k) for evidence in retrieve_many(index, questions, settings)]
@@ -82,7 +82,7 @@ def _nothing_made(
         )
     if writer is not None:
         return UserError(
-            f"{index.folder}: {writer.name} can write no questions",
+            f"{index.folder}: {writer.name} can write no questions about this index",
             f"sentences of {MIN_WORDS} words or more, or for several hops {MIN_ARTICLES} documents that share a topic or an entity",
             "index more documents, or give --hops 1",
         )
@@ -109,7 +109,7 @@ def shortage(required: int, usable: int, dropped: Sequence[Dropped], writer: str
 
 
 def drop_reasons(dropped: Sequence[Dropped]) -> str:
-    """The most frequent reasons why a writer's replies were dropped, and one such reply, shortened, if there is any."""
+    """The three most frequent reasons why a writer's replies were dropped, and, if one is stored, a reply dropped for the first of them, shortened."""
     frequent = Counter(one.why for one in dropped).most_common(3)
     reasons = "; ".join(f"{count:,} × {why}" for why, count in frequent)
     reply = next((one.reply for one in dropped if one.reply and one.why == frequent[0][0]), "")

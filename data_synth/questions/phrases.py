@@ -1,4 +1,4 @@
-"""Parsing of one sentence about one thing by rules: its relation to another name, as phrases and questions, and its dates and quantities.
+"""Rules that parse a sentence about one thing: the relation of that thing to another name, as phrases and questions, and its dates and quantities.
 
 All functions work on text alone. `{}` in a phrase is a slot for the description of an entity."""
 
@@ -93,7 +93,7 @@ def plain_title(title: str) -> str:
 
 
 def predicate_of(text: str, title: str, kind: Kind) -> str | None:
-    """The predicate of a sentence about the document's subject, without brackets; None unless the sentence opens with that subject.
+    """The predicate of a sentence about the document's subject, without brackets; None unless the sentence opens with that subject and a verb.
 
     >>> predicate_of("Ada Marlow (1850–1931) was a shipwright.", "Ada Marlow", Kind())
     'was a shipwright.'
@@ -214,7 +214,7 @@ _MONTH_NUMBERS = {month: number for number, month in enumerate(MONTHS.split("|")
 class Value:
     """A date or quantity of one thing.
 
-    `question` asks for it, with "{}" for the thing. Two values of one `attribute` compare by `order`:
+    `question` asks for it, with "{}" for the thing. Two values of one `attribute` are compared by `order`:
     `smaller` and `larger` ask which of two things has the smaller or the larger value.
     """
 

@@ -126,7 +126,7 @@ def question_schema() -> pa.Schema:
 
 
 def without_title(question: str) -> str:
-    """A question without the document that it names at its end.
+    """A question without the document title that it may end with.
 
     >>> without_title("What is the fare, according to “Trams”?")
     'What is the fare'
@@ -136,13 +136,15 @@ def without_title(question: str) -> str:
 
 def question_problems(row: QuestionRow) -> list[str]:
     """The problems that make a question unusable, in words; empty for a good one."""
+    named_bridge = next((bridge for bridge in row.bridges if named_in(bridge, row.text)), None)
     checks = {
         "the question is empty": not row.text.strip(),
-        "no answer": not row.near and not any(answer.strip() for answer in row.answers),
-        "an answer, although the documents do not contain it": bool(row.near and row.answers),
+        "no answer, but `near` does not mark the question as unanswerable": not row.near
+        and not any(answer.strip() for answer in row.answers),
+        "an answer, although `near` marks the question as unanswerable": bool(row.near and row.answers),
         "no passage is needed": not row.near and not row.passage_ids,
-        f"{row.hops} hops over {len(row.passage_ids)} passages": row.hops != len(row.passage_ids),
-        "the question names its bridge": any(named_in(bridge, row.text) for bridge in row.bridges),
+        f"hops is {row.hops}, but the answer needs {len(row.passage_ids)} passages": row.hops != len(row.passage_ids),
+        f"the question names its bridge {named_bridge!r}": named_bridge is not None,
     }
     return [problem for problem, found in checks.items() if found]
 

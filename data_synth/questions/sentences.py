@@ -128,7 +128,7 @@ _CALLED = re.compile(rf"(?P<how>called|named|known as) (?P<answer>{_NAME})(?P<af
 _WHERE = re.compile(
     rf"\b(?P<prep>in|at|on|near|beside|behind|under|opposite|outside|inside|next to|above|to) (?P<answer>{_NAME}|the [a-z].*|an? [a-z].*)"
 )
-_MUCH = {
+_AMOUNT_QUESTIONS = {
     "weigh": "How much {} weigh",
     "cost": "How much {} cost",
     "take": "How long {} take",
@@ -322,7 +322,7 @@ def _is_plural(word: str) -> bool:
 
 
 def _subject(words: list[str], is_name: IsName) -> str | None:
-    """A subject as written inside a sentence; None for a pronoun or anything but a noun phrase."""
+    """A subject with the capitals that it has inside a sentence; None for a pronoun, and for anything but a noun phrase."""
     while len(words) > 1 and words[-1] in ADVERBS:
         words = words[:-1]
     first = words[0]
@@ -423,7 +423,7 @@ def _rest_without(clause: Clause, match: re.Match[str], further: str = "", is_ob
 
 
 def _lacks_object(clause: Clause, words: list[str]) -> bool:
-    """Whether a verb that needs an object has none before the match, so that it is a participle and not a past tense."""
+    """Whether a verb that needs an object has none before the match, so that it is probably a participle, not a past tense."""
     bare = not words or (words[0] in PHRASE_STOPS and words[0] not in ("the", "a", "an", "each", "every", "over"))
     return clause.auxiliary == "did" and clause.verb is not None and bare and clause.verb.base not in INTRANSITIVE
 
@@ -490,12 +490,12 @@ def _times(clause: Clause) -> Iterator[Fact]:
     match = _RANGE.search(clause.rest)
     if match is not None:
         rest = _rest_without(clause, match)
-        if rest is not None and not _names_a_thing(clause, match):
+        if rest is not None and not _belongs_to_noun(clause, match):
             yield Fact(clause.as_question("When", rest), (match["answer"],), clause.subject)
         return
     for match in _AT.finditer(clause.rest):
         rest = _rest_without(clause, match, further=_WHEN)
-        if rest is None or _names_a_thing(clause, match):
+        if rest is None or _belongs_to_noun(clause, match):
             continue
         answer = match["answer"] + (match["more"] or "")
         opening = _time_question(match["prep"], match["answer"])
@@ -511,7 +511,7 @@ def _times(clause: Clause) -> Iterator[Fact]:
                 yield Fact(clause.as_question(opening, rest), (match["answer"],), clause.subject)
 
 
-def _names_a_thing(clause: Clause, match: re.Match[str]) -> bool:
+def _belongs_to_noun(clause: Clause, match: re.Match[str]) -> bool:
     """Whether a time belongs to the noun before it ("is a ferry built in 1911"), not to the verb."""
     before = clause.rest[: match.start()].split()
     nominal = clause.auxiliary in BE and before[:1] and before[0] in ("a", "an", "the", "one")
@@ -550,13 +550,13 @@ def _time_question(prep: str, when: str) -> str:
 
 def _amounts(clause: Clause) -> Iterator[Fact]:
     verb = clause.verb.base if clause.verb else ""
-    if verb in _MUCH:
+    if verb in _AMOUNT_QUESTIONS:
         match = re.match(rf"(?:(?:{_APPROXIMATE}) )?(?P<answer>[£$€]\d[\d,.]*\d*|{_NUMBER} [a-z]+)", clause.rest)
         is_duration = match is not None and match["answer"].split()[-1] in TIME_UNITS
         rest = _rest_without(clause, match, further=_NUMBER, is_object=True) if match is not None else None
         is_complete = verb in ("weigh", "cost", "last") or not rest
         if match is not None and rest is not None and is_complete and is_duration == (verb in ("take", "last")):
-            opening = _MUCH[verb].format(f"{clause.auxiliary} {clause.subject}")
+            opening = _AMOUNT_QUESTIONS[verb].format(f"{clause.auxiliary} {clause.subject}")
             yield Fact(f"{opening} {rest}".strip() + "?", (match["answer"],), clause.subject)
             return
     if clause.auxiliary in BE:
@@ -823,7 +823,7 @@ def _has_capital(text: str) -> bool:
 
 
 def _can_refer_to(possessive: str, subject: str) -> bool:
-    """Whether "his", "its" or "their" can refer to a subject."""
+    """Whether "his", "her", "its" or "their" can refer to a subject."""
     if possessive in ("his", "her"):
         return _has_capital(subject)
     head = re.split(r" (?:of|for|at|in|on|to|from|with) ", subject)[0].split()

@@ -1,4 +1,4 @@
-"""Questions about the tables of an index: for a cell, for the row with a cell, and for the row with the largest or smallest number."""
+"""Questions about the tables of an index: they ask for a cell, for the row that contains a given cell, or for the row with the largest or smallest number."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NO_NOUN = re.compile(
     r"\b(?:by|at|from|to|in|on|of|until|since|when|who|where|how|built|made|won|lost|sold|sent|paid|held|due|spent|\w+ed|\w+ing)$"
 )
 _NUMBER = re.compile(r"(?P<number>-?\d+(?:,\d{3})*(?:\.\d+)?)(?P<unit>(?: ?[^\d\s]\S*)?)")
-_NOTHING = frozenset({"", "-", "–", "—", "n/a", "?"})
+_EMPTY_CELLS = frozenset({"", "-", "–", "—", "n/a", "?"})
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class _Table:
 
 
 def table_questions(statements: IndexStatements, hops: int, rng: Random) -> Iterator[Candidate]:
-    """Questions that one row of a table answers, or the whole table, alternating documents; none unless `hops` is 1."""
+    """Questions that one row of a table or the whole table answers, alternating documents; none unless `hops` is 1."""
     by_document: defaultdict[int, list[Candidate]] = defaultdict(list)
     maker = _QuestionMaker(statements)
     for table in _tables(statements) if hops == 1 else ():
@@ -48,7 +48,7 @@ def table_questions(statements: IndexStatements, hops: int, rng: Random) -> Iter
 
 
 def _tables(statements: IndexStatements) -> Iterator[_Table]:
-    """The tables of two rows or more in documents whose title names no other document."""
+    """The tables of two rows and two columns or more, with distinct headers, in documents whose title no other document has."""
     index = statements.mentions.index
     data = index.data
     for passage in range(len(data.passage_ids)):
@@ -79,15 +79,16 @@ class _QuestionMaker:
         return frozenset(word for text in texts for word in re.findall(r"(?<!\w)[a-z]+", text))
 
     def questions(self, table: _Table, rng: Random) -> Iterator[Candidate]:
-        """For each row, a question for one of its cells; for each column after the first whose header is a noun, questions for the row
-        with a value and for the rows with the largest and the smallest number. None if cells of the first column repeat or are long."""
+        """For each row, a question that asks for one random cell, if that is short and not empty; for each column after the first whose header is a noun,
+        questions that ask for the row with a given value and for the rows with the largest and the smallest number. No questions if a cell of the
+        first column occurs twice or is long."""
         keys = [cells[0] for _, cells in table.rows]
         if len(set(keys)) < len(keys) or any(len(key.split()) > MAX_VALUE_WORDS for key in keys):
             return
         for line, cells in table.rows:
             column = rng.randrange(1, len(cells))
             value = cells[column]
-            if value not in _NOTHING and len(value.split()) <= MAX_VALUE_WORDS and cells[0] not in value:
+            if value not in _EMPTY_CELLS and len(value.split()) <= MAX_VALUE_WORDS and cells[0] not in value:
                 key = cells[0] if any(map(str.isalpha, cells[0])) else f"{name_of(table.headers[0])} {cells[0]}"
                 yield self._candidate(
                     table, line, rng.choice(self._cell_forms(table.headers[column])).format(key), value
@@ -112,7 +113,7 @@ class _QuestionMaker:
     def _row_of_cell(self, table: _Table, column: int, rng: Random) -> Iterator[Candidate]:
         values = [cells[column] for _, cells in table.rows]
         line, cells = rng.choice(table.rows)
-        if values.count(cells[column]) == 1 and cells[column] not in _NOTHING:
+        if values.count(cells[column]) == 1 and cells[column] not in _EMPTY_CELLS:
             text = f"Which {name_of(table.headers[0])} has the {name_of(table.headers[column])} {cells[column]}"
             yield self._candidate(table, line, text, cells[0])
 

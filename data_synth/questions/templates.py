@@ -198,7 +198,7 @@ MIN_GAP = 1.0
 
 @dataclass(frozen=True)
 class Candidate:
-    """A question with its answer and the chains of steps that lead there, not yet checked.
+    """A question with its answer and the chains of steps that lead to it, not yet checked.
 
     `others` are further accepted answers; `attribute` is the attribute that a comparison compares.
     """
@@ -254,6 +254,8 @@ def _bridge(end: PathEnd, question: str, answer: str, last: Step) -> Candidate:
 
 @dataclass(frozen=True)
 class _Side:
+    """One of the two things that a comparison compares: the end of a path, a value in its document, and the hop to that value."""
+
     end: PathEnd
     value: Value
     step: Step

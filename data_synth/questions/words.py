@@ -51,7 +51,7 @@ _IRREGULAR = {
     "rewritten": "rewrote",
     "co-written": "co-wrote",
 }
-_SAME_IN_BOTH = _words("bought brought built cut found held hit laid led made met run shot sold taught told won")
+_PAST_AND_PARTICIPLE = _words("bought brought built cut found held hit laid led made met run shot sold taught told won")
 _WITHOUT_AGENT = frozenset(["bordered", "bounded", "caused", "followed", "preceded", "surrounded"])
 """Participles of verbs whose agent is not a person."""
 _OPENERS = re.compile(
@@ -73,13 +73,13 @@ def opens_with_verb(predicate: str) -> bool:
 
 
 def past_of(participles: str) -> str | None:
-    """The past tense of a participle (or of two: "written and directed"); None for another word, or if its agent is not a person ("caused").
+    """The past tense of a participle (or of two: "written and directed"); None for a word that is no participle, or if its agent is not a person ("caused").
 
     >>> past_of("written and directed"), past_of("song")
     ('wrote and directed', None)
     """
     words = participles.split(" and ")
-    past = [_IRREGULAR.get(word, word if word.endswith("ed") or word in _SAME_IN_BOTH else "") for word in words]
+    past = [_IRREGULAR.get(word, word if word.endswith("ed") or word in _PAST_AND_PARTICIPLE else "") for word in words]
     past = ["" if word in _WITHOUT_AGENT else word for word in past]
     return " and ".join(past) if all(past) else None
 

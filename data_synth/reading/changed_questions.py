@@ -1,7 +1,8 @@
-"""Answerable questions made unanswerable by changing a name or a number, or replacing a word by another of its kind or its opposite.
+"""Answerable questions made unanswerable by changing a name or a number, or by replacing a word with its opposite or with another word of its kind.
 
-After the unanswerable questions of SQuAD 2.0 (Rajpurkar et al. 2018, arXiv:1806.03822: entity swap, number swap, antonym, mutual exclusion), by rules.
-The model is trained on both questions over the same passages, so that the question alone does not reveal whether it can be answered."""
+They are made by rules, after the unanswerable questions of SQuAD 2.0 (Rajpurkar et al. 2018, arXiv:1806.03822: entity swap, number swap, antonym,
+mutual exclusion). The model is trained on the original and the changed question over the same passages, so that the question alone does not reveal
+whether it can be answered."""
 
 from __future__ import annotations
 
@@ -48,11 +49,11 @@ _ALTERNATIVE = re.compile(r"(?<![Hh]ow )\b(" + "|".join(ALTERNATIVES) + r")\b")
 
 
 def changed_question(question: str, gold: str, passages: Sequence[str], rng: random.Random) -> str | None:
-    """The question with a name, number or word replaced by one that `gold`, the text that answers it, does not contain; None if there is no such change.
+    """The question with a name, number or word replaced by one that `gold`, the text that answers it, does not contain; None if there is no such
+    change, and for a choice ("… or …").
 
     A new name comes from the passages, has as many words, and shares no word of three letters or more with the question or `gold`; a new word
     is in none of the passages. Words are replaced in English questions only.
-    None for a choice ("… or …").
 
     >>> passages = ["She met Bram Oakes in Rill.", "Later that year Adam Finch sailed to Tarn."]
     >>> changed_question("When did Bram Oakes arrive?", passages[0], passages, random.Random(0))

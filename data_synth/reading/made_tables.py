@@ -1,8 +1,9 @@
 """Made-up documents with a table, and questions over them: public reading sets have hardly any tables, but users' documents have many.
 
 `_KIND_LINES` describes the tables: what a row is about, and columns with the values and questions that suit them. The questions ask for a cell, for the row
-of a cell, for the row with the largest or smallest number, and for the larger of two. Some documents have a second edition with other values, so that
-only the year distinguishes them. Some tables lack a column: its questions cannot be answered, except one that a sentence below the table may answer."""
+of a given cell, for the row with the largest or smallest number, or for that of two rows with the larger number. Some documents have a second edition
+with other values, so that only the year distinguishes the two. Some tables lack a column: questions about it cannot be answered, except one that a
+sentence below the table may answer."""
 
 from __future__ import annotations
 
@@ -282,11 +283,11 @@ _VALUES: Mapping[str, Callable[[Random], str]] = {
     "times": lambda rng: ", ".join(sorted({_VALUES["time"](rng) for _ in range(rng.randint(1, 4))})),
     "product": lambda rng: f"{_name(rng)} {rng.choice(_WORDS['product'])}",
 }
-"""Values that take no arguments; `year`, `number`, `big`, `decimal` and `measure` take a smallest and a largest number, and `measure` a unit."""
+"""The kinds of values without arguments. `year`, `number`, `big`, `decimal` and `measure` have a smallest and a largest number, and `measure` a unit."""
 
 
 def _value(kind: str, rng: Random) -> str:
-    """A value of a kind as `_KIND_LINES` names it."""
+    """A random value of a kind, which is written as in `_KIND_LINES`."""
     if kind in _VALUES:
         return _VALUES[kind](rng)
     if kind in _WORDS:
@@ -301,7 +302,7 @@ def _value(kind: str, rng: Random) -> str:
 
 
 def _number(cell: str) -> float:
-    """The number at the start of a cell, a time as minutes.
+    """The number at the start of a cell; for a time, the minutes since midnight.
 
     >>> _number("1,904"), _number("38 m"), _number("10:30")
     (1904.0, 38.0, 630.0)
@@ -326,7 +327,7 @@ class _Column:
         return name_of(self.header)
 
     def named(self, name: str) -> _Column:
-        """One of the columns that the header stands for, if it names a kind of value."""
+        """The column with the header `name`: one of those that this header stands for if it names a kind of value."""
         questions = tuple(text.replace("{column}", name) for text in self.questions)
         phrases = {mark: text.replace("{column}", name) for mark, text in self.phrases.items()}
         return _Column(name, self.values, questions, phrases, is_noun=False)
@@ -379,14 +380,14 @@ class _Table:
     stated: tuple[str, str] | None
     """A key, and its value of `hidden`."""
     edition: str
-    """How a question names the document, if there are two editions."""
+    """How a question names the document, if there are two editions; else ""."""
 
     def row(self, key: str) -> str:
-        """The line of a key."""
+        """The table row of a key, in Markdown."""
         return f"| {' | '.join([key, *self.cells[key]])} |"
 
     def excerpt(self, rng: Random) -> Excerpt:
-        """The document: an introduction, the table, and a last sentence."""
+        """The document: an introduction, the table, and a last sentence; introduction and last sentence may be missing."""
         header = f"| {' | '.join([self.kind.header, *(column.header for column in self.columns)])} |"
         table = "\n".join([header, "|---" * header.count(" | ") + "|---|", *map(self.row, self.cells)])
         ending = rng.choice(_ENDINGS)

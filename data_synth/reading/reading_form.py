@@ -36,11 +36,11 @@ def reading_problems(row: ReadingRow) -> list[str]:
     if not score.exact:
         problems.append(f"completion answers {row.completion!r:.60}, expected {list(row.answers) or NOT_FOUND!r}")
     elif row.answers and not score.cites_gold:
-        problems.append("completion must cite gold passages and no others")
+        problems.append(f"completion must cite gold passages {sorted(gold)} and no others")
     if missing := check_citations(row.completion, len(numbers)).removed:
         problems.append(f"completion cites [{missing[0]}] of {len(numbers)} passages")
     if any("<|" in text for text in (row.completion, *(turn.content for turn in row.prompt))):
-        problems.append("the prompt or the completion contains a special token")
+        problems.append("the prompt or the completion contains a special token ('<|')")
     return problems
 
 

@@ -1,9 +1,10 @@
 """Reading rows, after RAFT (Zhang et al. 2024, arXiv:2403.10131): several questions over one shuffled set of passages, some without their gold passage.
 
-A context is made for one question: its gold passages (in a share of the contexts, only those without the answer) among others that the set names
-for it, BM25's top hits and another question's gold passages. Further questions that its passages answer become rows over it, so that training reads
-the passages once. Where the passages lack the answer, the answer is "not in the documents"; no distractor of a row contains its answer. A question that the
-set repeats with other gold passages is never refused: further passages may answer it, too. A set is published, or made from a user's own index."""
+A context is made for one question. It has the question's gold passages (in a share of the contexts, only those without the answer), and
+distractors: passages that the set names for the question, BM25's top hits, and another question's gold passages. Further questions that these passages
+answer become rows over the same context, so that training reads the passages once. Where the passages lack the answer, the answer is "not in the
+documents"; no distractor of a row contains its answer. A question that the set repeats with other gold passages is never refused, as further passages
+may answer it. A set is either published or made from a user's own index."""
 
 from __future__ import annotations
 
@@ -42,16 +43,16 @@ if TYPE_CHECKING:
 NO_SPAN = "the answer does not occur in its gold passages"
 LONG_ANSWER = "the answer has too many words"
 SURPLUS = "surplus of yes or of no answers"
-REPEATED = "the question is also in another set"
+REPEATED = "the question is also in an earlier set"
 LONG_CONTEXT = "the gold passages have too many words"
 NO_GOLD = "the question names no gold passage"
-LEXICAL = 5
-"""How many of BM25's top passages may be distractors."""
-PARTNERS = 20
-"""How many of the remaining questions are tried to find one that can share the context."""
-SHARED = 0.5
-"""How often another question's gold passages are tried as the first distractors."""
-STATED = 0.8
+MAX_LEXICAL = 5
+"""Largest number of BM25's top passages that may be distractors."""
+MAX_PARTNERS = 20
+"""Largest number of remaining questions that are tried in search of one that can share the context."""
+SHARED_CONTEXTS = 0.5
+"""Share of the contexts for which another question's gold passages are tried as the first distractors."""
+MIN_STEMS = 0.8
 """A passage states an answer in other words if it has at least this share of the answer's stems (`overlaps`)."""
 
 
@@ -110,7 +111,7 @@ ALL = Share()
 
 
 def rows_of_sets(root: Path, settings: ReadingSettings) -> Iterator[ReadingRow | Dropped]:
-    """The rows of all sets, one set after another; a question that is in several is taken from the first only."""
+    """The rows of all sets, one set after another, then those of made-up tables; a question that is in several sets is taken from the first only."""
     known: dict[str, str] = {}
     for name, share in (settings.sets or {"": Share()}).items():
         source = read_set(root / name)
@@ -132,7 +133,8 @@ def reading_rows(source: ReadingSet, settings: ReadingSettings, share: Share = A
 def answer_of(
     question: ReadingQuestion, passages: Mapping[str, Excerpt], most_words: int, own_words: bool = False
 ) -> str | Dropped:
-    """The answer to learn: yes or no, or the first accepted one that occurs in the gold passages word for word, else (`own_words`) the first."""
+    """The answer to learn: yes or no; else the first accepted answer that the gold passages contain word for word or, with `own_words`, if they contain none,
+    the first one. Dropped for a question that cannot be used."""
     if not question.gold_ids:
         return Dropped(NO_GOLD)
     if question.is_yes_no:
@@ -171,7 +173,7 @@ def states(answer: str, wording: Wording) -> bool:
     >>> states("They have had boats, four of them.", Wording.of("", "Four of the boats are theirs."))
     True
     """
-    return not FUNCTION_WORDS.issuperset(terms_of(answer)) and overlaps(answer, [wording])[0] >= STATED
+    return not FUNCTION_WORDS.issuperset(terms_of(answer)) and overlaps(answer, [wording])[0] >= MIN_STEMS
 
 
 class Distractors:
@@ -195,18 +197,18 @@ class Distractors:
             self._gold_of_text[normalise_question(question.text)].update(question.gold_ids)
 
     def recurs(self, question: ReadingQuestion) -> bool:
-        """Whether the set also has the question with further gold passages, as for the questions of a form that is filled in for every document.
+        """Whether the set also has the question with further gold passages, as happens if the same form is filled in for every document.
 
         Further passages may then answer it, too.
         """
         return self._gold_of_text[normalise_question(question.text)] > set(question.gold_ids)
 
     def has_answer(self, passage: str, question: ReadingQuestion) -> bool:
-        """Whether a passage is gold for a question of the same words, or contains one of the answers."""
+        """Whether a passage is gold for a question with the same wording, or contains one of the answers."""
         return passage in self._gold_of_text[normalise_question(question.text)] or self.contains(passage, question)
 
     def contains(self, passage: str, question: ReadingQuestion) -> bool:
-        """Whether a passage contains an answer other than yes and no; if no gold passage has it word for word, a paraphrase counts, too."""
+        """Whether a passage contains an answer other than yes and no; a paraphrase counts if no gold passage has the answer word for word."""
         return not question.is_yes_no and any(
             contains_answer(answer, self._words[passage])
             or (self._is_own_words(answer, question) and states(answer, self._wording(passage)))
@@ -232,12 +234,12 @@ class Distractors:
         None of them is gold for the question or for a question of another split, and none contains the answer.
         """
         near = [passage_id for passage_id in question.context_ids if self._fits(passage_id, question)]
-        ranked = self.ranked(question.text, 4 * LEXICAL)
+        ranked = self.ranked(question.text, 4 * MAX_LEXICAL)
         lexical = [passage_id for passage_id in ranked if self._fits(passage_id, question)]
-        return near, lexical[:LEXICAL]
+        return near, lexical[:MAX_LEXICAL]
 
     def ranked(self, text: str, count: int) -> list[str]:
-        """The `count` passages of the set that BM25 finds first for a question, best first."""
+        """The `count` passages of the set that BM25 ranks highest for a question, best first."""
         terms = dict.fromkeys(terms_of(text))
         scores_P = self._term_scores.sum([self._row_of[term] for term in terms if term in self._row_of])
         return [self._ids[row] for row in np.argsort(-scores_P, kind="stable")[:count]]
@@ -353,7 +355,7 @@ def _rows_of_split(
 
 
 def balanced(usable: Sequence[_AnswerableQuestion]) -> tuple[list[_AnswerableQuestion], list[Dropped]]:
-    """The first questions with the answer yes and equally many with no, and all other questions; Dropped for the surplus."""
+    """As many questions with the answer yes as with no (the first of each), and all other questions; Dropped for each surplus one."""
     total = {word: sum(item.answer == word for item in usable) for word in YES_NO}
     selected: list[_AnswerableQuestion] = []
     used = dict.fromkeys(YES_NO, 0)
@@ -429,7 +431,7 @@ def _changed(
 
 
 def _other_sentences(gold: Iterable[Excerpt], question: ReadingQuestion) -> Iterator[Wording]:
-    """The sentences of the gold passages that are not the question's evidence, each with its title; none if the set names no evidence."""
+    """The sentences of the gold passages that are not the question's evidence, each with the title of its passage; none if the question has no evidence."""
     for excerpt in gold if question.evidence else ():
         for unit in split_units(excerpt.text, excerpt.header):
             if not any(unit.text in sentence or sentence in unit.text for sentence in question.evidence):
@@ -453,8 +455,8 @@ def _passages(
     count = rng.randint(0 if gold else 1, settings.distractors)
     words_left = settings.context_words - sum(map(finder.word_count, gold))
     others: list[str] = []
-    if rng.random() < SHARED:
-        partners = (partner.question.gold_ids for partner in islice(waiting.values(), PARTNERS))
+    if rng.random() < SHARED_CONTEXTS:
+        partners = (partner.question.gold_ids for partner in islice(waiting.values(), MAX_PARTNERS))
         others += next((p for p in partners if len(p) <= count and finder.are_distractors(p, first.question)), ())
         others = [] if sum(map(finder.word_count, others)) > words_left else others
         words_left -= sum(map(finder.word_count, others))
@@ -480,7 +482,10 @@ def _row(
     excerpts: Sequence[Excerpt],
     settings: ReadingSettings,
 ) -> ReadingRow:
-    """In the form `reasoned`, the reason follows the order of the set's gold passages: in multi-hop sets, the order of the steps."""
+    """The row of a question over `excerpts`.
+
+    In the form `reasoned`, the reason follows the order of the set's gold passages: in multi-hop sets, the order of the steps.
+    """
     number_of = {excerpt.id: number for number, excerpt in enumerate(excerpts, start=1)}
     gold = [number_of[passage_id] for passage_id in question.gold_ids if passage_id in number_of]
     steps = gold if settings.form == "reasoned" else sorted(gold)
@@ -527,7 +532,8 @@ def set_of_passages(name: str, by_source: Mapping[str, Sequence[Excerpt]], quest
 def _reading_question(question: Question, by_source: Mapping[str, Sequence[Excerpt]]) -> ReadingQuestion:
     """A question with its gold passages, and all passages of their documents.
 
-    The gold passages are those that contain its evidence (or, without evidence, its answer); there are none if one of them is missing.
+    The gold passages are those that contain its evidence or, without evidence, its answer. There are none if no passage is found for one of the evidence
+    quotes or, without evidence, in one of the gold documents.
     """
     sources = dict.fromkeys((*question.gold_sources, *(quoted.source for quoted in question.evidence)))
     near = [excerpt for source in sources for excerpt in by_source[source]]

@@ -46,8 +46,8 @@ def equal_kl(
 ) -> list[RewardAtKl]:
     """Every system's reward at every KL of the grid, with its difference from the system of the first run, paired by seed.
 
-    p-values are Holm-corrected over the systems at each KL. With a `margin`, systems can be shown to differ by less than it. UserError for a seed
-    that one system lacks.
+    p-values are Holm-corrected over the systems at each KL. With a `margin`, it is also tested whether they differ by less than that.
+    UserError for a seed that one system lacks.
     """
     first, *others = dict.fromkeys(run.system for run in runs)
     results = []
@@ -63,7 +63,7 @@ def equal_kl(
 
 
 def kl_grid(runs: Sequence[MeasuredRun]) -> list[float]:
-    """SHARES of the largest KL that every system and seed reaches; empty if one of them has no positive KL."""
+    """SHARES of the largest KL that every system and seed reaches; empty if a seed of a system has no run of positive KL."""
     farthest: defaultdict[tuple[str, int], float] = defaultdict(float)
     for run in runs:
         key = (run.system, run.seed)
@@ -81,7 +81,10 @@ def rewards_by_seed(
 
 
 def frontier_at(runs: Sequence[MeasuredRun], reference_rewards: Sequence[float], kl: float) -> list[float]:
-    """One seed's reward on each prompt at a KL, interpolated linearly between its runs, the first point being the reference; constant beyond the last run."""
+    """One seed's reward on each prompt at a KL, interpolated linearly between the reference (KL 0) and its runs; constant beyond the last run.
+
+    Runs whose estimated KL is negative are left out.
+    """
     points = [(0.0, list(reference_rewards))]
     points += sorted(((run.kl, [one.reward for one in run.figures]) for run in runs), key=lambda point: point[0])
     points = [point for point in points if point[0] >= 0]
@@ -148,7 +151,7 @@ def align_runs(
     rewards: Mapping[str, float] | None = None,
     margin: float | None = None,
 ) -> Alignment:
-    """Measure the runs on the (first) prompts of a split of scored responses, and compare them at equal KL.
+    """Measure the runs on the first `limit` prompts (None: all) of a split of scored responses, and compare them at equal KL.
 
     UserError, before anything is measured, for a prompt or question that a run was trained on (except for the split train), for a seed that one
     system lacks, and for a reward component that cannot be measured.
@@ -182,13 +185,14 @@ def runs_table(alignment: Alignment) -> Table:
     ]
     rows.append(("reference", *[NONE] * 4, *_figure_cells(alignment.reference), NONE))
     rows += [_constant_row(constant) for constant in alignment.constants]
-    head = ("run", "system", "β_π", "β_r", "seed", "reward", "KL", "entropy", *FIGURE_LABELS.values(), "train s")
+    head = ("run", "system", "β_π", "β_r", "seed", "reward", "KL", "entropy", *FIGURE_LABELS.values(), "training, s")
     note = (
         f"{len(alignment.reference)} held-out prompts, {alignment.sampling.count} samples each at temperature 1, at most "
         f"{alignment.sampling.max_tokens} tokens; KL = E[log π − log π_ref] and entropy = E[−log π] in nats, from the samples. "
-        "Form: the share of answers in the form that the prompt asks for. Cited: the share that cite passages, and only those that the prompt shows. "
-        "Distinct: the number of different answers as a share of a prompt's samples. Self-BLEU: the mean BLEU of each sample against the others. The last "
-        "two show how far a policy has collapsed to one mode. "
+        "β_π: weight of the log-ratios to the reference; β_r: temperature of the rewards. "
+        "Form: the share of answers in the form that the prompt asks for. Cited: the share that cite at least one passage and none that the prompt lacks. "
+        "Distinct: the number of different answers as a share of a prompt's samples. Self-BLEU: the mean BLEU of each sample against the others. Distinct "
+        "and self-BLEU show how far a policy has collapsed to one mode. "
         "Always yes and always no are constant, well-formed answers that cite the first passage."
     )
     return Table("Runs", head, tuple(rows), note)
@@ -210,13 +214,13 @@ def equal_table(alignment: Alignment) -> Table:
     seeds = len(alignment.equal[0].by_seed) if alignment.equal else 0
     note = (
         f"Rewards read off each seed's frontier (linear between its runs, starting at the reference) and averaged over seeds; differences "
-        f"from {first}, seeds paired, with 95 % bootstrap intervals over prompts and seeds; p of the exact sign-flip test over seeds, Holm-corrected over "
+        f"from {first}, paired by seed, with 95 % bootstrap intervals over prompts and seeds; p of the exact sign-flip test over seeds, Holm-corrected over "
         f"the systems at one KL: {seeds} {'seed gives' if seeds == 1 else 'seeds give'} a p of at least {min(1.0, 2.0 ** (1 - seeds)):.2g}. "
     )
     head = ["KL", "system", "reward", "by seed", "difference", "p"]
     if alignment.margin is not None:
         head.append("equal, p")
-        note += f"Equal: the difference is within ±{alignment.margin:g}, by two one-sided t-tests over seeds. "
+        note += f"Equal: p of the test that the difference is within ±{alignment.margin:g}, by two one-sided t-tests over seeds. "
     return Table("Reward at equal KL", tuple(head), rows, note + verdict(alignment))
 
 

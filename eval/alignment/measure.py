@@ -55,7 +55,10 @@ METHODS = {"ipo": "IPO", "lambda": "LiPO-λ", "nca": "NCA", "rloo": "RLOO", "sim
 
 
 def system_of(record: RunRecord) -> str:
-    """The name of a run's system: method, K, ε (of runs on pairs), and whether each pair is the best and the worst of the scored responses; β is left out."""
+    """The name of a run's system: method, K, ε (of runs on pairs), and whether each pair is the best and the worst of the scored responses; β is left out.
+
+    TRL's IPO is called "per token", because it takes means over tokens.
+    """
     settings, smoothing = record.settings, record.label_smoothing
     method = METHODS.get(settings.get("loss", ""), record.stage.upper())
     per_token = " per token" if (settings.get("loss"), settings.get("trainer")) == ("ipo", "trl") else ""
@@ -116,14 +119,17 @@ def cache_key(
     engine: str,
     precision: Precision,
 ) -> str:
-    """A hash of both models (weights of a folder, name of a hub model), the prompts with their gold answers, the rewards, sampling, engine and precision."""
+    """A hash of both models, the prompts with their gold answers, the reward weights, sampling, engine and precision.
+
+    A model counts by the weights in its folder, or by its hub name.
+    """
     row_texts = [json.dumps({**response_to_json(row), "responses": [], "rewards": {}}, sort_keys=True) for row in rows]
     settings = json.dumps([dict(weights), asdict(sampling), engine, precision], sort_keys=True)
     return content_id(model_name(source), model_name(reference), settings, *row_texts)
 
 
 def common_precision(records: Sequence[RunRecord]) -> Precision:
-    """The precision to measure runs in: bfloat16 if all were trained in it."""
+    """The precision to measure runs in: bfloat16 if all were trained in it, else float32."""
     return "bfloat16" if all(one.settings.get("precision") == "bfloat16" for one in records) else "float32"
 
 
@@ -271,7 +277,7 @@ def reward_of(text: str, row: ResponseRow, weights: Mapping[str, float]) -> floa
 
 
 def common_weights(folders: Sequence[Path], records: Sequence[RunRecord]) -> dict[str, float]:
-    """The reward weights of the runs trained on scored responses; runs on pairs, which used no weights, adopt these.
+    """The reward weights of the runs trained on scored responses; runs on pairs, which used none, are measured with the same weights.
 
     If all runs were trained on pairs, correct answers are rewarded. UserError when weights differ, or when a component cannot be measured.
     """
@@ -287,7 +293,7 @@ def common_weights(folders: Sequence[Path], records: Sequence[RunRecord]) -> dic
     for folder, weights in weighted:
         if weights != first:
             found = f"{folder}: trained for the rewards {weights}, {weighted[0][0]} for {first}"
-            remedy = "compare runs of one reward, or name the reward with --reward COMPONENT=WEIGHT"
+            remedy = "compare runs trained for the same reward, or name the reward with --reward COMPONENT=WEIGHT"
             raise UserError(found, "runs that were trained for the same reward", remedy)
     return measurable_weights(first, str(weighted[0][0]))
 
@@ -306,7 +312,10 @@ def measurable_weights(weights: Mapping[str, float], where: str) -> dict[str, fl
 
 
 def common_reference(folders: Sequence[Path], records: Sequence[RunRecord]) -> str:
-    """The reference model that all runs share, by default the model they started from; UserError for another stage or another reference."""
+    """The reference model that all runs share, by default the model that they started from.
+
+    UserError for a run that is not a preference run, and for one with another reference.
+    """
     references = [reference_of(record) for record in records]
     for folder, record, reference in zip(folders, records, references, strict=True):
         if record.beta is None:
@@ -314,6 +323,6 @@ def common_reference(folders: Sequence[Path], records: Sequence[RunRecord]) -> s
                 f"{folder}: a run of stage {record.stage}", "preference runs (ms or dpo)", "leave this run out"
             )
         if reference != references[0]:
-            found = f"{folder}: started from {reference}, {folders[0]} from {references[0]}"
-            raise UserError(found, "runs with one reference", "compare runs that started from the same model")
+            found = f"{folder}: its reference is {reference}, that of {folders[0]} is {references[0]}"
+            raise UserError(found, "runs with the same reference", "leave out the runs with another reference")
     return references[0]

@@ -53,7 +53,7 @@ class Prompt:
 
 
 Draw = Callable[[Policy, Sequence[Prompt], SamplingSettings], Iterator[Samples]]
-"""A function from a policy and prompts to the samples of each prompt, in order."""
+"""A function from a policy, prompts and sampling settings to the samples of each prompt, in the order of the prompts."""
 
 
 def draw_here(policy: Policy, prompts: Sequence[Prompt], sampling: SamplingSettings) -> Iterator[Samples]:

@@ -1,6 +1,6 @@
 """Samples drawn by vLLM, many prompts at once, from a private server for each policy.
 
-An adapter is merged first: on two cores vLLM then draws about 600 tokens a second from a model of 135 M parameters, against 200 with a separate
+An adapter is merged first: on two cores vLLM then generates about 600 tokens a second with a model of 135 M parameters, against 200 with a separate
 adapter and 30 with transformers' `generate`."""
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ TUNED_STAGES = ("sft", "ms", "dpo")
 
 
 def policies_of(runs: Sequence[Path], base: str | None) -> list[Policy]:
-    """The runs in the order given, then the untuned model: `base`, or else the model that the first run goes back to (`untuned_model`).
+    """The runs in the order given, then the untuned model: `base`, or else the one that the first run was fine-tuned from (`untuned_model`).
 
     Raises UserError for a folder that is not a finished run, and for a model given twice.
     """
@@ -122,8 +122,8 @@ def compare_runs(
     """Compare the runs and their untuned model on held-out rows; differences are relative to the first run.
 
     `context_sizes` selects rows by their number of excerpts; `answers_only` scores no pairs. UserError, before any answer is generated, for a
-    folder that is not a finished run, for data without such rows, for rows that a run was trained on (except for the split train), and if
-    systems with several seeds do not have the same seeds.
+    folder that is not a finished run, for a model given twice, for data without such rows, for rows that a run was trained on (except for the split train),
+    and if systems with several seeds do not have the same seeds.
     """
     policies = policies_of(runs, base)
     rows = select_rows(read_rows(data, split), context_sizes, limit, seed)

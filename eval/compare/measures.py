@@ -159,7 +159,7 @@ def seed_systems(policies: Sequence[Policy]) -> dict[str, dict[int, str]]:
 def differences_by_seed(
     measures: Sequence[Measure], systems: Mapping[str, Mapping[int, str]], seed: int
 ) -> dict[str, dict[str, SeedVerdict]]:
-    """For each measure that the first system has: every other system minus the first, paired by seed. UserError for a seed that one lacks."""
+    """For each measure that the first system has: every other system minus the first, paired by seed. UserError for a seed that one system lacks."""
     verdicts = {}
     for measure in measures if len(systems) > 1 else ():
         values = {

@@ -1,7 +1,7 @@
 """How well an answer is grounded in its context: PankRAG's Eq. 6-8 (App. A.2.2) and RAGChecker's claim recall, as formulas, and a variant without a
 language model, whose names end in `_by_encoder`.
 
-Legend: C claims (sentences of an answer), N sentences of the context, P its passages, G gold claims, D dimensions. Vectors are unit rows.
+Legend: C claims (sentences of an answer), N sentences of the context, P its passages, G gold claims, D dimensions. Vectors are rows of length 1.
 """
 
 from __future__ import annotations

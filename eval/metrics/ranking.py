@@ -33,7 +33,7 @@ def average_precision(relevant: Sequence[bool], total_relevant: int) -> float:
 
 
 def ndcg_at(ranked: Sequence[str], gold: Sequence[str], k: int) -> float:
-    """Normalised discounted cumulative gain, binary gains: Σ 1/log2(rank + 1) over the same sum of a perfect ranking."""
+    """Normalised discounted cumulative gain, binary gains: Σ 1/log2(rank + 1), divided by the same sum for a perfect ranking."""
     relevant = set(gold)
     gain = sum(1.0 / math.log2(rank + 1) for rank, source in enumerate(ranked[:k], start=1) if source in relevant)
     return gain / sum(1.0 / math.log2(rank + 1) for rank in range(1, min(len(relevant), k) + 1))

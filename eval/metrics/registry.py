@@ -1,4 +1,4 @@
-"""Metrics by name, for tasks and configurations, and the scoring of outputs by them.
+"""Metrics by name, for tasks and configurations, and the scoring of outputs with them.
 
 A metric is a pure function of a question and a system's output for it. Where it does not apply (no gold answer, no gold
 documents, no model) its value is None; a value that is not a number is an error and is never averaged."""
@@ -114,7 +114,7 @@ def find_metric(name: str) -> Metric:
     if name not in METRICS:
         near = nearest(name, METRICS)
         expected = f"did you mean '{near}'?" if near else ""
-        raise UserError(f"metric {name!r}", expected, f"known metrics: {', '.join(METRICS)}")
+        raise UserError(f"no metric {name!r}", expected, f"known metrics: {', '.join(METRICS)}")
     return METRICS[name]
 
 

@@ -1,4 +1,4 @@
-"""The cells that a configuration asks for, and their files on disk.
+"""The cells of a configuration, and their files on disk.
 
 A cell is one JSON file, written atomically and named by the hash of its settings and of the contents of all files and local models that the
 settings name: a killed run loses only unfinished cells, and a changed input gives a new cell. The hash does not cover the code; the file records the

@@ -38,7 +38,7 @@ class MatrixSettings(Settings):
     )
     indexes: dict[str, dict[str, Any]] = Field({"": {}}, min_length=1, description="settings of the index, by name")
     models: dict[str, str] = Field({}, description="SPEC by name; empty: only retrieval is measured")
-    helper: str = Field("", description="SPEC of a model that modes call while retrieving")
+    helper: str = Field("", description="SPEC of a model that retrieval modes call")
     metrics: tuple[str, ...] = Field(
         (),
         description="names of metrics; systems are compared by the first that applies; empty: the metrics of each task",
@@ -48,7 +48,9 @@ class MatrixSettings(Settings):
     empty_answers: Literal["refuse", "wrong"] = Field(
         "refuse", description="what to do with an empty answer: refuse fails its cell, wrong scores it 0"
     )
-    shown_questions: int = Field(12, ge=0, description="questions of each task whose evidence the report shows")
+    shown_questions: int = Field(
+        12, ge=0, description="number of questions of each task whose evidence the report shows"
+    )
     seed: int = Field(0, ge=0, description="seed of the bootstrap, and of the choice of shown questions")
 
 
@@ -98,8 +100,8 @@ class Cell:
 class QuestionResult:
     """A system's result for one question.
 
-    `values` has the metrics that need the passages' texts. `seconds` excludes the encoder's time; `answer_seconds` is the batch's time divided
-    equally. `layers` counts the passages and summaries found in each layer of the hierarchy, passages in layer 0. Of `calls`,
+    `values` has the metrics that need the passages' texts. `seconds` excludes the encoder's time; `answer_seconds` is an equal share of its
+    batch's time. `layers` counts the passages and summaries found in each layer of the hierarchy, passages in layer 0. Of `calls`,
     `replayed` came from the helper's ledger and count with their original tokens and time.
     `evidence` (title, source, text) and `steps` are only stored for the questions that the report shows.
     """

@@ -1,6 +1,6 @@
 """A run of `modegraph eval run`: list the cells, fill the missing ones, and write the report.
 
-To fill cells: make or open their index, retrieve for every question, then answer with every model; each finished cell is written at once.
+To fill cells: make or open their index, retrieve for every question, then answer with every model; each cell is written as soon as it is finished.
 
 Within a task, cells with the same index are filled one after another, and among these, cells with the same model.
 Legend: N texts, D dims."""
@@ -71,7 +71,7 @@ class RunContext:
 def run_matrix(
     config: Path, overrides: Sequence[str], out: Path, open_model: OpenModel, encoder: OpenEncoder = open_encoder
 ) -> RunReport:
-    """Fill the cells that `config` asks for into `out` and write the report; UserError for invalid settings or data.
+    """Fill the cells of `config`, in `out`, and write the report; UserError for invalid settings or data.
 
     `data=` among the overrides is relative to the working directory.
     """
@@ -214,9 +214,10 @@ def _retrieve_evidence(
     for start in range(0, len(questions), QUERIES_AT_ONCE):
         texts = [question.text for question in questions[start : start + QUERIES_AT_ONCE]]
         all_evidence += retrieve_many(index, texts, settings, helper)
-    stopped = [one.trace.stopped for one in all_evidence if one.trace.stopped]
-    if stopped:
-        raise UserError(f"a retrieval stopped before it was done ({stopped[0]})", "a model that answers", "run again")
+    for question, evidence in zip(questions, all_evidence, strict=True):
+        if evidence.trace.stopped:
+            found = f"question {question.id!r}: the retrieval stopped before it was done ({evidence.trace.stopped})"
+            raise UserError(found, "a model that stays available", "run again")
     return all_evidence
 
 

@@ -1,4 +1,4 @@
-"""The report of a run: each metric of each system on each task, with intervals; differences from the baseline, corrected together; and the layers
+"""The report of a run: each metric of each system on each task, with intervals; differences from the baseline, with p-values corrected together; and the layers
 of the hierarchy that evidence came from (GraphMPA's Tables 5 and 6).
 
 Files: report.json, report.md, report.html, every question's values, answers/ for `modegraph eval judge`, and ragas/ for ragas."""
@@ -53,9 +53,9 @@ class SystemScores:
         """Mean tokens per question, read and written."""
         return fmean(result.tokens for result in self.content.results)
 
-    def total(self, counts: str) -> int:
+    def total(self, count: str) -> int:
         """The sum over questions of a count: calls or replayed."""
-        return sum(getattr(result, counts) for result in self.content.results)
+        return sum(getattr(result, count) for result in self.content.results)
 
 
 @dataclass(frozen=True)
@@ -219,8 +219,8 @@ def headline(report: RunReport) -> str:
         f"{len(report.cells):,} cells: {filled:,} filled by modegraph {report.revision}, {report.found:,} reused.",
         *([f"Some were filled by other versions of the code: {', '.join(sorted(older))}."] if older else []),
         (
-            f"Of {count:,} differences from {report.baseline}, {shown:,} are shown (sign test with Holm's correction over all of them, and "
-            f"an interval on the same side of 0); for the other {count - shown:,}, no difference is shown."
+            f"Of {count:,} differences from {report.baseline}, {shown:,} are significant (sign test with Holm's correction over all of them, and "
+            f"an interval on the same side of 0); the other {count - shown:,} are not."
         ),
         *(f"Failed: {one.system} on {one.task}: {one.problem}" for one in report.failures),
     ]
@@ -249,7 +249,7 @@ def _task_table(task: TaskData, task_scores: Sequence[SystemScores], report: Run
     lead = report.leads.get(task.name, "")
     compared = f"{lead} minus {report.baseline} (95 %, p)" if lead else "difference"
     replayed = replayed_note(sum(scores.total("replayed") for scores in task_scores))
-    note = f"{len(task.questions):,} questions; * difference shown. {replayed}".rstrip()
+    note = f"{len(task.questions):,} questions; * marks a significant difference. {replayed}".rstrip()
     return Table(task.name, ("system", *names, *COST_COLUMNS, compared), tuple(rows), note)
 
 
@@ -340,7 +340,7 @@ def answer_rows(scores: SystemScores) -> list[dict[str, Any]]:
 
 
 def ragas_rows(scores: SystemScores) -> list[dict[str, Any]]:
-    """Rows of ragas's SingleTurnSample (ragas 0.2 to 0.4); of a system that retrieves, only for the questions whose passages are stored.
+    """Rows of ragas's SingleTurnSample (ragas 0.2 to 0.4); for a system that retrieves, only of the questions whose passages are stored.
 
     Each passage follows its title, as in a prompt; the response is the model's full text; only the first gold answer counts. All rows
     have the same fields, except for `reference`: ragas decides by the first row what it can measure.

@@ -15,9 +15,9 @@ from typing import Any, get_args
 from urllib.parse import urlsplit
 
 from eval.server_parity.faults import (
-    How,
     Measurement,
     Report,
+    RunState,
     ServedLogps,
     Tolerance,
     gaps_between,
@@ -56,20 +56,20 @@ class RunPolicy:
         self.has_adapter = is_adapter(str(run))
         self.tokenizer = load_tokenizer(str(run))
         self._model = load_model(str(run), precision, quantisation=quantisation).to(device()).eval()
-        self._cache: dict[tuple[TokenizedRow, How], CompletionScores] = {}
+        self._cache: dict[tuple[TokenizedRow, RunState], CompletionScores] = {}
 
-    def score_completion(self, rows: Sequence[TokenizedRow], how: How) -> list[CompletionScores]:
-        """The model's scores of each row's completion; without an adapter, `how` makes no difference."""
+    def score_completion(self, rows: Sequence[TokenizedRow], state: RunState) -> list[CompletionScores]:
+        """The model's scores of each row's completion; without an adapter, `state` makes no difference."""
         for row in rows:
-            if (row, how) not in self._cache:
-                with self._in_state(how):
-                    self._cache[row, how] = score_completion(self._model, row)
-        return [self._cache[row, how] for row in rows]
+            if (row, state) not in self._cache:
+                with self._in_state(state):
+                    self._cache[row, state] = score_completion(self._model, row)
+        return [self._cache[row, state] for row in rows]
 
-    def _in_state(self, how: How) -> Any:
-        if how == "trained" or not self.has_adapter:
+    def _in_state(self, state: RunState) -> Any:
+        if state == "trained" or not self.has_adapter:
             return nullcontext()
-        if how == "bare":
+        if state == "bare":
             return self._model.disable_adapter()
         from peft.helpers import rescale_adapter_scale
 
@@ -111,11 +111,11 @@ BATCHES = (1, 16)
 
 
 def check_server(server: Server, name: str, run: Path, base: str, conversations: int, tolerance: Tolerance) -> Report:
-    """Compare the model `name` of a server with `run`; with an adapter, also its base.
+    """Compare the model `name` of a server with `run`; if the run is an adapter, also its base.
 
     If `name` is "", the model named like the run is compared, or else the only one that is not the base of another.
 
-    UserError when the server cannot be reached or has no such model.
+    UserError when the server cannot be reached, has no such model, or has several to choose from.
     """
     record = language_run(run)
     parents = server.parents()
@@ -161,7 +161,7 @@ class _Check:
     faults: list[str] = field(default_factory=list)
     unchecked: list[str] = field(default_factory=list)
 
-    def check_model(self, name: str, probes: Sequence[ProbeConversation], expected: How) -> None:
+    def check_model(self, name: str, probes: Sequence[ProbeConversation], expected: RunState) -> None:
         """Check everything about one served model, which should behave as the run does in state `expected`."""
         if not self._compare_training(name, probes, expected):
             self.unchecked.append(
@@ -173,7 +173,7 @@ class _Check:
         for batch in BATCHES:
             self._compare_greedy(name, probes, expected, batch, same_prompts is None)
 
-    def _compare_training(self, name: str, probes: Sequence[ProbeConversation], expected: How) -> bool:
+    def _compare_training(self, name: str, probes: Sequence[ProbeConversation], expected: RunState) -> bool:
         """Compare log-probabilities of the answers in the run's data, one conversation at a time; False when the server returns none."""
         say(f"{name}: {len(probes)} conversations of the run")
         served: list[ServedLogps] = []
@@ -198,7 +198,7 @@ class _Check:
         return True
 
     def _compare_greedy(
-        self, name: str, probes: Sequence[ProbeConversation], expected: How, batch: int, count: bool
+        self, name: str, probes: Sequence[ProbeConversation], expected: RunState, batch: int, count: bool
     ) -> None:
         """Compare greedy replies with the run's own choices; with `count`, prompts are compared by their number of tokens."""
         # If there are fewer conversations than a batch needs, they are repeated.
@@ -220,7 +220,7 @@ class _Check:
         if len(served) < len(replies):
             self.unchecked.append(f"{name}: greedy replies whose tokens the server does not return")
 
-    def _compare(self, name: str, served: Sequence[ServedLogps], expected: How, batch: int, greedy: bool) -> None:
+    def _compare(self, name: str, served: Sequence[ServedLogps], expected: RunState, batch: int, greedy: bool) -> None:
         """Record the gaps, and a fault if they are out of tolerance or a greedy token is too far from the run's first choice; one fault per model is enough."""
         rows = [row_logps.row for row_logps in served]
         ours = self.policy.score_completion(rows, expected)
@@ -239,9 +239,9 @@ class _Check:
             gaps_by_state = {expected: gaps}
             if self.policy.has_adapter:
                 gaps_by_state |= {
-                    how: gaps_between(served, self.policy.score_completion(rows, how))
-                    for how in get_args(How)
-                    if how != expected
+                    state: gaps_between(served, self.policy.score_completion(rows, state))
+                    for state in get_args(RunState)
+                    if state != expected
                 }
             self._fault(logps_fault(name, self.run, expected, gaps_by_state, batch, self.tolerance))
             return
@@ -278,13 +278,13 @@ HEADER = (
     "model",
     "adapter",
     "answers",
-    "at once",
+    "concurrent",
     "conversations",
     "tokens",
     "worst conversation",
     "mean token",
     "worst token",
-    "first choice",
+    "matches first choice",
 )
 
 

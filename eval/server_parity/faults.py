@@ -9,7 +9,7 @@ from typing import Any, Literal
 from train.export.divergence import CompletionScores, first_difference
 from train.model.logps import TokenizedRow
 
-How = Literal["trained", "bare", "twice"]
+RunState = Literal["trained", "bare", "twice"]
 """The state of a run: as trained, without its adapter, or with the adapter applied twice."""
 
 
@@ -93,9 +93,9 @@ def gaps_between(served: Sequence[ServedLogps | CompletionScores], ours: Sequenc
     return Gaps(max(abs(sum(row)) for row in differences), sum(tokens) / len(tokens), max(tokens))
 
 
-def explaining_state(expected: How, gaps_by_state: Mapping[How, Gaps]) -> How | None:
+def explaining_state(expected: RunState, gaps_by_state: Mapping[RunState, Gaps]) -> RunState | None:
     """The state of the run, other than `expected`, that a server's log-probabilities are close to; None if there is none."""
-    nearest = min(gaps_by_state, key=lambda how: gaps_by_state[how].token)
+    nearest = min(gaps_by_state, key=lambda state: gaps_by_state[state].token)
     return (
         nearest
         if nearest != expected and gaps_by_state[nearest].token < EXPLAINED_SHARE * gaps_by_state[expected].token
@@ -104,7 +104,7 @@ def explaining_state(expected: How, gaps_by_state: Mapping[How, Gaps]) -> How | 
 
 
 def logps_fault(
-    name: str, run: str, expected: How, gaps_by_state: Mapping[How, Gaps], batch: int, tolerance: Tolerance
+    name: str, run: str, expected: RunState, gaps_by_state: Mapping[RunState, Gaps], batch: int, tolerance: Tolerance
 ) -> str:
     """The line for a model whose log-probabilities are out of tolerance."""
     gaps = gaps_by_state[expected]
@@ -159,7 +159,7 @@ def greedy_fault(name: str, text: str, behind: float) -> str:
     """The line for a reply that departs from the run's own first choice by more than rounding errors."""
     return (
         f"{name}: greedy tokens differ: the run's first choice is {behind:.3g} nats more likely than what the server wrote at the end of "
-        f"{text!r}; look for sampling settings of the server (temperature, penalties) and for its precision"
+        f"{text!r}; check the server's sampling settings (temperature, penalties) and its precision"
     )
 
 

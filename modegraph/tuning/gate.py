@@ -1,4 +1,4 @@
-"""The gate: decides whether the tuned model is better than the untuned one on the same questions by more than chance, and hardly worse elsewhere."""
+"""The gate: recommends the tuned model only if it answers the same questions better than the untuned one, by more than chance, and loses little elsewhere."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from eval.reading import ReadingAnswer, constant_answers
 from eval.statistics import Interval, bootstrap_difference
 
 MAX_ADDED_REFUSALS, MAX_LOSS = 0.02, 0.01
-"""The largest increase allowed in the share of refusals; the largest loss allowed in F1: with the answer in the passages, counting only words
-that are not in the question, and on the general set."""
-ROUNDING = 1e-9
+"""The largest increase that the gate allows in the share of refusals, and the largest loss in each of three F1 scores: over passages with the
+answer, without the question's words, and on the general set."""
+ROUNDING_TOLERANCE = 1e-9
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class AnswerPair:
 
 @dataclass(frozen=True)
 class Check:
-    """One condition of the gate: the figure's name, the value found, the limit, and whether it is met."""
+    """One condition of the gate: the name of its figure, the value found, the limit, and whether the condition is met."""
 
     what: str
     found: str
@@ -73,7 +73,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Gate:
-    """The conditions, and the difference in F1 with the answer in the passages; the tuned model is recommended if all conditions are met."""
+    """The conditions, and the difference in F1 over passages with the answer; the tuned model is recommended if all conditions are met."""
 
     difference: Interval
     checks: tuple[Check, ...]
@@ -90,9 +90,9 @@ class Gate:
 
 
 def judge(held_out: AnswerPair, unanswered: AnswerPair | None, general: AnswerPair | None, seed: int) -> Gate:
-    """Apply the conditions; without unanswered questions and a general set there are four.
+    """Apply the conditions: four, two more if there are questions whose passages lack the answer (`unanswered`), one more for a general set.
 
-    F1 must improve on all test questions, including those whose passages lack the answer, where a refusal scores 1.
+    F1 must improve over all test questions taken together; where the passages lack the answer, a refusal scores 1.
     """
     difference, refusals = held_out.f1_difference(seed), held_out.increase_in_refusals()
     above_constant = held_out.difference_from_constant(seed)
@@ -108,7 +108,7 @@ def judge(held_out: AnswerPair, unanswered: AnswerPair | None, general: AnswerPa
             "refused questions that have an answer",
             f"{refusals:+.3f}",
             f"at most +{MAX_ADDED_REFUSALS:g}",
-            refusals <= MAX_ADDED_REFUSALS + ROUNDING,
+            refusals <= MAX_ADDED_REFUSALS + ROUNDING_TOLERANCE,
         ),
     ]
     if unanswered is not None:
@@ -123,7 +123,7 @@ def judge(held_out: AnswerPair, unanswered: AnswerPair | None, general: AnswerPa
 
 def at_most_loss(what: str, change: Interval) -> Check:
     """The condition that a figure falls by at most MAX_LOSS."""
-    return Check(what, interval_text(change), f"at least -{MAX_LOSS:g}", change.mean >= -MAX_LOSS - ROUNDING)
+    return Check(what, interval_text(change), f"at least -{MAX_LOSS:g}", change.mean >= -MAX_LOSS - ROUNDING_TOLERANCE)
 
 
 def interval_text(interval: Interval) -> str:

@@ -34,17 +34,18 @@ from train.run.settings import SftSettings
 
 TRIAL_STEPS, TRIAL_PASSAGES = 2, 4
 TEACHER_SHARE, ANSWERING_SHARE, TRAINING_SHARE = 0.1, 0.25, 0.9
-"""Shares of the time for a teacher's questions and for answers (if there are enough questions), and of the remaining time for training."""
+"""Shares of --hours for a teacher's questions and for the answers of both models (less if there are few questions); TRAINING_SHARE is a share of the
+time that the other steps leave."""
 MAX_TEST, MAX_GENERAL, MODELS_COMPARED = 200, 100, 2
 UNANSWERED_EVERY = 3
 """Every third test question is also answered with passages that lack its answer."""
 INDEX_START_S, INDEX_WORDS_A_SECOND, OTHER_S = 10.0, 1000.0, 30.0
-"""The first two were measured with `modegraph index` on two cores; the last is for questions, rows and the report."""
-MS_TIMES_TRAINING = 3.0
-"""Time per prompt in the round of MS (eight responses, the reference, the training), as a multiple of the time per training row: 28 s
-against 9 s on the stories of FairytaleQA."""
+"""The first two were measured with `modegraph index` on two cores; the last is the time for questions, rows and the report."""
+MS_TIME_RATIO = 3.0
+"""Time per prompt in the round of MS (eight responses, a pass of the reference model, the training), as a multiple of the time per training
+row: 28 s against 9 s on the stories of FairytaleQA."""
 INDEX_BYTES_A_WORD, RUN_MB = 250, 300
-"""Disk space of an index (3.2 MB for the 12,500 words of examples/documents), and of an adapter, its optimiser and a checkpoint."""
+"""Disk space of an index per word (3.2 MB for the 12,500 words of examples/documents), and of an adapter, its optimiser and a checkpoint together."""
 
 
 @dataclass(frozen=True)
@@ -71,9 +72,9 @@ class TunePlan:
     def __str__(self) -> str:
         general = f" and {self.general_questions} general ones" if self.general_questions else ", no general set"
         lines = [
-            f"{self.documents:,} documents, {self.words:,} words; {self.test_questions} test questions{general}, if that many can be made",
+            f"{self.documents:,} documents, {self.words:,} words; {self.test_questions} test questions{general}, if there are that many",
             *(f"  {step:<10} {duration(seconds):>12} at most" for step, seconds in self.seconds.items()),
-            f"  {'together':<10} {duration(sum(self.seconds.values())):>12} at most",
+            f"  {'total':<10} {duration(sum(self.seconds.values())):>12} at most",
             f"one training step takes {self.pace.step_s:.3g} s, one answer {self.pace.answer_s:.3g} s; disk: about {self.disk_mb:,} MB",
         ]
         return "\n".join(lines)
@@ -89,7 +90,7 @@ def plan_of(settings: TuneSettings, documents: Sequence[Document], has_general: 
     answering = pace.answer_s * (test + test // UNANSWERED_EVERY + general)
     index = INDEX_START_S + words / INDEX_WORDS_A_SECOND
     questions = OTHER_S + teacher_seconds(settings)
-    ms_round = settings.ms_prompts * MS_TIMES_TRAINING * pace.step_s / SFT["gradient_accumulation"]
+    ms_round = settings.ms_prompts * MS_TIME_RATIO * pace.step_s / SFT["gradient_accumulation"]
     others = index + questions + ms_round + MODELS_COMPARED * answering
     training = TRAINING_SHARE * (settings.hours * SECONDS_PER_HOUR - others)
     if training < pace.step_s:
@@ -104,7 +105,9 @@ def plan_of(settings: TuneSettings, documents: Sequence[Document], has_general: 
 
 
 def questions_within(seconds: float, answer_s: float, least_test: int, has_general: bool) -> tuple[int, int]:
-    """How many test questions (at least `least_test`) and general ones (up to a third of the answers) both models can answer in `seconds`.
+    """How many test questions and general ones both models can answer in `seconds`.
+
+    At least `least_test` and at most MAX_TEST test questions; general ones are up to a third of the answers, and at most MAX_GENERAL.
 
     Every third test question is answered again with passages that lack its answer.
 
@@ -130,7 +133,7 @@ def measure_pace(settings: TuneSettings, documents: Sequence[Document]) -> Pace:
     calibration = training.calibration
     assert calibration is not None
     gc.collect()  # the trainer's model forms reference cycles, and the engine needs the memory
-    model = open_engine(spec_to_ask(settings.model))
+    model = open_engine(spec_for_answers(settings.model))
     answer_all(model, tasks[:1], model.form)
     started = time.perf_counter()
     answer_all(model, tasks[1:2] or tasks, model.form)
@@ -174,7 +177,7 @@ def trial_row(task: ReadingTask) -> ReadingRow:
 
 
 def sft_settings(settings: TuneSettings, data: Path, output: Path) -> SftSettings:
-    """The settings of the training: an adapter is trained further, by default with its refusals anchored; any other model gets a new adapter."""
+    """The settings of the training: an adapter is trained further, by default with `anchor_refusals`; any other model gets a new adapter."""
     adapted = is_adapter(settings.model)
     model_settings: dict[str, Any] = {
         "precision": "auto",
@@ -185,7 +188,7 @@ def sft_settings(settings: TuneSettings, data: Path, output: Path) -> SftSetting
 
 
 def model_to_train(spec: str) -> str:
-    """The model of a SPEC by the name that training accepts; UserError for an engine that can only answer."""
+    """The name by which training accepts the model of a SPEC; UserError for an engine that can only answer."""
     kind, _, target = spec.partition(":")
     if kind in KINDS and kind != "hf" and target:
         raise UserError(
@@ -196,7 +199,7 @@ def model_to_train(spec: str) -> str:
     return target if kind == "hf" and target else spec
 
 
-def spec_to_ask(model: str) -> str:
+def spec_for_answers(model: str) -> str:
     """The SPEC of a model: for OpenVINO, if its base is in the catalogue and OpenVINO is the fastest engine on this machine, else for transformers.
 
     The engine is the same before and after tuning.

@@ -40,7 +40,7 @@ NO_ANSWER = "no answer is given"
 NOT_FOUND = "the answer is in none of the passages found for the question"
 BOTH_PARTS = "its documents are in both parts"
 NO_PASSAGE = "a sentence of its evidence (or its answer, if it has no evidence) is in no passage of its documents"
-REPEATED = "the same question again"
+REPEATED = "it repeats an earlier question"
 SHARED_FACT = "its evidence, or the same question with the same answer, is in both parts"
 
 
@@ -101,7 +101,7 @@ def check_distinct(count: int, what: str) -> None:
 
 
 def split_documents(text_of: Mapping[str, str], candidates: Iterable[str], seed: int, share: float) -> dict[str, str]:
-    """The split of each document, the same for copies of one text: a `share` of the candidate texts is for testing.
+    """The split of each document, the same for copies of one text: a `share` of the candidate texts, at least one, is for testing.
 
     >>> split_documents({"a": "x", "b": "y", "c": "x"}, ["x", "y"], 0, 0.5)
     {'a': 'train', 'b': 'test', 'c': 'train'}
@@ -131,8 +131,8 @@ def teacher_rows(
 ) -> list[Row | Dropped]:
     """Questions that `teacher` writes within `seconds`, each about one sentence of a document.
 
-    A question is usable only if retrieval finds this document first and `judge` gives the same answer from the passage of the sentence; each
-    of the others becomes a Dropped.
+    A question is usable only if retrieval ranks this document first and `judge` gives the same answer from the passage of the sentence; a Dropped
+    stands for each unusable question.
     """
     spec = QuestionSpec(settings.most_questions, (1,), settings.seed)
     search = parse_settings(RetrieveSettings, {"top_k": PASSAGES_SEARCHED}, "tune")
@@ -147,7 +147,8 @@ def teacher_rows(
 def user_rows(index: Index, file: Path) -> list[Row | Dropped]:
     """The user's questions, each with its gold documents: those named in its row and in its evidence.
 
-    Without any, the document of the first retrieved passage that contains the answer.
+    A question with an answer that names none gets the document that `find_sources` finds. A Dropped stands for a question whose answer is not
+    found, and for one that has no answer, unless its kind is `unanswerable`.
     """
     questions = read_questions(file)
     check_gold(questions, frozenset(index.sources()))
@@ -171,7 +172,7 @@ def user_rows(index: Index, file: Path) -> list[Row | Dropped]:
 
 
 def find_sources(index: Index, questions: Sequence[Question]) -> list[str]:
-    """For each question, the document of the best passage that contains the answer; "" if none does."""
+    """For each question, the document of the first retrieved passage that contains the answer or, failing that, states it in other words; "" if none does."""
     settings = parse_settings(RetrieveSettings, {"top_k": PASSAGES_SEARCHED}, "tune")
     evidences = retrieve_many(index, [question.text for question in questions], settings)
     found = (
@@ -182,7 +183,7 @@ def find_sources(index: Index, questions: Sequence[Question]) -> list[str]:
 
 
 def with_splits(rows: Iterable[Row | Dropped], splits: Mapping[str, str]) -> Iterator[Row | Dropped]:
-    """The questions with the split of their documents; unanswerable ones without documents are for testing."""
+    """The questions with the split of their documents, or Dropped if these are in both parts; questions without documents are for testing."""
     for row in rows:
         if isinstance(row, Dropped):
             yield row

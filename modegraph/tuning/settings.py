@@ -30,9 +30,9 @@ MS_ROUND: dict[str, Any] = {
     "precision": "auto",
 }
 """The settings of the round of MS (docs/log.md, "A round of MS on top")."""
-MS_RATE, MS_SAMPLES, MS_TOKENS, MS_REFUSALS = 0.5, 8, 64, 0.2
-"""The round's learning rate, as a share of the training's; responses per prompt, and the longest response in tokens; share of prompts whose
-passages lack the answer: with a tenth, the model unlearned refusing; with a third, it learned little else."""
+MS_RATE_FACTOR, MS_SAMPLES, MS_TOKENS, MS_REFUSALS = 0.5, 8, 64, 0.2
+"""The round's learning rate, as a share of that of the training before it; responses per prompt; tokens of the longest response; share of
+prompts whose passages lack the answer (with a tenth, the model unlearned to refuse; with a third, it learned little else)."""
 
 
 class TuneSettings(Settings):
@@ -57,18 +57,18 @@ class TuneSettings(Settings):
     )
     teacher: str | None = Field(
         None,
-        description="model (a SPEC) that writes questions besides those made by rules, for a tenth of the time; null: rules alone",
+        description="model (a SPEC) that writes questions besides those made by rules, during a tenth of `hours`; null: rules alone",
     )
     general: str | None = Field(
         None,
         description="reading set about other documents, on which the tuned model's F1 may drop by at most 1 point; "
-        "null: modegraph's examples, if they are next to the code",
+        "null: modegraph's examples, if it runs from a clone of its repository",
     )
     general_share: float = Field(
         default=0.2,
         ge=0,
         lt=1,
-        description="share of the training rows that come from the general set, from the half that is not used to measure F1",
+        description="share of the training rows that are made from the general set, using only the half on which F1 is not measured",
     )
     most_questions: int = Field(
         default=500, ge=2, description="upper limit for the questions made by rules, and for those of a teacher"
@@ -85,12 +85,12 @@ class TuneSettings(Settings):
         default=0,
         ge=0,
         le=1,
-        description="share of the training questions that are also in a row whose passages lack their answer",
+        description="share of the training questions that get a further row, whose passages lack the answer",
     )
     anchor_refusals: bool | None = Field(
         None,
-        description="learn when to answer “not in the documents” as a correction of the untuned model, so that the share of rows with this answer does not "
-        "determine how often the model refuses; null: if the model is an adapter, such as `reader`, which has learned to refuse",
+        description="learn whether to refuse (answer “not in the documents”) as an offset to the untuned model's log-odds of refusing, so that the share "
+        "of refusals among the rows does not determine how often the model refuses; null: only for an adapter, such as `reader`, which has learned to refuse",
     )
     answer_words: int = Field(default=30, ge=1, description="longest answer to learn, in words")
     ms_prompts: int = Field(
@@ -124,7 +124,7 @@ class TuneSettings(Settings):
             "model": str(model),
             "data": str(data),
             "output": str(output),
-            "learning_rate": MS_RATE * self.learning_rate,
+            "learning_rate": MS_RATE_FACTOR * self.learning_rate,
             "max_length_tokens": self.max_length_tokens + MS_TOKENS,
             "seed": self.seed,
             "rounds": {

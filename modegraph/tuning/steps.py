@@ -1,5 +1,5 @@
-"""The steps of a tuning run. Each fills one folder in --out, which is renamed into place when complete: a step whose folder exists is
-done. Only the round of MS fills its folder in place."""
+"""The steps of a tuning run. Each step fills one folder inside --out. The folder gets its final name only when it is complete, so a step whose
+folder exists is done. The exception is the round of MS, which fills its folder in place."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from eval.reading import (
     ReadingTask,
     answer_all,
     answers_json,
-    over_distractors,
-    over_gold,
+    gold_tasks,
     pick_questions,
     score_text,
+    unanswerable_tasks,
 )
 from graph.config import parse_settings
 from graph.documents.questions import read_questions
@@ -43,7 +43,7 @@ from modegraph.tuning.plan import (
     TunePlan,
     questions_within,
     sft_settings,
-    spec_to_ask,
+    spec_for_answers,
     teacher_seconds,
 )
 from modegraph.tuning.questions import Row, split_documents, split_questions, teacher_rows
@@ -104,15 +104,17 @@ class Tuning:
         limits, seed = self.limits(), self.settings.seed
         everything = self.all_questions()
         held_out = pick_questions(everything, "test", limits[HELD_OUT], seed)
-        # All in one split, so that a passage that answers a training question may be a distractor, and a question asked in both parts is recognised as a repeat.
+        # One split for all, so that a passage that answers a training question may be a distractor, and a question in both parts is recognised as repeated.
         source = replace(everything, questions=tuple(replace(each, split="test") for each in everything.questions))
         tasks = {
-            HELD_OUT: over_gold(source, held_out, DISTRACTORS, seed),
-            UNANSWERED: over_distractors(source, held_out, DISTRACTORS, seed)[::UNANSWERED_EVERY],
+            HELD_OUT: gold_tasks(source, held_out, DISTRACTORS, seed),
+            UNANSWERED: unanswerable_tasks(source, held_out, DISTRACTORS, seed)[::UNANSWERED_EVERY],
         }
         if self.general is not None and limits[GENERAL]:
             general = self.general.measured
-            tasks[GENERAL] = over_gold(general, pick_questions(general, None, limits[GENERAL], seed), DISTRACTORS, seed)
+            tasks[GENERAL] = gold_tasks(
+                general, pick_questions(general, None, limits[GENERAL], seed), DISTRACTORS, seed
+            )
         return {name: found for name, found in tasks.items() if found}
 
     def limits(self) -> dict[str, int]:
@@ -159,7 +161,7 @@ def write_questions(tuning: Tuning, folder: Path) -> None:
     teacher_questions: list[Row | Dropped] = []
     if settings.teacher is not None:
         teacher, judge = (
-            open_model(spec, tuning.out / LEDGER) for spec in (settings.teacher, spec_to_ask(settings.model))
+            open_model(spec, tuning.out / LEDGER) for spec in (settings.teacher, spec_for_answers(settings.model))
         )
         teacher_questions = teacher_rows(index, settings, teacher, judge, teacher_seconds(settings))
     found = split_questions(index, settings, teacher_questions)
@@ -170,7 +172,7 @@ def write_questions(tuning: Tuning, folder: Path) -> None:
 
 def write_answers(model_of: Callable[[Tuning], str], tuning: Tuning, folder: Path) -> None:
     """Write the answers of one model to all sets; the ledger replays those of an interrupted run."""
-    spec = spec_to_ask(model_of(tuning))
+    spec = spec_for_answers(model_of(tuning))
     model = open_model(spec, tuning.out / LEDGER)
     for name, tasks in tuning.tasks().items():
         say(f"{spec}: {len(tasks):,} {name} questions")
@@ -214,7 +216,7 @@ def train(tuning: Tuning) -> None:
     counts = plan_training(settings, Launch(), 0).counts
     step_s = tuning.plan.pace.token_s * counts.tokens / counts.steps
     steps = min(counts.steps, max(1, int(tuning.plan.seconds[MODEL] / step_s)))
-    say(f"training: {steps:,} of the {counts.steps:,} steps that all rows would take, about {step_s:.3g} s each")
+    say(f"training: {steps:,} of the {counts.steps:,} steps of a full training, about {step_s:.3g} s each")
     train_sft(settings.model_copy(update={"max_steps": steps}))
 
 
@@ -234,7 +236,7 @@ FOLDER_WRITERS: Mapping[str, Callable[[Tuning, Path], None]] = {
 
 
 def run_step(name: str, tuning: Tuning) -> None:
-    """Fill the folder of a step; the index and the models resume in their unfinished folders."""
+    """Fill the folder of a step; an interrupted indexing or training run continues from its unfinished folder."""
     if name == MODEL:
         train(tuning)
     elif name == MS:
@@ -247,7 +249,7 @@ def run_step(name: str, tuning: Tuning) -> None:
 
 @dataclass(frozen=True)
 class GeneralSet:
-    """Questions about other documents, in two halves that share no passages: one is mixed into training, the models are tested on the other."""
+    """Questions about other documents, in two halves that share no passages: `trained_on` is mixed into training, `measured` tests the models."""
 
     name: str
     trained_on: ReadingSet
@@ -255,14 +257,14 @@ class GeneralSet:
 
 
 def general_set(settings: TuneSettings, documents: Sequence[Document]) -> GeneralSet | None:
-    """The reading set in the settings or modegraph's examples, in halves; None if there is neither. UserError if nothing could be measured."""
+    """The reading set in the settings or modegraph's examples, in halves; None if there is neither. UserError if the half for testing has no questions."""
     source = read_set(Path(settings.general)) if settings.general is not None else short_examples(documents)
     if source is None:
         return None
     general = halves(source, settings.seed)
     if not general.measured.questions:
         found = f"general = {settings.general or source.name}: no question has all its passages in the half that the models are tested on"
-        raise UserError(found, "a set whose passages can be divided", "add questions about single passages")
+        raise UserError(found, "at least one such question", "add questions about single passages")
     return general
 
 

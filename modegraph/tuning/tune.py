@@ -90,12 +90,12 @@ def plan_tune(documents: Documents, *, config: Config = None, progress: bool = F
 
 def plan_run(documents: Documents, settings: TuneSettings) -> TunePlan:
     """The plan of `run_tune`."""
-    chosen = checked(settings)
+    chosen = with_trainable_model(settings)
     document_list = read_documents(documents, chosen)
     return plan_of(chosen, document_list, general_set(chosen, document_list) is not None)
 
 
-def checked(settings: TuneSettings) -> TuneSettings:
+def with_trainable_model(settings: TuneSettings) -> TuneSettings:
     """The settings, with the model by the name that training accepts; UserError for one that cannot be trained, and for an encoder that is not available."""
     encoder_folder(settings.encoder)
     return settings.model_copy(update={"model": model_to_train(settings.model)})
@@ -111,7 +111,7 @@ def run_tune(documents: Documents, out: Path, settings: TuneSettings) -> Tuned:
     """Run the unfinished steps, then judge and report; UserError as in `tune`."""
     if isinstance(documents, str | Path) and out.resolve().is_relative_to(Path(documents).resolve()):
         raise UserError(f"{out}: inside {documents}", "a folder outside the documents", "choose another --out")
-    chosen = checked(settings)
+    chosen = with_trainable_model(settings)
     document_list = read_documents(documents, chosen)
     general = general_set(chosen, document_list)
     origin = {
@@ -175,7 +175,7 @@ def check_folder(out: Path, inputs: Mapping[str, Any]) -> None:
         for name, value in values.items():
             if earlier[part].get(name) != value:
                 found = (
-                    f"{out}: was started with other {name}"
+                    f"{out}: was started with different contents of {name!r}"
                     if part != "settings"
                     else f"{out}: was started with {name} = {earlier[part].get(name)}, not {value}"
                 )

@@ -16,7 +16,7 @@ from graph.models.catalogue import MODELS
 from graph.models.checkpoint import base_of
 from graph.shared.jsonl import read_jsonl, write_json, write_text
 from modegraph.tuning.gate import AnswerPair, Gate, interval_text
-from modegraph.tuning.plan import spec_to_ask
+from modegraph.tuning.plan import spec_for_answers
 from modegraph.tuning.steps import (
     DOCUMENTS_FILE,
     GENERAL,
@@ -60,7 +60,7 @@ def write_report(tuning: Tuning, gate: Gate, answers: Mapping[str, AnswerPair]) 
     ]
     headline = f"{'The tuned model is recommended' if gate.passed else 'Keep the untuned model'}: {gate.why}."
     write_text(tuning.out / REPORT, report_html("Tuning", headline, tables, (), list(samples(answers[HELD_OUT]))))
-    model = spec_to_ask(tuning.tuned_model if gate.passed else tuning.settings.model)
+    model = spec_for_answers(tuning.tuned_model if gate.passed else tuning.settings.model)
     write_text(tuning.out / CARD, card(tuning, headline, model, tables))
     means = {f"f1_{name}": figures[HELD_OUT][name][ALL].f1.mean for name in MODELS_COMPARED}
     record = {
@@ -146,7 +146,7 @@ def training_table(tuning: Tuning, name: str) -> Table:
         "model": tuning.settings.model,
         "licence": licence_of(tuning.settings.model),
         **responses,
-        "steps": f"{steps:,.0f} with {settings['batch_size'] * settings['gradient_accumulation']} contexts each",
+        "steps": f"{steps:,.0f} with {settings['batch_size'] * settings['gradient_accumulation']} {'prompts' if rounds else 'rows'} each",
         "seconds per step": f"{run.train_seconds / steps:.3g}",
         "learning rate": f"{settings['learning_rate']:g}",
         "loss": f"{run.metrics['train_loss']:.4g}",
@@ -159,7 +159,7 @@ def training_table(tuning: Tuning, name: str) -> Table:
 
 
 def licence_of(model: str) -> str:
-    """The licence of a model, or of an adapter's base, if it is in the catalogue."""
+    """The licence of a model, or of an adapter's base; a pointer to its card if it is not in the catalogue."""
     base = base_of(model)
     return f"{MODELS[base].licence} ({MODELS[base].title})" if base in MODELS else f"see the card of {base}"
 
@@ -183,7 +183,7 @@ def samples(pair: AnswerPair) -> Iterator[Sample]:
 def card(tuning: Tuning, headline: str, model: str, tables: list[Table]) -> str:
     """README.md: the verdict, how to use the recommended model (the tuned one also as GGUF), and the tables of the report."""
     export = shlex.join(["modegraph", "train", "export", tuning.tuned_model, "--gguf", "q8_0", "--out", "my-gguf"])
-    exports = [export] if model == spec_to_ask(tuning.tuned_model) else []
+    exports = [export] if model == spec_for_answers(tuning.tuned_model) else []
     question = shlex.join(["modegraph", "ask", str(tuning.out / INDEX), "your question", "--model", model])
     use = "\n".join(f"$ {line}" for line in (serve_command(tuning.out, model), question, *exports))
     opening = f"# A model tuned on {tuning.plan.documents:,} documents"

@@ -52,23 +52,23 @@ def read_turn(history: Sequence[Exchange], turn: str, model: LanguageModel) -> Q
     if kind == "remark":
         return Question("", kind)
     if kind == "request" and (topic := _topic(history)):
-        return Question(carry(topic[:-1], topic[-1].question), kind, "earlier")
+        return Question(with_context(topic[:-1], topic[-1].question), kind, "earlier")
     turn_dependence = dependence(turn)
     if not history or turn_dependence == "alone":
         return Question(turn)
     rewritten = _rewrite(history, turn, model)
     if rewritten and (turn_dependence == "unknown" or quote(rewritten).casefold() != quote(turn).casefold()):
         return Question(rewritten, by="model")
-    text = carry(history, turn)
+    text = with_context(history, turn)
     return Question(text, by="itself" if text == turn else "turns")
 
 
-def carry(history: Sequence[Exchange], question: str) -> str:
+def with_context(history: Sequence[Exchange], question: str) -> str:
     """A question made to stand alone by rule: if it depends on the conversation, the previous question and its answer precede it.
 
     If the previous question in turn depends on earlier ones, the entities of their exchanges follow in brackets.
 
-    >>> carry([Exchange("Who built the Lantern?", "The Marlow Yard.")], "When was that?")
+    >>> with_context([Exchange("Who built the Lantern?", "The Marlow Yard.")], "When was that?")
     'Who built the Lantern? The Marlow Yard. When was that?'
     """
     topic = _topic(history)

@@ -82,8 +82,8 @@ AUXILIARY = _set(
     """am are be been being can could did do does had has have is may might must shall should was were will would
     can't couldn't didn't doesn't don't hadn't hasn't haven't isn't wasn't aren't weren't won't wouldn't"""
 )
-ASKING = _set("how what when where which who whom whose why")
-ASKING_HOW = _set("how when where why")
+QUESTION_WORDS = _set("how what when where which who whom whose why")
+QUESTION_ADVERBS = _set("how when where why")
 """Question words that an auxiliary follows in a complete question."""
 AMOUNTS = _set("many much")
 IMPERATIVES = _set("compare describe explain find give list name say show summarise summarize tell")
@@ -93,9 +93,9 @@ PREPOSITIONS = _set(
 ARTICLES = _set("a an the")
 SUBJECTS, OBJECTS, POSSESSIVES = _set("he it she they"), _set("her him it them"), _set("her his its their")
 DEMONSTRATIVES = _set("that these this those")
-SUBORDINATE = _set("although because if since that though until when where which while who whom whose")
-ORDINALS = _set("another first last new next old other second that third this which")
-"""Words after which "one" means one of several things."""
+SUBORDINATORS = _set("although because if since that though until when where which while who whom whose")
+WORDS_BEFORE_ONE = _set("another first last new next old other second that third this which")
+"""Words after which "one" stands for one of several things already mentioned."""
 MEASURES = _set(
     """big century cost costs date dates day days far heavy high hour hours kind large long minute minutes month months name number
     often old person people place sort tall thing things time times town week weeks year years"""
@@ -104,7 +104,7 @@ MEASURES = _set(
 COLLECTION = _set("collection corpus document documents index passage passages source sources text texts")
 STOP_WORDS = (
     AUXILIARY
-    | ASKING
+    | QUESTION_WORDS
     | PREPOSITIONS
     | ARTICLES
     | SUBJECTS
@@ -131,8 +131,8 @@ Dependence = Literal["alone", "dependent", "unknown"]
 """`unknown`: the question is in another language."""
 
 FEW_WORDS = 3
-"""From this many content words on, a question without a verb is a keyword search. Up to this many, a question with a definite noun and no name
-depends on earlier turns."""
+"""With at least this many content words, a question without a verb is a keyword search. With at most this many, a question with a definite noun
+and no name depends on earlier turns."""
 LONG_CHARACTERS = 400
 """A longer question is assumed to stand alone."""
 SHORT_WORDS, SHORT_CHARACTERS = 4, 8
@@ -195,10 +195,10 @@ def _is_fragment(words: Sequence[str], content_words: int, has_opening: bool) ->
         return False
     if content_words >= FEW_WORDS and not has_opening:
         return False
-    question_word = next((word for word in words if word in ASKING), None)
+    question_word = next((word for word in words if word in QUESTION_WORDS), None)
     if not AMOUNTS.isdisjoint(words):
         return content_words <= 1
-    return question_word is None or question_word in ASKING_HOW or sum(word[0].isalnum() for word in words) <= 2
+    return question_word is None or question_word in QUESTION_ADVERBS or sum(word[0].isalnum() for word in words) <= 2
 
 
 def _is_unresolved_pronoun(words: Sequence[str], position: int, names: frozenset[int]) -> bool:
@@ -209,13 +209,13 @@ def _is_unresolved_pronoun(words: Sequence[str], position: int, names: frozenset
     if word == "that" and position and previous not in AUXILIARY | PREPOSITIONS:
         return False
     if word in DEMONSTRATIVES:
-        return following not in PREPOSITIONS and following not in ASKING
+        return following not in PREPOSITIONS and following not in QUESTION_WORDS
     if word == "there":
         return previous not in AUXILIARY and following not in AUXILIARY
     if word == "then":
         return ends
     if word in ("one", "ones"):
-        chosen = previous in ORDINALS or previous.endswith("est")
+        chosen = previous in WORDS_BEFORE_ONE or previous.endswith("est")
         return (
             chosen
             and (ends or following in AUXILIARY)
@@ -223,21 +223,21 @@ def _is_unresolved_pronoun(words: Sequence[str], position: int, names: frozenset
         )
     if word in POSSESSIVES and following not in STOP_WORDS and not ends:
         return not _has_noun(words, position, names, after_question_words=True)
-    if word in OBJECTS and ends and SUBORDINATE.isdisjoint(words[1:position]):
+    if word in OBJECTS and ends and SUBORDINATORS.isdisjoint(words[1:position]):
         return True
     return word in SUBJECTS | OBJECTS and not _has_noun(words, position, names, previous not in AUXILIARY)
 
 
 def _has_noun(words: Sequence[str], end: int, names: frozenset[int], after_question_words: bool) -> bool:
     """Whether a name, or a noun after an article (with `after_question_words`, also after a question word, "many" or "much"), precedes `end`."""
-    before = ARTICLES | (ASKING | {"many", "much"} if after_question_words else set())
+    before = ARTICLES | (QUESTION_WORDS | {"many", "much"} if after_question_words else set())
     return any(position < end for position in names) or any(
         words[position] in before and words[position + 1] not in STOP_WORDS for position in range(end - 1)
     )
 
 
 def _has_bare_noun(words: Sequence[str]) -> bool:
-    """Whether a noun phrase with "the" has no complement, or one that also begins with "the": "the engineer", not "the boiling point of ethanol"."""
+    """Whether a noun phrase with "the" has no "of" after it, or an "of" and another "the": true of "the engineer", not of "the boiling point of ethanol"."""
     for position, word in enumerate(words):
         if word == "the":
             end = next((end for end in range(position + 1, len(words)) if words[end] in STOP_WORDS), len(words))

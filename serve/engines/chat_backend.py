@@ -60,7 +60,7 @@ async def call_until_it_fits(prompts: Iterable[P], call: Callable[[P], Awaitable
             if problem.code != TOO_LONG:
                 raise
             refusal = problem
-    raise refusal or ValueError("no prompt")
+    raise refusal or ValueError("no prompts: at least one is expected")
 
 
 class ChatBackend:
@@ -79,7 +79,7 @@ class ChatBackend:
         """Stop what `start` started."""
 
     async def check(self) -> None:
-        """Return if the engine answered recently or answers now; otherwise raise ApiError at once: 503, or 502 when it refuses this server's key."""
+        """Return if the engine answered recently or answers now; otherwise raise ApiError: 503, or 502 when it refuses this server's key."""
 
     async def complete(self, body: Body) -> dict[str, Any]:
         """The completion of a request without `stream`."""

@@ -14,7 +14,7 @@ from serve.engines.chat_backend import Body
 from serve.engines.child import ServerSpec, SupervisedServer
 from serve.engines.llama import LlamaModel, LlamaSpec, ServedLlamaModel
 from serve.engines.openai_backend import OpenAIBackend, escape_known_tokens
-from serve.engines.vllm import VllmSpec, as_trained
+from serve.engines.vllm import VllmSpec, with_training_prompts
 from serve.http.errors import ApiError
 
 LLAMA_NAMES = {"repetition_penalty": "repeat_penalty", "max_completion_tokens": "max_tokens"}
@@ -58,7 +58,7 @@ class VllmBackend(ChildBackend):
 
         tokenizer = read_tokenizer(spec.model, spec.spec_text)
         escape = partial(escape_special_tokens, tokenizer=tokenizer)
-        super().__init__(as_trained(spec, tokenizer), (spec.name, *spec.adapters), escape)
+        super().__init__(with_training_prompts(spec, tokenizer), (spec.name, *spec.adapters), escape)
         for name, folder in {spec.name: Path(spec.model), **spec.adapters}.items():
             self._language_models[name].form = answer_form(folder)
 

@@ -71,7 +71,7 @@ class EngineFields(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _shallow_without_nulls(cls, value: Any) -> Any:
+    def _check_depth_and_drop_nulls(cls, value: Any) -> Any:
         if is_deep(value):
             raise ValueError(f"the body nests deeper than {MAX_DEPTH} levels")
         return {name: item for name, item in value.items() if item is not None} if isinstance(value, dict) else value
@@ -81,8 +81,10 @@ class EngineFields(BaseModel):
         for name in ("response_format", "structured_outputs", "text", "tools"):
             value = getattr(self, name, None)
             content = [tool.model_dump() for tool in value] if name == "tools" and value else value
-            if any(not reference.startswith("#") for reference in references(content)):
-                raise ValueError(f"{name}: the schema refers to another address; include what it refers to")
+            for reference in references(content):
+                if not reference.startswith("#"):
+                    found = f"the schema refers to {reference[:80]!r}, outside itself"
+                    raise ValueError(f"{name}: {found}; include what it refers to")
         return self
 
     @model_validator(mode="after")

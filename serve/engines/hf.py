@@ -36,7 +36,7 @@ from transformers.cache_utils import DynamicLayer
 
 from graph.errors import UserError
 from graph.types import Completion, CompletionRequest
-from serve.engines.local import PLAIN, LocalModel, PreparedPrompt, Sampling, TokenLogps, Watcher
+from serve.engines.local import DEFAULT_SAMPLING, LocalModel, PreparedPrompt, Sampling, TokenLogps, Watcher
 
 
 def penalty_processors(sampling: Sampling, prompt_tokens: int) -> list[LogitsProcessor]:
@@ -90,7 +90,7 @@ class StreamingCriteria(StoppingCriteria):  # type: ignore[misc]
 
 
 Sampler = Callable[[Sequence[int], Tensor], Tensor]
-"""Maps the numbers of U rows and their logits, [U, V], to scores whose arg max is the next token."""
+"""Maps the indices of U rows and their logits, [U, V], to scores whose arg max is the next token."""
 
 
 NO_IDS = torch.empty(1, 0, dtype=torch.long)
@@ -118,9 +118,9 @@ class GumbelSampler(LogitsProcessor):  # type: ignore[misc]
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
         """A LogitsProcessor of transformers: the noisy scores of all rows."""
         del input_ids
-        return self.noisy(range(len(scores)), scores)
+        return self.noisy_scores(range(len(scores)), scores)
 
-    def noisy(self, rows: Sequence[int], logits_UV: Tensor) -> Tensor:
+    def noisy_scores(self, rows: Sequence[int], logits_UV: Tensor) -> Tensor:
         """The noisy scores of some rows (a Sampler); the generators of the others are not advanced."""
         noisy_UV = logits_UV.to(torch.float32, copy=True)
         if noisy_UV.isnan().any():
@@ -174,7 +174,7 @@ class HfModel(LocalModel):
         )
 
     def run(
-        self, batch: Sequence[PreparedPrompt], watcher: Watcher | None = None, sampling: Sampling = PLAIN
+        self, batch: Sequence[PreparedPrompt], watcher: Watcher | None = None, sampling: Sampling = DEFAULT_SAMPLING
     ) -> list[Completion]:
         """The replies to a batch of prompts with the same `max_new_tokens`; shorter prompts are padded on the left."""
         longest = max(len(prompt.ids) for prompt in batch)
@@ -186,8 +186,10 @@ class HfModel(LocalModel):
         stop_ids, max_new_tokens = self._stop_ids, batch[0].max_new_tokens
         has_duplicates = len({tuple(prompt.ids) for prompt in batch}) < len(batch)
         with torch.inference_mode():
-            if watcher is None and sampling == PLAIN and has_duplicates and self._decodes_side_by_side:
-                generated = decode_side_by_side(self._model, ids_BT, mask_BT, sampler.noisy, max_new_tokens, stop_ids)
+            if watcher is None and sampling == DEFAULT_SAMPLING and has_duplicates and self._decodes_side_by_side:
+                generated = decode_side_by_side(
+                    self._model, ids_BT, mask_BT, sampler.noisy_scores, max_new_tokens, stop_ids
+                )
             else:
                 output_BT = self._model.generate(
                     input_ids=ids_BT,
@@ -299,9 +301,9 @@ def can_decode_side_by_side(model: Any) -> bool:
         plain_BSV = model(input_ids=torch.cat([ids_BT, forced_BS], 1)).logits[:, ids_BT.shape[1] - 1 : -1].float()
     except (TypeError, ValueError, RuntimeError, IndexError):
         return False
-    rounding = 1e-3 if model.dtype.itemsize >= 4 else 0.05
+    tolerance = 1e-3 if model.dtype.itemsize >= 4 else 0.05
     gap = (torch.stack(logits_of_steps, 1).float() - plain_BSV).abs().max()
-    return bool(gap <= rounding * plain_BSV.abs().max())
+    return bool(gap <= tolerance * plain_BSV.abs().max())
 
 
 def first_occurrences(rows: Sequence[Sequence[int]]) -> tuple[list[int], list[int]]:

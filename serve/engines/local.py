@@ -35,7 +35,7 @@ class Sampling:
     logit_bias: Mapping[int, float] = field(default_factory=dict)
 
 
-PLAIN = Sampling()
+DEFAULT_SAMPLING = Sampling()
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class LocalModel(ABC):
 
     @abstractmethod
     def run(
-        self, batch: Sequence[PreparedPrompt], watcher: Watcher | None = None, sampling: Sampling = PLAIN
+        self, batch: Sequence[PreparedPrompt], watcher: Watcher | None = None, sampling: Sampling = DEFAULT_SAMPLING
     ) -> list[Completion]:
         """The replies to a batch of prompts with the same `max_new_tokens`; `watcher` gets the tokens of the first prompt."""
 
@@ -129,7 +129,7 @@ class LocalModel(ABC):
             )
         return PreparedPrompt(index, ids, min(max_new_tokens, request.max_tokens), request)
 
-    def stream(self, request: CompletionRequest, watcher: Watcher, sampling: Sampling = PLAIN) -> Completion:
+    def stream(self, request: CompletionRequest, watcher: Watcher, sampling: Sampling = DEFAULT_SAMPLING) -> Completion:
         """Like `complete`, for one request; `watcher` gets the tokens as they are generated, and can stop the generation.
 
         UserError for a bias on a token that the model does not have.

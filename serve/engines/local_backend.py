@@ -15,9 +15,9 @@ from serve.engines.chat_backend import Body, ChatBackend, head_of
 from serve.engines.local import LocalModel, Sampling
 from serve.http.errors import ApiError
 
-SAMPLING = tuple(field.name for field in fields(Sampling))
+SAMPLING_FIELDS = tuple(field.name for field in fields(Sampling))
 SUPPORTED = frozenset(
-    {"model", "messages", "max_tokens", "max_completion_tokens", "seed", "temperature", "n", "stop", *SAMPLING}
+    {"model", "messages", "max_tokens", "max_completion_tokens", "seed", "temperature", "n", "stop", *SAMPLING_FIELDS}
 )
 LOGPROBS = frozenset({"logprobs", "top_logprobs", "return_tokens_as_token_ids"})
 """Fields supported only by models that return log-probabilities, in requests without a stop string and without a stream."""
@@ -93,7 +93,7 @@ class LocalBackend(ChatBackend):
         return self._models_by_name[model]
 
     async def _chunks(self, generation: GenerationRequest, body: Body) -> AsyncIterator[dict[str, Any]]:
-        """The chunks of one choice after another; text is sent once it can no longer change."""
+        """The chunks of one choice after another; text is sent as soon as it can no longer change."""
         head, completions = head_of(body, "chat.completion.chunk"), []
         for index, request in enumerate(generation.choices):
             sent = ""
@@ -190,7 +190,7 @@ def read_request(body: Body, takes_schema: bool = False, gives_logps: bool = Fal
         for choice in range(body.get("n", 1))
     )
     stop = body.get("stop", ())
-    sampling = {name: body[name] for name in SAMPLING if name in body}
+    sampling = {name: body[name] for name in SAMPLING_FIELDS if name in body}
     return GenerationRequest(
         requests, (stop,) if isinstance(stop, str) else tuple(stop), Sampling(**sampling | _biases(sampling))
     )

@@ -1,6 +1,6 @@
 """The engine for any OpenAI-compatible server (vLLM, llama.cpp, a hosted one), and for several servers of one model: chat completions over HTTP.
 
-The key comes from OPENAI_API_KEY, or is "none". At most `in_flight` calls run at once, however many callers there are. With several
+The key comes from OPENAI_API_KEY, or is "none". At most `in_flight` calls run concurrently, however many callers there are. With several
 servers, a call goes to the one with the most free slots. A ledger's keys contain the model's name but no URL, so a run can continue on other
 servers."""
 
@@ -240,7 +240,7 @@ class OpenAIModel:
                     extra_body=self.extra,
                     **options,
                 )
-        raise AssertionError("stamina re-raises after the last attempt")
+        raise AssertionError("unreachable: after the last attempt, stamina raises its error")
 
     def _completion_of(self, response: Any) -> Completion:
         """The first choice of a response; any finish reason but "stop" (a filter, a tool call) counts as "length"."""
@@ -266,7 +266,7 @@ def open_pool(targets: Sequence[str]) -> ServerPool:
     names = list(dict.fromkeys(server.name for server in servers))
     if len(names) > 1:
         found = f"servers of {' and '.join(repr(name) for name in names)}"
-        raise UserError(found, "servers of one model, under one name", "serve it under the same name everywhere")
+        raise UserError(found, "servers of one model, under one name", "serve the model under the same name everywhere")
     urls = _urls(servers)
     for number, url in enumerate(urls):
         if url in urls[:number]:
@@ -295,7 +295,7 @@ class ServerPool:
 
     @property
     def in_flight(self) -> int:
-        """The number of calls that the remaining servers accept at once."""
+        """The number of concurrent calls that the remaining servers accept."""
         return sum(server.in_flight for server in self._servers)
 
     def complete(self, requests: Sequence[CompletionRequest]) -> list[Completion]:

@@ -207,7 +207,7 @@ class OpenAIBackend(ChatBackend):
         raise self._server_error(response.status_code, text)
 
     async def _send_with_retry(self, request: httpx2.Request) -> httpx2.Response:
-        """The response, its body unread; sent again once if the connection breaks, as it does when the server has just closed an idle one."""
+        """The response, its body unread; the request is sent a second time if the connection breaks, as when the server has just closed an idle one."""
         try:
             return await self._http.send(request, stream=True)
         except CONNECTION_DROPPED:

@@ -19,7 +19,7 @@ from graph.errors import UserError
 from graph.models.checkpoint import answer_form, model_name
 from graph.models.openvino_ir import OPENVINO_MODEL, locate, open_pipeline
 from graph.types import Completion, CompletionRequest
-from serve.engines.local import PLAIN, LocalModel, PreparedPrompt, Sampling, Watcher
+from serve.engines.local import DEFAULT_SAMPLING, LocalModel, PreparedPrompt, Sampling, Watcher
 
 UNLIMITED_K = 1 << 20
 
@@ -40,7 +40,7 @@ class OpenVinoModel(LocalModel):
         self._next_id = 0
 
     def run(
-        self, batch: Sequence[PreparedPrompt], watcher: Watcher | None = None, sampling: Sampling = PLAIN
+        self, batch: Sequence[PreparedPrompt], watcher: Watcher | None = None, sampling: Sampling = DEFAULT_SAMPLING
     ) -> list[Completion]:
         from openvino import Tensor
 

@@ -24,7 +24,7 @@ from serve.engines.openai_api import OpenAIModel
 PYTHON = "MODEGRAPH_VLLM_PYTHON"
 RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 """The values that vLLM accepts for --max-lora-rank."""
-STRUCTURED = {"backend": "xgrammar", "disable_any_whitespace": True}
+STRUCTURED_OUTPUTS = {"backend": "xgrammar", "disable_any_whitespace": True}
 PARSER = "deepseek_r1"
 """vLLM's name for the parser of replies that begin inside a <think> block, which the prompt has opened."""
 WHOLE_PROMPTS = "--no-enable-chunked-prefill"
@@ -37,7 +37,7 @@ ONE_PROCESS = {"VLLM_ENABLE_V1_MULTIPROCESSING": "0"}
 
 @dataclass(frozen=True)
 class VllmSpec:
-    """A server to run: the model (a folder or a hub name), the name it is served under, adapters by name, the Python that has vLLM."""
+    """A server to run: the model (a folder or a hub name), the name it is served under, adapters by name, and the Python that has vLLM."""
 
     model: str
     name: str
@@ -55,7 +55,7 @@ class VllmSpec:
         """The command line of the server; the module form, which both the GPU and the CPU build have."""
         command = [self.python, "-m", "vllm.entrypoints.openai.api_server", "--model", self.model]
         command += ["--served-model-name", self.name, "--host", "127.0.0.1", "--port", str(port)]
-        command += ["--structured-outputs-config", json.dumps(STRUCTURED), "--generation-config", "vllm"]
+        command += ["--structured-outputs-config", json.dumps(STRUCTURED_OUTPUTS), "--generation-config", "vllm"]
         if self.adapters:
             modules = [f"{name}={folder.resolve()}" for name, folder in self.adapters.items()]
             command += [
@@ -114,18 +114,20 @@ def lora_rank(adapter: Path) -> int:
 
 def max_lora_rank(adapters: Mapping[str, Path]) -> int:
     """The smallest --max-lora-rank that fits all adapters; UserError when one exceeds vLLM's limit."""
-    needed = max(map(lora_rank, adapters.values()))
+    rank_of = {name: lora_rank(folder) for name, folder in adapters.items()}
+    largest = max(rank_of, key=rank_of.__getitem__)
+    needed = rank_of[largest]
     for rank in RANKS:
         if rank >= needed:
             return rank
     raise UserError(
-        f"an adapter of rank {needed}",
+        f"adapter {largest}: rank {needed}",
         f"at most {RANKS[-1]}",
         "merge it into the model (modegraph train export --merge)",
     )
 
 
-def as_trained(spec: VllmSpec, tokenizer: Any) -> VllmSpec:
+def with_training_prompts(spec: VllmSpec, tokenizer: Any) -> VllmSpec:
     """The spec with prompts as in training: thinking is off by default, if the template can turn it off (graph/answer/template.py).
 
     If the template always opens a thinking block, vLLM is configured to remove that block from the answer. The user's options come later on
@@ -185,7 +187,7 @@ def _start_model(target: str) -> VllmModel:
 
 
 def spec_of(target: str, adapters: Mapping[str, Path]) -> VllmSpec:
-    """The server to run, with the Python that the environment names, or this one; a cached model needs no connection to the hub.
+    """The server to run, with the Python that MODEGRAPH_VLLM_PYTHON names, or else the current one; a cached model needs no connection to the hub.
 
     On a CPU, compilation is off: it takes minutes, which faster generation would not recover within one command. Without compilation the
     server starts in 30 s.
@@ -195,7 +197,7 @@ def spec_of(target: str, adapters: Mapping[str, Path]) -> VllmSpec:
     extra = ("--enforce-eager",) if on_cpu() else ()
     spec = read_spec(target, adapters, _python(), extra)
     cached = not Path(spec.model).is_dir() and only_in_cache(spec.model, f"vllm:{target}")
-    return as_trained(spec, read_tokenizer(spec.model, f"vllm:{target}", local_files_only=cached))
+    return with_training_prompts(spec, read_tokenizer(spec.model, f"vllm:{target}", local_files_only=cached))
 
 
 def _python() -> str:

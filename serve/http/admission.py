@@ -19,7 +19,7 @@ from serve.http.settings import ServerSettings
 from serve.http.telemetry import Metrics
 
 LIMITED, UNLIMITED, UPLOADS = "/v1/", "/v1/models", "/v1/documents"
-"""Prefixes of paths: of requests that count towards the limits, of the exceptions among them, and of requests that may have a large body."""
+"""Prefixes of paths: LIMITED ones count towards the limits, except UNLIMITED ones; UPLOADS may have a large body."""
 MCP = "/mcp"
 LAST_EVENT_TIMEOUT_S = 1.0
 """How long the client of a stream that is cut off may take to receive the error event."""
@@ -38,11 +38,11 @@ class AdmissionMiddleware:
         metrics.running.set_function(lambda: sum(slots.running for slots in slot_pools))
 
     def is_full(self, method: str, path: str) -> bool:
-        """Whether there is no slot for another such request, running or waiting."""
+        """Whether a request with this method and path would be refused, since all slots, for running and for waiting requests, are taken."""
         return is_limited_path(path) and self._slots_for(method, path).is_full
 
     def _slots_for(self, method: str, path: str) -> _Slots:
-        """The slots of a request. On a writable server, writes to /v1/documents have separate slots, so that they neither queue behind questions nor delay them."""
+        """The slots of a request. On a writable server, writes to /v1/documents have their own, so that they neither wait for questions nor delay them."""
         return self._writes if path.startswith(UPLOADS) and method not in ("GET", "HEAD") else self._requests
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -90,7 +90,7 @@ class AdmissionMiddleware:
         try:
             if not work.done() and not response.complete:
                 work.cancel()
-                # Sent before the work is awaited, because a stopping server does not wait for that.
+                # Sent before the work is awaited, because a stopping server does not wait for the work to end.
                 if error is not None and await response.end(error):
                     self._errors.labels(error.code).inc()
                 await asyncio.wait({work})

@@ -108,7 +108,7 @@ class WatchedConnection(H11Protocol):
         return self.conn.their_state in (h11.SEND_BODY, h11.ERROR)
 
     def shutdown(self) -> None:
-        """Close for a stopping server: after the answer, or at once; a new connection may still send its first request."""
+        """Close for a stopping server: after the running answer, if any; a new connection first gets FIRST_REQUEST_S to send its first request."""
         if self.cycle is None:
             self.loop.call_later(FIRST_REQUEST_S, self.end)
         else:

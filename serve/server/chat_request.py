@@ -44,8 +44,8 @@ class ChatMessage(BaseModel):
             return "\n".join(part.text for part in self.content)
         return self.content or ""
 
-    def passed_on(self, escape: Callable[[str], str]) -> dict[str, Any]:
-        """The turn for the engine: parts joined into one text, and special tokens in every text escaped."""
+    def for_engine(self, escape: Callable[[str], str]) -> dict[str, Any]:
+        """The turn in the form that the engine gets: parts joined into one text, and special tokens in every text escaped."""
         fields = {name: value for name, value in self.model_dump(exclude_unset=True).items() if name in MESSAGE_FIELDS}
         content = {} if self.content is None else {"content": escape(self.text())}
         return {name: value if name == "role" else map_texts(escape, value) for name, value in fields.items()} | content

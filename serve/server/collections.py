@@ -114,7 +114,7 @@ class LiveIndex:
         self._publish_generation()
 
     async def watch(self) -> None:
-        """Load changes on disk, until cancelled."""
+        """Reload the index whenever it changes on disk, until cancelled."""
         while True:
             await asyncio.sleep(POLL_S)
             await self.refresh()
@@ -212,7 +212,7 @@ class WriteQueue:
         return result
 
     def _take_turn(self) -> None:
-        """Wait for the turn, and apply all waiting edits."""
+        """Wait for the turn, and apply all waiting edits; stop once no caller waits for them."""
         jobs: list[_Job] = []
 
         def take() -> Sequence[Edit]:
@@ -269,8 +269,8 @@ class Collections:
     def resolve_name(self, access: Access, name: str | None, field: str = "collection") -> str:
         """The collection `name`, or the only visible one if `name` is None; `field` is the request's field for it.
 
-        ApiError 404 for any other name, with the same message whether it does not exist or is not visible; 400 for None unless
-        exactly one is visible.
+        ApiError 404 if no visible collection has the name, whether or not a hidden one has it; 400 if `name` is None and the number of visible
+        collections is not one.
         """
         visible = self.names(access)
         if name is None and len(visible) == 1:

@@ -74,7 +74,7 @@ class PreparedRequest:
 
     @property
     def found_nothing(self) -> bool:
-        """Whether there are no excerpts (nothing found, or judged absent from the documents), so that the model is not called."""
+        """Whether a question has no excerpts (nothing found, or judged absent from the documents), so that the model is not called."""
         return self.prompt is not None and self.prompt.intent != "remark" and not self.prompt.ranked
 
     def halved(self) -> PreparedRequest | None:
@@ -90,9 +90,10 @@ class PreparedRequest:
 async def prepare(
     services: Services, request: ChatRequest, access: Access, collection: str | None = None, field: str = STORE_FIELD
 ) -> PreparedRequest:
-    """Search for the question of a request, and build the prompt as in training; without retrieval, only escape special tokens.
+    """Search for the question of a request, and build the prompt as in training. Without retrieval, only escape special tokens; for a task of the
+    chat client, also shorten it to fit the window.
 
-    The model's name may also name the collection; otherwise `collection` does, from the request's field `field`.
+    The collection is named by `collection`, the value of the request's field `field`, or by the model's name; ApiError 400 if the two differ.
     """
     name, model_collection = services.resolve_model(access, request.model)
     request = request.model_copy(update={"model": name})
@@ -101,7 +102,7 @@ async def prepare(
     unsupported = _unsupported_handling(services, options, uses_our_form(fields))
     if not options.enabled:
         return PreparedRequest(
-            {**fields, "messages": [message.passed_on(backend.escape_special_tokens) for message in request.messages]},
+            {**fields, "messages": [message.for_engine(backend.escape_special_tokens) for message in request.messages]},
             key=access.key,
         )
     task = read_task([message.text() for message in request.messages if message.role == "user"], request.instructions())

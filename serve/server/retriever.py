@@ -59,7 +59,7 @@ class RetrievalOptions(Settings):
 
 
 class Retriever:
-    """Finds evidence. Evidence found without a model is cached for the last `CACHE_SIZE` questions, by index and visible part."""
+    """Finds evidence. Evidence found without a model is cached by `CacheKey`; the cache holds the `CACHE_SIZE` most recently used entries."""
 
     def __init__(self, settings: ServerSettings, metrics: Metrics, tracing: Tracing) -> None:
         self._settings, self._metrics, self._tracing = settings, metrics, tracing
@@ -67,7 +67,7 @@ class Retriever:
         self._cache: OrderedDict[CacheKey, Evidence] = OrderedDict()
 
     def settings_of(self, options: RetrievalOptions) -> RetrieveSettings:
-        """The options completed with the server's defaults; ApiError (or UserError) 400 for unavailable ones."""
+        """The options completed with the server's defaults; ApiError 400 for unavailable ones, UserError (also answered with 400) for invalid values."""
         defaults = self._settings
         if options.selector == "trained" and not defaults.selector:
             raise ApiError(

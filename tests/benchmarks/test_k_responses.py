@@ -31,7 +31,7 @@ def study(**changes: Any) -> StudySettings:
     return parse_settings(StudySettings, values, "study.yaml")
 
 
-def test_a_frontier_joins_checkpoints_by_kl() -> None:
+def test_a_frontier_interpolates_between_checkpoints_in_order_of_kl() -> None:
     one = run("MS", 0, (0.4, [0.8, 0.2]), (0.2, [0.4, 0.0]))
     assert frontier(one, 0.2) == pytest.approx([0.4, 0.0])
     assert frontier(one, 0.3) == pytest.approx([0.6, 0.1])
@@ -39,15 +39,15 @@ def test_a_frontier_joins_checkpoints_by_kl() -> None:
 
 
 def test_the_difference_is_the_mean_over_the_kls_that_both_runs_reach() -> None:
-    """Frontiers r = 2 KL and r = KL on [.1, .4] and [.2, .6]: the difference on [.2, .4] is KL, its mean .3. Outside, runs are not extrapolated."""
+    """Frontiers r = 2 KL on [.1, .4] and r = KL on [.2, .6]: on [.2, .4] they differ by KL, on average by .3. Frontiers are not extrapolated."""
     steep = run("MS", 0, (0.1, [0.2]), (0.4, [0.8]))
     flat = run("DPO", 0, (0.2, [0.2]), (0.6, [0.6]))
     assert difference(steep, flat) == pytest.approx([0.3])
     assert difference(steep, run("DPO", 0, (0.5, [0.2]), (0.6, [0.6]))) is None
 
 
-def test_a_contrast_pairs_the_seeds() -> None:
-    """Seed s adds s to both runs, so that every paired difference is .1; six differences of one sign give p = 2 / 2⁶."""
+def test_a_contrast_pairs_runs_of_the_same_seed() -> None:
+    """Seed s adds s to both runs, so that every paired difference is .1; six differences of the same sign give p = 2 / 2⁶."""
     ms = {s: run("MS", s, (0.1, [s + 0.1]), (0.2, [s + 0.1])) for s in range(6)}
     dpo = {s: run("DPO", s, (0.1, [float(s)]), (0.2, [float(s)])) for s in range(6)}
     found = contrast(ms, dpo, 0.03)

@@ -1,4 +1,4 @@
-"""benchmarks/report.py: the parser refuses numbers too small to leave anything to measure."""
+"""benchmarks/report.py: the parser refuses a number below the minimum of its option."""
 
 import pytest
 

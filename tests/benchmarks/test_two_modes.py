@@ -38,7 +38,7 @@ from eval.tables import as_text
 from graph.errors import UserError
 
 
-def thirds() -> Line:
+def three_outcomes() -> Line:
     """π_ref = (1/2, 1/4, 1/4), r = β_r (0, ln 2, ln 4): π* ∝ (1/2, 1/2, 1), so π* = (1/4, 1/4, 1/2)."""
     reference_X = torch.tensor([0.5, 0.25, 0.25], dtype=torch.float64)
     rewards_X = 0.3 * torch.tensor([1.0, 2.0, 4.0], dtype=torch.float64).log()
@@ -46,20 +46,20 @@ def thirds() -> Line:
 
 
 IN_PROPORTION = torch.tensor([[[0, 0, 1, 2]]])  # one seed, one group of K = 4 with the proportions of π_ref
-TARGET = torch.tensor([0.25, 0.25, 0.5], dtype=torch.float64)  # π* of thirds()
+TARGET = torch.tensor([0.25, 0.25, 0.5], dtype=torch.float64)  # π* of three_outcomes()
 POLICY = torch.tensor([0.6, 0.3, 0.1], dtype=torch.float64)
 
 
 def test_the_target_matches_a_calculation_by_hand():
-    assert log_target(thirds()).exp().tolist() == pytest.approx([0.25, 0.25, 0.5])
+    assert log_target(three_outcomes()).exp().tolist() == pytest.approx([0.25, 0.25, 0.5])
 
 
 def test_the_divergences_match_a_calculation_by_hand():
     forward = 0.25 * math.log(0.25 / 0.6) + 0.25 * math.log(0.25 / 0.3) + 0.5 * math.log(0.5 / 0.1)
     reverse = 0.6 * math.log(0.6 / 0.25) + 0.3 * math.log(0.3 / 0.25) + 0.1 * math.log(0.1 / 0.5)
     log_policy_X = POLICY.log()
-    assert exact_losses(thirds(), FORWARD)(log_policy_X).item() == pytest.approx(forward)
-    assert exact_losses(thirds(), REVERSE)(log_policy_X).item() == pytest.approx(reverse)
+    assert exact_losses(three_outcomes(), FORWARD)(log_policy_X).item() == pytest.approx(forward)
+    assert exact_losses(three_outcomes(), REVERSE)(log_policy_X).item() == pytest.approx(reverse)
 
 
 def gradient_of(objective: Objective, groups_SGK: torch.Tensor | None, line: Line, policy_X: torch.Tensor):
@@ -77,8 +77,8 @@ def gradient_of(objective: Objective, groups_SGK: torch.Tensor | None, line: Lin
 @pytest.mark.parametrize(("method", "exact"), [("MS", REVERSE), ("DPO", FORWARD)])
 def test_a_group_in_proportion_to_the_reference_has_the_gradient_of_the_exact_divergence(method: Method, exact):
     """In such a group, p_f is π and p_r is π*, divided among repeated outcomes: with β_π = 1, this is the limit of large K."""
-    sampled, sampled_X = gradient_of(Objective(method, 4), IN_PROPORTION, thirds(), POLICY)
-    direct, direct_X = gradient_of(exact, None, thirds(), POLICY)
+    sampled, sampled_X = gradient_of(Objective(method, 4), IN_PROPORTION, three_outcomes(), POLICY)
+    direct, direct_X = gradient_of(exact, None, three_outcomes(), POLICY)
     assert torch.allclose(sampled_X, direct_X, atol=1e-6)
     assert direct_X.abs().max() > 0.05
     # p_r over the four responses is (1/8, 1/8, 1/4, 1/2): DPO's loss is the cross-entropy of p_r and p_f, not their KL.
@@ -89,7 +89,7 @@ def test_a_group_in_proportion_to_the_reference_has_the_gradient_of_the_exact_di
 @pytest.mark.parametrize("support", [[0, 1], [1, 2], [0, 2]])
 def test_on_distinct_responses_ms_is_the_reverse_kl_of_the_ratios_to_the_reference(support):
     """A group of distinct responses: p_f ∝ π/π_ref and p_r ∝ π*/π_ref, both normalised over the group."""
-    line, group_SGK = thirds(), torch.tensor([[support]])
+    line, group_SGK = three_outcomes(), torch.tensor([[support]])
     _, sampled_X = gradient_of(Objective("MS", 2), group_SGK, line, POLICY)
     logits_X = POLICY.log().requires_grad_()
     ratios_X = torch.log_softmax(logits_X, dim=-1) - line.log_reference_X
@@ -100,9 +100,9 @@ def test_on_distinct_responses_ms_is_the_reverse_kl_of_the_ratios_to_the_referen
 
 
 @pytest.mark.parametrize("method", ["MS", "DPO"])
-def test_the_target_is_stationary_for_every_group(method: Method):
+def test_the_gradient_is_zero_at_the_target_with_and_without_repeated_responses(method: Method):
     for group in ([[0, 1]], [[2, 2]], [[0, 1, 2]], [[0, 0, 1, 2]]):
-        _, gradient_X = gradient_of(Objective(method, len(group[0])), torch.tensor([group]), thirds(), TARGET)
+        _, gradient_X = gradient_of(Objective(method, len(group[0])), torch.tensor([group]), three_outcomes(), TARGET)
         assert gradient_X.abs().max() < 1e-6
 
 
@@ -114,7 +114,9 @@ def test_hard_pairs_have_the_higher_reward_first_and_the_loss_computed_by_hand()
     assert (rewards_GK[:, 0] >= rewards_GK[:, 1]).all()
     # By hand on three outcomes: Δ = (ln 1.2, ln 1.2, ln 0.4), the pair (2, 0) has p_f = (1/4, 3/4).
     losses = {
-        objective: group_losses(thirds(), objective, POLICY.log().view(1, 1, -1), torch.tensor([[[2, 0]]])).item()
+        objective: group_losses(
+            three_outcomes(), objective, POLICY.log().view(1, 1, -1), torch.tensor([[[2, 0]]])
+        ).item()
         for objective in (DPO_PAIRS, Objective("MS", 2, 0.1))
     }
     by_hand = [-math.log(0.25), 0.25 * math.log(0.25 / 0.9) + 0.75 * math.log(0.75 / 0.1)]
@@ -130,7 +132,7 @@ def test_responses_are_sampled_from_the_reference():
 
 
 def test_the_sampled_loss_of_pairs_tends_to_the_sum_over_all_pairs():
-    """K = 2 exactly: 41² ordered pairs, weighted by π_ref(i) π_ref(j)."""
+    """The exact loss for K = 2 is the sum over 41² ordered pairs, weighted by π_ref(i) π_ref(j)."""
     line, objective = two_modes(), Objective("MS", 2)
     log_policy_STX = log_gaussian(line.points_X, torch.tensor([[[-0.5, 0.2]]], dtype=torch.float64))
     every_pair = torch.cartesian_prod(torch.arange(41), torch.arange(41))
@@ -165,7 +167,7 @@ def test_the_forward_optimum_has_the_targets_moments_and_is_stationary_for_dpo()
 
 
 @pytest.mark.parametrize("objective", [REVERSE, FORWARD, Objective("MS", 2), Objective("MS", 16), Objective("DPO", 8)])
-def test_every_objective_finds_a_target_that_the_policy_can_match(objective):
+def test_an_objective_finds_a_target_that_the_policy_can_match(objective):
     """r = −½ β_r (x − 1)² gives the precision 1/2.5² + 1 = 1.16: μ = 1/1.16, σ = 1/√1.16."""
     line = two_modes(0.2)
     quadratic = Line(line.points_X, line.log_reference_X, -0.5 * 0.2 * (line.points_X - 1) ** 2, 0.2)
@@ -198,7 +200,7 @@ def test_a_beta_out_of_range_is_refused(beta):
         two_modes(beta)
 
 
-SHORT = (
+SHORT_OBJECTIVES = (
     REVERSE,
     FORWARD,
     *(Objective("MS", size) for size in (2, 16, 64)),
@@ -210,7 +212,7 @@ SHORT = (
 
 @pytest.fixture(scope="module")
 def short_run():
-    return run_modes(two_modes(), seeds=2, steps=200, objectives=SHORT)
+    return run_modes(two_modes(), seeds=2, steps=200, objectives=SHORT_OBJECTIVES)
 
 
 def reverse_kls(experiment, *objective) -> list[float]:
@@ -234,7 +236,7 @@ def test_a_short_run_matches_the_committed_figures(short_run):
     assert reverse_kls(short_run, "DPO", 64) == pytest.approx([3.27] * 2, abs=0.03)
 
 
-def test_pairs_behave_like_dpo_or_collapse_on_the_wrong_mode(short_run):
+def test_ms_on_pairs_matches_dpo_at_smoothing_0_1_and_collapses_on_the_wrong_mode_at_0_01(short_run):
     assert reverse_kls(short_run, "MS", 2, 0.1) == pytest.approx(reverse_kls(short_run, "DPO", 2, 0.0), abs=0.05)
     for policy in short_run.fit_of(Objective("MS", 2, 0.01)).policies:
         assert policy.mean == pytest.approx(-1.6, abs=0.1)
@@ -273,7 +275,7 @@ def test_a_short_run_has_a_headline_and_a_table(short_run):
         "From the start at π_ref, the exact reverse KL ends at 0.989."
     )
     lines = as_text(modes_table(short_run)).splitlines()
-    assert len(lines) == 3 + len(SHORT)
+    assert len(lines) == 3 + len(SHORT_OBJECTIVES)
     assert lines[1].split()[:6] == ["objective", "labels", "K", "ε", "β_r", "β_π"]
     assert lines[3].split()[:8] == ["reverse", "KL", "exact", "–", "–", "0.12", "1", "0.479"]
     assert lines[5].split()[:6] == ["MS", "soft", "2", "–", "0.12", "1"]

@@ -36,7 +36,7 @@ LOG_SETTINGS = (
 
 @dataclass
 class Replica:
-    """A replica with its own port and its own model server, which records the requests that reach it."""
+    """A replica with its own port and its own model server. The model server records the requests that it gets."""
 
     index: Path
     model: ChatServer
@@ -90,7 +90,7 @@ class Cluster:
     nginx_log: Path
 
     def logged_requests(self) -> dict[str, LoggedRequest]:
-        """The requests that had an X-Request-Id, by that id."""
+        """The requests by their X-Request-Id; of several requests with the same id or without one, only the last."""
         found = {}
         for line in self.nginx_log.read_text().splitlines():
             name, replicas, status, ended_at, seconds = line.split("|")
@@ -138,7 +138,7 @@ def running_nginx(program: str, port: int, replicas: Sequence[int], folder: Path
     }
     text = NGINX_CONF.read_text(encoding="utf-8").replace("/tmp/", f"{folder}/")
     for shipped, here in changes.items():
-        assert text.count(shipped) == 1, shipped
+        assert text.count(shipped) == 1, f"nginx.conf should contain {shipped!r} once"
         text = text.replace(shipped, here)
     (folder / "nginx.conf").write_text(text, encoding="utf-8")
     # Started by root, nginx would run its workers as another user, who may lack access to the folder.
@@ -165,7 +165,9 @@ def _wait_for(port: int, process: "subprocess.Popen[bytes]") -> None:
     while True:
         with suppress(ConnectionRefusedError), socket.create_connection(("127.0.0.1", port)):
             return
-        assert process.poll() is None and time.monotonic() < end, "nginx does not start"
+        assert process.poll() is None and time.monotonic() < end, (
+            f"nginx should accept connections on port {port} within 30 s"
+        )
         time.sleep(0.02)
 
 

@@ -12,7 +12,7 @@ import httpx2
 QUESTION = "Who built the Lantern?"
 PAUSE_S = 0.4
 """The pause between the requests of one client: the servers always have requests, but still have time for uploads."""
-READING = ("search", "document")
+READ_ONLY_KINDS = ("search", "document")
 """Kinds of requests that only read, which nginx may send again."""
 
 
@@ -48,7 +48,7 @@ def search(client: httpx2.Client, headers: dict[str, str]) -> str:
 
 
 def document(client: httpx2.Client, headers: dict[str, str]) -> str:
-    """A document, by GET."""
+    """A request for a document by GET."""
     reply = client.get("/v1/documents/lantern", headers=headers)
     return "" if reply.status_code == 200 and reply.json()["title"] else f"{reply.status_code} {reply.text[:200]}"
 
@@ -63,12 +63,13 @@ KINDS: dict[str, Callable[[httpx2.Client, dict[str, str]], str]] = {
 
 def chat(headers: dict[str, str]) -> dict[str, object]:
     question = f"{QUESTION} {headers['X-Request-Id']}"
-    always_answer = {"abstain": 1}  # the number in the question is in no document
+    # Without this, the server might abstain, because no document contains the number in the question.
+    always_answer = {"abstain": 1}
     return {"model": "tiny", "messages": [{"role": "user", "content": question}], "retrieval": always_answer}
 
 
 @contextmanager
-def crowd(url: str, clients: int) -> Iterator[list[Outcome]]:
+def running_clients(url: str, clients: int) -> Iterator[list[Outcome]]:
     """Run this many clients during the `with` block; after it, every client has received its last answer."""
     outcomes: list[Outcome] = []
     stop = threading.Event()

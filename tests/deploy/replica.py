@@ -17,7 +17,7 @@ SETTINGS = ROOT / "deploy" / "replicas" / "serve.yaml"
 
 
 def main(index: str, model: str, port: str) -> None:
-    """Serve until a signal."""
+    """Serve until a signal stops the process."""
     log_to_stderr()
     values = {**read_yaml(SETTINGS), "port": int(port), "capacity": 32, "feedback": True}
     settings = parse_settings(ServerSettings, values, str(SETTINGS))

@@ -163,7 +163,7 @@ def test_compose_starts_the_replicas_that_nginx_forwards_to() -> None:
     check_command(services["index"]["entrypoint"][1:])
 
 
-def test_the_limits_of_nginx_are_not_below_those_of_the_server() -> None:
+def test_the_limits_of_nginx_exceed_those_of_the_server() -> None:
     settings = settings_of(REPLICAS)
     size, patience = re.search(r"client_max_body_size (\d+)m;", NGINX), re.search(r"proxy_read_timeout (\d+)s;", NGINX)
     assert size is not None and int(size[1]) << 20 > settings.max_upload_bytes

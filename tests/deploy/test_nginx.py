@@ -1,4 +1,4 @@
-"""The shipped nginx.conf in front of replicas that misbehave on request: which requests it resends, and how it passes streams on."""
+"""The shipped nginx.conf in front of replicas that a test can make fail: which requests nginx sends again, and how it forwards streams."""
 
 import threading
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from tests.deploy.cluster import free_ports, nginx_program, running_nginx
 
 
 class Replicas:
-    """Two servers that answer every request, except that, if `breaks` is set, the first request is read and its connection closed without an answer."""
+    """Servers that answer every request. If `breaks` is set, however, they read the first request and close its connection without an answer."""
 
     def __init__(self) -> None:
         self.requests: list[tuple[str, str]] = []
@@ -117,7 +117,7 @@ def test_no_request_is_lost_while_a_replica_is_down(tmp_path: Path, method: str)
     assert statuses == [200] * 6 and len(replicas.requests) == 6
 
 
-def test_a_stream_is_passed_on_as_it_arrives_on_its_own_connection(tmp_path: Path) -> None:
+def test_a_stream_is_forwarded_as_it_arrives_and_gets_a_connection_of_its_own(tmp_path: Path) -> None:
     replicas = Replicas()
     replicas.breaks = False
     with (
@@ -125,12 +125,12 @@ def test_a_stream_is_passed_on_as_it_arrives_on_its_own_connection(tmp_path: Pat
         httpx2.stream("POST", f"{url}/stream", timeout=20, verify=False) as response,
     ):
         pieces = response.iter_text()
-        assert next(pieces) == "data: first\n\n", "the server writes the rest only after this has been read"
+        assert next(pieces) == "data: first\n\n", "the first piece should arrive before the server writes the rest"
         replicas.first_piece_read.set()
         assert "".join(pieces) == "data: last\n\n" and response.headers["x-connection"] == "close"
 
 
-def test_bodies_up_to_the_largest_upload_are_passed_on(tmp_path: Path) -> None:
+def test_bodies_larger_than_the_largest_upload_are_refused(tmp_path: Path) -> None:
     replicas = Replicas()
     replicas.breaks = False
     with nginx_in_front_of(replicas, tmp_path) as url:

@@ -17,12 +17,12 @@ from graph.store.database import DATABASE_FILE as DATABASE
 from graph.types import Document
 from tests.corpora import guild_documents
 from tests.deploy.cluster import Cluster, LoggedRequest, Replica, running_cluster
-from tests.deploy.crowd import READING, Outcome, crowd
+from tests.deploy.crowd import READ_ONLY_KINDS, Outcome, running_clients
 from tests.postgres_server import fresh_database
 from tests.processes import until
 
 CLIENTS = 20
-VISIBLE_S = 2.0
+VISIBLE_WITHIN_S = 2.0
 pytestmark = [pytest.mark.machines, pytest.mark.timeout(600)]
 
 
@@ -44,14 +44,14 @@ def upload(replica: Replica, *documents: Document) -> dict[str, object]:
 
 
 def answers_from(replica: Replica, document: Document) -> bool:
-    """Whether the document is a passage of the prompt if its text is the question (the prompt then contains this text twice)."""
+    """Whether the prompt for a question that is the document's text also contains the document as a passage, and thus this text twice."""
     body = {"model": "tiny", "messages": [{"role": "user", "content": document.text}]}
     response = replica.post("/v1/chat/completions", json=body)
     assert response.status_code == 200, response.text
     return any(str(each["messages"]).count(document.text) > 1 for each in replica.model.requests)
 
 
-def test_a_document_uploaded_to_one_is_used_by_the_other(cluster: Cluster) -> None:
+def test_a_document_uploaded_to_one_replica_is_used_by_the_other(cluster: Cluster) -> None:
     took = []
     for number in range(6):
         here, there = cluster.replicas[number % 2], cluster.replicas[1 - number % 2]
@@ -60,12 +60,12 @@ def test_a_document_uploaded_to_one_is_used_by_the_other(cluster: Cluster) -> No
         uploaded_s = time.monotonic()
         until(lambda there=there, gull=gull: answers_from(there, gull), 60)  # type: ignore[misc]
         took.append(time.monotonic() - uploaded_s)
-    print(f"visible to the other after {', '.join(f'{each:.2f}' for each in took)} s")
+    print(f"visible to the other replica after {', '.join(f'{each:.2f}' for each in took)} s")
     if os.environ.get("MODEGRAPH_TIMES"):
-        assert max(took) < VISIBLE_S
+        assert max(took) < VISIBLE_WITHIN_S
 
 
-def test_documents_uploaded_to_both_at_once_are_indexed_once(cluster: Cluster) -> None:
+def test_documents_uploaded_to_both_replicas_simultaneously_are_indexed_once(cluster: Cluster) -> None:
     documents = guild_documents()[:6]
     before = index_status(cluster.index)
     with ThreadPoolExecutor(12) as pool:
@@ -78,7 +78,7 @@ def test_documents_uploaded_to_both_at_once_are_indexed_once(cluster: Cluster) -
         passages, different = connection.execute(statement).fetchone() or (0, 1)
         assert passages == different >= after.rows["documents"]
         assert connection.execute("SELECT count(*) FROM modegraph_index.leases").fetchone() == (0,), (
-            "leases were released"
+            "all leases should be released"
         )
     until(lambda: {each.get("/ready").json()["index"] for each in cluster.replicas} == {after.identity}, 60)
     assert after.unfinished == "" and verify_index(cluster.index) == []
@@ -86,7 +86,7 @@ def test_documents_uploaded_to_both_at_once_are_indexed_once(cluster: Cluster) -
 
 def test_a_killed_replica_loses_only_the_requests_that_it_was_processing(cluster: Cluster) -> None:
     first = cluster.replicas[0]
-    with crowd(cluster.url, CLIENTS) as outcomes:
+    with running_clients(cluster.url, CLIENTS) as outcomes:
         until(lambda: len(outcomes) > 4 * CLIENTS and first.model.running > 1, 60)
         killed_at = time.time()
         first.kill()
@@ -103,16 +103,16 @@ def test_a_killed_replica_loses_only_the_requests_that_it_was_processing(cluster
     assert 0 < len(failed) <= CLIENTS
     for each in failed:
         assert logged[each.id].replicas == (address(first),) and logged[each.id].arrived_at <= killed_at + 0.1, each
-        assert each.kind not in READING, "nginx sends these again"
+        assert each.kind not in READ_ONLY_KINDS, "nginx should send requests that only read again"
         assert times_forwarded(cluster, each) <= 1, "no answer should be generated twice"
     assert any(len(each.replicas) == 2 and each.status == 200 for each in logged.values()), (
-        "some requests were sent again"
+        "some requests should be sent again"
     )
     assert times_forwarded(cluster, next(each for each in outcomes if each.kind == "answer" and not each.problem)) == 1
 
 
 def test_a_rolling_restart_loses_no_request(cluster: Cluster) -> None:
-    with crowd(cluster.url, CLIENTS) as outcomes:
+    with running_clients(cluster.url, CLIENTS) as outcomes:
         for number, each in enumerate(cluster.replicas):
             until(lambda: len(outcomes) > 4 * CLIENTS, 60)
             each.stop()
@@ -121,16 +121,16 @@ def test_a_rolling_restart_loses_no_request(cluster: Cluster) -> None:
             upload(cluster.replicas[1 - number], lighthouse)
             until(lambda before=before: len(outcomes) > before + 2 * CLIENTS, 60)  # type: ignore[misc]
             each.start()
-            assert answers_from(each, lighthouse), "a replica starts with the newest index"
+            assert answers_from(each, lighthouse), "a replica should start with the newest index"
         before = len(outcomes)
         until(lambda: len(outcomes) > before + 4 * CLIENTS, 60)
     print(f"{len(outcomes)} requests, {sum(bool(each.problem) for each in outcomes)} failed")
     assert [each for each in outcomes if each.problem] == []
     served = Counter(request.replicas[-1] for request in cluster.logged_requests().values())
-    assert all(served[address(each)] > CLIENTS for each in cluster.replicas), "both replicas got requests"
+    assert all(served[address(each)] > CLIENTS for each in cluster.replicas), "both replicas should get requests"
 
 
-def test_feedback_sent_to_one_is_shown_and_deleted_by_the_other(cluster: Cluster) -> None:
+def test_feedback_sent_to_one_replica_is_shown_and_deleted_by_the_other(cluster: Cluster) -> None:
     here, there = cluster.replicas
     vote = {
         "kind": "vote",

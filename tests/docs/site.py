@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tests.places import ROOT
 
-LOADED = {
+LOADED_ATTRIBUTES = {
     "script": "src",
     "img": "src",
     "iframe": "src",
@@ -18,7 +18,7 @@ LOADED = {
     "object": "data",
     "use": "href",
 }
-"""The resources that a browser fetches automatically, by tag and attribute; of `link` elements, only those with a `rel` below."""
+"""By tag, the attribute with the URL of a resource that a browser fetches automatically. A `link` is fetched only with a `rel` of LOADED_RELS."""
 LOADED_RELS = {"stylesheet", "icon", "preload", "modulepreload", "preconnect", "dns-prefetch", "prefetch", "manifest"}
 
 
@@ -54,7 +54,7 @@ class Page(HTMLParser):
         self.anchors |= {values[name] for name in ("id", "name") if values.get(name)}
         if tag == "a" and "href" in values:
             self.links.append(values["href"])
-        if LOADED.get(tag) in values:
-            self.loaded.append(values[LOADED[tag]])
+        if LOADED_ATTRIBUTES.get(tag) in values:
+            self.loaded.append(values[LOADED_ATTRIBUTES[tag]])
         if tag == "link" and LOADED_RELS & set(values.get("rel", "").split()):
             self.loaded.append(values.get("href", ""))

@@ -1,7 +1,7 @@
 """Every console block of the docs is run, or the line before it states why not: `<!-- not run: the reason -->`.
 
 The blocks of a page run in order, in one folder with the files that a reader would have: the examples, and documents and
-questions of the reader's own. Texts are encoded by the stand-in encoder; a command's output is compared with the block if the block shows output.
+questions of the reader's own. Texts are encoded by the stand-in encoder; a command's output must contain the output that the block shows.
 """
 
 import re
@@ -35,7 +35,7 @@ SOME_DOCUMENTS = (
 
 @dataclass(frozen=True)
 class Block:
-    """A console block: its commands with the output that it shows, and why it is not run ("" if it is)."""
+    """A console block: its commands, each with the output shown, and why the block is not run ("" if it is)."""
 
     why: str
     commands: tuple[tuple[str, str], ...]
@@ -55,7 +55,7 @@ def blocks_of(text: str) -> list[Block]:
 
 
 BLOCKS = {page: blocks_of(page.read_text(encoding="utf-8")) for page in PAGES}
-RUN = [page for page, blocks in BLOCKS.items() if any(not block.why for block in blocks)]
+RUN_PAGES = [page for page, blocks in BLOCKS.items() if any(not block.why for block in blocks)]
 
 
 def test_blocks_are_read_with_their_reasons_and_output() -> None:
@@ -100,7 +100,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, open_hashed: None) -> 
     return tmp_path
 
 
-@pytest.mark.parametrize("page", RUN, ids=lambda page: page.relative_to(ROOT).as_posix())
+@pytest.mark.parametrize("page", RUN_PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_the_blocks_of_a_page_succeed(page: Path, home: Path) -> None:
     for line, shown in (each for block in BLOCKS[page] if not block.why for each in block.commands):
         done = run(*shlex.split(line, comments=True)[1:])
@@ -109,4 +109,4 @@ def test_the_blocks_of_a_page_succeed(page: Path, home: Path) -> None:
 
 
 def test_the_start_pages_and_the_guide_are_run() -> None:
-    assert {ROOT / "docs/start/offline.md", ROOT / "docs/start/documents.md", ROOT / "docs/guide.md"} <= set(RUN)
+    assert {ROOT / "docs/start/offline.md", ROOT / "docs/start/documents.md", ROOT / "docs/guide.md"} <= set(RUN_PAGES)

@@ -1,4 +1,4 @@
-"""The concept pages: each mode has one with the constants of the code, the example of the objectives prints what is shown, named settings exist."""
+"""The concept pages: each mode has a page with the constants of the code, the objectives' example prints the output shown, and named settings exist."""
 
 import doctest
 import re
@@ -16,7 +16,7 @@ from tests.places import ROOT
 from train.run.settings import DpoSettings, MsSettings, RewardSettings, SftSettings
 
 MODES = ROOT / "docs" / "concepts" / "modes"
-KINDS = (RetrieveSettings, IndexSettings, SftSettings, DpoSettings, MsSettings, RewardSettings)
+SETTINGS_CLASSES = (RetrieveSettings, IndexSettings, SftSettings, DpoSettings, MsSettings, RewardSettings)
 CONSTANT = re.compile(r"^\| `(\w+)\.([A-Z_0-9]+)` \| ([\d._]+) \|", re.MULTILINE)
 MODULES = {
     file.stem: ".".join(file.relative_to(ROOT).with_suffix("").parts)
@@ -34,7 +34,7 @@ def test_every_mode_has_a_page_and_every_page_a_mode() -> None:
 
 
 @pytest.mark.parametrize("mode", get_args(Mode))
-def test_a_page_states_what_its_mode_returns_costs_and_reads(mode: str) -> None:
+def test_a_page_states_what_its_mode_returns_and_costs_and_which_settings_it_has(mode: str) -> None:
     text = page_of(mode)
     assert text.startswith(f"# `{mode}`\n")
     at_a_glance = text.partition("## At a glance")[2]
@@ -50,7 +50,7 @@ def test_the_constants_on_a_page_equal_those_of_the_code(mode: str) -> None:
         assert getattr(import_module(MODULES[module]), name) == float(value.replace("_", "")), f"{module}.{name}"
 
 
-def test_constants_are_found() -> None:
+def test_the_pattern_finds_the_constants_on_the_pages() -> None:
     assert sum(len(CONSTANT.findall(page_of(mode))) for mode in get_args(Mode)) > 45
     assert CONSTANT.findall("| `a.B_C` | .85 | d |") == [("a", "B_C", ".85")]
 
@@ -65,4 +65,4 @@ def test_the_example_of_the_objectives_gives_the_output_shown() -> None:
 def test_settings_named_on_coming_from_pages_exist(page: Path) -> None:
     ours = re.findall(r"^\|[^|]+\|(.+)\|$", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
     named = {name for cell in ours for name in re.findall(r"`([a-z]+_[a-z_]+)`", cell)}
-    assert named <= {line.key for kind in KINDS for line in setting_lines(kind)}
+    assert named <= {line.key for kind in SETTINGS_CLASSES for line in setting_lines(kind)}

@@ -1,4 +1,4 @@
-"""The pages generated from the code: the committed files are up to date, and error messages are on their page."""
+"""The pages generated from the code: the committed files are up to date, and the page of messages contains the errors of some commands."""
 
 import ast
 import doctest

@@ -6,7 +6,7 @@ import re
 from tests.places import ROOT
 
 PAGE = (ROOT / "docs/developers/reliability.md").read_text(encoding="utf-8")
-NAMED = re.compile(r"`(tests/[\w/]+\.py)::(test_\w+)`")
+NAMED_TEST = re.compile(r"`(tests/[\w/]+\.py)::(test_\w+)`")
 ROWS = [
     line
     for line in PAGE.splitlines()
@@ -21,7 +21,7 @@ def names_in(file: str) -> set[str]:
 
 
 def test_every_named_test_exists() -> None:
-    named = NAMED.findall(PAGE)
+    named = NAMED_TEST.findall(PAGE)
     assert len(named) > 45
     assert [
         f"{file}::{name}" for file, name in named if not (ROOT / file).is_file() or name not in names_in(file)
@@ -29,8 +29,8 @@ def test_every_named_test_exists() -> None:
 
 
 def test_every_row_names_a_test() -> None:
-    assert [row for row in ROWS if not NAMED.search(row.split(" | ")[-1])] == []
-    assert PAGE.count("`tests/") == len(NAMED.findall(PAGE))
+    assert [row for row in ROWS if not NAMED_TEST.search(row.split(" | ")[-1])] == []
+    assert PAGE.count("`tests/") == len(NAMED_TEST.findall(PAGE))
 
 
 def test_every_kind_of_fault_has_a_section() -> None:

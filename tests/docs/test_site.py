@@ -45,8 +45,8 @@ def dead_links(pages: dict[Path, Page], page: Path) -> Iterator[str]:
             yield target
 
 
-def foreign_urls(text: str) -> list[str]:
-    """Addresses on other hosts that a style sheet loads."""
+def external_urls(text: str) -> list[str]:
+    """The addresses on other hosts from which a style sheet loads something."""
     return [
         each for each in re.findall(r"url\(\s*['\"]?([^'\")]+)|@import\s+['\"]([^'\"]+)", text) if "//" in "".join(each)
     ]
@@ -68,12 +68,12 @@ def test_nothing_is_loaded_from_another_host(site: Path, pages: dict[Path, Page]
     loaded = {file.name: [each for each in page.loaded if "//" in each] for file, page in pages.items()}
     assert {name: found for name, found in loaded.items() if found} == {}
     assert all(page.loaded for page in pages.values())
-    styles = {file.name: foreign_urls(file.read_text(encoding="utf-8")) for file in site.rglob("*.css")}
+    styles = {file.name: external_urls(file.read_text(encoding="utf-8")) for file in site.rglob("*.css")}
     assert len(styles) >= 3 and {name: found for name, found in styles.items() if found} == {}
-    assert foreign_urls("@import 'https://a/b.css'; i { src: url(//c/d) }") == [("", "https://a/b.css"), ("//c/d", "")]
+    assert external_urls("@import 'https://a/b.css'; i { src: url(//c/d) }") == [("", "https://a/b.css"), ("//c/d", "")]
 
 
-def test_a_link_to_nowhere_fails_the_build(tmp_path: Path) -> None:
+def test_a_dead_link_fails_the_build(tmp_path: Path) -> None:
     pytest.importorskip("zensical")
     (tmp_path / "docs").mkdir()
     (tmp_path / "mkdocs.yml").write_text("site_name: a\ndocs_dir: docs\n", encoding="utf-8")
@@ -112,4 +112,5 @@ def test_every_page_is_in_the_navigation_once() -> None:
 
 @pytest.mark.parametrize("folder", sorted({file.parent for file in DOCS.rglob("*")}), ids=lambda each: each.name)
 def test_no_folder_of_docs_has_more_than_16_files(folder: Path) -> None:
+    """Files whose names differ only in the extension count as one."""
     assert len({file.stem for file in folder.iterdir() if file.is_file()}) <= 16

@@ -11,7 +11,7 @@ from tests.places import DATA, ROOT
 
 EXAMPLE_PAIRS, PUBLIC_PAIRS = 300, 600
 Pair = tuple[str, tuple[str, ...]]
-UNUSUAL = [
+UNUSUAL_STRINGS = [
     "",
     "The",
     "a an the",
@@ -38,7 +38,7 @@ def example_pairs() -> list[Pair]:
         rng.shuffle(words)
         found += [(" ".join(words), (row["reasoning"],)), (other["answers"][0], tuple(row["answers"]))]
         found.append((f"{row['reasoning']} {other['reasoning']}", (row["reasoning"], other["reasoning"])))
-    unusual: list[Pair] = [(left, (right, "boat")) for left in UNUSUAL for right in UNUSUAL if right]
+    unusual: list[Pair] = [(left, (right, "boat")) for left in UNUSUAL_STRINGS for right in UNUSUAL_STRINGS if right]
     return rng.sample(found, EXAMPLE_PAIRS) + unusual
 
 

@@ -16,11 +16,11 @@ from eval.reading import (
     answer_all,
     constant_answers,
     drop_unsupported,
-    over_distractors,
-    over_gold,
+    gold_tasks,
     pick_questions,
     reading_figures,
     score_text,
+    unanswerable_tasks,
 )
 from graph.answer.prompt import NOT_FOUND
 from graph.answer.verifier import word_verifier
@@ -32,7 +32,7 @@ from tests.fakes import ScriptedModel
 
 
 def tasks_with(distractors: int = 2) -> list[ReadingTask]:
-    return over_gold(isles(), QUESTIONS, distractors, seed=0)
+    return gold_tasks(isles(), QUESTIONS, distractors, seed=0)
 
 
 def reply_from_gold(request: CompletionRequest) -> str:
@@ -54,16 +54,16 @@ def test_gold_passages_are_mixed_with_others_that_lack_the_answer() -> None:
             assert not any(contains_answer(answer, words) for answer in one.question.answers for words in others)
     assert {len(one.excerpts) - len(one.question.gold_ids) for one in tasks_with(0)} == {0}
     assert tasks_with() == tasks_with()
-    places = {min(one.gold) for seed in range(20) for one in over_gold(isles(), QUESTIONS[:1], 2, seed)}
+    places = {min(one.gold) for seed in range(20) for one in gold_tasks(isles(), QUESTIONS[:1], 2, seed)}
     assert places == {1, 2, 3}
 
 
 def test_with_distractors_only_every_question_should_be_refused() -> None:
     """Every answerable question gets passages that are not gold and do not contain its answer, so a refusal is correct."""
-    tasks = over_distractors(isles(), QUESTIONS, 2, seed=0)
+    tasks = unanswerable_tasks(isles(), QUESTIONS, 2, seed=0)
     answerable = {one.id: one for one in QUESTIONS if one.answers}
     assert {one.question.id for one in tasks} == set(answerable)
-    assert tasks == over_distractors(isles(), QUESTIONS, 2, seed=0)
+    assert tasks == unanswerable_tasks(isles(), QUESTIONS, 2, seed=0)
     for one in tasks:
         texts, original = [words_of(TEXTS[excerpt.id]) for excerpt in one.excerpts], answerable[one.question.id]
         assert (
@@ -73,7 +73,7 @@ def test_with_distractors_only_every_question_should_be_refused() -> None:
         )
         assert original.is_yes_no or not any(contains_answer(each, text) for each in original.answers for text in texts)
         assert score_text(one, NOT_FOUND).score.exact and not score_text(one, original.answers[0]).score.exact
-    assert over_distractors(isles(), QUESTIONS, 0, seed=0) == []
+    assert unanswerable_tasks(isles(), QUESTIONS, 0, seed=0) == []
 
 
 def test_a_reader_that_knows_the_answers_gets_full_marks() -> None:

@@ -111,11 +111,11 @@ def test_a_full_disk_is_reported_and_nothing_is_lost(tmp_path: Path) -> None:
     with mounted_disk(tmp_path / "disk") as disk:
         store = FeedbackFile(disk.folder, 1 << 30)
         store.add(entry(Vote(YARD, "up")))
-        disk.leave(0)
+        disk.leave_free(0)
         with pytest.raises(DiskFull, match=r"feedback\.sqlite: no free space"):
             for number in range(100):
                 store.add(entry(Correction(YARD, "x" * 2000), id=str(number)))
-        disk.leave(1 << 20)
+        disk.leave_free(1 << 20)
         assert store.all()[0].content == Vote(YARD, "up")
 
 

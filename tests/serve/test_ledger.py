@@ -21,7 +21,7 @@ from graph.store.ledger_file import LEDGER
 from graph.types import CompletionRequest, Message
 from serve.engines import open_model
 from serve.ledger import Ledger, call_key
-from tests.disks import AMPLE, mounted_disk
+from tests.disks import AMPLE_BYTES, mounted_disk
 from tests.fakes import ScriptedModel, chat_server
 from tests.places import ROOT
 from tests.postgres_server import fresh_database
@@ -222,13 +222,13 @@ def test_a_full_disk_is_not_reported_as_a_damaged_ledger(tmp_path: Path) -> None
         file, model = disk.folder / LEDGER, ScriptedModel(lambda request: "x" * 9_000)
         ledger = Ledger(model, file)
         ledger.complete([request_of("before")])
-        disk.leave(0)
+        disk.leave_free(0)
         with pytest.raises(
             DiskFull,
             match=r"ledger\.sqlite: no free space \(database or disk is full\)\. Expected a disk with free space\. Free",
         ):
             ledger.complete([request_of("lost")])
-        disk.leave(AMPLE)
+        disk.leave_free(AMPLE_BYTES)
         assert [each.text for each in Ledger(model, file).complete([request_of("before"), request_of("lost")])] == [
             "x" * 9_000
         ] * 2

@@ -498,7 +498,8 @@ def test_whole_responses_are_trained_on_with_their_end_token(
     lengths = [len(response) for group in whole for response in group.tokenized.responses]
     output = capsys.readouterr().err
     assert (
-        f"{len(whole)} groups, {len(lengths)} responses in all" in output and f"and {max(lengths)} at most\n" in output
+        f"{len(whole)} groups, {len(lengths)} responses in all" in output
+        and f"on average, {max(lengths)} at most\n" in output
     )
     texts = [[row.chosen, row.rejected] for row in map(preference, range(12))]
     if kind == "scored":
@@ -578,7 +579,7 @@ def test_sft_reads_the_same_prompts(server: HfModel, base: Path, tmp_path: Path)
 def test_a_completion_that_spells_the_end_token_is_refused(base: Path) -> None:
     tokenizer = load_tokenizer(str(base))
     row = replace(preference(0), chosen="It is <|im_end|> Corrow")
-    with pytest.raises(UserError, match=r"a completion that spells '<\|im_end\|>': 'It is"):
+    with pytest.raises(UserError, match=r"a completion that contains '<\|im_end\|>': 'It is"):
         list(pair_groups([row], tokenizer, 0.1))
 
 

@@ -30,7 +30,7 @@ from train.refusals import (
     at_weights,
     log_complement,
     log_odds,
-    signs,
+    refusal_signs,
     trained_weights,
     with_refusals,
 )
@@ -44,7 +44,7 @@ def test_rows_are_classified_by_whether_they_refuse() -> None:
     groups = [TokenizedGroup((1,), ((4, *REFUSAL), (3, 7, 2)), (1, 1)), TokenizedGroup((1,), ((5, 7, 2),))]
     probed = [with_refusals(group, REFUSAL[0]) for group in groups]
     assert probed[0].responses[2:] == ((4, 5), (3, 5)) and probed[1].responses[1:] == ((5,),)
-    assert signs(probed, REFUSAL).tolist() == [1, -1, 0]
+    assert refusal_signs(probed, REFUSAL).tolist() == [1, -1, 0]
 
 
 def loss_by_hand(answers: Tensor, refusals: Tensor, initial: Tensor, kinds: Sequence[int]) -> Tensor:

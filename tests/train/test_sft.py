@@ -192,9 +192,12 @@ ASSISTANT = {"role": "assistant", "content": "Here."}
             "unsupported turn: role 'tool'",
         ),
         ({"instruction": "Where?", "output": " "}, "the completion is ' '"),
-        ({"instruction": "Where?", "output": None}, "not one text of the assistant: None"),
-        ({"prompt": "Where?", "completion": [ASSISTANT, ASSISTANT]}, "not one text of the assistant"),
-        ({"prompt": "Where?", "completion": [{"role": "user", "content": "Here."}]}, "not one text of the assistant"),
+        ({"instruction": "Where?", "output": None}, "neither a text nor one message of the assistant: None"),
+        ({"prompt": "Where?", "completion": [ASSISTANT, ASSISTANT]}, "neither a text nor one message of the assistant"),
+        (
+            {"prompt": "Where?", "completion": [{"role": "user", "content": "Here."}]},
+            "neither a text nor one message of the assistant",
+        ),
     ],
 )
 def test_a_row_that_is_not_a_conversation_is_reported_with_its_line(

@@ -15,7 +15,7 @@ from graph.shared.jsonl import write_jsonl
 from graph.types import CompletionRequest, Excerpt, Message
 from serve.engines.hf import HfModel
 from serve.engines.hf_open import open_hf
-from serve.engines.vllm import VllmSpec, as_trained, spec_of
+from serve.engines.vllm import VllmSpec, spec_of, with_training_prompts
 from tests.train.templates import NO_SYSTEM, STYLES, tokenizer_of
 from tests.train.world import preference
 from train.model.load import load_policy
@@ -145,7 +145,7 @@ def test_a_tuned_model_answers_in_the_trained_form(style: str, tmp_path: Path) -
 def test_thinking_is_off_in_vllm_unless_requested(style: str, model: HfModel) -> None:
     """The user's option comes after ours. Templates without the switch get no option, because some tokenizers refuse it."""
     spec = VllmSpec("m", "m", {}, "python", ("--default-chat-template-kwargs={}",))
-    command = as_trained(spec, model._tokenizer).command(1)
+    command = with_training_prompts(spec, model._tokenizer).command(1)
     options = [each for each in command if each.startswith("--default-chat-template-kwargs")]
     ours = ['--default-chat-template-kwargs={"enable_thinking": false}'] if style == "qwen3" else []
     assert options == [*ours, *spec.extra]
@@ -163,7 +163,7 @@ def test_a_base_models_tokenizer_is_not_given_to_vllm() -> None:
     tokenizer = tokenizer_of(STYLES["qwen3"])
     tokenizer.chat_template = None
     with pytest.raises(UserError, match=r"vllm:m: its tokenizer has no chat template.*chat_template\.jinja"):
-        as_trained(VllmSpec("m", "m", {}, "python"), tokenizer)
+        with_training_prompts(VllmSpec("m", "m", {}, "python"), tokenizer)
 
 
 def test_a_template_that_refuses_the_chat_is_reported(base: Path) -> None:

@@ -1,7 +1,8 @@
 """From text to summed log-probabilities: Σ_t log π(y_t | x, y_<t) over a completion's tokens, its end token included; and greedy answers.
 
-Logits beyond one chunk are not stored but recomputed for the gradient: with a vocabulary of 152k, those of 1,000 tokens are 600 MB.
-Rows on both sides of a limit of rotary positions (longrope), or above one (dynamic), are rejected: transformers rotates a batch by its longest row.
+The logits of several chunks are not stored but recomputed for the gradient: with a vocabulary of 152k, those of 1,000 tokens take 600 MB.
+If a model's rotary positions have a limit, rows on both sides of it (longrope) or above it (dynamic) are rejected, because transformers
+rotates a whole batch by its longest row.
 Legend: B sequences (prompt then completion, padded on the right), T positions, C positions that predict, N completion tokens, D hidden
 size, V vocabulary."""
 
@@ -26,11 +27,11 @@ from graph.types import Message
 
 @dataclass(frozen=True)
 class RotationLimit:
-    """Rows of up to `tokens` share their rotations; longer rows share theirs only if `beyond`."""
+    """All rows of up to `tokens` tokens have the same rotations; longer rows have others, the same for all of them only if `longer_alike`."""
 
     kind: str
     tokens: int
-    beyond: bool
+    longer_alike: bool
 
 
 def rotation_limit(config: Any) -> RotationLimit | None:
@@ -40,9 +41,9 @@ def rotation_limit(config: Any) -> RotationLimit | None:
     for rope in [parameters, *(each for each in parameters.values() if isinstance(each, Mapping))]:
         kind = rope.get("rope_type", "default")
         if kind == "longrope":
-            return RotationLimit(kind, int(rope["original_max_position_embeddings"]), beyond=True)
+            return RotationLimit(kind, int(rope["original_max_position_embeddings"]), longer_alike=True)
         if "dynamic" in kind:
-            return RotationLimit(kind, int(config.max_position_embeddings), beyond=False)
+            return RotationLimit(kind, int(config.max_position_embeddings), longer_alike=False)
     return None
 
 
@@ -51,12 +52,12 @@ def check_rotation(config: Any, lengths_tokens: Sequence[int]) -> None:
     limit = rotation_limit(config)
     if limit is None or not lengths_tokens or max(lengths_tokens) <= limit.tokens:
         return
-    if limit.beyond and min(lengths_tokens) > limit.tokens:
+    if limit.longer_alike and min(lengths_tokens) > limit.tokens:
         return
     raise UserError(
         f"rows of {min(lengths_tokens):,} to {max(lengths_tokens):,} tokens; the {limit.kind} positions of this model "
         f"({config.model_type}) change above {limit.tokens:,}",
-        "rows on one side of that limit" if limit.beyond else f"at most {limit.tokens:,} tokens",
+        "rows on one side of that limit" if limit.longer_alike else f"at most {limit.tokens:,} tokens",
         f"leave out the rows above {limit.tokens:,} tokens, or shorten their contexts",
     )
 
@@ -74,7 +75,7 @@ def logps_at(
     """log π(token n | the context of position n of its sequence) of `model(**inputs)`: float32[N].
 
     The forward pass goes through `model` itself, including a wrapper (DDP). For a model that transforms its logits after the
-    head (Gemma 2), the logits of all N are computed at once.
+    head (Gemma 2), the logits of all N tokens are computed and stored together.
     """
     columns_C, column_N = torch.unique(positions_N, return_inverse=True)
     base = unwrapped(model)
@@ -181,10 +182,10 @@ def tokenize_row(tokenizer: PreTrainedTokenizerBase, prompt: Sequence[Message], 
 def tokenize_rows(
     tokenizer: PreTrainedTokenizerBase, rows: Sequence[tuple[Sequence[Message], str]]
 ) -> list[TokenizedRow]:
-    """Chat prompts in exactly the server's tokens (graph/answer/template.py), each with its completion up to its end token.
+    """Chat prompts in exactly the server's tokens (graph/answer/template.py), each with its completion, which ends with the end token.
 
     UserError if the template does not end an assistant's turn with the end token (a model trained on such rows never learns to
-    stop), or if a completion contains it.
+    stop), or if a completion contains the end token.
     """
     tokenized = []
     with all_cores():
@@ -208,13 +209,13 @@ def all_cores() -> Iterator[None]:
 
 
 def _up_to_end(tokenizer: PreTrainedTokenizerBase, answer: list[int], completion: str) -> list[int]:
-    """The tokens of an answer up to its end token, the only one in it."""
+    """The tokens of an answer up to and including its end token; UserError unless it has exactly one."""
     ends = answer.count(tokenizer.eos_token_id)
     if ends == 0:
         found = f"the chat template ends an assistant's turn without {tokenizer.eos_token!r}"
         raise UserError(found, "the end token after every answer", "use a tokenizer whose chat template writes it")
     if ends > 1:
-        found = f"a completion that spells {tokenizer.eos_token!r}: {completion!r:.80}"
+        found = f"a completion that contains {tokenizer.eos_token!r}: {completion!r:.80}"
         raise UserError(found, "the end token only at its end", "take it out of the text")
     return answer[: answer.index(tokenizer.eos_token_id) + 1]
 

@@ -1,4 +1,4 @@
-"""Shared prefixes: the K responses of a prompt in one sequence after one copy of it, several prompts per row; and the choice of layout.
+"""The packed layout, with shared prefixes: each prompt once, followed by its K responses, and several prompts per row; and the choice of layout.
 
 A prompt of a thousand tokens is computed once, not K times; log-probabilities and gradients equal those of the plain layout, one sequence per
 response. A response attends to its prompt and to itself, and its positions continue from the prompt's end. A layout maps a model
@@ -32,15 +32,15 @@ from train.model.logps import (
 
 TRIAL_NATS, HALF_PRECISION_TRIAL_NATS = 1e-3, 0.3
 HALF_PRECISION_TRIAL_SHARE = 1 / 64
-"""The allowed gap as a share of a log-probability: half precision rounds logits of 16 to 32, common for wrong tokens of a tuned model, by up to .06."""
+"""The allowed gap as a share of a log-probability: bfloat16 rounds logits between 16 and 32, common for wrong tokens of a tuned model, by up to .06."""
 
 
 @dataclass(frozen=True)
 class TokenizedGroup:
     """A prompt and its responses as token ids; UserError for an empty prompt, no response, or a response without a scored token.
 
-    The first `context_tokens` of each response are context, not scored (by default 0): the prompt may be the common prefix of several
-    prompts, and a response the rest of one of them with its answer.
+    `context_tokens` has, for each response, the number of its first tokens that are not scored (by default 0): `prompt` may be the common
+    prefix of several prompts; a response is then the rest of one of these prompts, as context, and its answer.
     """
 
     prompt: tuple[int, ...]
@@ -53,7 +53,7 @@ class TokenizedGroup:
         scored = [len(text) - context for text, context in zip(self.responses, self.context_tokens, strict=True)]
         if not self.prompt or not scored or min(scored) < 1:
             found = f"a prompt of {len(self.prompt)} tokens with responses of {scored} scored tokens"
-            raise UserError(found, "at least one token in a prompt and in each response", "drop the row")
+            raise UserError(found, "a prompt token, a response, and a scored token in each response", "drop the row")
 
     @property
     def scored_tokens(self) -> int:
@@ -74,8 +74,8 @@ class PackedBatch:
     """Rows of packed groups, padded on the right to the longest: int64 tensors.
 
     group_BT numbers the groups in their order, from 0 (-1 in padding); response_BT numbers all their responses, from 1 (0 in prompts
-    and padding). scored_BT marks the N scored tokens; predictors_N is the position in its row that predicts each of them, row after
-    row: the previous position, but the prompt's last for the first token of a response. `spans` locate each group.
+    and padding). scored_BT marks the N scored tokens; predictors_N has, for each of them, row after row, the position in the row that
+    predicts it: the previous position or, for the first token of a response, the prompt's last. `spans` locate each group.
     """
 
     ids_BT: Tensor
@@ -242,17 +242,17 @@ def gap_beyond_rounding(model: Any, one_R: Tensor, other_R: Tensor) -> float:
 
 
 def _trial(model: Any) -> str:
-    """The failure on two small groups, in words; "" if none. Gradients stay enabled, because quantised layers may need them."""
+    """Why a trial of packing on two small groups failed, in words; "" if it did not. Gradients stay enabled, because quantised layers may need them."""
     training = model.training
     model.eval()
     try:
         plain, packed = plain_logps(model, TRIAL_GROUPS), packed_logps(model, pack_rows(TRIAL_GROUPS, 12))
     except (TypeError, ValueError, RuntimeError, IndexError) as problem:
-        return f"a trial of it failed ({type(problem).__name__}: {first_line(problem)})"
+        return f"a trial of the packed layout failed ({type(problem).__name__}: {first_line(problem)})"
     finally:
         model.train(training)
     gap = gap_beyond_rounding(model, plain, packed)
-    return f"in a trial it was {gap:.3g} nats away from the plain layout" if gap else ""
+    return f"in a trial, packed log-probabilities were {gap:.3g} nats away from the plain layout's" if gap else ""
 
 
 LogpsOf = Callable[[Any, Sequence[TokenizedGroup]], Tensor]
@@ -276,12 +276,12 @@ def choose_layout(model: Any, longest_tokens: int, row_tokens: int | None) -> Lo
 
 
 def _packed(model: Any, groups: Sequence[TokenizedGroup], row_tokens: int | None) -> Tensor:
-    """Responses after one copy of their prompt, several prompts per row; all in one row with the attention of train/model/attention.py."""
-    in_one = unwrapped(model).config.get_text_config()._attn_implementation == SHARED_PREFIX
-    return packed_logps(model, pack_rows(groups, row_budget(groups, row_tokens, in_one)))
+    """The packed layout: `packed_logps` of the groups in rows of at most `row_budget` tokens."""
+    one_row = unwrapped(model).config.get_text_config()._attn_implementation == SHARED_PREFIX
+    return packed_logps(model, pack_rows(groups, row_budget(groups, row_tokens, one_row)))
 
 
-def row_budget(groups: Sequence[TokenizedGroup], row_tokens: int | None, in_one: bool) -> int:
-    """The maximum number of tokens in a row: `row_tokens`; for None, all tokens if the groups go `in_one` row, else those of the longest group."""
+def row_budget(groups: Sequence[TokenizedGroup], row_tokens: int | None, one_row: bool) -> int:
+    """The maximum number of tokens in a row: `row_tokens` or, if it is None, the tokens of all groups with `one_row`, else those of the longest group."""
     tokens = [group.tokens for group in groups]
-    return row_tokens or (sum(tokens) if in_one else max(tokens))
+    return row_tokens or (sum(tokens) if one_row else max(tokens))

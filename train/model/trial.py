@@ -26,20 +26,22 @@ def check_model(model: Any) -> None:
     with _trial_of(model):
         gap = gap_beyond_rounding(model, plain_logps(model.eval(), TRIAL_GROUPS), token_by_token(model, TRIAL_GROUPS))
     if math.isnan(gap):
-        raise _refusal(model, "its log-probabilities are not numbers", "intact weights", "copy or save the model again")
+        raise _unsuitable(
+            model, "its log-probabilities are not numbers", "intact weights", "copy or save the model again"
+        )
     if gap:
-        raise _refusal(
+        raise _unsuitable(
             model, f"its log-probabilities change by {gap:.3g} nats with later tokens or other rows of a batch"
         )
 
 
 def check_deterministic(model: Any) -> None:
-    """UserError for a model that draws random numbers in training with dropout off: its log-ratios would be noise."""
+    """UserError for a model that draws random numbers in training with dropout off: its log-ratios would be random."""
     with _trial_of(model):
         expected = plain_logps(model.eval(), TRIAL_GROUPS)
         gap = max(gap_beyond_rounding(model, expected, plain_logps(model.train(), TRIAL_GROUPS)) for _ in range(2))
     if gap:
-        raise _refusal(model, f"its log-probabilities are off by {gap:.3g} nats in training, with all dropout off")
+        raise _unsuitable(model, f"its log-probabilities are off by {gap:.3g} nats in training, with all dropout off")
 
 
 @contextmanager
@@ -48,13 +50,13 @@ def _trial_of(model: Any) -> Iterator[None]:
     try:
         yield
     except ERRORS as problem:
-        raise _refusal(model, f"a trial of it failed: {type(problem).__name__}: {first_line(problem)}") from None
+        raise _unsuitable(model, f"a trial of it failed: {type(problem).__name__}: {first_line(problem)}") from None
     finally:
         model.train(training)
 
 
 def token_by_token(model: Any, groups: Sequence[TokenizedGroup]) -> Tensor:
-    """Each response's log-probability, token by token from its prefix: float32[R]."""
+    """Each response's log-probability, with every token predicted by a separate forward pass over its prefix: float32[R]."""
     sums = []
     for group in groups:
         for response in group.responses:
@@ -67,7 +69,7 @@ def token_by_token(model: Any, groups: Sequence[TokenizedGroup]) -> Tensor:
     return torch.stack(sums)
 
 
-def _refusal(
+def _unsuitable(
     model: Any, reason: str, expected: str = "a causal language model", remedy: str = "choose a model of another type"
 ) -> UserError:
     kind = unwrapped(model).config.model_type

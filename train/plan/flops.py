@@ -33,7 +33,7 @@ LINEAR = (nn.Linear, Conv1D)
 """Linear layers; GPT-2 has Conv1D, with the transposed weight."""
 FLOAT32_BYTES = 4
 NF4_BYTES = (4 + 8 / 64 + 32 / (64 * 256)) / 8
-"""Bytes per weight: 4 bits, an 8-bit scale for 64 weights, and a float32 for 256 scales (Dettmers et al. 2023, §3)."""
+"""Bytes per weight: 4 bits, an 8-bit scale per 64 weights, and a float32 per 256 scales (Dettmers et al. 2023, §3)."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Shape:
 
 
 def shape_of(settings: TrainSettings, head: Head = "tokens", copies: int = 1) -> Shape:
-    """The shape of the model in `settings`, with `copies` of the trained weights (TRL has a frozen copy); UserError if the model has no configuration."""
+    """The shape of the model in `settings`, with `copies` of the trained weights (TRL may need a frozen copy); UserError if the model has no configuration."""
     model = model_without_weights(settings, head)
     config = model.config.get_text_config()
     output = _output(model, head)
@@ -95,7 +95,7 @@ def model_without_weights(settings: TrainSettings, head: Head) -> Any:
 
 
 def multiplied_weights(model: Any, config: Any) -> Iterator[tuple[nn.Parameter, int]]:
-    """Each weight that tokens are multiplied with, and its size as it counts per token: for experts, the share that a token is routed to."""
+    """Each weight that tokens are multiplied with, and how many of its elements count per token: of experts, only the share that a token is routed to."""
     experts = getattr(config, "num_local_experts", None) or getattr(config, "num_experts", None)
     share = (config.num_experts_per_tok or 1) / experts if experts else 1.0
     for module in model.modules():

@@ -107,7 +107,7 @@ def reference_passes(groups: Sequence[ResponseGroup], groups_per_pass: int) -> l
 
 
 def _trl_job(settings: MsSettings | DpoSettings, tokenizer: Any) -> Job:
-    """TRL's DPOTrainer computes the reference, if the loss has one, with every batch: through a copy of the trained weights, or the base below a new adapter."""
+    """In TRL, a loss with a reference computes it again in every batch: with a frozen copy of the trained weights, or with the base below a new adapter."""
     splits = _read_splits_that_fit(settings, tokenizer)
 
     def trainer_of(rows: Sequence[int], some_settings: MsSettings | DpoSettings, folder: Path) -> Any:

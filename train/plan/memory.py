@@ -27,14 +27,14 @@ PARTS = ("optimiser", "gradients", "weights")
 
 @dataclass(frozen=True)
 class Launch:
-    """`processes` with a batch each, and the parts of memory that are sharded among them."""
+    """A launch of several processes with a batch each; `dealt_out` names the parts of memory that are sharded among them."""
 
     processes: int = 1
     dealt_out: tuple[str, ...] = ()
 
 
 def read_launch(file: Path) -> Launch:
-    """The launch of an accelerate configuration, FSDP as full sharding; UserError for a kind whose memory has no formula here."""
+    """The launch that an accelerate configuration describes (FSDP counts as full sharding); UserError for a kind whose memory has no formula here."""
     values = read_yaml(file)
     kind, processes = str(values.get("distributed_type", "NO")).upper(), values.get("num_processes", 1)
     if not isinstance(processes, int) or processes < 1:
@@ -91,7 +91,7 @@ def memory_of(shape: Shape, launch: Launch, activations: float | None = None) ->
 
 @contextmanager
 def peak_bytes(device: str) -> Iterator[Callable[[], int]]:
-    """The peak bytes so far of tensors created in this block: from a GPU's allocator, else by counting, which is slow."""
+    """Yields a function for the peak bytes so far of tensors created in the block: from a GPU's allocator, else by counting, which is slow."""
     if device == "cuda":
         torch.cuda.reset_peak_memory_stats()
         before = torch.cuda.memory_allocated()

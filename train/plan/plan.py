@@ -1,6 +1,6 @@
-"""A plan of one training run: its counts from the data, its FLOPs by formula, its memory and hours from a few steps. It leaves no files.
+"""A plan of one training run: counts from the data, FLOPs by formula, memory by formula and from one step, hours from a few steps. It leaves no files.
 
-Batches come from a separate shuffle, so padding is an estimate; the measured steps are real steps of the trainer, on rows of its data."""
+Batches come from another shuffle than the trainer's, so padding is an estimate; the measured steps are real steps of the trainer, on rows of its data."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ def shuffled_batches(rows: int, batch: int, seed: int) -> list[list[int]]:
     return [order[start : start + batch] for start in range(0, rows, batch)]
 
 
-def positions(groups: Sequence[TokenizedGroup], packed: bool, row_tokens: int | None, in_one: bool) -> int:
-    """Tokens of a batch with padding: packed groups in rows of the `row_budget`, or one sequence per response, padded to the longest."""
+def padded_tokens(groups: Sequence[TokenizedGroup], packed: bool, row_tokens: int | None, one_row: bool) -> int:
+    """Tokens of a batch with padding: packed groups in rows of at most `row_budget` tokens, or one sequence per response, padded to the longest."""
     if not packed:
         lengths = [len(group.prompt) + len(response) for group in groups for response in group.responses]
         return len(lengths) * max(lengths)
-    rows = first_fit(groups, row_budget(groups, row_tokens, in_one))
+    rows = first_fit(groups, row_budget(groups, row_tokens, one_row))
     return len(rows) * max(sum(groups[number].tokens for number in row) for row in rows)
 
 
@@ -236,7 +236,7 @@ def count(job: Job, settings: TrainSettings, launch: Launch, packed: bool) -> Co
         settings.max_steps,
     )
     padded = sum(
-        positions([job.train[row] for row in batch], packed, job.row_tokens, in_one=device() == "cpu")
+        padded_tokens([job.train[row] for row in batch], packed, job.row_tokens, one_row=device() == "cpu")
         for batch in shuffled_batches(len(job.train), settings.batch_size, settings.seed)
     )
     tokens = round(work.tokens * passes)
@@ -259,7 +259,7 @@ def count(job: Job, settings: TrainSettings, launch: Launch, packed: bool) -> Co
 
 
 def flops_of(job: Job, settings: TrainSettings, shape: Shape, counts: Counts) -> Flops:
-    """The operations of the run, without padding and masked pairs; a reference that is another model counts like the trained one."""
+    """The operations of the run, without padding and without pairs across groups; a reference that is another model counts like the trained one."""
     packed = counts.packed
     batches = [
         _work_of(job, [job.train[row] for row in batch], packed)
@@ -274,9 +274,9 @@ def flops_of(job: Job, settings: TrainSettings, shape: Shape, counts: Counts) ->
 
 
 def hours_of(counts: Counts, flops: Flops, launch: Launch, calibration: Calibration) -> float:
-    """Seconds per token times the tokens, in hours; passes without gradients outside the steps are added by their operations, at the same speed.
+    """Seconds per token times the tokens, in hours; passes without gradients outside the steps are added in proportion to their operations.
 
-    Each process has a share of the rows, but every process is charged all passes of the reference outside the steps. Communication between
+    The processes share the training and dev rows, but each computes all passes of the reference outside the steps. Communication between
     processes is not counted.
     """
     training = calibration.seconds_per_token * counts.tokens

@@ -1,6 +1,6 @@
 """Turns rows into the groups that preference training compares: a prompt, K responses as token ids, and the reward of each.
 
-Pairs are K = 2, with rewards whose softmax is the label; scored responses have weighted rewards, and those of a prompt are split into groups of K."""
+Pairs are K = 2, with rewards whose softmax is the label; the scored responses of a prompt, with weighted rewards, are split into groups of K."""
 
 from __future__ import annotations
 
@@ -38,7 +38,9 @@ class ResponseGroup:
 
 @dataclass(frozen=True)
 class Grouping:
-    """How scored responses are grouped: by rewards with `weights`, `standardised` or not, split by `seed` into groups of `size` (None: one group)."""
+    """How scored responses become groups: rewards are combined with `weights` and, if `standardised`, scaled per prompt; the responses
+    are split at random, by `seed`, into groups of `size` (None: one group).
+    """
 
     weights: Mapping[str, float]
     standardised: bool
@@ -96,7 +98,7 @@ def hard_label(label_smoothing: float) -> tuple[float, float]:
 
 
 def tokenize_members(tokenizer: PreTrainedTokenizerBase, row: ResponseRow, members: Sequence[int]) -> TokenizedGroup:
-    """The prompt of a row with the responses of these numbers."""
+    """The prompt of a row with those of its responses that `members` numbers."""
     cut = [place for place, member in enumerate(members) if member in row.cut]
     return tokenize_group(tokenizer, row.prompt, [row.responses[member] for member in members], cut)
 
@@ -153,12 +155,13 @@ def split_into_groups(count: int, size: int | None, rng: random.Random) -> list[
 
 
 def groups_within(groups: Sequence[ResponseGroup], max_tokens: int, drop: bool, file: Path) -> list[ResponseGroup]:
-    """The groups of at most `max_tokens`, after a report of their lengths; UserError with the number of longer ones, unless `drop`.
+    """The groups of at most `max_tokens`, after a report of their lengths; UserError if some are longer, unless `drop`, or if all are.
 
     Nothing is truncated: that would remove a response's answer and its end token.
     """
     too_long = [group for group in groups if group.longest_tokens > max_tokens]
-    longest = max(group.longest_tokens for group in groups)
+    lengths = [group.longest_tokens for group in groups]
+    shortest, longest = min(lengths), max(lengths)
     if too_long and not drop:
         raise UserError(
             f"{file}: {len(too_long)} of {len(groups)} rows are longer than max_length_tokens = {max_tokens} "
@@ -169,7 +172,7 @@ def groups_within(groups: Sequence[ResponseGroup], max_tokens: int, drop: bool, 
     short_enough = [group for group in groups if group.longest_tokens <= max_tokens]
     if not short_enough:
         raise UserError(
-            f"{file}: all rows are longer than {max_tokens} tokens",
+            f"{file}: all rows are longer than {max_tokens} tokens (the shortest has {shortest})",
             "some rows within this limit",
             "raise max_length_tokens",
         )
@@ -179,7 +182,7 @@ def groups_within(groups: Sequence[ResponseGroup], max_tokens: int, drop: bool, 
     )
     say(
         f"{file.name}: {len(short_enough):,} groups, {len(responses):,} responses in all; tokens: prompts {fmean(prompts):.0f} on "
-        f"average, {max(prompts):,} at most, responses {fmean(responses):.0f} and {max(responses):,} at most"
+        f"average, {max(prompts):,} at most, responses {fmean(responses):.0f} on average, {max(responses):,} at most"
         + (f"; {len(too_long):,} longer than {max_tokens:,} dropped" if too_long else "")
     )
     return short_enough

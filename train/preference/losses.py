@@ -10,7 +10,7 @@ in float64 if the log-ratios are, does not change its inputs, and returns one lo
 | MS, DPO, smoothed DPO | β_π β_r alone: minimal where Δ = r / (β_π β_r) + a constant of the prompt |
 | NCA | β_π β_r, and that constant: minimal where β_π Δ = log(K p_r) |
 | IPO | τ and β_r: minimal where Δ_i − Δ_j = tanh((r_i − r_j) / 2β_r) / 2τ, for hard labels 1 / 2τ |
-| λ | nothing: minimal at an infinite margin, as DPO with hard labels; β_π sets how fast a margin saturates, β_r how much a gap in reward weighs |
+| λ | nothing: minimal at an infinite margin, like DPO with hard labels; β_π sets how fast a margin saturates, β_r how much a gap in reward weighs |
 | RLOO | β_π β_r, for samples of the reference: without clipping, its expected gradient is then β_π times that of KL(π ‖ π_ref exp(r / β_π β_r)) |
 
 Only RLOO assumes that the responses were sampled from the reference.
@@ -97,7 +97,7 @@ def nca_loss(log_ratios_QK: Tensor, rewards_QK: Tensor, beta_policy: float, beta
 def rloo_loss(log_ratios_QK: Tensor, rewards_QK: Tensor, beta_policy: float, beta_reward: float) -> Tensor:
     """RLOO (Ahmadian et al. 2024, Eq. 8) with clipped ratios: −mean_i min(ρ_i A_i, clip(ρ_i, 1 ± CLIP) A_i), ρ = exp(Δ) of whole responses.
 
-    A_i = R_i − mean of the other R_j, with R = r / β_r − β_π Δ as a constant: the reward less the KL penalty. The responses must be samples
+    A_i = R_i − mean of the other R_j, with R = r / β_r − β_π Δ, treated as a constant: the reward less the KL penalty. The responses must be samples
     of the reference. At Δ = 0 the gradient is K / ((K − 1) β_π) times that of MS.
 
     >>> rloo_loss(torch.tensor([[0.0, 0.0]]), torch.tensor([[1.0, 0.0]]), 1.0, 1.0)

@@ -63,7 +63,7 @@ def group_figures(log_ratios_K: Tensor, rewards_K: Tensor, logps_K: Tensor, beta
     """The metrics of one prompt, with the names and definitions of TRL's DPOTrainer: log π(y) and rewards β Δ.
 
     Among K responses the best-rewarded one is `chosen` and the worst `rejected`. `rewards/accuracies` is `ranking_accuracy`, omitted if
-    that is None. Two metrics are not TRL's: p_f of the best response, and the entropy of p_f over log K.
+    that is None. Two metrics are not TRL's: p_f of the best response, and the entropy of p_f divided by log K.
     """
     shares_K = policy_log_shares(log_ratios_K[None], beta)[0]
     implicit_K = beta * log_ratios_K

@@ -89,7 +89,7 @@ class PairTrainer(SingleCastMixin, DPOTrainer):  # type: ignore[misc]
 def pair_trainer(
     settings: PreferenceSettings, start: TrainingInputs, folder: Path, loss: Loss, label_smoothing: float = 0.0
 ) -> DPOTrainer:
-    """TRL's trainer of one loss, `exo_pair` with ε = `label_smoothing`; dropout off throughout."""
+    """TRL's DPOTrainer with one loss (`exo_pair` with ε = `label_smoothing`), and with all dropout off."""
     without_dropout(start.model)
     check_deterministic(start.model)
     is_full_model = settings.lora is None and not is_adapter(settings.model)
@@ -169,7 +169,7 @@ def method_of(settings: MsSettings | DpoSettings) -> Method:
     """The loss of the family that the settings name."""
     if isinstance(settings, MsSettings):
         return "ms"
-    assert settings.loss != "simpo" and settings.loss != "orpo", "they have no reference"
+    assert settings.loss != "simpo" and settings.loss != "orpo", f"{settings.loss} has no reference, so TRL trains it"
     return "dpo" if settings.loss == "sigmoid" else settings.loss
 
 
@@ -210,7 +210,7 @@ def alignment_of(settings: MsSettings | DpoSettings, data: PreferenceData) -> Al
 def read_preference_data(
     settings: PreferenceSettings, tokenizer: PreTrainedTokenizerBase, label_smoothing: float
 ) -> PreferenceData:
-    """The response groups of train.jsonl and dev.jsonl, all of which fit; UserError with file and line for an unusable row."""
+    """The response groups of train.jsonl and dev.jsonl, all within max_length_tokens; UserError for unusable rows or settings."""
     if settings.rounds is not None:
         found = "rounds: the responses to train on have not been sampled yet"
         raise UserError(found, "one run on a folder of `synth responses`", "unset rounds")
@@ -239,7 +239,9 @@ def read_preference_data(
     )
     if settings.sample_steps is not None and not data.dev:
         raise UserError(
-            f"sample_steps = {settings.sample_steps} without {folder}/dev.jsonl", "dev prompts to answer", "unset it"
+            f"sample_steps = {settings.sample_steps} without {folder}/dev.jsonl",
+            "dev prompts to answer",
+            "add the file, or unset sample_steps",
         )
     return data
 
@@ -252,7 +254,7 @@ def response_group_trainer(
     other = (
         None
         if settings.reference is None
-        else reference_of(settings, groups, partial(logps_by_other, settings, groups))
+        else reference_of(settings, groups, partial(logps_by_other_model, settings, groups))
     )
     set_seed(settings.seed)
     model = load_start(settings, tokenizer)
@@ -314,7 +316,7 @@ def reference_of(
     return cached_reference(Path(settings.reference_cache), origin, groups, compute)
 
 
-def logps_by_other(settings: PreferenceSettings, groups: Sequence[ResponseGroup]) -> list[Tensor]:
+def logps_by_other_model(settings: PreferenceSettings, groups: Sequence[ResponseGroup]) -> list[Tensor]:
     """log π of each group by the model that `reference` names, which is then dropped from memory."""
     precision = settings.precision if check_adapter(settings) else "float32"
     model = load_model(str(settings.reference), precision, quantisation=settings.quantise)
@@ -326,12 +328,12 @@ def logps_by_other(settings: PreferenceSettings, groups: Sequence[ResponseGroup]
 
 
 def mean_log_ratio(logps: Sequence[Tensor], reference: Sequence[Tensor]) -> float:
-    """Mean of log π − log π_ref over all responses, in nats: an estimate of KL(π ‖ π_ref) for responses that π drew."""
+    """Mean of log π − log π_ref over all responses, in nats: an estimate of KL(π ‖ π_ref) for responses sampled from π."""
     return float((torch.cat(list(logps)) - torch.cat(list(reference))).mean())
 
 
 def autocast(settings: PreferenceSettings) -> AbstractContextManager[Any]:
-    """The precision of the Trainer's steps, used for the reference, too."""
+    """Autocast to the precision of the Trainer's steps, for the log-probabilities before training."""
     return torch.autocast(device(), torch.bfloat16, enabled=settings.precision == "bfloat16")
 
 

@@ -23,7 +23,7 @@ from train.preference.groups import ResponseGroup
 
 
 def group_logps(model: Any, groups: Sequence[ResponseGroup], logps_of: LogpsOf, groups_per_pass: int) -> list[Tensor]:
-    """log π of the responses of each group, float32[K] on the CPU; a forward pass has at most as many responses as `groups_per_pass` of the largest groups.
+    """log π of the responses of each group, float32[K] on the CPU; a forward pass has at most `groups_per_pass` times the responses of the largest group.
 
     Groups of one prompt share a pass where they fit, so that small groups split from many responses rarely recompute the prompt.
     """
@@ -71,7 +71,7 @@ def cached_reference(
 ) -> list[Tensor]:
     """The log-probabilities in `file`, or, if it does not exist, those of `compute`, which are then written to it.
 
-    UserError if the file is of another `origin` (weights, precision …) or other data.
+    UserError if the file is not such a cache, or belongs to another `origin` (weights, precision …) or to other data.
     """
     origin = {**origin, "data": data_fingerprint(groups)}
     if not file.exists():

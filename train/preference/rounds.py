@@ -115,7 +115,7 @@ def train_in_rounds(settings: MsSettings | DpoSettings, rounds: RoundsSettings, 
 
 
 def sample(this: Round, prompts: Sequence[Prompt], open_model: OpenModel) -> list[ResponseRow]:
-    """The round's rows, sampled and written unless they exist; calls recorded in its ledger are not repeated."""
+    """The round's rows, sampled and written unless they exist; calls recorded in its ledger are not repeated. UserError if no prompt has usable responses."""
     if not (this.responses / SUMMARY).exists():
         rounds = this.rounds
         model = open_model(f"{rounds.engine}:{this.policy}", ledger_of(this.responses, None))
@@ -261,7 +261,9 @@ def nonzero_weights(weights: Mapping[str, float]) -> dict[str, float]:
 def check_rounds_folder(output: Path) -> None:
     """UserError if several processes were launched, if `output` contains anything but an interrupted run, or if another process is working on it."""
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-        raise UserError(f"rounds in {os.environ['WORLD_SIZE']} processes", "one process", "start it without a launcher")
+        raise UserError(
+            f"rounds in {os.environ['WORLD_SIZE']} processes", "one process", "start the run without a launcher"
+        )
     if not (output / CHECKPOINTS / SETTINGS).exists():
         check_output(output)
     check_idle(output)
@@ -272,7 +274,9 @@ def check_rewards(settings: MsSettings | DpoSettings, prompts: Sequence[Prompt])
     for component in nonzero_weights(settings.rewards):
         if component == "gold" and any(prompt.gold is None for prompt in prompts):
             found = f"rewards: 'gold', but the rows of {settings.data} do not name their gold passages"
-            raise UserError(found, "reading rows, which do", "use `synth reading`, or drop the component")
+            raise UserError(
+                found, "rows of `synth reading`, which name them", "use such rows, or drop gold from `rewards`"
+            )
         if component not in (*REWARDS, "gold"):
             found = f"rewards: {component!r} cannot be computed for the responses of a round"
             raise UserError(
@@ -281,7 +285,7 @@ def check_rewards(settings: MsSettings | DpoSettings, prompts: Sequence[Prompt])
 
 
 def check_lengths(settings: MsSettings | DpoSettings, rounds: RoundsSettings, prompts: Sequence[Prompt]) -> None:
-    """UserError if the longest prompt and the longest response together reach `max_length_tokens`, unless such rows are dropped."""
+    """UserError if the longest prompt and the longest allowed response together reach `max_length_tokens`, unless such rows are dropped."""
     tokenizer = load_tokenizer(settings.model)
     longest = max(len(prompt_ids(tokenizer, prompt.row.prompt)) for prompt in prompts)
     if longest + rounds.max_answer_tokens >= settings.max_length_tokens and settings.over_long == "refuse":

@@ -1,7 +1,7 @@
 """Training on K responses to a prompt with transformers' Trainer: batches, loss, logging, and samples of the policy.
 
 The Trainer provides schedules, accumulation, precision, several processes and checkpoints; a batch here is a list of response groups,
-whose layout is a function. Every `sample_steps` steps, greedy answers to a few dev prompts are measured for length and repetition,
+which `logps_of` lays out and scores. Every `sample_steps` steps, greedy answers to a few dev prompts are measured for length and repetition,
 which no loss shows."""
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class GenerationCallback(TrainerCallback):  # type: ignore[misc]
         self.note = note
 
     def on_step_end(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:
-        """After every `every_steps` steps, answer the prompts and log a row at once."""
+        """After every `every_steps` steps, answer the prompts and log a row immediately."""
         if state.global_step % self.every_steps == 0:
             answers = greedy_answers(model, self.tokenizer, self.prompts, self.limit_tokens)
             self.note(generation_figures(answers, self.tokenizer.eos_token_id))
@@ -57,7 +57,7 @@ class GenerationCallback(TrainerCallback):  # type: ignore[misc]
 
 
 def generation_figures(answers: Sequence[TokenIds], end_id: int) -> dict[str, float]:
-    """Mean tokens of an answer, including its end token; the share without an end; the mean share of repeated 4-grams."""
+    """Mean tokens of an answer, including its end token; the share of answers without one; the mean share of repeated 4-grams."""
     return {
         "generation/tokens": fmean(len(answer) for answer in answers),
         "generation/cut_share": fmean(answer[-1] != end_id for answer in answers),

@@ -1,4 +1,4 @@
-"""Conversations in common formats: the rows of supervised fine-tuning, on which merges and exports are also compared with the run.
+"""Conversations in common formats: the rows of supervised fine-tuning, and those on which merged and exported models are compared with their run.
 
 The formats are our reading rows and preference pairs (the chosen side), TRL's prompt and completion, messages (OpenAI), conversations (ShareGPT)
 and instruction, input, output (Alpaca), one JSON object per line."""
@@ -22,7 +22,7 @@ FORMS = "prompt and completion, prompt and chosen, messages, conversations, or i
 
 @dataclass(frozen=True)
 class Conversation:
-    """A chat that ends with a user turn, the completion to learn, and the gold data for answers to it.
+    """A chat that ends with a user turn, the completion to learn, and the gold data that answers are scored by.
 
     `answers` are the accepted answers (empty: a refusal is correct), `context` the ids of the passages, `gold` the numbers of those to cite.
     """
@@ -77,7 +77,7 @@ def _text(completion: Any) -> str:
         return completion
     messages = _turns(completion) if isinstance(completion, list) else ()
     if [message.role for message in messages] != ["assistant"]:
-        raise ValueError(f"the completion is not one text of the assistant: {completion!r:.60}")
+        raise ValueError(f"the completion is neither a text nor one message of the assistant: {completion!r:.60}")
     return messages[0].content
 
 

@@ -139,16 +139,16 @@ def _read_rows(
         try:
             row = parse(values)
         except KeyError as missing:
-            raise UserError(f"{where}: no {missing}", f"a row of {kind}", remedy) from None
+            raise UserError(f"{where}: no {missing}", f"a row of `synth {kind}`", remedy) from None
         except ValueError as problem:
-            raise UserError(f"{where}: {problem}", f"a row of {kind}", remedy) from None
+            raise UserError(f"{where}: {problem}", f"a row of `synth {kind}`", remedy) from None
         except (TypeError, IndexError, AttributeError) as problem:
             found = f"{where}: {columns} is malformed ({problem})"
-            raise UserError(found, 'lists of {"role", "content"}', remedy) from None
+            raise UserError(found, f"a row of `synth {kind}`", remedy) from None
         check(row, where)
         rows.append(row)
     if not rows:
-        raise UserError(f"{file}: no rows", f"one row of {kind} per line", remedy)
+        raise UserError(f"{file}: no rows", f"one row of `synth {kind}` per line", remedy)
     return rows
 
 
@@ -224,7 +224,7 @@ def pair_dataset(rows: Sequence[PreferenceRow], tokenizer: PreTrainedTokenizerBa
 
 
 def labelled_pair_dataset(rows: Sequence[PreferenceRow], tokenizer: PreTrainedTokenizerBase) -> Dataset:
-    """The token columns of TRL's CPOTrainer and ORPOTrainer: the prompt, and each completion with its prompt; the labels omit the prompt."""
+    """The token columns of TRL's CPOTrainer and ORPOTrainer: the prompt, and each completion with its prompt; the labels mask the prompt."""
 
     def columns(side: str, row: TokenizedRow) -> dict[str, Sequence[int]]:
         labels = (*[NO_LABEL] * row.prompt_tokens, *row.completion)

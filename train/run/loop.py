@@ -87,7 +87,7 @@ def check_sharding(runs_as: str) -> None:
     """UserError if sharding was requested but every process has the full model, as accelerate silently does on CPUs."""
     for kind, variable in SHARDED_LAUNCHES.items():
         if os.environ.get(variable, "").lower() == "true" and runs_as != kind:
-            found = f"{kind} was requested, but accelerate runs {runs_as}"
+            found = f"{kind} was requested, but accelerate's distributed type is {runs_as}"
             raise UserError(
                 found, "GPUs, the only devices that it shards a model across", "launch with configs/accelerate/ddp.yaml"
             )
@@ -322,7 +322,7 @@ def run_trainer(trainer: Any, stage: str, checkpoint: str | None = None) -> Outc
 
 
 class RunTensorBoard(TensorBoardCallback):  # type: ignore[misc]
-    """TensorBoard's files in one folder, open until the evaluation after training: reopened in the same second, they would be overwritten."""
+    """TensorBoard's files in one folder, kept open until after the final evaluation: reopened within the same second, they would be overwritten."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__()
@@ -349,7 +349,7 @@ def keep_tensorboard(trainer: Any) -> RunTensorBoard | None:
 def completion_logits_only() -> Iterator[None]:
     """Make TRL compute logits only at the completion's positions, as it does on a GPU; elsewhere it computes all.
 
-    On a CPU, that halves the time of a step (a tiny Llama, 80 of 440 tokens in the completion). The switch is TRL 1.16's own, read
+    On a CPU, that halves the time of a step (a tiny Llama, 80 of 440 tokens in the completion). TRL 1.16 reads the switch
     at each step; a test compares the losses with ours.
     """
     before = trl.trainer.utils._use_triton

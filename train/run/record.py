@@ -127,7 +127,7 @@ from train.reward import score_texts
 rewards = score_texts("this folder", prompts, responses)  # 0 to 1
 ```
 
-or `modegraph train score FOLDER --data RESPONSES --out FOLDER`. {FILES_NOTE}"""
+or `modegraph train score FOLDER --data RESPONSES --out OUTPUT`. {FILES_NOTE}"""
 
 
 def model_card(record: RunRecord, adapter: bool, hub_base: str = "", sections: Sequence[str] = ()) -> str:
@@ -144,7 +144,7 @@ def model_card(record: RunRecord, adapter: bool, hub_base: str = "", sections: S
         ("weights", "LoRA adapter" if adapter else "full model"),
         *_alignment(record),
         ("device", record.device),
-        ("seconds", f"{record.train_seconds:.1f}"),
+        ("seconds of training", f"{record.train_seconds:.1f}"),
     ]
     figures = [(name, f"{value:.4g}") for name, value in record.metrics.items()]
     parts = [
@@ -171,7 +171,7 @@ def reference_of(record: RunRecord) -> str:
 
 def _loss(record: RunRecord) -> str:
     if record.settings.get("anchor_refusals"):
-        return f"{LOSSES['sft']}, given that it does not begin like a refusal; refusals anchored at the initial model (train/refusals.py)"
+        return f"{LOSSES['sft']}, given that the completion does not begin like a refusal; refusals anchored at the initial model (train/refusals.py)"
     return OTHER_LOSSES.get(record.settings.get("loss", ""), LOSSES[record.stage])
 
 

@@ -57,12 +57,12 @@ def about_run(stage: str, settings: Settings) -> dict[str, Any]:
 
 @contextmanager
 def fresh_folder(output: Path, resumable: bool = False, about: Mapping[str, Any] | None = None) -> Iterator[Path]:
-    """A folder to fill, renamed to `output` on success and removed on failure. Raises as in `check_output`.
+    """A folder to fill, renamed to `output` on success and removed on failure. UserError as in `check_output`, or for checkpoints as described below.
 
     With `about`, a description of the run, its progress can be watched while it runs (graph/shared/progress.py).
 
-    A resumable folder is not removed on failure, and may hold the files of an interrupted run; one that is not resumable never removes such a run's
-    checkpoints. Of several processes, only the first writes to the disk.
+    A resumable folder is not removed on failure, and may already have the files of an interrupted run; UserError if the folder is not resumable
+    but has the checkpoints of such a run. Of several processes, only the first writes to the disk.
     """
     check_output(output)
     partial = output.with_name(output.name + ".partial")
@@ -93,7 +93,7 @@ def last_checkpoint(folder: Path, settings: Settings, origin: Mapping[str, str])
 
 
 def check_same_run(folder: Path, settings: Settings, origin: Mapping[str, str]) -> None:
-    """Write the settings and the `origin` of the run in progress to its folder; UserError if a run with others was interrupted there.
+    """Write the settings and the `origin` of the run in progress to its folder; UserError if an interrupted run there has different ones.
 
     `origin` are the fingerprints of data and weights.
     """

@@ -108,7 +108,7 @@ class TrainSettings(Settings):
 
 
 class SftSettings(TrainSettings):
-    """Supervised fine-tuning on the answers of conversations; adjacent rows over the same passages are computed together."""
+    """Supervised fine-tuning on the answers of conversations; adjacent rows with the same passages are computed together."""
 
     group_tokens: int | None = Field(
         default=None,
@@ -117,12 +117,12 @@ class SftSettings(TrainSettings):
     )
     anchor_refusals: bool = Field(
         False,
-        description="learn when to answer “not in the documents” as a correction of the initial model, so that the share of such rows does not set how often the model refuses",
+        description="learn when to refuse (“not in the documents”) as a change in the log-odds that the initial model gives to a refusal, so that the share of such rows does not set how often the model refuses",
     )
     eval_steps: int | None = Field(
         default=None,
         ge=1,
-        description="steps between two measurements by greedy answers to dev rows; the checkpoint with the best F1 becomes the run; null: only the dev loss, once at the end",
+        description="steps between two measurements of greedy answers to dev rows; the model saved at the end is the checkpoint with the best F1; null: only the dev loss, once at the end",
     )
     eval_rows: int = Field(
         default=64,
@@ -198,7 +198,9 @@ class PreferenceSettings(TrainSettings):
 
     beta: float = Field(default=0.1, gt=0, description="β_π, strength of the tie to the reference model")
     beta_reward: float = Field(
-        default=0.5, gt=0, description="β_r, softness of the labels of scored responses; pairs have their own label"
+        default=0.5,
+        gt=0,
+        description="β_r, softness of the labels of scored responses; the labels of pairs depend on label_smoothing",
     )
     responses: int | None = Field(
         default=None,
@@ -235,7 +237,7 @@ class PreferenceSettings(TrainSettings):
     sample_steps: int | None = Field(
         default=None,
         ge=1,
-        description="steps between two samplings of responses to a few dev prompts; their length and repetition are logged; null: no samples",
+        description="steps between two sets of greedy answers to a few dev prompts, whose length and repetition are logged; null: none",
     )
     trainer: Literal["modegraph", "trl"] = Field(
         "modegraph", description="implementation: trl uses TRL's trainers, for pairs only"
@@ -256,7 +258,7 @@ class PreferenceSettings(TrainSettings):
             return self
         for name in ("reference_cache", "sample_steps"):
             if getattr(self, name) is not None:
-                raise ValueError(f"{name} is for one run over given responses: unset it, or unset rounds")
+                raise ValueError(f"{name} is for one run on given responses: unset {name}, or unset rounds")
         if self.reference and self.rounds.reference == "round":
             raise ValueError(f"rounds.reference = 'round' and reference = {self.reference!r}: unset one of them")
         return self
@@ -330,8 +332,8 @@ class RewardSettings(TrainSettings):
 
 def _check_distinct(folders: tuple[str, ...]) -> tuple[str, ...]:
     """The folders; ValueError for a repeated one."""
-    if len(set(folders)) < len(folders):
-        raise ValueError("name each dataset only once")
+    if repeated := [folder for folder in folders if folders.count(folder) > 1]:
+        raise ValueError(f"{repeated[0]!r} is repeated: name each dataset only once")
     return folders
 
 
@@ -355,7 +357,7 @@ class HopSettings(Settings):
 class SelectorSettings(Settings):
     """`data` are folders that `synth relevance` wrote, or indexes for `size: hop`. `target_recall` is the share of dev's relevant propositions to keep.
 
-    `positive_weight` is the weight of a relevant example in the loss (of others, 1); about one in forty examples is relevant. Its
+    `positive_weight` is the weight of a relevant example in the loss (of others, 1); about one in forty examples is relevant. The weight's
     effect on the probabilities is removed after training.
     """
 

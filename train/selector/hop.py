@@ -56,7 +56,7 @@ class HopExamples:
 
 
 def read_indexes(folders: Sequence[str], files: Sequence[str]) -> list[TrainingIndex]:
-    """The indexes with their questions; UserError if their numbers differ, if there are several encoders, or if a split is empty."""
+    """Each index with the questions of its file; UserError unless there is one file per index, one encoder, and a question in every split."""
     if len(folders) != len(files):
         raise UserError(
             f"indexes: {len(folders)}, files of questions: {len(files)}",
@@ -81,7 +81,7 @@ def read_index(folder: Path, file: Path) -> TrainingIndex:
         raise UserError(
             f"{file}: no question with a gold document in {folder}",
             "questions whose gold_ids are sources of the index",
-            "name the questions of this index",
+            "give the file of this index's questions",
         )
     return TrainingIndex(index, folder.resolve().name, questions, split_questions(questions), checksum(file))
 
@@ -290,10 +290,10 @@ def hop_card(record: HopRecord) -> str:
     header = (
         "index",
         "questions",
-        "Recall@5 before",
+        "Recall@5 without trees",
         "Recall@5",
         "gain ± one standard error",
-        "all gold@5 before",
+        "all gold@5 without trees",
         "all gold@5",
     )
     sections = [

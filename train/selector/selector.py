@@ -1,6 +1,6 @@
-"""`modegraph train selector`: trains a light selector from relevance data in seconds, into a folder for `--selector`; hop.py trains a second hop.
+"""`modegraph train selector`: trains a light selector on relevance data in seconds and saves it for `--selector`; hop.py trains a second hop.
 
-Trees are fitted on train; dev stops them early and sets temperature and threshold; figures are measured on test."""
+Trees are fitted on train, with early stopping on dev, where temperature and threshold are chosen; figures are measured on test."""
 
 from __future__ import annotations
 
@@ -42,15 +42,15 @@ from train.shared.calibrate import (
 from train.shared.trees import best_count, fit_trees, library_versions, to_forest
 
 ABOUT = """Gradient-boosted trees that predict the probability that a proposition helps to answer a question, from features of \
-retrieval. Made by `modegraph train selector`; no language model is called. Trees are fitted on train; dev stops them early and sets \
-temperature and threshold; the test figures cover questions, propositions and passages that were used for neither."""
+retrieval. Made by `modegraph train selector`; no language model is called. Trees are fitted on train, with early stopping on \
+dev, where temperature and threshold are chosen; the test figures cover questions, propositions and passages that were used for neither."""
 SHARING = "For {names}, this holds for the questions only: the splits share passages."
 USE = """## Use
 
 `modegraph ask INDEX "question" --mode local --selector FOLDER` (and `eval retrieval --selector FOLDER`), with an index made with \
 the same encoder. `selector.safetensors` has the trees as plain arrays, `selector.json` all settings and figures."""
-RANKING = """Mean over the questions of the average precision among the propositions of the passages that each was published with; ± one \
-standard error of the mean difference."""
+RANKING = """Mean over the questions of the average precision among the propositions of the passages that each question was published with; \
+± one standard error of the mean difference."""
 
 
 def selector_card(record: SelectorRecord) -> str:

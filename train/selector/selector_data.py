@@ -40,7 +40,7 @@ HELD_OUT = ("dev", "test")
 
 @dataclass(frozen=True)
 class RankingFigures:
-    """Mean average precision over the questions of a dataset, each over the propositions of its own passages.
+    """Mean over the questions of a dataset of the average precision among the propositions of the passages that each question was published with.
 
     `standard_error` is that of the mean difference between the selector and the cosine.
     """
@@ -97,7 +97,7 @@ class RelevanceDataset:
 
 
 def read_folder(folder: Path) -> RelevanceDataset:
-    """One dataset; UserError with file and line for a row that is malformed or lacks a feature."""
+    """One dataset; UserError if its summary names no encoder, or with file and line for a row that is malformed or has other features."""
     try:
         origin = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))["origin"]
         encoder = origin["Encoder"]
@@ -193,7 +193,7 @@ COSINE = FEATURES.index("nearness")
 
 
 def average_precisions(examples: Examples, scores_n: Doubles) -> Doubles:
-    """The average precision, over the propositions of its own passages, of each question with a relevant one among them."""
+    """The average precision of each question among its propositions in `own_n`, if one of them is relevant."""
     precisions = []
     for question in np.unique(examples.question_n[examples.own_n]):
         own_n = examples.own_n & (examples.question_n == question)

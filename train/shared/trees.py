@@ -29,7 +29,7 @@ class Examples(Protocol):
 def fit_trees(
     train: Examples, dev: Examples, settings: SelectorSettings | VerifierSettings, positive_weight: float = 1.0
 ) -> HistGradientBoostingClassifier:
-    """Trees fitted on `train` by log loss, until that of `dev` has not fallen for `patience_trees` trees; both losses with the same weights."""
+    """Trees fitted on `train` by log loss, until that of `dev` has not fallen for `patience_trees` trees; both losses use `weights`."""
     trees = HistGradientBoostingClassifier(
         learning_rate=settings.learning_rate,
         max_iter=settings.max_trees,

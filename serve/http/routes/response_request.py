@@ -118,7 +118,7 @@ class ResponsesRequest(EngineFields):
         """Whether the request has the tool file_search, so that it is answered from the index."""
         return any(isinstance(tool, FileSearch) for tool in self.tools or ())
 
-    def passed_on(self, escape: Callable[[str], str]) -> dict[str, Any]:
+    def for_engine(self, escape: Callable[[str], str]) -> dict[str, Any]:
         """The request for the engine, with special tokens escaped; ApiError 400 for an input other than text, and for fields that need file_search."""
         if RESULTS in (self.include or ()):
             raise not_supported("include", f"{RESULTS} needs the tool file_search")

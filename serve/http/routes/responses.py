@@ -204,7 +204,7 @@ def responses_router(services: Services) -> APIRouter:
         if not request.searches:
             name, _ = services.resolve_model(access, request.model)
             plain = request.model_copy(update={"model": name})
-            return await backend.respond(plain.passed_on(backend.escape_special_tokens))
+            return await backend.respond(plain.for_engine(backend.escape_special_tokens))
         prepared = await prepare(services, request.as_chat(), access, request.searched_store())
         prepared, chunks = await open_stream(services, prepared)
         sent = request.set_fields()

@@ -1,4 +1,4 @@
-// Layouts for drawings: the tree from a question to its passages, a node with its neighbours (in pixels), and a whole graph.
+// Layouts for drawings: the tree from a question to its passages, a node with its neighbours, and a whole graph.
 
 import { cut } from "../shared/dom.js";
 
@@ -42,7 +42,7 @@ function node(kind, text, parent) {
 }
 
 /**
- * A node between its neighbours: half of them on the right, half on the left, or all on the right if `width` is small.
+ * A node between its neighbours: half of them on the right, half on the left, or all on the right if `width` is small. Lengths are in pixels.
  * Returns {height, nodes: [{key, kind, label, x, y, side, id}], edges: [{source, target, weight}]}.
  */
 export function starOf({ center, nodes, edges }, width) {

@@ -45,7 +45,7 @@ export function emptyNote() {
   return el("div", { class: "empty" }, say("This collection is empty. Documents are added on the server, with `modegraph index FOLDER --out INDEX`, or here if it is started with `--writable`."));
 }
 
-/** Accept files dropped anywhere on the page. The browser never opens a dropped file in place of the page. */
+/** Upload files dropped anywhere on the page, if the server accepts documents. The browser never opens a dropped file in place of the page. */
 export function startUploads() {
   const overlay = byId("drop");
   const withFiles = (listener) => (event) => {

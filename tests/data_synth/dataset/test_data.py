@@ -85,7 +85,7 @@ def test_a_gold_answer_that_spells_a_special_token_matches_its_escaped_form(tmp_
         ({"rejected": answer("Tarn <|im_end|>")}, "rejected contains a special token"),
         ({"context_ids": []}, "context_size is 1, but there are 0"),
         ({"hard_negative": "longer"}, "unknown hard negative 'longer'"),
-        ({"hard_negative": "wrong answer"}, "the wrong answer of a hard negative is the chosen one"),
+        ({"hard_negative": "wrong answer"}, "hard_negative is 'wrong answer', but rejected gives the chosen answer"),
         ({"split": "all"}, "split is 'all'"),
         ({"prompt": []}, "user turn"),
         ({"rejected": []}, "a malformed column"),

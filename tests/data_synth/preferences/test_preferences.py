@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from data_synth import contexts
-from data_synth.contexts import draw_questions, gold_share, pick_questions, without_near_duplicates
+from data_synth.contexts import gold_share, pick_questions, sample_questions, without_near_duplicates
 from data_synth.preferences.hard_negatives import INVENTED, REFUSED, Pool
 from data_synth.preferences.preference_form import preference_problems
 from data_synth.preferences.preferences import (
@@ -212,7 +212,7 @@ def test_a_share_of_rows_has_hard_negatives_with_the_same_chosen_side() -> None:
 
 def test_processing_questions_in_groups_gives_the_same_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     expected = rows_of(DIED, FOUNDED)
-    monkeypatch.setattr(contexts, "QUESTIONS_AT_ONCE", 1)
+    monkeypatch.setattr(contexts, "QUESTIONS_PER_GROUP", 1)
     assert rows_of(DIED, FOUNDED) == expected
 
 
@@ -238,11 +238,11 @@ def test_gold_documents_must_be_in_the_index() -> None:
 
 def test_a_sample_keeps_the_order_and_depends_only_on_ids_and_seed() -> None:
     questions = [Question(f"q{number}", f"Number {number}?", ()) for number in range(20)]
-    drawn = draw_questions(questions, 5, seed=1)
+    drawn = sample_questions(questions, 5, seed=1)
     assert len(drawn) == 5 and drawn == [question for question in questions if question in drawn]
-    assert draw_questions(questions[::-1], 5, seed=1) == drawn[::-1]
-    assert set(drawn) <= set(draw_questions(questions, 6, seed=1)) and drawn != draw_questions(questions, 5, seed=2)
-    assert draw_questions(questions, None, 0) == draw_questions(questions, 99, 0) == questions
+    assert sample_questions(questions[::-1], 5, seed=1) == drawn[::-1]
+    assert set(drawn) <= set(sample_questions(questions, 6, seed=1)) and drawn != sample_questions(questions, 5, seed=2)
+    assert sample_questions(questions, None, 0) == sample_questions(questions, 99, 0) == questions
 
 
 def test_questions_are_picked_by_split() -> None:

@@ -5,7 +5,12 @@ from random import Random
 
 import pytest
 
-from data_synth.preferences.preference_form import by_overlap, length_alone, measure_separation, separating_measures
+from data_synth.preferences.preference_form import (
+    length_accuracy,
+    measure_separation,
+    overlap_accuracy,
+    separating_measures,
+)
 from data_synth.rows import PreferenceRow
 from graph.types import Message
 
@@ -56,7 +61,7 @@ def test_a_word_used_on_one_side_only_is_found_and_mixed_lengths_score_half() ->
     assert figures(rows)[2] > 0.95
     bare = [pair(n, words(30, draw), "a") for n in range(100)]
     longer = [pair(100 + n, words(30, draw), words(31, draw)) for n in range(100)]
-    assert length_alone(bare + longer) == 0.5
+    assert length_accuracy(bare + longer) == 0.5
     assert figures(bare + longer)[1] > 0.95, "a rule based on both lengths still distinguishes the sides"
 
 
@@ -66,16 +71,16 @@ def test_words_of_the_prompt_distinguish_the_sides_and_a_warning_says_so() -> No
         replace(pair(n, words(20, draw), words(20, draw)), prompt=(Message("user", "a b c d e f g h i j"),))
         for n in range(100)
     ]
-    assert by_overlap(rows) < 0.65 and separating_measures(measure_separation(rows)) == []
+    assert overlap_accuracy(rows) < 0.65 and separating_measures(measure_separation(rows)) == []
     lazy = [replace(row, chosen="a b c d e f " * 3, rejected="q r s t k l " * 3) for row in rows]
-    assert by_overlap(lazy) == 1.0
+    assert overlap_accuracy(lazy) == 1.0
     (warning,) = [one for one in separating_measures(measure_separation(lazy)) if "prompt" in one]
     assert warning == "accuracy of the share of words that also occur in the prompt 1.00"
 
 
 def test_ties_count_half_and_the_rule_may_prefer_the_shorter_side() -> None:
     rows = [pair(0, "a b", "a b"), pair(1, "a", "a b"), pair(2, "a", "a b"), pair(3, "a b c", "a")]
-    assert length_alone(rows) == pytest.approx(1 - 1.5 / 4)
+    assert length_accuracy(rows) == pytest.approx(1 - 1.5 / 4)
 
 
 def test_too_few_rows_give_no_figures() -> None:

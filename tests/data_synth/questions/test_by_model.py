@@ -123,7 +123,7 @@ def test_a_question_that_passes_names_its_passages_and_sentences() -> None:
         (question_reply(), judge_with("not in the documents"), by_model.UNANSWERED),
         (question_reply(), judge_with("the Marlow Yard [1]"), by_model.ANOTHER_ANSWER),
         (question_reply(), judge_with("Tarn [2]", alone="Tarn [1]"), by_model.NOT_ALL_NEEDED),
-        (question_reply(answer="Port Ellery in May"), judge_with("Port Ellery in May"), by_model.NOT_REBUILT),
+        (question_reply(answer="Port Ellery in May"), judge_with("Port Ellery in May"), by_model.ANSWER_NOT_RETRIEVED),
     ],
 )
 def test_a_faulty_question_is_dropped_with_its_reason(reply: object, judge: ScriptedModel, why: str) -> None:
@@ -255,7 +255,7 @@ def test_questions_about_an_index_are_accepted_if_retrieval_finds_the_answer_aga
     ledger = Ledger(model, tmp_path / "ledger.sqlite")
     rows = list(question_rows(examples, spec, ledger, None, settings))
     kinds = Counter(type(row).__name__ for row in rows)
-    assert kinds["QuestionRow"] == 8 and {row.why for row in rows if isinstance(row, Dropped)} >= {by_model.NOT_REBUILT}
+    assert kinds["QuestionRow"] == 8 and {row.why for row in rows if isinstance(row, Dropped)} >= {by_model.ANSWER_NOT_RETRIEVED}
     calls = len(model.requests)
     again = Ledger(model, tmp_path / "ledger.sqlite")
     assert list(question_rows(examples, spec, again, None, settings)) == rows and len(model.requests) == calls

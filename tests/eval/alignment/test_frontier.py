@@ -74,7 +74,7 @@ def test_a_frontier_is_linear_between_its_runs_and_starts_at_the_reference() -> 
     assert frontier_at(MS[:2], REFERENCE, 0.5) == pytest.approx([0.4, 0.6])
     assert frontier_at(MS[:2], REFERENCE, 1.0) == pytest.approx([0.6, 0.8])
     assert frontier_at(MS[:2], REFERENCE, 2.0) == pytest.approx([0.7, 0.9])
-    assert frontier_at(MS[:2][::-1], REFERENCE, 2.0) == pytest.approx([0.7, 0.9]), "the order of runs does not matter"
+    assert frontier_at(MS[:2][::-1], REFERENCE, 2.0) == pytest.approx([0.7, 0.9]), "the order of runs should not matter"
     assert rewards_by_seed(MS, REFERENCE, 2.0) == {0: pytest.approx([0.7, 0.9]), 1: [1.0, 1.0]}
 
 
@@ -89,7 +89,7 @@ def test_systems_are_compared_only_at_kls_that_all_of_them_reach() -> None:
     assert last.difference is not None and found[-2].difference is None
     interval = last.difference.interval
     assert interval.mean == pytest.approx(last.reward - 0.9) and interval.low <= interval.mean <= interval.high
-    assert interval.low < -0.6, "a resample may draw seed 1 twice"
+    assert interval.low < -0.6, "a resample may contain seed 1, with a difference of −0.7, twice"
     assert last.difference.by_seed == pytest.approx((-0.3, -0.7)) and last.difference.p == 0.5
 
 
@@ -134,7 +134,7 @@ def test_a_run_that_stays_at_the_reference_leaves_nothing_to_compare() -> None:
     assert "nothing to compare" in verdict(align([*unmoved, *system("dpo", 2, 0.1)], reference, SAMPLING))
 
 
-def test_an_unpaired_seed_is_refused_by_name() -> None:
+def test_an_unpaired_seed_is_refused_with_an_error_that_names_it() -> None:
     reference = [figures(value, 0.0) for value in PROMPTS]
     with pytest.raises(UserError, match="seed 2 is unpaired: DPO K = 2 has no run with it"):
         align([*system("ms", 64, 0.5, seeds=3), *system("dpo", 2, 0.1, seeds=2)], reference, SAMPLING)
@@ -154,7 +154,7 @@ def test_constant_answers_are_listed_with_the_runs() -> None:
     assert alignment_json(found)["constants"][0]["answer"] == "yes"
 
 
-def test_the_report_contains_all_that_a_claim_must_state(tmp_path: Path) -> None:
+def test_the_report_states_the_systems_the_sampling_and_the_differences(tmp_path: Path) -> None:
     found = align([*MS, *DPO], [figures(value, 0.0) for value in REFERENCE], SAMPLING)
     write_alignment(found, tmp_path / "out")
     assert (tmp_path / "out" / "frontier.png").read_bytes().startswith(b"\x89PNG")

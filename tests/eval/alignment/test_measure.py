@@ -127,7 +127,7 @@ def test_the_reference_has_kl_0_and_runs_have_more(world: Path) -> None:
     )
     assert [run.system for run in measured] == ["MS K = 6", "DPO K = 2"]
     assert all(one.kl == pytest.approx(0.0, abs=1e-4) for one in reference)
-    assert all(run.kl > 0.01 for run in measured), "after four steps at a high learning rate"
+    assert all(run.kl > 0.01 for run in measured), "four steps at a high learning rate should change the policy"
     assert all(one.entropy > 0 for run in measured for one in run.figures)
     assert all(0 <= one.reward <= 1.5 and 0 <= one.correct <= 1 for one in reference)
 
@@ -143,15 +143,17 @@ def test_runs_that_cannot_be_compared_are_refused(world: Path, tmp_path: Path) -
     ms = read_run(world / "ms")
     for other, check, message in [
         (replace(ms, settings={"rewards": {"correct": 2.0}}), common_weights, "not {'correct': 1.0"),
-        (replace(ms, base_model="elsewhere"), common_reference, "started from elsewhere"),
+        (replace(ms, base_model="elsewhere"), common_reference, "its reference is elsewhere"),
         (replace(ms, beta=None, stage="sft"), common_reference, "a run of stage sft"),
     ]:
         with pytest.raises(UserError, match=message):
             check([world / "ms", tmp_path], [ms, other])
 
 
-def test_a_component_that_cannot_be_measured_is_refused_by_name(world: Path, tmp_path: Path) -> None:
-    """Without one of its components, a reward is another reward, so the command is refused. A component with weight 0 is not needed."""
+def test_a_component_that_cannot_be_measured_is_refused_with_an_error_that_names_it(
+    world: Path, tmp_path: Path
+) -> None:
+    """Leaving out a component would change the reward, so the command is refused, unless the component has weight 0."""
     ms = read_run(world / "ms")
     unmeasurable = replace(ms, settings={"rewards": {"correct": 1.0, "grounded": 0.5}})
     with pytest.raises(UserError, match="'grounded' cannot be measured on new texts") as refused:
@@ -171,7 +173,9 @@ def test_the_rewards_to_measure_can_be_chosen(world: Path, tmp_path: Path) -> No
     done = command(world, tmp_path / "out", "--reward", "length=2")
     assert done.exit_code == 0, done.output
     report = json.loads((tmp_path / "out" / "alignment.json").read_text())
-    assert all(prompt["reward"] == 2.0 for run in report["runs"] for prompt in run["prompts"]), "all answers are short"
+    assert all(prompt["reward"] == 2.0 for run in report["runs"] for prompt in run["prompts"]), (
+        "every answer is short, so its reward should be the weight of `length`"
+    )
     for words, message in (
         (["--reward", "length"], "--reward length"),
         (["--reward", "gold=1"], "'gold' cannot be measured"),
@@ -182,7 +186,7 @@ def test_the_rewards_to_measure_can_be_chosen(world: Path, tmp_path: Path) -> No
         assert isinstance(refused.exception, UserError) and message in str(refused.exception)
 
 
-def test_a_test_prompt_in_training_is_refused_by_name(world: Path, tmp_path: Path) -> None:
+def test_a_test_prompt_in_training_is_refused_with_an_error_that_names_it(world: Path, tmp_path: Path) -> None:
     """The error names the row and the run before anything is measured; the train split is measured if it is requested."""
     leaked = [*held_out()[:1], scored(2)]
     write_jsonl(world / "data" / "leaky.jsonl", map(response_to_json, leaked))
@@ -225,7 +229,7 @@ def test_an_unpaired_seed_is_refused_before_anything_is_measured(world: Path, tm
     folders = [tmp_path / name for name in ("ms-0", "ms-1", "dpo-0")]
 
     def load(source: str) -> tuple[Any, Any]:
-        raise AssertionError("nothing should be loaded")
+        raise AssertionError(f"{source} was loaded; no model should be loaded")
 
     with pytest.raises(UserError, match="seed 1 is unpaired: DPO K = 2 has no run with it"):
         align_runs(folders, world / "data", "test", None, SamplingSettings(2, 4, 0), load)
@@ -291,13 +295,13 @@ def test_measurements_are_cached_until_their_inputs_change(world: Path, tmp_path
     half = [replace(read_run(folder), settings={"precision": "bfloat16"}) for folder in folders]
     assert common_precision(half) == "bfloat16" and common_precision([half[0], read_run(folders[1])]) == "float32"
     keys = {cache_key("a", "b", rows(), {}, sampling, "hf", each) for each in ("bfloat16", "float32")}
-    assert len(keys) == 2, "figures measured in one precision are not reused for the other"
+    assert len(keys) == 2, "figures measured in one precision should not be reused for the other"
     changed = [replace(row, answers=("elsewhere",)) for row in rows()]
     measure_runs(folders, changed, WEIGHTS, sampling, load, draw_here, tmp_path)
     assert {"ms", "dpo", "base"} <= set(loaded)
 
 
-def test_the_similarity_of_samples_is_measured(world: Path) -> None:
+def test_the_figures_of_a_prompt_and_self_bleu_match_values_computed_by_hand(world: Path) -> None:
     model, _ = load_policy(str(world / "base"))
     row = scored(0)
     texts = (row.responses[0], row.responses[0], row.responses[1], "Ida lives in Corrow")

@@ -34,7 +34,7 @@ def report_folder(world, tmp_path_factory):
     return out
 
 
-def test_the_report_consists_of_these_files_only(report_folder):
+def test_the_report_consists_of_five_files(report_folder):
     names = sorted(path.name for path in report_folder.iterdir())
     assert names == ["answers.jsonl", "logps.png", "report.html", "report.json", "report.md"]
     assert (report_folder / "logps.png").read_bytes().startswith(b"\x89PNG")
@@ -65,7 +65,7 @@ def test_answers_only_gives_the_same_answers_and_scores_no_pair(world, report_fo
     assert alone["pairs"] == 0 and alone["measures"].items() < whole["measures"].items()
 
 
-def test_margins_need_a_beta_and_state_it(report_folder):
+def test_only_runs_with_a_beta_have_margins_and_the_report_states_beta(report_folder):
     report = json.loads((report_folder / "report.json").read_text())
     assert set(report["measures"]["reward margin β(Δ_w − Δ_l)"]) == {"ms", "dpo"}
     assert set(report["measures"]["reward margin β(Δ_w − Δ_l) [wrong]"]) == {"ms", "dpo"}
@@ -78,7 +78,7 @@ def test_margins_need_a_beta_and_state_it(report_folder):
     assert re.search(r"\| ms \| ms \| .*sft \| 2 \| 0\.01 \| 0\.5 \|", markdown)
 
 
-def test_yes_no_scores_are_listed_with_that_of_the_majority_answer_of_train(report_folder):
+def test_yes_no_scores_include_that_of_always_giving_the_majority_answer_of_train(report_folder):
     report = json.loads((report_folder / "report.json").read_text())
     # Train questions 6, 9 and 12 are yes, no, yes; test questions 0 and 3 are yes and no, two contexts each.
     majority = next(score for score in report["choices"] if score["name"].startswith("always"))
@@ -133,7 +133,7 @@ def test_nothing_is_written_when_a_folder_has_no_run(world, tmp_path):
     assert not out.exists()
 
 
-def test_the_figure_draws_many_long_names(tmp_path):
+def test_the_figure_is_written_for_many_policies_with_long_names(tmp_path):
     scores = tuple(PairScore(-40.0 - n, -4.0 - n, 20, 2) for n in range(9))
     draw_logps({f"qwen-half-billion-{n}": scores for n in range(6)}, "title", tmp_path / "logps.png")
     assert (tmp_path / "logps.png").stat().st_size > 10_000
@@ -145,7 +145,7 @@ def command(world, out, *runs, data):
     return run(*words, "--limit", "2", "--context-size", "1", "--answers-only")
 
 
-def test_a_test_prompt_in_training_is_refused_by_name(world, tmp_path):
+def test_a_test_prompt_in_training_is_refused_with_an_error_that_names_it(world, tmp_path):
     rows = [preference(0, 1, "test"), preference(7, 1, "test")]
     for split in ("train", "test"):
         write_jsonl(tmp_path / f"{split}.jsonl", map(preference_to_json, rows))

@@ -87,7 +87,7 @@ def test_means_match_values_computed_by_hand():
     assert found["reward margin per token"].values["ms"] == pytest.approx((0.2, 0.4, -0.1))
 
 
-def test_differences_are_taken_from_the_first_policy_if_both_have_the_measure():
+def test_differences_are_relative_to_the_given_policy_if_both_have_the_measure():
     measures = measures_of(ROWS, ROWS, results())
     found = differences_of(measures, "ms", seed=0)
     assert found["well-formed answers"]["sft"].mean == -1.0
@@ -122,7 +122,7 @@ def test_without_yes_no_questions_there_are_no_choice_scores():
 
 
 def test_contexts_of_one_question_are_resampled_together():
-    # Two questions with twenty contexts each: whole questions are drawn, so the mean can only be 0, ½ or 1.
+    # Two questions with twenty contexts each: whole questions are resampled, so the mean can only be 0, ½ or 1.
     values = {"a": (0.0,) * 40, "b": (1.0,) * 20 + (0.0,) * 20}
     measure = Measure("m", ("q1",) * 20 + ("q2",) * 20, values, share=False)
     interval = differences_of([measure], "a", seed=0)["m"]["b"]
@@ -158,7 +158,7 @@ def test_runs_that_differ_only_in_their_seed_are_one_system() -> None:
     assert seed_systems([*policies[:2], *again]) == {
         "ms-s0 … (2 seeds)": {1: "ms-s1", 0: "ms-s0"},
         "again-ms-s0 … (2 seeds)": {1: "again-ms-s1", 0: "again-ms-s0"},
-    }, "the same seeds again form a second system"
+    }, "the same seeds again should form a second system"
 
 
 def test_systems_of_several_seeds_are_compared_seed_by_seed() -> None:
@@ -178,15 +178,15 @@ def test_systems_of_several_seeds_are_compared_seed_by_seed() -> None:
         )
     ]
     by_seed = differences_by_seed(twice, seed_systems(policies), seed=0)["F1"]["dpo-s0 … (6 seeds)"].by_seed
-    assert by_seed == pytest.approx((12 * 0.5 / 6 / 3,) * 6), "rows of one question count as one"
+    assert by_seed == pytest.approx((12 * 0.5 / 6 / 3,) * 6), "rows of one question should count as one"
     assert differences_by_seed(measures, seed_systems(policies[:6]), seed=0) == {}, (
-        "a single system has nothing to be compared with"
+        "a single system should not be compared"
     )
     with pytest.raises(UserError, match="seed 5 is unpaired: dpo-s0 … \\(5 seeds\\) has no run with it"):
         differences_by_seed(measures, seed_systems(policies[:-1]), seed=0)
 
 
-def test_intervals_of_several_models_are_wider_than_those_of_one() -> None:
+def test_the_smaller_p_of_two_differences_gets_a_wider_interval_than_a_single_difference() -> None:
     """Of two differences, the one with the smaller p gets an interval at level 0.025 instead of 0.05."""
     gains = tuple(n / 10 for n in range(1, 25))
     values = {"a": (0.0,) * 24, "b": gains, "c": (1.0, -1.0) * 12}

@@ -34,7 +34,7 @@ def test_formulas_match_values_computed_by_hand():
     assert context_precision([False, False]) == 0.0 and context_precision([]) is None
 
 
-def test_claims_are_sentences_without_citations():
+def test_claims_are_the_sentences_with_their_citations_removed():
     assert claims_of("She was built in 1911 [1]. Tarn is near [2].") == ["She was built in 1911.", "Tarn is near."]
 
 

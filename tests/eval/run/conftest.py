@@ -37,7 +37,7 @@ def home(tmp_path):
 
 
 def run(home, out="out", model=None, overrides=(), open_encoder=None, open_ledger=None, **changes):
-    """Run everything. Returns the report, the specs of the opened models, and the encoder that every spec opens unless `open_encoder` is given.
+    """Run CONFIG with `changes`. Returns the report, the specs of the opened models, and the encoder that every spec opens unless `open_encoder` is given.
 
     A model that is opened with a ledger (only the helper is) is wrapped by `open_ledger(model, file)`, or by default not at all.
     """

@@ -16,11 +16,11 @@ WEIGHTS, TOKENIZER, TEMPLATE = "part/model.safetensors", "part/tokenizer.json", 
 PARTS = (WEIGHTS, TOKENIZER, TEMPLATE)
 ROWS, EXAMPLES = "rows.jsonl", "examples.txt"
 IMPORT = {"indexes": {"": {"extractor": "import", "import_file": ROWS}}}
-READ = {"extractor": "llm", "extractor_model": "hf:part"}
+LLM_EXTRACTION = {"extractor": "llm", "extractor_model": "hf:part"}
 
 
 def encoder_in(spec: str) -> HashEncoder:
-    """An encoder whose fingerprint is the contents of the weight file in its folder."""
+    """An encoder whose fingerprint is the contents of the weight file in its folder, or the spec if there is no such file."""
     file = Path(spec) / "model.safetensors"
     return HashEncoder(file.read_text() if file.is_file() else spec)
 
@@ -52,8 +52,8 @@ def keys(home, config) -> list[str]:
     [
         ({"indexes": {"": {"encoder": "part"}}}, (WEIGHTS,)),
         (IMPORT, (ROWS,)),
-        ({"indexes": {"": READ}}, PARTS),
-        ({"indexes": {"": {**READ, "extractor_examples": EXAMPLES}}}, (*PARTS, EXAMPLES)),
+        ({"indexes": {"": LLM_EXTRACTION}}, PARTS),
+        ({"indexes": {"": {**LLM_EXTRACTION, "extractor_examples": EXAMPLES}}}, (*PARTS, EXAMPLES)),
         ({"indexes": {"": {"summary_model": "hf:part"}}}, PARTS),
         ({"helper": "hf:part"}, PARTS),
         ({"models": {"m": "hf:part"}, "metrics": ["f1"]}, PARTS),

@@ -53,7 +53,7 @@ def test_a_change_fills_the_cells_that_depend_on_it(home, change):
     assert filled == (1 if "retrievers" in change else 2)
 
 
-def test_a_change_that_a_cell_does_not_depend_on_leaves_the_cell(home):
+def test_ranking_metrics_and_the_seed_may_change_without_filling_cells_but_the_corpus_may_not(home):
     run(home)
     assert run(home, metrics=["answer_in_context", "mrr"], seed=0)[0].json["cells"]["filled"] == 0
     write_jsonl(home / "corpus.jsonl", ({"id": d.source, "title": "", "text": d.text} for d in ISLES))
@@ -126,7 +126,7 @@ def test_a_failed_cell_does_not_affect_the_others(home):
     assert done.json["cells"] == {"found": 0, "filled": 2}
 
 
-def test_the_page_is_complete_and_contains_no_foreign_markup(home):
+def test_the_page_is_complete_and_escapes_markup_in_questions(home):
     run(home, model=ScriptedModel(answers), shown_questions=3, **MODELS)
     page = (home / "out/report.html").read_text()
     assert "<script" not in page and "src=" not in page and "http" not in page
@@ -136,8 +136,8 @@ def test_the_page_is_complete_and_contains_no_foreign_markup(home):
     assert "<dt>dense + b</dt><dd>nobody</dd>" in page and "<dt>gold documents</dt><dd>marlow</dd>" in page
 
 
-def test_the_report_names_the_code_and_the_settings(home, monkeypatch):
-    """Cells filled by other code are reused, and the report names that code."""
+def test_the_report_names_the_version_of_the_code_and_the_settings(home, monkeypatch):
+    """Cells filled by another version of the code are reused, and the report names that version."""
     monkeypatch.setattr("eval.run.run.revision", lambda: "first")
     done, _, _ = run(home)
     assert done.json["revision"] == "first" and "2 filled by modegraph first" in done.text
@@ -169,7 +169,7 @@ def test_the_report_names_the_code_and_the_settings(home, monkeypatch):
         ({"tasks": {}}, "tasks = {}"),
     ],
 )
-def test_a_wrong_configuration_is_reported_in_one_line(home, changes, message):
+def test_a_wrong_configuration_is_refused_with_an_error_that_names_the_mistake(home, changes, message):
     with pytest.raises(UserError, match=message):
         run(home, **changes)
 
@@ -188,7 +188,7 @@ def test_gold_documents_that_are_not_indexed_are_reported(home):
     assert "gold documents that are not in the index: 'titanic'" in done.json["failures"][0]["problem"]
 
 
-def test_a_metric_that_is_not_a_number_stops_the_report(home, monkeypatch):
+def test_a_metric_value_that_is_not_finite_stops_the_report(home, monkeypatch):
     monkeypatch.setitem(METRICS, "broken", Metric("broken", "ranking", lambda question, output: float("nan")))
     with pytest.raises(UserError, match=r"metric 'broken' of question '1' is nan\. Expected a finite number"):
         run(home, metrics=["broken"])
@@ -222,12 +222,14 @@ def test_a_finished_index_is_used_unchanged(home):
     task = {**CONFIG["tasks"]["isles"], "index": str(index.relative_to(home)), "documents": "nowhere.jsonl"}
     used, _, encoder = run(home, "over", tasks={"isles": task})
     assert used.json["cells"] == {"found": 0, "filled": 2} and not (home / "over/indexes").exists()
-    assert encoder.encoded and set(encoder.encoded) <= {row["question"] for row in QUESTIONS}, "no passage is encoded"
+    assert encoder.encoded and set(encoder.encoded) <= {row["question"] for row in QUESTIONS}, (
+        "questions, but no passages, should be encoded"
+    )
     assert run(home, "over", tasks={"isles": task})[0].json["cells"] == {"found": 2, "filled": 0}
     manifest = index / "manifest.json"
     manifest.write_text(manifest.read_text() + "\n")
     damaged, _, _ = run(home, "over", tasks={"isles": task})
-    assert damaged.failed and damaged.json["cells"]["found"] == 0, "a changed manifest means another index"
+    assert damaged.failed and damaged.json["cells"]["found"] == 0, "a changed manifest should count as another index"
     with pytest.raises(UserError, match="index together with `indexes`"):
         run(home, "over", tasks={"isles": task}, indexes={"plain": {}})
     with pytest.raises(UserError, match="not a finished index"):
@@ -254,7 +256,7 @@ def write_values(folder, rows):
 ROW = {"task": "t", "system": "s", "metric": "em", "id": "1", "question": "Who?", "value": 1.0}
 
 
-def test_a_clear_difference_is_shown(tmp_path):
+def test_a_clear_difference_is_reported_as_better(tmp_path):
     a, b = (
         write_values(
             tmp_path / name,

@@ -15,7 +15,7 @@ PAIR = {"few": {**LOCAL, "top_k": 1}, "many": {**LOCAL, "top_k": 5}}
 
 
 def judge(request) -> str:
-    """Selects the first three statements, always asks the same next question, and is never satisfied."""
+    """A reply that selects the first three statements, asks the same next question each time, and gives no answer."""
     time.sleep(PAUSE_S)
     return json.dumps({"selected": [1, 2, 3], "answer": "", "next_questions": ["Who?"]})
 
@@ -27,7 +27,7 @@ def run_with_helper(home, **changes):
 
 
 @pytest.mark.long
-def test_two_retrievers_that_differ_only_in_top_k_take_the_same_time(home):
+def test_replayed_calls_count_with_their_original_tokens_and_time(home):
     _, found = run_with_helper(home, retrievers=PAIR)
     few, many = found["few"], found["many"]
     assert few["calls"] == many["calls"] > 3 and few["tokens"] == many["tokens"]

@@ -67,7 +67,7 @@ def commands_of(makefile):
 
 @pytest.mark.parametrize(("file", "count"), [("examples", 9), ("study-smollm2", 65)])
 def test_a_makefile_makes_everything_that_its_report_needs(file, count):
-    """Its training configurations exist and accept the --set values; no command is repeated, and the report comes last."""
+    """The training configurations of a makefile exist and accept the --set values; no command is repeated, and the report comes last."""
     commands = commands_of(ROOT / "configs" / "eval" / f"{file}.mk")
     assert len(commands) == count == len({tuple(words) for words in commands})
     assert commands[-1] == ["eval", "run", f"configs/eval/{file}.yaml"]
@@ -80,7 +80,7 @@ def test_a_makefile_makes_everything_that_its_report_needs(file, count):
 
 
 def check_command(words):
-    """Check that its configuration exists and accepts the --set values; the files that it reads from runs/ are not checked."""
+    """Check that the configuration of a training command exists and accepts the --set values; the files that it reads from runs/ are not checked."""
     if words[0] != "train" or words[1] not in KINDS:
         return
     pairs = list(pairwise(words))

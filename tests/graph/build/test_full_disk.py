@@ -21,7 +21,7 @@ from graph.store.arrays import load_arrays
 from graph.store.data import IndexData
 from graph.types import OpenEncoder
 from tests.corpora import ISLES
-from tests.disks import AMPLE, SmallDisk, mounted_disk
+from tests.disks import AMPLE_BYTES, SmallDisk, mounted_disk
 from tests.graph.build.test_lifecycle import EXTRA, SETTINGS
 from tests.graph.hashed import encoder
 from tests.graph.same import assert_same_index
@@ -107,10 +107,10 @@ def test_an_index_too_large_for_the_disk_is_reported_and_built_once_there_is_spa
 ) -> None:
     folder, twin = disk.folder / "i", tmp_path / "twin"
     build_index(twin, ISLES, ANN_SETTINGS, encoder)
-    disk.leave(share * size_of(twin))
+    disk.leave_free(share * size_of(twin))
     with pytest.raises(DiskFull, match=full_disk_message(folder)):
         build_index(folder, ISLES, ANN_SETTINGS, encoder)
-    disk.leave(AMPLE)
+    disk.leave_free(AMPLE_BYTES)
     build_index(folder, ISLES, ANN_SETTINGS, encoder)
     assert_same_index(load_arrays(folder, IndexData), load_arrays(twin, IndexData))
     assert verify_index(folder) == []
@@ -123,11 +123,11 @@ def test_an_edit_on_a_full_disk_leaves_the_index_readable(disk: SmallDisk, tmp_p
     build_index(twin, ISLES, ANN_SETTINGS, encoder)
     shutil.copytree(twin, folder)
     build_index(twin, [EXTRA], ANN_SETTINGS, encoder)
-    disk.leave(free_kib << 10)
+    disk.leave_free(free_kib << 10)
     with pytest.raises(DiskFull, match=full_disk_message(folder)):
         build_index(folder, [EXTRA], ANN_SETTINGS, encoder)
     assert EXTRA.source not in open_index(folder, encoder).sources()
-    disk.leave(AMPLE)
+    disk.leave_free(AMPLE_BYTES)
     assert index_status(folder).generation == 1
     resume_build(folder, encoder)
     build_index(folder, [EXTRA], ANN_SETTINGS, encoder)
@@ -140,12 +140,12 @@ def test_other_commands_that_write_report_a_full_disk(disk: SmallDisk, change: C
     folder = disk.folder / "i"
     build_index(folder, ISLES, ANN_SETTINGS, encoder)
     build_index(folder, [EXTRA], ANN_SETTINGS, encoder)
-    disk.leave(0)
+    disk.leave_free(0)
     for attempt in (lambda: change(folder, encoder), lambda: index_status(folder)):
         with pytest.raises(DiskFull, match=full_disk_message(folder)):
             attempt()
     assert EXTRA.source in open_index(folder, encoder).sources()
-    disk.leave(AMPLE)
+    disk.leave_free(AMPLE_BYTES)
     change(folder, encoder)
     resume_build(folder, encoder)
     assert verify_index(folder) == []

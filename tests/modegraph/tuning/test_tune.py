@@ -490,10 +490,10 @@ def test_tuning_is_not_resumed_with_other_documents_or_settings(
     monkeypatch.setattr(tune, "run_step", die)
     with pytest.raises(KeyboardInterrupt):
         mg.tune(DOCUMENTS, tmp_path / "out", **quick)
-    with pytest.raises(mg.UserError, match="started with other documents"):
+    with pytest.raises(mg.UserError, match="started with different contents of 'documents'"):
         mg.tune(DOCUMENTS[1:], tmp_path / "out", **quick)
     with pytest.raises(mg.UserError, match="started with passes = 1, not 3"):
         mg.tune(DOCUMENTS, tmp_path / "out", **{**quick, "passes": 3})
     write_jsonl(Path(quick["questions"]), QUESTIONS[1:])
-    with pytest.raises(mg.UserError, match="started with other questions"):
+    with pytest.raises(mg.UserError, match="started with different contents of 'questions'"):
         mg.tune(DOCUMENTS, tmp_path / "out", **quick)

@@ -7,7 +7,7 @@ import pytest
 
 from graph.types import CompletionRequest, Message
 from serve.conversation.prompt import MAX_CHARACTERS, Exchange, exchanges_of
-from serve.conversation.rewrite import MAX_CARRIED_CHARS, Question, carry, read_turn
+from serve.conversation.rewrite import MAX_CARRIED_CHARS, Question, read_turn, with_context
 from tests.fakes import ScriptedModel
 
 BUILT = Exchange("Who built the Lantern?", "The Marlow Yard.")
@@ -25,18 +25,18 @@ def test_a_standalone_question_is_left_unchanged_without_a_call() -> None:
 
 
 def test_a_dependent_question_is_preceded_by_the_previous_question_and_its_answer() -> None:
-    assert carry([BUILT], "When was that?") == "Who built the Lantern? The Marlow Yard. When was that?"
-    assert carry([FOUNDED], "And when?") == "Who founded it? Ada Marlow And when?"
+    assert with_context([BUILT], "When was that?") == "Who built the Lantern? The Marlow Yard. When was that?"
+    assert with_context([FOUNDED], "And when?") == "Who founded it? Ada Marlow And when?"
 
 
 def test_names_that_the_earlier_question_relied_on_are_added_without_words_of_the_answer_format() -> None:
     other = Exchange("How long does Kelp bread keep?", "###Reason: Nine, says Page. ###Answer: nine days")
-    assert carry([other, BUILT, FOUNDED], "When?") == "Who founded it? Ada Marlow When? (Lantern, Marlow Yard)"
+    assert with_context([other, BUILT, FOUNDED], "When?") == "Who founded it? Ada Marlow When? (Lantern, Marlow Yard)"
 
 
 def test_remarks_and_requests_in_between_are_skipped() -> None:
     conversation = [BUILT, Exchange("Shorter, please", "Marlow."), Exchange("Thanks!", "You are welcome.")]
-    assert carry(conversation, "When was that?") == "Who built the Lantern? The Marlow Yard. When was that?"
+    assert with_context(conversation, "When was that?") == "Who built the Lantern? The Marlow Yard. When was that?"
     assert read(conversation, "In French, please") == (Question(BUILT.question, "request", "earlier"), 0)
     assert read([BUILT, FOUNDED], "Shorter") == (
         Question("Who built the Lantern? The Marlow Yard. Who founded it?", "request", "earlier"),
@@ -47,9 +47,12 @@ def test_remarks_and_requests_in_between_are_skipped() -> None:
 
 
 def test_a_refusal_is_not_carried_over_and_a_long_answer_only_in_part() -> None:
-    assert carry([Exchange(BUILT.question, "Not in the documents.")], "Why not?") == "Who built the Lantern? Why not?"
+    assert (
+        with_context([Exchange(BUILT.question, "Not in the documents.")], "Why not?")
+        == "Who built the Lantern? Why not?"
+    )
     long = Exchange("Who built it? " * 90, "word " * 900)
-    assert len(carry([long], "Why?")) <= 2 * MAX_CARRIED_CHARS + len("  Why?")
+    assert len(with_context([long], "Why?")) <= 2 * MAX_CARRIED_CHARS + len("  Why?")
 
 
 def test_the_model_is_called_if_the_rule_finds_a_question_dependent() -> None:
@@ -59,12 +62,12 @@ def test_the_model_is_called_if_the_rule_finds_a_question_dependent() -> None:
         1,
     )
     repeated = json.dumps({"question": "When was that?"})
-    assert read([BUILT], "When was that?", repeated)[0] == Question(carry([BUILT], "When was that?"), by="turns")
+    assert read([BUILT], "When was that?", repeated)[0] == Question(with_context([BUILT], "When was that?"), by="turns")
 
 
 @pytest.mark.parametrize("reply", ["no json", json.dumps({"question": ""}), json.dumps({"question": "x" * 999})])
 def test_instead_of_an_unusable_rewrite_the_rule_is_used(reply: str) -> None:
-    assert read([BUILT], "When was that?", reply)[0] == Question(carry([BUILT], "When was that?"), by="turns")
+    assert read([BUILT], "When was that?", reply)[0] == Question(with_context([BUILT], "When was that?"), by="turns")
 
 
 def test_in_other_languages_the_model_decides_or_else_the_length_of_the_question() -> None:

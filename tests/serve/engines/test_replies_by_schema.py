@@ -1,4 +1,4 @@
-"""llama.cpp with a tiny random model, constrained by the schemas of our tasks: every finished reply can be read."""
+"""llama.cpp with a tiny random model, constrained by the schemas of our tasks: every finished reply can be parsed."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -28,7 +28,7 @@ KINDS: tuple[type[ReplyModel], ...] = (
     *(Reply, Domain, SummaryReply, Plan, Resolution, WrittenQuestion, QuestionOfSentence, Selection),
     *(Verdict, SubQuestions, Contribution),
 )
-NARROWER: dict[type[ReplyModel], dict[str, Mapping[str, Any]]] = {
+RESTRICTIONS: dict[type[ReplyModel], dict[str, Mapping[str, Any]]] = {
     Reply: {"propositions": {"minItems": 2}},
     SummaryReply: {"sentences": {"minItems": 1, "maxItems": 6}},
     WrittenQuestion: {"passages": numbers_up_to(4, 2, 3)},
@@ -49,7 +49,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> LanguageModel:
 
 
 def replies(model: LanguageModel, schemas: Sequence[Any]) -> list[Completion]:
-    """The replies of all seeds to each schema, in order."""
+    """One reply per schema and seed, schema by schema."""
     message = (Message("user", "Name it."),)
     return model.complete(
         [CompletionRequest(message, MAX_TOKENS, 1.0, seed, each) for each in schemas for seed in SEEDS]
@@ -57,11 +57,14 @@ def replies(model: LanguageModel, schemas: Sequence[Any]) -> list[Completion]:
 
 
 @pytest.mark.slow
-def test_replies_of_a_random_model_to_a_schema_are_read(model: LanguageModel) -> None:
-    """llama.cpp accepts every schema, and every finished reply can be read. A reply may be cut off, or refused because of an incomplete character."""
-    completions = replies(model, [strict_schema(kind, **NARROWER.get(kind, {})) for kind in KINDS])
+def test_finished_replies_to_a_schema_can_be_parsed(model: LanguageModel) -> None:
+    """llama.cpp accepts every schema, and every finished reply can be parsed.
+
+    A reply may be cut off by the token limit, or rejected by llama.cpp because it ends with an incomplete character.
+    """
+    completions = replies(model, [strict_schema(kind, **RESTRICTIONS.get(kind, {})) for kind in KINDS])
     assert all(UNREADABLE_OUTPUT in each.text for each in completions if each.finish_reason == "refused")
-    readable = set()
+    parsed = set()
     for kind, completion in zip((kind for kind in KINDS for _ in SEEDS), completions, strict=True):
         if completion.finish_reason == "stop":
             dropped: list[object] = []
@@ -71,12 +74,13 @@ def test_replies_of_a_random_model_to_a_schema_are_read(model: LanguageModel) ->
                 assert len(reply.propositions) >= 2
             if isinstance(reply, WrittenQuestion):
                 assert 2 <= len(reply.passages) <= 3 and set(reply.passages) <= {1, 2, 3, 4}
-            readable.add(kind)
-    assert len(readable) >= 4, sorted(kind.__name__ for kind in readable)
+            parsed.add(kind)
+    names = sorted(kind.__name__ for kind in parsed)
+    assert len(names) >= 4, f"finished replies of at least 4 kinds expected, found only {names}"
 
 
-def test_without_a_schema_the_replies_are_not_json(model: LanguageModel) -> None:
+def test_without_a_schema_no_reply_is_a_json_object(model: LanguageModel) -> None:
     texts = [each.text for each in replies(model, [None])]
     assert not any(text.lstrip().startswith("{") for text in texts), (
-        "the schema should be the reason why replies are JSON"
+        f"no reply should be a JSON object without a schema: {texts}"
     )

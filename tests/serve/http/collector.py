@@ -1,4 +1,4 @@
-"""A span collector on a free port of this machine: it receives OTLP over HTTP, stores the bytes and reads spans from them."""
+"""A span collector on a free port of this machine: it receives OTLP over HTTP, stores the bytes and parses the spans in them."""
 
 import threading
 from collections.abc import Iterator
@@ -13,6 +13,8 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 @dataclass
 class Collector:
+    """The address of a collector, and the paths and bodies of the requests that it has received."""
+
     url: str
     paths: list[str] = field(default_factory=list)
     bodies: list[bytes] = field(default_factory=list)

@@ -26,7 +26,7 @@ ENCODER = HashEncoder()
 
 
 class ShortPauses:
-    """asyncio with pauses of at most 10 ms. uvicorn checks every 100 ms whether to stop, and waits for another 100 ms when it stops."""
+    """asyncio with pauses of at most 10 ms, for uvicorn, which otherwise pauses for 100 ms between checks whether to stop, and again when it stops."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(asyncio, name)
@@ -40,6 +40,8 @@ uvicorn.server.asyncio = ShortPauses()  # type: ignore[assignment]
 
 @dataclass(frozen=True)
 class Running:
+    """A running server, and the requests that tests send to it."""
+
     url: str
     port: int
     services: Services
@@ -59,7 +61,7 @@ class Running:
         return self._request("DELETE", path, **options)
 
     def _request(self, method: str, path: str, **options: object) -> httpx2.Response:
-        """Send a request on its own connection. The server uses plain HTTP: loading all certificates without verifying any takes longer than most answers."""
+        """Send a request on a new connection. The server uses plain HTTP; `verify=False` avoids loading certificates, which takes longer than most answers."""
         return httpx2.request(method, self.url + path, timeout=30, verify=False, **options)  # type: ignore[arg-type]
 
     def metric(self, line: str) -> float:
@@ -88,7 +90,7 @@ def serving(
     open_encoder: OpenEncoder = lambda spec: ENCODER,
     **values: object,
 ) -> Iterator[Running]:
-    """The server of `modegraph serve INDEX --model SPEC`, until the `with` block ends."""
+    """Run the server of `modegraph serve INDEX --model SPEC`, with `values` as further settings, until the `with` block ends."""
     settings = parse_settings(ServerSettings, values, "test")
     services = make_services(
         [index] if isinstance(index, Path) else index, open_backend(spec, adapters, vllm), settings, open_encoder
@@ -99,11 +101,11 @@ def serving(
     thread = threading.Thread(target=server.run, kwargs={"sockets": [socket_here]}, daemon=True)
     thread.start()
     while not server.started:
-        assert thread.is_alive(), "the server did not start"
+        assert thread.is_alive(), "the server's thread ended before the server had started; its error is printed above"
         time.sleep(0.01)
     try:
         yield Running(f"http://127.0.0.1:{port}", port, services, server)
     finally:
         server.should_exit = True
         thread.join(60)
-        assert not thread.is_alive(), "the server did not stop"
+        assert not thread.is_alive(), "the server should stop within 60 s"

@@ -1,4 +1,4 @@
-"""One server that the holders of three keys share, with two collections and two access labels: who may see what, for the tests that look for leaks."""
+"""A server shared by the holders of three keys, with two collections and two access labels, for the tests that no key reveals documents hidden from it."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -41,14 +41,14 @@ COLLECTIONS = {
 
 @dataclass(frozen=True)
 class Holder:
-    """The holder of a key: the word in the documents that it may see, the words that it must never receive, and documents hidden from it."""
+    """The holder of a key: the word in all documents that the holder may see, and the words of the other documents, which must never be sent to the holder."""
 
     headers: dict[str, str]
     collection: str
-    own: str
-    foreign: tuple[str, ...]
-    hidden: tuple[tuple[str, str], ...]
-    """Collection and source of documents that exist but are hidden from the holder."""
+    visible_word: str
+    hidden_words: tuple[str, ...]
+    hidden_documents: tuple[tuple[str, str], ...]
+    """Collection and source of some documents that are hidden from the holder."""
 
 
 @dataclass(frozen=True)

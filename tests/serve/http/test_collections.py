@@ -1,4 +1,4 @@
-"""One server with several indexes: a request names its index by model, vector store or address, and indexes are never mixed."""
+"""One server with several indexes: a request names its index in its model, vector store or URL, and results never mix two indexes."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,8 +20,8 @@ MOORS = [Document("lantern", "Lantern (inn)", "The Lantern is an inn on Corrow M
 
 
 @pytest.fixture(scope="module")
-def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """The collections `isles` and `moors`; both have a document `lantern`."""
+def two_collections(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """A server with the collections `isles` and `moors`, each of which contains a document `lantern`."""
     folder = tmp_path_factory.mktemp("two")
     for name, documents in (("isles", ISLES), ("moors", MOORS)):
         build_index(folder / name, documents, SETTINGS, lambda spec: HashEncoder())
@@ -32,8 +32,8 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
         yield running
 
 
-def test_each_model_is_offered_for_each_collection(two: Running) -> None:
-    client = two.client()
+def test_each_model_is_offered_for_each_collection(two_collections: Running) -> None:
+    client = two_collections.client()
     assert [each.id for each in client.models.list().data] == ["tiny@isles", "tiny@moors"]
     assert client.models.retrieve("tiny@moors").id == "tiny@moors"
     for model, collection in (("tiny@isles", "isles"), ("tiny@moors", "moors")):
@@ -43,7 +43,9 @@ def test_each_model_is_offered_for_each_collection(two: Running) -> None:
         )  # type: ignore[call-overload]
         message = completion.choices[0].message
         assert ("inn" in message.citations[0]["text"]) == (collection == "moors")
-        assert message.annotations[0].url_citation.url.startswith(f"{two.url}/?collection={collection}#read/")
+        assert message.annotations[0].url_citation.url.startswith(
+            f"{two_collections.url}/?collection={collection}#read/"
+        )
     for model in ("tiny@nowhere", "other@isles", "tiny@", "@isles"):
         with pytest.raises(openai.NotFoundError, match="available: tiny@isles, tiny@moors"):
             client.chat.completions.create(model=model, messages=[{"role": "user", "content": QUESTION}])
@@ -51,8 +53,8 @@ def test_each_model_is_offered_for_each_collection(two: Running) -> None:
         client.chat.completions.create(model="tiny", messages=[{"role": "user", "content": QUESTION}])
 
 
-def test_a_vector_store_is_a_collection(two: Running) -> None:
-    client = two.client()
+def test_a_vector_store_is_a_collection(two_collections: Running) -> None:
+    client = two_collections.client()
     assert [(each.id, each.file_counts.total) for each in client.vector_stores.list().data] == [
         ("isles", 5),
         ("moors", 1),
@@ -79,27 +81,31 @@ def test_a_vector_store_is_a_collection(two: Running) -> None:
         results_text("tiny", "isles", "moors")
 
 
-def test_every_other_route_accepts_the_name_of_a_collection(two: Running) -> None:
+def test_routes_without_a_model_accept_the_name_of_a_collection(two_collections: Running) -> None:
     request_body = {"query": QUESTION, "mode": "dense"}
     for name, sources in (("isles", {each.source for each in ISLES}), ("moors", {"lantern"})):
-        assert {each["source"] for each in two.get(f"/v1/documents?collection={name}").json()["documents"]} == sources
-        found = two.post(f"/v1/retrieve?collection={name}", json=request_body).json()["passages"]
+        assert {
+            each["source"] for each in two_collections.get(f"/v1/documents?collection={name}").json()["documents"]
+        } == sources
+        found = two_collections.post(f"/v1/retrieve?collection={name}", json=request_body).json()["passages"]
         assert {each["source"] for each in found} <= sources and found
-        assert two.get(f"/v1/graph/layers?collection={name}").status_code == 200
-    ready = two.get("/ready").json()
+        assert two_collections.get(f"/v1/graph/layers?collection={name}").status_code == 200
+    ready = two_collections.get("/ready").json()
     assert (ready["documents"], ready["collections"], ready["index"]) == (6, ["isles", "moors"], None)
     for path in ("/v1/documents", "/v1/documents/lantern", "/v1/graph/layers", "/v1/graph/entities"):
-        assert two.get(path).json()["error"]["code"] == "which_collection", path
-        assert two.get(f"{path}?collection=nowhere").json()["error"]["code"] == "no_such_collection", path
+        assert two_collections.get(path).json()["error"]["code"] == "which_collection", path
+        assert two_collections.get(f"{path}?collection=nowhere").json()["error"]["code"] == "no_such_collection", path
 
 
-def test_documents_are_written_to_the_named_collection(two: Running) -> None:
+def test_documents_are_written_to_the_named_collection(two_collections: Running) -> None:
     new = {"documents": [{"source": "peat", "text": "Peat is cut on Corrow Moor."}]}
-    assert two.post("/v1/documents", json=new).json()["error"]["code"] == "which_collection"
-    assert two.post("/v1/documents?collection=moors", json=new).status_code == 200
-    assert two.get("/v1/documents/peat?collection=moors").status_code == 200
-    assert two.get("/v1/documents/peat?collection=isles").status_code == 404
-    numbers = [two.metric(f'modegraph_index_generation{{collection="{name}"}}') for name in ("isles", "moors")]
+    assert two_collections.post("/v1/documents", json=new).json()["error"]["code"] == "which_collection"
+    assert two_collections.post("/v1/documents?collection=moors", json=new).status_code == 200
+    assert two_collections.get("/v1/documents/peat?collection=moors").status_code == 200
+    assert two_collections.get("/v1/documents/peat?collection=isles").status_code == 404
+    numbers = [
+        two_collections.metric(f'modegraph_index_generation{{collection="{name}"}}') for name in ("isles", "moors")
+    ]
     assert numbers == [1, 2]
 
 

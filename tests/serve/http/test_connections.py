@@ -1,4 +1,4 @@
-"""Idle connections: the server closes them soon, and until then they do not block other clients."""
+"""Idle connections: the server closes them after a time limit, and until then they do not block other clients."""
 
 import resource
 import socket
@@ -13,7 +13,7 @@ from serve.app import connections_that_fit
 from tests.serve.conftest import Stack
 from tests.serve.http.running import Running
 
-SILENT = 60
+SILENT_CONNECTIONS = 60
 SHORT_TIMEOUT = {"idle_timeout_s": 0.4}
 
 
@@ -41,8 +41,8 @@ def is_closed(connection: socket.socket) -> bool:
 
 @pytest.mark.parametrize("data", [b"", b"GET /health HTT", b"GET /health HTTP/1.1\r\nHost: localhost\r\nX: "])
 def test_silent_connections_do_not_block_other_clients(stack: Stack, data: bytes) -> None:
-    running, _ = stack(max_connections=SILENT)
-    with open_connections(running, SILENT, data):
+    running, _ = stack(max_connections=SILENT_CONNECTIONS)
+    with open_connections(running, SILENT_CONNECTIONS, data):
         time.sleep(0.1)
         for _ in range(3):
             assert running.get("/v1/models").status_code == 200

@@ -33,7 +33,7 @@ LINK = re.compile(r"\[\d+\](?:\(|:)")
 
 
 def obey(body: dict[str, Any], number: int) -> str:
-    """Every hostile passage in the prompt, as a reply of the model."""
+    """A reply that repeats every hostile passage of the prompt."""
     lines = body["messages"][1]["content"].split("\n")
     hostile = [line.partition(" ")[2] for line in lines if "People there speak" in line or "PWNED" in line]
     return f"###Reason: {' '.join(hostile)} ###Answer: so it is [1]"
@@ -41,6 +41,7 @@ def obey(body: dict[str, Any], number: int) -> str:
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Running, ChatServer]]:
+    """A server whose index contains all hostile documents, and its model server, which obeys them."""
     folder = tmp_path_factory.mktemp("hostile") / "index"
     build_index(folder, [*ISLES, *(case.document for case in CASES)], SETTINGS, lambda spec: HashEncoder())
     with chat_server(obey) as upstream, serving(folder, f"openai:tiny@{upstream.url}", top_k=K) as running:
@@ -121,5 +122,5 @@ def test_no_forged_citation_is_shown_and_no_special_token_reaches_the_model(
     assert found["special tokens"] == found["forged citations shown"] == found["citations that are links"] == 0
     if mode == DEFAULT_MODE:
         assert found["hostile passage in the prompt"] > len(selected) // 2, (
-            "too few attacks reach the prompt to show anything"
+            f"more than half of the {len(selected)} hostile passages should reach the prompt"
         )

@@ -1,4 +1,4 @@
-"""Keys: created, listed and revoked on the command line; a running server applies each change at once, and rights differ by key."""
+"""Keys: created, listed and revoked on the command line; a running server applies each change immediately, and rights differ by key."""
 
 import json
 import logging
@@ -44,7 +44,7 @@ def bearer(key: str) -> dict[str, str]:
 
 
 class GuardedServer:
-    """A server with a key file, and the status codes of its answers to a key."""
+    """A server with a key file, and requests to it with a key."""
 
     def __init__(self, running: Running, file: Path) -> None:
         self.running, self.file = running, file
@@ -58,7 +58,7 @@ class GuardedServer:
 
 
 @pytest.fixture
-def guarded(tmp_path: Path) -> Iterator[GuardedServer]:
+def guarded_server(tmp_path: Path) -> Iterator[GuardedServer]:
     build_index(tmp_path / "isles", ISLES, SETTINGS, lambda spec: HashEncoder())
     file = tmp_path / "keys.json"
     new_key(file, "--scope", "metrics")
@@ -130,9 +130,9 @@ def test_a_key_file_allows_serving_other_machines(tmp_path: Path) -> None:
     assert parse_settings(ServerSettings, values, "serve").api_key is None
 
 
-def test_each_scope_gives_access_only_to_its_routes(guarded: GuardedServer) -> None:
-    reader, writer = new_key(guarded.file), new_key(guarded.file, "--scope", "write")
-    metrics, operator = new_key(guarded.file, "--scope", "metrics"), "operator"
+def test_each_scope_gives_access_only_to_its_routes(guarded_server: GuardedServer) -> None:
+    reader, writer = new_key(guarded_server.file), new_key(guarded_server.file, "--scope", "write")
+    metrics, operator = new_key(guarded_server.file, "--scope", "metrics"), "operator"
     requests: list[tuple[str, dict[str, Any], str]] = [
         ("/v1/retrieve", {"query": QUESTION}, "read"),
         ("/v1/chat/completions", ASK, "read"),
@@ -145,48 +145,48 @@ def test_each_scope_gives_access_only_to_its_routes(guarded: GuardedServer) -> N
     for path, body, scope in requests:
         for key, holder in ((reader, "read"), (writer, "write"), (metrics, "metrics"), (operator, scope)):
             expected = 200 if holder == scope else 403
-            assert guarded.status(key, path, **body) == expected, (path, holder)
+            assert guarded_server.status(key, path, **body) == expected, (path, holder)
     for key in (reader, writer, metrics, operator):
-        assert guarded.status(key, "/docs") == guarded.status(key, "/openapi.json") == 200
-    refusal = guarded.get(reader, "/metrics").json()["error"]
+        assert guarded_server.status(key, "/docs") == guarded_server.status(key, "/openapi.json") == 200
+    refusal = guarded_server.get(reader, "/metrics").json()["error"]
     assert (refusal["code"], refusal["type"]) == ("not_allowed", "permission_error")
     accepts = {"Accept": "application/json, text/event-stream"}
     body = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
-    assert guarded.running.post("/mcp", json=body, headers=bearer(writer) | accepts).status_code == 403
+    assert guarded_server.running.post("/mcp", json=body, headers=bearer(writer) | accepts).status_code == 403
     call = {**body, "method": "tools/call", "params": {"name": "add_document", "arguments": NEW}}
-    response = guarded.running.post("/mcp", json=call, headers=bearer(reader) | accepts).json()
+    response = guarded_server.running.post("/mcp", json=call, headers=bearer(reader) | accepts).json()
     assert "no tool 'add_document'" in response["result"]["content"][0]["text"]
 
 
-def test_a_key_works_at_once_and_is_revoked_at_once(guarded: GuardedServer) -> None:
-    assert guarded.status("mg_never-made", "/v1/models") == 401
-    first = new_key(guarded.file)
-    second = new_key(guarded.file)
-    assert guarded.status(first, "/v1/models") == guarded.status(second, "/v1/models") == 200
-    run_keys("revoke", guarded.file, hash_of(first)[:8])
-    assert guarded.status(first, "/v1/models") == 401 and guarded.status(second, "/v1/models") == 200
-    response = guarded.get(first, "/v1/models").json()
-    assert response == guarded.get("mg_never-made", "/v1/models").json(), (
-        "the answer must not reveal that the key existed"
+def test_keys_are_added_and_revoked_without_a_restart(guarded_server: GuardedServer) -> None:
+    assert guarded_server.status("mg_never-made", "/v1/models") == 401
+    first = new_key(guarded_server.file)
+    second = new_key(guarded_server.file)
+    assert guarded_server.status(first, "/v1/models") == guarded_server.status(second, "/v1/models") == 200
+    run_keys("revoke", guarded_server.file, hash_of(first)[:8])
+    assert guarded_server.status(first, "/v1/models") == 401 and guarded_server.status(second, "/v1/models") == 200
+    response = guarded_server.get(first, "/v1/models").json()
+    assert response == guarded_server.get("mg_never-made", "/v1/models").json(), (
+        "the refusal should not reveal that the key existed"
     )
 
 
 def test_with_a_damaged_key_file_only_the_operator_has_access(
-    guarded: GuardedServer, caplog: pytest.LogCaptureFixture
+    guarded_server: GuardedServer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    key = new_key(guarded.file)
-    before = guarded.file.read_text()
+    key = new_key(guarded_server.file)
+    before = guarded_server.file.read_text()
     caplog.set_level(logging.ERROR)
-    for damage in (lambda: guarded.file.write_text(before[:-9]), guarded.file.unlink):
+    for damage in (lambda: guarded_server.file.write_text(before[:-9]), guarded_server.file.unlink):
         damage()
-        assert guarded.status(key, "/v1/models") == guarded.status(key, "/v1/models") == 401
-        assert guarded.status("operator", "/v1/models") == 200
+        assert guarded_server.status(key, "/v1/models") == guarded_server.status(key, "/v1/models") == 401
+        assert guarded_server.status("operator", "/v1/models") == 200
     assert [each.message.count("no keys are loaded") for each in caplog.records] == [1, 1]
-    guarded.file.write_text(before)
-    assert guarded.status(key, "/v1/models") == 200
+    guarded_server.file.write_text(before)
+    assert guarded_server.status(key, "/v1/models") == 200
 
 
-def test_a_key_expires_at_its_time(tmp_path: Path) -> None:
+def test_a_key_is_invalid_after_its_expiry_time(tmp_path: Path) -> None:
     now = datetime.now(UTC)
     stored, texts = [], []
     for hours in (-1, 1):
@@ -203,42 +203,45 @@ def test_a_key_expires_at_its_time(tmp_path: Path) -> None:
     )
 
 
-def test_a_key_is_limited_to_its_rate(guarded: GuardedServer) -> None:
-    slow, other = new_key(guarded.file, "--rate", 3), new_key(guarded.file)
-    found = [guarded.get(slow, "/v1/models") for _ in range(5)]
+def test_a_key_is_limited_to_its_rate(guarded_server: GuardedServer) -> None:
+    slow, other = new_key(guarded_server.file, "--rate", 3), new_key(guarded_server.file)
+    found = [guarded_server.get(slow, "/v1/models") for _ in range(5)]
     assert [each.status_code for each in found] == [200, 200, 200, 429, 429]
     assert 1 <= int(found[-1].headers["retry-after"]) <= 20 and found[-1].json()["error"]["code"] == "too_often"
-    assert guarded.status(other, "/v1/models") == 200, "other keys still work"
-    assert guarded.get(slow, "/ready").status_code == 200
+    assert guarded_server.status(other, "/v1/models") == 200, "other keys still work"
+    assert guarded_server.get(slow, "/ready").status_code == 200
 
 
 def test_metrics_and_log_contain_the_name_of_the_key_but_not_the_key(
-    guarded: GuardedServer, caplog: pytest.LogCaptureFixture
+    guarded_server: GuardedServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
-    key = new_key(guarded.file)
-    assert guarded.status(key, "/v1/chat/completions", **ASK) == 200
-    stream = guarded.running.post("/v1/chat/completions", json={**ASK, "stream": True}, headers=bearer(key))
-    assert stream.status_code == 200 and guarded.status(key, "/metrics") == 403
-    metrics = guarded.get("operator", "/metrics").text
+    key = new_key(guarded_server.file)
+    assert guarded_server.status(key, "/v1/chat/completions", **ASK) == 200
+    stream = guarded_server.running.post("/v1/chat/completions", json={**ASK, "stream": True}, headers=bearer(key))
+    assert stream.status_code == 200 and guarded_server.status(key, "/metrics") == 403
+    metrics = guarded_server.get("operator", "/metrics").text
     assert 'modegraph_key_requests_total{key="sales",status="200"} 2.0' in metrics
     assert 'modegraph_key_requests_total{key="sales",status="403"} 1.0' in metrics
     assert 'modegraph_key_tokens_total{key="sales",kind="prompt"} 14.0' in metrics
     assert "key sales" in caplog.text and key not in caplog.text and key not in metrics
 
 
-def test_the_audit_log_has_every_attempt_to_write(guarded: GuardedServer, tmp_path: Path) -> None:
-    writer = new_key(guarded.file, "--scope", "read", "--scope", "write", "--where", "source=notes/*")
-    assert guarded.status(writer, "/v1/documents", documents=[NEW]) == 200
-    assert guarded.status(writer, "/v1/documents", documents=[{**NEW, "source": "tarn"}]) == 403
+def test_the_audit_log_has_every_attempt_to_write(guarded_server: GuardedServer, tmp_path: Path) -> None:
+    writer = new_key(guarded_server.file, "--scope", "read", "--scope", "write", "--where", "source=notes/*")
+    assert guarded_server.status(writer, "/v1/documents", documents=[NEW]) == 200
+    assert guarded_server.status(writer, "/v1/documents", documents=[{**NEW, "source": "tarn"}]) == 403
     deletions = [
-        guarded.running.delete(f"/v1/documents/{source}", headers=bearer(writer)) for source in ("notes/gull", "tarn")
+        guarded_server.running.delete(f"/v1/documents/{source}", headers=bearer(writer))
+        for source in ("notes/gull", "tarn")
     ]
     assert [each.status_code for each in deletions] == [200, 404]
-    assert guarded.status("operator", "/v1/documents", documents=[NEW]) == 200
+    assert guarded_server.status("operator", "/v1/documents", documents=[NEW]) == 200
     uploads = [("notes/tern.md", b"# Tern\n\nTerns dive.", 200), ("tarn.md", b"x", 403), ("notes/x.exe", b"x", 400)]
     for name, data, status in uploads:
-        upload = guarded.running.post("/v1/documents/files", headers=bearer(writer), files={"files": (name, data)})
+        upload = guarded_server.running.post(
+            "/v1/documents/files", headers=bearer(writer), files={"files": (name, data)}
+        )
         assert upload.status_code == status, upload.text
     lines = [json.loads(line) for line in (tmp_path / "audit.jsonl").read_text().splitlines()]
     assert [(each["key"], each["action"], each["sources"], each["outcome"]) for each in lines] == [
@@ -254,8 +257,8 @@ def test_the_audit_log_has_every_attempt_to_write(guarded: GuardedServer, tmp_pa
     assert {each["collection"] for each in lines} == {"isles"} and lines[0]["key_id"] == hash_of(writer)[:8]
 
 
-def test_without_a_key_the_state_reveals_nothing_about_the_collections(guarded: GuardedServer) -> None:
-    state = guarded.running.get("/ready").json()
+def test_without_a_key_ready_reveals_nothing_about_the_collections(guarded_server: GuardedServer) -> None:
+    state = guarded_server.running.get("/ready").json()
     assert state == {
         "status": "ready",
         "index": None,
@@ -268,4 +271,4 @@ def test_without_a_key_the_state_reveals_nothing_about_the_collections(guarded: 
         "feedback": False,
         "runs": False,
     }
-    assert guarded.get(new_key(guarded.file), "/ready").json()["documents"] == len(ISLES)
+    assert guarded_server.get(new_key(guarded_server.file), "/ready").json()["documents"] == len(ISLES)

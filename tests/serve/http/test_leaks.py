@@ -109,9 +109,9 @@ def visible_text(text: str) -> str:
     return plain
 
 
-def foreign_in(text: str, holder: Holder) -> list[str]:
-    """The words of other groups in a text."""
-    return [word for word in holder.foreign if word in visible_text(text)]
+def hidden_words_in(text: str, holder: Holder) -> list[str]:
+    """The words of other groups that a text contains."""
+    return [word for word in holder.hidden_words if word in visible_text(text)]
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -120,23 +120,25 @@ def test_no_mode_finds_documents_hidden_from_the_key(shared: SharedServer, mode:
         assert all(text for _, text in searches(shared, shared.operator, collection, mode))
     for name, holder in shared.holders.items():
         before = len(shared.upstream.requests)
-        own_answers = 0
+        answers_with_visible_word = 0
         for request, text in searches(shared, holder.headers, holder.collection, mode):
-            assert foreign_in(text, holder) == [], (name, request)
-            own_answers += holder.own in visible_text(text)
-        assert own_answers > 0, "the key should find its own documents"
+            assert hidden_words_in(text, holder) == [], (name, request)
+            answers_with_visible_word += holder.visible_word in visible_text(text)
+        assert answers_with_visible_word > 0, f"{name} should find documents that it may see"
         for body in shared.upstream.requests[before:]:
-            assert foreign_in(json.dumps(body), holder) == [], (name, "the prompt of the model")
+            assert hidden_words_in(json.dumps(body), holder) == [], (
+                f"the prompt of the model contains a word hidden from {name}"
+            )
 
 
-def test_browsing_reveals_nothing_about_documents_of_others(shared: SharedServer) -> None:
+def test_browsing_reveals_nothing_about_hidden_documents(shared: SharedServer) -> None:
     for name, holder in shared.holders.items():
-        own_answers = 0
+        answers_with_visible_word = 0
         for path, text in browse(shared, holder.headers, holder.collection):
-            leaked = [word for word in foreign_in(text, holder) if word not in path]
+            leaked = [word for word in hidden_words_in(text, holder) if word not in path]
             assert leaked == [], (name, path)
-            own_answers += holder.own in visible_text(text)
-        assert own_answers > 3
+            answers_with_visible_word += holder.visible_word in visible_text(text)
+        assert answers_with_visible_word > 3, f"{name} should see its documents in more than 3 answers"
     listed = shared.running.get("/v1/vector_stores", headers=shared.holders["label"].headers).json()["data"]
     assert [(each["id"], each["file_counts"]["total"]) for each in listed] == [("isles", 3)]
     ready = shared.running.get("/ready", headers=shared.holders["label"].headers).json()
@@ -144,7 +146,7 @@ def test_browsing_reveals_nothing_about_documents_of_others(shared: SharedServer
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_mcp_reveals_nothing_about_documents_of_others(shared: SharedServer, version: str) -> None:
+def test_mcp_reveals_nothing_about_hidden_documents(shared: SharedServer, version: str) -> None:
     """Both versions of the protocol reach the same tools, so all modes are tried in only one of them."""
     modes = ("auto", "global") if version == "legacy" else MODES
 
@@ -159,8 +161,8 @@ def test_mcp_reveals_nothing_about_documents_of_others(shared: SharedServer, ver
 
     for name, holder in shared.holders.items():
         texts = with_client(shared.running, version, texts_shown, holder.headers)
-        assert [foreign_in(text, holder) for text in texts] == [[]] * len(texts), name
-        assert sum(holder.own in visible_text(text) for text in texts) > len(texts) // 3
+        assert [hidden_words_in(text, holder) for text in texts] == [[]] * len(texts), name
+        assert sum(holder.visible_word in visible_text(text) for text in texts) > len(texts) // 3
 
 
 def refusals_of(shared: SharedServer, holder: Holder, collection: str, source: str) -> list[tuple[int, str]]:
@@ -171,17 +173,17 @@ def refusals_of(shared: SharedServer, holder: Holder, collection: str, source: s
     ]
 
 
-def test_foreign_documents_are_refused_like_absent_ones(shared: SharedServer) -> None:
+def test_hidden_documents_are_refused_like_nonexistent_ones(shared: SharedServer) -> None:
     for name, holder in shared.holders.items():
-        for _, source in holder.hidden:
-            foreign = refusals_of(shared, holder, hidden_collection(holder), source)
+        for _, source in holder.hidden_documents:
+            hidden = refusals_of(shared, holder, hidden_collection(holder), source)
             absent = refusals_of(shared, holder, "zz9z", "sea/nix" if source.startswith("sea") else "nix/ada")
-            assert foreign == absent, name
-            assert all(status >= 400 for status, _ in foreign), (name, foreign)
+            assert hidden == absent, name
+            assert all(status >= 400 for status, _ in hidden), (name, hidden)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_mcp_refuses_foreign_documents_like_absent_ones(shared: SharedServer, version: str) -> None:
+def test_mcp_refuses_hidden_documents_like_nonexistent_ones(shared: SharedServer, version: str) -> None:
     async def refusals(client: Client, collection: str, source: str) -> list[str]:
         texts = []
         for tool, arguments in (
@@ -201,12 +203,12 @@ def test_mcp_refuses_foreign_documents_like_absent_ones(shared: SharedServer, ve
         return [text.replace(source, "SOURCE").replace(collection, "COLLECTION") for text in texts]
 
     label = shared.holders["label"]
-    foreign = with_client(shared.running, version, lambda client: refusals(client, "moors", "hill/ada"), label.headers)
+    hidden = with_client(shared.running, version, lambda client: refusals(client, "moors", "hill/ada"), label.headers)
     absent = with_client(shared.running, version, lambda client: refusals(client, "zz9z", "nix/ada"), label.headers)
-    assert foreign == absent
+    assert hidden == absent
 
 
-def test_a_writer_writes_only_its_own_documents_and_sees_only_their_counts(shared: SharedServer) -> None:
+def test_a_writer_changes_and_counts_only_documents_that_its_key_allows(shared: SharedServer) -> None:
     writer, label = shared.holders["writer"], shared.holders["label"]
     new = {"documents": [{"source": "hill/new", "text": f"{HILL.title()} has a new mill."}]}
     response = shared.running.post("/v1/documents", json=new, headers=writer.headers)
@@ -225,10 +227,10 @@ def test_a_writer_writes_only_its_own_documents_and_sees_only_their_counts(share
 
 
 def test_feedback_of_one_key_is_hidden_from_another(shared: SharedServer) -> None:
-    """All keys give feedback under the same user name, each on its own answers and passages."""
+    """All holders give feedback under the same user name, each on answers and passages that the holder may see."""
     users = shared.holders
     for holder in users.values():
-        request_body = {"query": f"Who taught {holder.own.title()}?", "k": 1}
+        request_body = {"query": f"Who taught {holder.visible_word.title()}?", "k": 1}
         at = f"?collection={holder.collection}"
         found = shared.running.post(f"/v1/retrieve{at}", json=request_body, headers=holder.headers).json()["passages"][
             0
@@ -245,11 +247,12 @@ def test_feedback_of_one_key_is_hidden_from_another(shared: SharedServer) -> Non
         for other in COLLECTIONS:
             for user in ("reader-0001", *(f"{key}/reader-0001" for key in users)):
                 text = shared.running.get(f"/v1/feedback/{user}?collection={other}", headers=holder.headers).text
-                assert foreign_in(text, holder) == [], (name, other, user)
+                assert hidden_words_in(text, holder) == [], (name, other, user)
         own = shared.running.get(f"/v1/feedback/reader-0001?collection={holder.collection}", headers=holder.headers)
-        assert [each["kind"] for each in own.json()["entries"]] == ["passage", "vote"] and holder.own in visible_text(
-            own.text
-        )
+        assert [each["kind"] for each in own.json()["entries"]] == [
+            "passage",
+            "vote",
+        ] and holder.visible_word in visible_text(own.text)
         others = [key for key in users if key != name]
         for user in (f"{key}/reader-0001" for key in others):
             deletion = shared.running.delete(
@@ -259,15 +262,15 @@ def test_feedback_of_one_key_is_hidden_from_another(shared: SharedServer) -> Non
     at = "?collection=isles"
     assert shared.running.get(f"/v1/feedback/reader-0001{at}", headers=shared.operator).json() == {"entries": []}
     labelled = shared.running.get(f"/v1/feedback/label/reader-0001{at}", headers=shared.operator).json()["entries"]
-    assert len(labelled) == 2, "a key for all documents can read all feedback on them"
+    assert len(labelled) == 2, "the operator should be able to read all feedback, under KEY/USER"
     deletion = shared.running.delete(f"/v1/feedback/reader-0001{at}", headers=users["label"].headers)
     assert deletion.json() == {"deleted": 2}
     stored = read_feedback(shared.running.services.collections.live["isles"].folder)
     assert [each.user for each in stored] == ["writer/reader-0001"] * 2
 
 
-def test_traces_contain_no_word_of_any_document(shared: SharedServer) -> None:
-    """This test is the last in the file, so that many requests precede it; the server keeps sending finished spans."""
+def test_traces_contain_no_names_from_documents_collections_or_users(shared: SharedServer) -> None:
+    """This test is the last in the file, so that the spans of many requests have been sent before it; it waits for one more."""
     before = len(shared.collector.bodies)
     shared.running.get("/v1/models", headers=shared.operator)
     until(lambda: len(shared.collector.bodies) > before)

@@ -30,13 +30,21 @@ from tests.serve.conftest import Stack
 from tests.serve.http.running import bound_socket, serving
 
 ASK = {"model": "tiny", "messages": [{"role": "user", "content": "Who built the Lantern?"}]}
-TALK = {"model": "tiny", "messages": [*ASK["messages"], {"role": "assistant", "content": "A"}, *ASK["messages"]]}
+CONVERSATION = {
+    "model": "tiny",
+    "messages": [*ASK["messages"], {"role": "assistant", "content": "A"}, *ASK["messages"]],
+}
 LONG = " ".join(f"word{number}" for number in range(200))
 
 
-def test_without_the_engine_answers_are_refused_at_once_and_search_works(shared_isles: Path) -> None:
+def test_without_the_engine_chat_requests_are_refused_immediately_and_search_works(shared_isles: Path) -> None:
     with serving(shared_isles, "openai:tiny@http://127.0.0.1:9/v1") as running:
-        for body in (ASK, {**ASK, "stream": True}, TALK, {**ASK, "retrieval": {"mode": "global", "use_model": True}}):
+        for body in (
+            ASK,
+            {**ASK, "stream": True},
+            CONVERSATION,
+            {**ASK, "retrieval": {"mode": "global", "use_model": True}},
+        ):
             started = time.perf_counter()
             response = running.post("/v1/chat/completions", json=body)
             assert response.status_code == 503 and response.headers["retry-after"] and time.perf_counter() - started < 2
@@ -46,7 +54,7 @@ def test_without_the_engine_answers_are_refused_at_once_and_search_works(shared_
         assert running.metric('modegraph_errors_total{kind="model_gone"}') == 5
 
 
-def test_if_the_engine_fails_during_a_stream_the_stream_ends_with_an_error(stack: Stack) -> None:
+def test_a_failure_of_the_engine_is_reported_and_ends_a_stream_with_an_error(stack: Stack) -> None:
     running, _ = stack(lambda body, number: (500, "down"))
     assert running.post("/v1/chat/completions", json=ASK).status_code == 503
     malformed, _ = stack(lambda body, number: (200, "<html>"))
@@ -66,7 +74,7 @@ def completion(**changes: object) -> str:
     return json.dumps({"id": "1", "object": "chat.completion", "created": 0, "choices": [choice], **changes})
 
 
-MALFORMED = {
+MALFORMED_ANSWERS = {
     "no choices": completion(choices=[]),
     "a choice that is null": completion(choices=[None]),
     "a choice without a message": completion(choices=[{"index": 0}]),
@@ -83,13 +91,13 @@ MALFORMED = {
 }
 
 
-def test_a_malformed_engine_answer_is_reported_as_such(shared_isles: Path) -> None:
+def test_a_malformed_answer_of_the_engine_gets_status_502(shared_isles: Path) -> None:
     replies: list[str] = []
     with (
         chat_server(lambda body, number: (200, replies[-1])) as upstream,
         serving(shared_isles, f"openai:tiny@{upstream.url}") as running,
     ):
-        for kind, text in MALFORMED.items():
+        for kind, text in MALFORMED_ANSWERS.items():
             for retrieval in (True, False):
                 replies.append(text)
                 body = {**ASK, "retrieval": {"enabled": retrieval}}
@@ -219,7 +227,7 @@ def test_when_a_client_disconnects_its_request_to_the_engine_ends(stack: Stack, 
         if stream:
             with client.stream("POST", f"{running.url}/v1/chat/completions", json={**ASK, "stream": True}) as answer:
                 next(answer.iter_bytes())
-                raise httpx2.ReadTimeout("enough")
+                raise httpx2.ReadTimeout("the client stops reading")
         client.post(f"{running.url}/v1/chat/completions", json=ASK)
     if stream:
         until(lambda: upstream.cut_off == 1)
@@ -256,7 +264,9 @@ def test_the_index_is_swapped_under_load_and_nothing_fails(isles: Path, monkeypa
                 chat = client.post("/v1/chat/completions", json=ASK)
                 generation = search.json()["generation"] if search.status_code == 200 else -1
                 passages = len(search.json().get("passages", ()))
-                assert passages == 4 + generation, "every search should read one complete generation"
+                assert passages == 4 + generation, (
+                    f"the search found {passages} passages; generation {generation} has {4 + generation}"
+                )
                 observed.append((generation, chat.status_code))
 
         with ThreadPoolExecutor() as pool:
@@ -293,7 +303,7 @@ def test_an_index_that_cannot_be_read_leaves_the_old_one_in_use(isles: Path, mon
         assert running.post("/v1/retrieve", json={"query": "Lantern"}).json()["generation"] == 2
 
 
-COMMAND = """
+SERVER_SCRIPT = """
 import sys
 from pathlib import Path
 from graph.config import parse_settings
@@ -317,7 +327,7 @@ def streaming_while_the_server_stops(
         port = free.getsockname()[1]
     with chat_server(lambda body, number: LONG, seconds_per_word) as upstream:
         arguments = [str(index), f"openai:tiny@{upstream.url}", str(port), str(drain_s)]
-        process = subprocess.Popen([sys.executable, "-c", COMMAND, *arguments], cwd=ROOT)
+        process = subprocess.Popen([sys.executable, "-c", SERVER_SCRIPT, *arguments], cwd=ROOT)
         try:
             url = f"http://127.0.0.1:{port}"
             until(lambda: _answers(url), 60)

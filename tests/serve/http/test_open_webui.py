@@ -1,4 +1,4 @@
-"""deploy/open-webui/modegraph.py as Open WebUI runs it: its events and its text, against a real server."""
+"""deploy/open-webui/modegraph.py as Open WebUI runs it, against a real server: the events that it emits and the text that it yields."""
 
 import asyncio
 import importlib.util
@@ -18,7 +18,7 @@ REQUEST = {
 
 
 @pytest.fixture(scope="module")
-def function() -> ModuleType:
+def pipe_module() -> ModuleType:
     """The pipe, loaded as a module."""
     spec = importlib.util.spec_from_file_location("open_webui_modegraph", ROOT / "deploy/open-webui/modegraph.py")
     assert spec is not None and spec.loader is not None
@@ -27,24 +27,24 @@ def function() -> ModuleType:
     return module
 
 
-def run(function: ModuleType, url: str, key: str = "", **options: Any) -> tuple[str, list[dict[str, Any]]]:
+def run(pipe_module: ModuleType, url: str, key: str = "", **options: Any) -> tuple[str, list[dict[str, Any]]]:
     """The text that the pipe yields for REQUEST, and the events that it emits."""
     events: list[dict[str, Any]] = []
 
     async def emit(event: dict[str, Any]) -> None:
         events.append(event)
 
-    async def whole() -> str:
-        pipe = function.Pipe()
+    async def collect_text() -> str:
+        pipe = pipe_module.Pipe()
         pipe.valves = pipe.Valves(url=f"{url}/v1", key=key)
         return "".join([piece async for piece in pipe.pipe(REQUEST, __event_emitter__=emit, **options)])
 
-    return asyncio.run(whole()), events
+    return asyncio.run(collect_text()), events
 
 
-def test_sources_are_numbered_as_in_the_text(function: ModuleType, stack: Stack) -> None:
+def test_sources_are_numbered_as_in_the_text(pipe_module: ModuleType, stack: Stack) -> None:
     running, _ = stack("###Reason: so. ###Answer: 😀 It was [3][1], in `a[3]`, in 1911 [3] [9] and [2].")
-    text, events = run(function, running.url)
+    text, events = run(pipe_module, running.url)
     assert text == "😀 It was [1][2], in `a[3]`, in 1911 [1] and [3]."
     assert [event["type"] for event in events] == ["source"] * 3
     request_body = {"model": "tiny", "messages": REQUEST["messages"]}
@@ -58,18 +58,20 @@ def test_sources_are_numbered_as_in_the_text(function: ModuleType, stack: Stack)
         assert data["source"]["url"].startswith(f"{running.url}/#read/{by_number[number]['source']}/")
 
 
-def test_a_task_of_open_webui_triggers_no_search(function: ModuleType, stack: Stack) -> None:
+def test_a_task_of_open_webui_triggers_no_search(pipe_module: ModuleType, stack: Stack) -> None:
     running, upstream = stack('{"title": "The Lantern [1]"}')
-    text, events = run(function, running.url, __task__="title_generation")
+    text, events = run(pipe_module, running.url, __task__="title_generation")
     assert text == '{"title": "The Lantern [1]"}' and events == []
     assert upstream.requests[0]["messages"] == REQUEST["messages"]
 
 
-def test_models_are_listed_and_refusals_are_shown_as_the_server_words_them(function: ModuleType, stack: Stack) -> None:
+def test_models_are_listed_and_refusals_are_shown_as_the_server_words_them(
+    pipe_module: ModuleType, stack: Stack
+) -> None:
     running, _ = stack("1911 [1]", api_key="k", adapters=("ms",))
-    pipe = function.Pipe()
+    pipe = pipe_module.Pipe()
     pipe.valves = pipe.Valves(url=f"{running.url}/v1", key="k")
     assert asyncio.run(pipe.pipes()) == [{"id": name, "name": name} for name in ("tiny", "ms")]
-    assert run(function, running.url, "k")[0] == "1911 [1]"
+    assert run(pipe_module, running.url, "k")[0] == "1911 [1]"
     with pytest.raises(RuntimeError, match="requires a key"):
-        run(function, running.url, "other")
+        run(pipe_module, running.url, "other")

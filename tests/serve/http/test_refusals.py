@@ -22,14 +22,14 @@ from tests.serve.http.shared_server import Holder, SharedServer, hidden_collecti
 
 OURS = tuple(f"{ROOT / folder}/" for folder in ("serve", "graph"))
 IGNORED = {str(ROOT / "serve/http" / file) for file in ("connections.py", "otlp.py")}
-"""Code that runs per connection, before a request is read, in the thread that sends traces, or in the loop that waits to stop."""
+"""Files whose code runs once per connection, before a request is read, in the thread that sends traces, or in the loop that waits to stop."""
 RESUMED = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_GENERATOR
 """Flags of code that is counted once, however often it resumes as pieces of a request arrive."""
-LOGGED_S = 0.02
-"""How long the server may keep working after an answer, to log it."""
+LOGGING_S = 0.02
+"""How long the server may keep working after it has sent an answer, to log the request."""
 
 
-class Calls:
+class CallCounter:
     """Counts, while `recording`, the calls of our functions in threads that start after it was created."""
 
     def __init__(self) -> None:
@@ -43,27 +43,27 @@ class Calls:
             name = f"{code.co_filename}:{code.co_qualname}"
             self._counted[name] = 1 if code.co_flags & RESUMED else self._counted[name] + 1
 
-    def of(self, ask: Callable[[], object]) -> Counter[str]:
+    def count_during(self, ask: Callable[[], object]) -> Counter[str]:
         """The functions that the server calls while `ask` runs, and how often."""
         self._counted = Counter()
         self.recording = True
         try:
             ask()
-            time.sleep(LOGGED_S)
+            time.sleep(LOGGING_S)
         finally:
             self.recording = False
         return self._counted
 
 
 @pytest.fixture(scope="module")
-def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[SharedServer, Calls]]:
-    """The server, which does not poll for a changed index while calls are counted."""
-    calls = Calls()
+def server_and_calls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[SharedServer, CallCounter]]:
+    """The server, which does not poll for a changed index, and a counter of its function calls."""
+    calls = CallCounter()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(collections, "POLL_S", 3600.0)
         threading.setprofile(calls)
         try:
-            with serving_shared(tmp_path_factory.mktemp("watched")) as shared:
+            with serving_shared(tmp_path_factory.mktemp("shared")) as shared:
                 yield shared, calls
         finally:
             threading.setprofile(None)  # type: ignore[arg-type]
@@ -73,29 +73,29 @@ NAMES = ("label", "writer", "collection")
 
 
 def assert_same_calls(
-    calls: Calls, foreign: list[Callable[[], httpx2.Response]], absent: list[Callable[[], httpx2.Response]]
+    calls: CallCounter, hidden: list[Callable[[], httpx2.Response]], absent: list[Callable[[], httpx2.Response]]
 ) -> None:
     """Check that the two requests of each pair cause the same function calls and get the same status."""
-    for number, (one, other) in enumerate(zip(foreign, absent, strict=True)):
-        assert one().status_code == other().status_code, number
-        counts = calls.of(one), calls.of(other)
-        assert counts[0] == counts[1], (number, counts[0] - counts[1], counts[1] - counts[0])
+    for number, (one, other) in enumerate(zip(hidden, absent, strict=True)):
+        assert one().status_code == other().status_code, f"request {number}"
+        counts = calls.count_during(one), calls.count_during(other)
+        assert counts[0] == counts[1], (f"request {number}", counts[0] - counts[1], counts[1] - counts[0])
         assert sum(counts[0].values()) > 10, "the calls in the server's threads should be counted"
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_foreign_targets_are_refused_by_the_same_calls_as_absent_ones(
-    watched: tuple[SharedServer, Calls], name: str
+def test_refusing_a_hidden_target_takes_the_same_calls_as_refusing_an_absent_one(
+    server_and_calls: tuple[SharedServer, CallCounter], name: str
 ) -> None:
-    shared, calls = watched
+    shared, calls = server_and_calls
     holder = shared.holders[name]
-    source = holder.hidden[0][1]
-    foreign = requests_to_refuse(shared, holder, hidden_collection(holder), source)
+    source = holder.hidden_documents[0][1]
+    hidden = requests_to_refuse(shared, holder, hidden_collection(holder), source)
     absent = requests_to_refuse(shared, holder, "zz9zz", f"{source.partition('/')[0]}/nix")
-    assert_same_calls(calls, foreign, absent)
+    assert_same_calls(calls, hidden, absent)
 
 
-def by_mcp(shared: SharedServer, holder: Holder, method: str, **parameters: Any) -> Callable[[], httpx2.Response]:
+def mcp_request(shared: SharedServer, holder: Holder, method: str, **parameters: Any) -> Callable[[], httpx2.Response]:
     """An MCP request that must be refused."""
     body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": parameters}
     accepted = {"Accept": "application/json, text/event-stream", "MCP-Protocol-Version": "2025-11-25"}
@@ -124,18 +124,18 @@ def mcp_refusals(
     ]
     places = (f"modegraph://{holder.collection}/{source}", f"modegraph://{collection}/{source}")
     return [
-        *(by_mcp(shared, holder, "tools/call", name=tool, arguments=arguments) for tool, arguments in tools),
-        *(by_mcp(shared, holder, "resources/read", uri=uri) for uri in places),
+        *(mcp_request(shared, holder, "tools/call", name=tool, arguments=arguments) for tool, arguments in tools),
+        *(mcp_request(shared, holder, "resources/read", uri=uri) for uri in places),
     ]
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_mcp_and_the_graph_refuse_foreign_targets_by_the_same_calls(
-    watched: tuple[SharedServer, Calls], name: str
+def test_in_mcp_and_the_graph_hidden_and_absent_targets_take_the_same_calls(
+    server_and_calls: tuple[SharedServer, CallCounter], name: str
 ) -> None:
-    shared, calls = watched
+    shared, calls = server_and_calls
     holder = shared.holders[name]
-    where, source = holder.hidden[0]
+    where, source = holder.hidden_documents[0]
     (passage,) = (each.id for each in shared.running.services.collections.live[where].current.index.passages_of(source))
     absent, nowhere = f"{source.partition('/')[0]}/nix", "0" * len(passage)
     assert_same_calls(
@@ -149,11 +149,11 @@ def test_mcp_and_the_graph_refuse_foreign_targets_by_the_same_calls(
 
 
 @pytest.mark.parametrize("name", ["label", "writer"])
-def test_readers_of_other_keys_are_looked_up_by_the_same_calls_as_unknown_ones(
-    watched: tuple[SharedServer, Calls], name: str
+def test_looking_up_a_reader_of_another_key_takes_the_same_calls_as_an_unknown_one(
+    server_and_calls: tuple[SharedServer, CallCounter], name: str
 ) -> None:
-    """A key that may not see a reader's feedback gets an empty list; two other keys have left feedback under the name of the existing reader."""
-    shared, calls = watched
+    """A key that may not see a reader's feedback lists and deletes nothing; the operator and another key have left feedback under the reader's name."""
+    shared, calls = server_and_calls
     holder = shared.holders[name]
     (other,) = {"label", "writer"} - {name}
     at, vote = "?collection=isles", {"kind": "vote", "user": f"reader-{other}", "consent": True, "question": "Who?"}
@@ -170,11 +170,11 @@ def test_readers_of_other_keys_are_looked_up_by_the_same_calls_as_unknown_ones(
     assert_same_calls(calls, calls_of(f"reader-{other}"), calls_of("reader-nobody"))
 
 
-def test_opening_a_resource_before_refusing_it_is_detected(
-    watched: tuple[SharedServer, Calls], monkeypatch: pytest.MonkeyPatch
+def test_a_server_that_opens_a_resource_before_refusing_it_is_detected(
+    server_and_calls: tuple[SharedServer, CallCounter], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Checks the tests above, with a server that opens an existing collection before it refuses."""
-    shared, calls = watched
+    """The tests above would fail if the server opened an existing collection before it refused a request."""
+    shared, calls = server_and_calls
     holder = shared.holders["collection"]
     resolve_name = collections.Collections.resolve_name
 
@@ -186,7 +186,7 @@ def test_opening_a_resource_before_refusing_it_is_detected(
         return resolve_name(self, access, name, field)  # type: ignore[arg-type]
 
     monkeypatch.setattr(collections.Collections, "resolve_name", opening_first)
-    foreign, absent = (requests_to_refuse(shared, holder, name, "sea/ada")[0] for name in ("isles", "zz9zz"))
-    foreign(), absent()
-    assert calls.of(foreign) != calls.of(absent)
+    hidden, absent = (requests_to_refuse(shared, holder, name, "sea/ada")[0] for name in ("isles", "zz9zz"))
+    hidden(), absent()
+    assert calls.count_during(hidden) != calls.count_during(absent)
     assert sys.getprofile() is None

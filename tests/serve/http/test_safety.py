@@ -1,4 +1,4 @@
-"""Wrong keys, pages of other sites, and excessive, slow or invalid requests: a server on a network answers them clearly and keeps running."""
+"""Wrong keys, pages of other sites, and excessive, slow or invalid requests: the server refuses them with a clear error and keeps running."""
 
 import json
 import logging
@@ -34,7 +34,9 @@ def test_other_machines_have_access_only_with_a_key(host: str) -> None:
         parse_settings(ServerSettings, {"host": host, "api_key": " "}, "serve")
 
 
-def test_a_set_key_is_required_on_all_but_health_and_ready(stack: Stack, caplog: pytest.LogCaptureFixture) -> None:
+def test_if_a_key_is_set_all_routes_except_health_and_ready_require_it(
+    stack: Stack, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.DEBUG)
     running, upstream = stack(api_key=KEY)
     for path in PATHS:
@@ -71,74 +73,81 @@ def test_without_a_key_pages_of_other_sites_are_refused(stack: Stack) -> None:
     assert own.status_code == 200
 
 
-def browser(origin: str = "", **fetch: str) -> dict[str, str]:
+def browser_headers(origin: str = "", **fetch: str) -> dict[str, str]:
     """The headers by which a browser identifies the page that sends a request."""
     headers = {f"Sec-Fetch-{name.title()}": value for name, value in fetch.items()}
     return {"User-Agent": "Mozilla/5.0", **({"Origin": origin} if origin else {}), **headers}
 
 
-FOREIGN = {
-    "another port": browser("http://127.0.0.1:9200", site="same-site", mode="no-cors"),
-    "another name of this machine": browser("http://localhost:PORT", site="cross-site"),
-    "another scheme": browser("https://127.0.0.1:PORT"),
-    "a file or a frame without an origin": browser("null"),
-    "no origin sent": browser(site="same-site", mode="no-cors"),
-    "a form that is sent by a page": browser(site="cross-site", mode="navigate"),
-    "an old browser": browser(),
+OTHER_ORIGINS = {
+    "another port": browser_headers("http://127.0.0.1:9200", site="same-site", mode="no-cors"),
+    "another name of this machine": browser_headers("http://localhost:PORT", site="cross-site"),
+    "another scheme": browser_headers("https://127.0.0.1:PORT"),
+    "a file or a frame without an origin": browser_headers("null"),
+    "no origin sent": browser_headers(site="same-site", mode="no-cors"),
+    "a form that is sent by a page": browser_headers(site="cross-site", mode="navigate"),
+    "an old browser": browser_headers(),
 }
 
 
-def test_pages_of_other_origins_cannot_add_documents_but_ours_and_programs_can(isles: Path) -> None:
-    """Documents are added by a form with a file, which browsers send to other origins without a preflight request."""
+def test_pages_of_other_origins_cannot_add_documents_but_the_servers_page_and_programs_can(isles: Path) -> None:
+    """The pages send a form with a file, which browsers allow to other origins without a preflight request."""
     with (
         chat_server(lambda body, number: "x") as upstream,
         serving(isles, f"openai:t@{upstream.url}", writable=True) as running,
     ):
         files = {"files": ("planted.md", b"The Lantern was built by nobody.")}
-        for page, headers in FOREIGN.items():
+        for page, headers in OTHER_ORIGINS.items():
             headers = {name: value.replace("PORT", str(running.port)) for name, value in headers.items()}
             assert running.post("/v1/documents/files", files=files, headers=headers).status_code == 403, page
             assert "planted.md" not in running.get("/v1/documents").text
         for headers in (
-            browser(running.url, site="same-origin"),
-            browser(running.url),
-            browser(site="same-origin"),
+            browser_headers(running.url, site="same-origin"),
+            browser_headers(running.url),
+            browser_headers(site="same-origin"),
             {},
         ):
             assert running.post("/v1/documents/files", files=files, headers=headers).status_code == 200, headers
-        assert running.get("/", headers=browser(site="cross-site", mode="navigate")).status_code == 200
-        assert running.get("/v1/graph/entities", headers=browser(site="same-site", mode="no-cors")).status_code == 403
+        assert running.get("/", headers=browser_headers(site="cross-site", mode="navigate")).status_code == 200
+        assert (
+            running.get("/v1/graph/entities", headers=browser_headers(site="same-site", mode="no-cors")).status_code
+            == 403
+        )
 
 
-def chat(**changes: object) -> bytes:
+def chat_body(**changes: object) -> bytes:
     return json.dumps({**ASK, **changes}).encode()
 
 
 def question_body(question: str) -> bytes:
-    return chat(messages=[{"role": "user", "content": question}])
+    return chat_body(messages=[{"role": "user", "content": question}])
 
 
-BAD = {
+INVALID_REQUESTS = {
     "not JSON": (b"{", 400, "not JSON"),
     "deep JSON": (b"[" * 100_000, 400, ""),
     "not an object": (b"[]", 422, ""),
     "empty body": (b"", 422, ""),
-    "unknown model": (chat(model="gpt-9"), 404, "'gpt-9' is not served"),
-    "no messages": (chat(messages=[]), 422, "messages"),
+    "unknown model": (chat_body(model="gpt-9"), 404, "'gpt-9' is not served"),
+    "no messages": (chat_body(messages=[]), 422, "messages"),
     "empty question": (question_body("  \n "), 400, "question is empty"),
     "1 MB question": (question_body("w" * 1_000_000), 400, "1,000,000 characters; the limit is 8,000"),
     "2 MB body": (question_body("w" * 2_000_000), 413, "longer than 1,048,576 bytes"),
-    "k = 10^9": (chat(retrieval={"k": 10**9}), 422, "retrieval.k: Input should be less than or equal to 100"),
-    "k = 0": (chat(retrieval={"k": 0}), 422, "retrieval.k"),
-    "unknown mode": (chat(retrieval={"mode": "magic"}), 422, "retrieval.mode"),
-    "unknown setting": (chat(retrieval={"top": 3}), 422, "retrieval.top"),
-    "bad filter": (chat(retrieval={"where": ["nonsense"]}), 400, "filter 'nonsense'"),
-    "selector's path": (chat(retrieval={"selector": "/etc"}), 422, "retrieval.selector"),
-    "no trained selector": (chat(retrieval={"selector": "trained"}), 400, "without --selector"),
-    "no reranker": (chat(retrieval={"reranker": True}), 400, "without --reranker"),
-    "an image": (chat(messages=[{"role": "user", "content": [{"type": "image_url"}]}]), 422, "messages"),
-    "last turn is not the user's": (chat(messages=[{"role": "assistant", "content": "a"}]), 400, "must be the user's"),
-    "temperature": (chat(temperature=99), 422, "temperature"),
+    "k = 10^9": (chat_body(retrieval={"k": 10**9}), 422, "retrieval.k: Input should be less than or equal to 100"),
+    "k = 0": (chat_body(retrieval={"k": 0}), 422, "retrieval.k"),
+    "unknown mode": (chat_body(retrieval={"mode": "magic"}), 422, "retrieval.mode"),
+    "unknown setting": (chat_body(retrieval={"top": 3}), 422, "retrieval.top"),
+    "bad filter": (chat_body(retrieval={"where": ["nonsense"]}), 400, "filter 'nonsense'"),
+    "selector's path": (chat_body(retrieval={"selector": "/etc"}), 422, "retrieval.selector"),
+    "no trained selector": (chat_body(retrieval={"selector": "trained"}), 400, "without --selector"),
+    "no reranker": (chat_body(retrieval={"reranker": True}), 400, "without --reranker"),
+    "an image": (chat_body(messages=[{"role": "user", "content": [{"type": "image_url"}]}]), 422, "messages"),
+    "last turn is not the user's": (
+        chat_body(messages=[{"role": "assistant", "content": "a"}]),
+        400,
+        "must be the user's",
+    ),
+    "temperature": (chat_body(temperature=99), 422, "temperature"),
     "not a number": (b'{"model": "tiny", "messages": [{"role": "user", "content": "a"}], "seed": NaN}', 422, "seed"),
     "incomplete character": (b'{"model": "tiny", "messages": [{"role": "user", "content": "\\ud800"}]}', 422, ""),
 }
@@ -150,9 +159,9 @@ def shared_server(shared_isles) -> Iterator[Running]:  # type: ignore[no-untyped
         yield running
 
 
-@pytest.mark.parametrize("case", BAD)
+@pytest.mark.parametrize("case", INVALID_REQUESTS)
 def test_an_invalid_request_gets_a_clear_error(shared_server: Running, case: str) -> None:
-    body, status, message = BAD[case]
+    body, status, message = INVALID_REQUESTS[case]
     response = shared_server.post("/v1/chat/completions", content=body, headers={"Content-Type": "application/json"})
     assert response.status_code == status, response.text
     error = response.json()["error"]
@@ -162,7 +171,7 @@ def test_an_invalid_request_gets_a_clear_error(shared_server: Running, case: str
 
 DOCUMENT = {"source": "a", "title": "b", "text": "c"}
 PARTS = [{"type": "image_url", "image_url": {"url": "http://x"}}]
-ILL_FORMED = [
+INVALID_FIELDS = [
     ("chat/completions", {**ASK, "stop": {}}, "stop"),
     ("chat/completions", {**ASK, "stop": ["a", 1]}, "stop.1"),
     ("chat/completions", {**ASK, "messages": [1]}, "messages.0"),
@@ -181,7 +190,7 @@ ILL_FORMED = [
 ]
 
 
-@pytest.mark.parametrize(("path", "body", "place"), ILL_FORMED)
+@pytest.mark.parametrize(("path", "body", "place"), INVALID_FIELDS)
 def test_an_error_names_the_field_and_no_internals(shared_server: Running, path: str, body: object, place: str) -> None:
     response = shared_server.post(f"/v1/{path}", content=json.dumps(body), headers={"Content-Type": "application/json"})
     error = response.json()["error"]
@@ -233,7 +242,7 @@ def read_to_end(connection: socket.socket) -> str:
     return b"".join(parts).decode()
 
 
-def test_the_server_gives_up_on_a_slow_body(stack: Stack) -> None:
+def test_a_body_that_arrives_too_slowly_is_refused(stack: Stack) -> None:
     running, _ = stack(body_timeout_s=0.3)
     slow = begin_request(running, "POST /v1/retrieve")
     slow.sendall(b"Content-Length: 100\r\n\r\n{")
@@ -254,7 +263,7 @@ def test_a_body_without_a_length_is_refused_at_the_limit(stack: Stack) -> None:
 
 
 def test_a_client_that_sends_too_much_can_read_the_refusal(stack: Stack, linger_s: float) -> None:
-    """If the server closed the connection right after its answer, the client would be cut off while sending, and never read the answer."""
+    """If the server closed the connection right after its answer, the client would be cut off while sending, and could not read the answer."""
     running, _ = stack(max_body_bytes=2048)
     for framing in ("Content-Length: 3145728\r\n\r\n", "Transfer-Encoding: chunked\r\n\r\n"):
         sender = begin_request(running, "POST /v1/retrieve")
@@ -270,7 +279,7 @@ def test_a_client_that_sends_too_much_can_read_the_refusal(stack: Stack, linger_
     ("version", "headers"),
     [("1.1", "Content-Length: 5\r\nTransfer-Encoding: chunked"), ("1.0", "Transfer-Encoding: chunked")],
 )
-def test_a_length_that_is_given_in_two_ways_is_refused(shared_server: Running, version: str, headers: str) -> None:
+def test_a_request_with_an_ambiguous_length_is_refused(shared_server: Running, version: str, headers: str) -> None:
     with socket.create_connection(("127.0.0.1", shared_server.port), timeout=10) as connection:
         head = f"POST /v1/retrieve HTTP/{version}\r\nHost: localhost\r\nContent-Type: application/json\r\n{headers}\r\n\r\n"
         connection.sendall(
@@ -293,7 +302,7 @@ def occupying_request(running: Running) -> socket.socket:
 
 @pytest.fixture
 def linger_s(monkeypatch: pytest.MonkeyPatch) -> float:
-    """Seconds after which a refused connection ends, enough for a client on a busy machine to have sent everything."""
+    """Seconds after which the server closes a refused connection: enough for a client on a busy machine to send everything."""
     monkeypatch.setattr(connections, "LINGER_S", 4.0)
     return connections.LINGER_S
 
@@ -345,7 +354,7 @@ def test_a_client_refused_for_its_head_can_read_the_reason_while_sending(
 def test_a_refused_connection_ends_even_if_the_client_does_not_close_it(
     stack: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The connection ends after a while, or at once if the whole request was read."""
+    """The server closes the connection after LINGER_S, or immediately if it has read the whole request."""
     linger_s = 1.5
     monkeypatch.setattr(connections, "LINGER_S", linger_s)
     running, _ = stack(max_body_bytes=2048)
@@ -369,7 +378,7 @@ def is_reset_or_closed(connection: socket.socket) -> bool:
     return False
 
 
-def test_the_server_gives_up_on_an_answer_that_takes_too_long(stack: Stack) -> None:
+def test_an_answer_that_takes_too_long_gets_status_504(stack: Stack) -> None:
     def late(body: dict, number: int) -> str:  # type: ignore[type-arg]
         time.sleep(1.0)
         return "x"
@@ -379,7 +388,7 @@ def test_the_server_gives_up_on_an_answer_that_takes_too_long(stack: Stack) -> N
     assert response.status_code == 504 and "0.3 s" in response.json()["error"]["message"]
 
 
-def test_secrets_of_the_upstream_are_not_revealed(caplog: pytest.LogCaptureFixture, shared_isles) -> None:  # type: ignore[no-untyped-def]
+def test_the_password_of_the_model_server_is_not_revealed(caplog: pytest.LogCaptureFixture, shared_isles) -> None:  # type: ignore[no-untyped-def]
     caplog.set_level(logging.DEBUG, logger="modegraph")
     with serving(shared_isles, "openai:tiny@http://user:hidden-word@127.0.0.1:9/v1") as running:
         chat_response = running.post("/v1/chat/completions", json=ASK)

@@ -1,7 +1,7 @@
 """Valid and invalid requests that schemathesis generates from the OpenAPI description, with keys of three scopes.
 
 None causes a 5xx, and the status, type and form of every answer are as described. A run sends CASES requests for each route and key:
-with MODEGRAPH_ALL_CASES set, 45, more than 3,000 in total.
+45 if MODEGRAPH_ALL_CASES is set, which is more than 3,000 in total.
 """
 
 import os
@@ -34,7 +34,7 @@ RIGHTS = {
     "write": {"scopes": ("read", "write")},
     "metrics": {"scopes": ("metrics",)},
 }
-"""A key of each scope; the first one sees only some of the documents."""
+"""The rights of a key of each scope; the first key may see only some of the documents."""
 CHECKS = [status_code_conformance, content_type_conformance, response_schema_conformance]
 OPERATIONS = [
     "GET /health",
@@ -72,7 +72,7 @@ OPERATIONS = [
 
 
 @dataclass(frozen=True)
-class Guarded:
+class GuardedServer:
     """A server that requires keys, its OpenAPI description, and the headers for a key of each scope."""
 
     running: Running
@@ -92,8 +92,8 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 
 
 @pytest.fixture(scope="module")
-def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
-    """A server that requires keys."""
+def guarded_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GuardedServer]:
+    """A server that requires keys, with its description."""
     folder = tmp_path_factory.mktemp("guarded")
     build_index(folder / "index", ISLES, SETTINGS, lambda spec: HashEncoder())
     new_keys = {name: make_key(name, **rights) for name, rights in RIGHTS.items()}
@@ -111,7 +111,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
     ):
         headers = {name: {"Authorization": f"Bearer {text}"} for name, (_, text) in new_keys.items()}
         description = running.get("/openapi.json", headers=headers["read"]).json()
-        yield Guarded(running, schemathesis.openapi.from_dict(description), headers)
+        yield GuardedServer(running, schemathesis.openapi.from_dict(description), headers)
 
 
 @pytest.fixture(scope="module")
@@ -127,13 +127,13 @@ def status_counts() -> Iterator[Counter[tuple[str, int]]]:
 @pytest.mark.parametrize("key", RIGHTS)
 @pytest.mark.parametrize("label", OPERATIONS)
 def test_every_answer_matches_its_description(
-    guarded: Guarded, status_counts: Counter[tuple[str, int]], label: str, key: str
+    guarded_server: GuardedServer, status_counts: Counter[tuple[str, int]], label: str, key: str
 ) -> None:
-    url, headers = guarded.running.url, guarded.headers[key]
-    (operation,) = [found.ok() for found in guarded.schema.get_all_operations() if found.ok().label == label]
-    sound, unsound = (operation.as_strategy(generation_mode=mode) for mode in GenerationMode)
+    url, headers = guarded_server.running.url, guarded_server.headers[key]
+    (operation,) = [found.ok() for found in guarded_server.schema.get_all_operations() if found.ok().label == label]
+    valid, invalid = (operation.as_strategy(generation_mode=mode) for mode in GenerationMode)
 
-    @given(case=sound | unsound)
+    @given(case=valid | invalid)
     @settings(max_examples=CASES, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
     def ask(case: schemathesis.Case) -> None:
         answer = case.call(base_url=url, headers=headers, timeout=30)
@@ -145,12 +145,12 @@ def test_every_answer_matches_its_description(
     ask()
 
 
-def test_keys_grant_the_rights_of_their_scopes(guarded: Guarded) -> None:
+def test_keys_grant_the_rights_of_their_scopes(guarded_server: GuardedServer) -> None:
     """Without this check, all cases of a scope could be refusals."""
-    running = guarded.running
+    running = guarded_server.running
 
     def statuses(name: str) -> list[int]:
-        headers = guarded.headers[name]
+        headers = guarded_server.headers[name]
         new = {"documents": [{"source": "new", "text": "A new mill."}]}
         return [
             running.get("/metrics", headers=headers).status_code,
@@ -165,7 +165,7 @@ def test_keys_grant_the_rights_of_their_scopes(guarded: Guarded) -> None:
     }
 
 
-def test_no_route_is_missing_from_the_test(running: Running) -> None:
+def test_the_tested_operations_are_all_routes_of_the_server(running: Running) -> None:
     paths = running.get("/openapi.json").json()["paths"]
     routes = {f"{method.upper()} {path}" for path, each in paths.items() for method in each}
     assert routes == set(OPERATIONS)

@@ -1,4 +1,4 @@
-"""A stopping server answers every client that has connected and refuses any other before it sends a byte."""
+"""A stopping server answers every client that has connected, and refuses the connections of all others."""
 
 import asyncio
 import json
@@ -25,7 +25,7 @@ CLIENTS, STOPS = 20, 8
 
 
 @pytest.fixture(autouse=True)
-def usual_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+def original_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """Other tests shorten uvicorn's pauses (running.py), during which clients of a stopping server may connect."""
     monkeypatch.setattr(uvicorn.server, "asyncio", asyncio)
 
@@ -61,7 +61,7 @@ def test_a_stopping_server_says_so_and_answers_as_long_as_it_listens(shared_isle
         until(lambda: is_refused(running))
 
 
-def test_by_default_the_server_stops_listening_at_once(shared_isles: Path) -> None:
+def test_by_default_the_server_stops_listening_immediately(shared_isles: Path) -> None:
     with serving(shared_isles, None) as running:
         assert not is_refused(running)
         running.server.should_exit = True
@@ -99,7 +99,10 @@ def test_pending_connections_of_a_listener_are_accepted_when_it_closes() -> None
 
 @pytest.mark.slow
 def test_clients_that_connect_during_a_stop_are_answered_or_refused(shared_isles: Path) -> None:
-    """Without the wait for new connections, two of three stops cut a client off. With it, one of the eight stops may: once it did, for an unknown reason."""
+    """Without the server's wait for new connections, two of three stops cut a client off.
+
+    With it, the test tolerates one such stop of eight: one has happened, for an unknown reason.
+    """
     stops: list[Counter[str]] = []
     for _ in range(STOPS):
         stops.append(Counter())

@@ -1,4 +1,4 @@
-"""An index that replaces the one in use is detected even if its generation, size and time are the same; it is served, and reported with its own generation."""
+"""An index that replaces the one in use is detected, even with the same generation, size and modification time, and is then served with its generation."""
 
 import asyncio
 import logging
@@ -22,7 +22,7 @@ from tests.processes import until
 from tests.serve.conftest import SETTINGS
 from tests.serve.http.running import serving
 
-REVERSED = [replace(document, text=document.text[::-1]) for document in ISLES]
+REVERSED_ISLES = [replace(document, text=document.text[::-1]) for document in ISLES]
 """Different documents with the same names and lengths."""
 
 
@@ -36,18 +36,18 @@ def open_live_index(folder: Path) -> LiveIndex:
 
 def add_a_document_after_the_first_opening(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Make a writer add a document as soon as the arrays have first been opened."""
-    true_load = graph.index.index.load_arrays
+    original_load = graph.index.index.load_arrays
 
     def load_and_write(*arguments: object) -> object:
-        monkeypatch.setattr(graph.index.index, "load_arrays", true_load)
-        loaded = true_load(*arguments)  # type: ignore[arg-type]
+        monkeypatch.setattr(graph.index.index, "load_arrays", original_load)
+        loaded = original_load(*arguments)  # type: ignore[arg-type]
         build(folder, [Document("gull", "Gull Rock", "Gull Rock is a lighthouse.")])
         return loaded
 
     monkeypatch.setattr(graph.index.index, "load_arrays", load_and_write)
 
 
-def test_a_replacement_index_is_used_at_once_even_if_its_generation_is_the_same(isles: Path, tmp_path: Path) -> None:
+def test_a_replacement_index_is_used_even_if_its_generation_is_the_same(isles: Path, tmp_path: Path) -> None:
     build(tmp_path / "other", [Document("gull", "Gull Rock", "The Lantern of Gull Rock was built in 1702.")])
     with chat_server(lambda body, number: "x") as upstream, serving(isles, f"openai:tiny@{upstream.url}") as running:
         ask = {"query": "When was the Lantern built?"}
@@ -61,7 +61,7 @@ def test_a_replacement_index_is_used_at_once_even_if_its_generation_is_the_same(
 
 
 def test_a_different_index_of_the_same_size_and_time_is_detected(isles: Path, tmp_path: Path) -> None:
-    """Such a copy results from `cp -rp`, from a layer of a container image, or from a synchronisation that compares time and size."""
+    """Such a copy results from `cp -rp`, from a layer of a container image, or from a synchronisation tool that compares only time and size."""
     build(tmp_path / "a", [Document("a", "A", "Tarn is a village.")])
     build(tmp_path / "b", [Document("a", "A", "Tarn is a harbour.")])
     before = (tmp_path / "a/manifest.json").stat()
@@ -77,7 +77,7 @@ def test_a_different_index_of_the_same_size_and_time_is_detected(isles: Path, tm
 
 def test_an_index_copied_over_another_leaves_the_open_one_unchanged(tmp_path: Path) -> None:
     build(tmp_path / "a", ISLES)
-    build(tmp_path / "b", REVERSED)
+    build(tmp_path / "b", REVERSED_ISLES)
     reader = open_index(tmp_path / "a")
     texts, vectors = list(reader.data.passage_texts), reader.data.passage_vectors_PD[:].tolist()
     shutil.copytree(tmp_path / "b", tmp_path / "a", dirs_exist_ok=True)
@@ -121,7 +121,7 @@ def test_a_missing_index_and_its_return_are_each_reported_once(isles: Path, capl
     live_index = open_live_index(isles)
     manifest, away = isles / "manifest.json", isles / "away"
 
-    async def missing_for_a_while() -> None:
+    async def remove_for_a_while() -> None:
         manifest.rename(away)
         for _ in range(5):
             await live_index.refresh()
@@ -130,7 +130,7 @@ def test_a_missing_index_and_its_return_are_each_reported_once(isles: Path, capl
 
     with caplog.at_level(logging.INFO, "modegraph.serve"):
         for _ in range(2):
-            asyncio.run(missing_for_a_while())
+            asyncio.run(remove_for_a_while())
     logged = [(record.levelname, record.getMessage()) for record in caplog.records]
     assert [level for level, _ in logged] == ["WARNING", "INFO"] * 2, logged
     assert "manifest.json" in logged[0][1] and "generation 1" in logged[1][1]

@@ -1,4 +1,4 @@
-"""Spans sent to a real collector: their names, parents and attributes, and the text that they never contain; no spans without the option."""
+"""Spans sent to a collector over HTTP: their names, parents and attributes, and the text that they must not contain; no spans without the option."""
 
 import subprocess
 import sys
@@ -22,10 +22,10 @@ KEY = "sk-never-in-a-span"
 QUESTION = "Who built the Lantern of zebra-word?"
 ASK = {"model": "tiny", "messages": [{"role": "user", "content": QUESTION}], "retrieval": {"k": 2}}
 CHAT = "POST /v1/chat/completions"
-TRACE, CALLER = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
+TRACE_ID, CALLER_SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 
 
-def only(spans: list[Span]) -> Span:
+def only_span(spans: list[Span]) -> Span:
     (span,) = spans
     return span
 
@@ -55,7 +55,7 @@ def test_a_request_its_retrieval_and_its_generation_are_spans(shared_isles: Path
             and attributes_of(request)["http.status_code"] == 200
         )
         retrieve, generate = (
-            only([span for span in collector.spans_named(name) if span.trace_id == request.trace_id])
+            only_span([span for span in collector.spans_named(name) if span.trace_id == request.trace_id])
             for name in ("retrieve", "generate")
         )
         assert retrieve.parent_span_id == generate.parent_span_id == request.span_id
@@ -81,16 +81,19 @@ def test_the_trace_of_the_caller_is_continued(shared_isles: Path) -> None:
     with collecting() as collector:
         with serving(shared_isles, "openai:tiny@http://127.0.0.1:9/v1", otlp_endpoint=collector.url + "/") as running:
             # The caller does not sample the second trace.
-            for trace, flags in ((TRACE, "01"), (TRACE[::-1], "00")):
-                headers = {"traceparent": f"00-{trace}-{CALLER}-{flags}"}
+            for trace, flags in ((TRACE_ID, "01"), (TRACE_ID[::-1], "00")):
+                headers = {"traceparent": f"00-{trace}-{CALLER_SPAN}-{flags}"}
                 assert running.post("/v1/retrieve", json={"query": QUESTION}, headers=headers).status_code == 200
-        request, retrieve = only(collector.spans_named("POST /v1/retrieve")), only(collector.spans_named("retrieve"))
-    assert (request.trace_id.hex(), request.parent_span_id.hex()) == (TRACE, CALLER)
+        request, retrieve = (
+            only_span(collector.spans_named("POST /v1/retrieve")),
+            only_span(collector.spans_named("retrieve")),
+        )
+    assert (request.trace_id.hex(), request.parent_span_id.hex()) == (TRACE_ID, CALLER_SPAN)
     assert (retrieve.trace_id, retrieve.parent_span_id) == (request.trace_id, request.span_id)
 
 
 def test_spans_contain_no_text_and_no_key(shared_isles: Path) -> None:
-    """The query of a URL, the name of a document, and the message of an error, expected or not, must be absent, too."""
+    """Nor do they contain the query of a URL, the name of a document, or the message of an expected or unexpected error."""
     headers = {"Authorization": f"Bearer {KEY}", "User-Agent": "zebra-word", "X-Extra": "zebra-word"}
     with collecting() as collector:
         with (
@@ -109,9 +112,11 @@ def test_spans_contain_no_text_and_no_key(shared_isles: Path) -> None:
             _break_search(running)
             assert running.post("/v1/retrieve", headers=headers, json={"query": "zebra-word"}).status_code == 500
         sent_bytes = b"".join(collector.bodies)
-    failed = only([span for span in collector.spans_named("retrieve") if span.status.code == Status.STATUS_CODE_ERROR])
+    failed = only_span(
+        [span for span in collector.spans_named("retrieve") if span.status.code == Status.STATUS_CODE_ERROR]
+    )
     assert attributes_of(failed)["error.type"] == "RuntimeError" and failed.status.message == ""
-    assert only(collector.spans_named("POST /v1/retrieve")).status.code == Status.STATUS_CODE_ERROR
+    assert only_span(collector.spans_named("POST /v1/retrieve")).status.code == Status.STATUS_CODE_ERROR
     assert len(collector.spans_named("GET /v1/documents/{source:path}")) == 1
     passages = running.services.collections.live["index"].current.index.data.passage_texts
     for text in (KEY, "zebra-word", "Lantern", *passages):
@@ -119,10 +124,10 @@ def test_spans_contain_no_text_and_no_key(shared_isles: Path) -> None:
 
 
 def _break_search(running: Running) -> None:
-    async def broken(generation: object, question: str, *rest: object) -> None:
+    async def failing_find(generation: object, question: str, *rest: object) -> None:
         raise RuntimeError(f"no way to find {question}")
 
-    running.services.retriever._find = broken  # type: ignore[method-assign, assignment]
+    running.services.retriever._find = failing_find  # type: ignore[method-assign, assignment]
 
 
 def test_health_readiness_and_metrics_requests_are_left_out(shared_isles: Path) -> None:
@@ -183,7 +188,7 @@ def test_an_invalid_endpoint_is_refused(url: str) -> None:
         parse_settings(ServerSettings, {"otlp_endpoint": url}, "serve")
 
 
-def test_the_option_sets_the_endpoint(tmp_path: Path) -> None:
+def test_the_option_is_checked_like_the_setting(tmp_path: Path) -> None:
     result = CliRunner().invoke(
         build_app(), ["serve", str(tmp_path), "--model", "openai:a@http://b", "--otlp-endpoint", "nowhere"]
     )

@@ -22,9 +22,9 @@ from tests.serve.http.running import Running, serving
 from tests.serve.mcp.clients import VERSIONS, call_tool, refusal_of, with_client
 
 QUESTION = "Who built the Lantern?"
-WRECKED = "Who wrecked the Lantern?"
-WRONG = "###Reason: none. ###Answer: Casimir Thole wrecked nine ships in 1742 [1]."
-CHECKS = ("unsupported", "not_checked", "checked")
+WRECKED_QUESTION = "Who wrecked the Lantern?"
+UNSUPPORTED_REPLY = "###Reason: none. ###Answer: Casimir Thole wrecked nine ships in 1742 [1]."
+CHECK_FIELDS = ("unsupported", "not_checked", "checked")
 REPLY = "###Reason: The yard did [1], says [9]. ###Answer: the Marlow Yard [2]"
 TEXTS = {document.source: document.text for document in ISLES}
 both_versions = pytest.mark.parametrize("mode", VERSIONS)
@@ -34,7 +34,7 @@ both_versions = pytest.mark.parametrize("mode", VERSIONS)
 def running(shared_isles: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     folder = shutil.copytree(shared_isles, tmp_path_factory.mktemp("mcp") / "isles")
     with (
-        chat_server(lambda body, number: WRONG if WRECKED in str(body) else REPLY) as upstream,
+        chat_server(lambda body, number: UNSUPPORTED_REPLY if WRECKED_QUESTION in str(body) else REPLY) as upstream,
         serving(folder, f"openai:tiny@{upstream.url}", writable=True, file_seconds=2) as on,
     ):
         yield on
@@ -48,7 +48,7 @@ def failing_with(problem: Exception) -> Callable[..., Any]:
 
 
 @both_versions
-def test_either_protocol_version_is_agreed_on_and_offers_the_same_tools(running: Running, mode: str) -> None:
+def test_both_protocol_versions_are_accepted_and_offer_the_same_tools(running: Running, mode: str) -> None:
     async def session(client: Client) -> tuple[str, list[str], list[bool | None]]:
         listed = (await client.list_tools()).tools
         hints = [tool.annotations.read_only_hint for tool in listed if tool.annotations]
@@ -108,16 +108,16 @@ def test_an_answer_cites_only_passages_of_its_prompt(running: Running, mode: str
 
 def test_unsupported_sentences_are_marked_as_in_chat_completions(running: Running) -> None:
     async def session(client: Client) -> dict[str, Any]:
-        return await call_tool(client, "ask", question=WRECKED)
+        return await call_tool(client, "ask", question=WRECKED_QUESTION)
 
-    body = {"model": "tiny", "messages": [{"role": "user", "content": WRECKED}]}
+    body = {"model": "tiny", "messages": [{"role": "user", "content": WRECKED_QUESTION}]}
     message = running.post("/v1/chat/completions", json=body).json()["choices"][0]["message"]
     answer = with_client(running, "legacy", session)
     assert answer["unsupported"] and answer["checked"] > 0
-    assert {name: answer[name] for name in CHECKS} == {name: message[name] for name in CHECKS}
+    assert {name: answer[name] for name in CHECK_FIELDS} == {name: message[name] for name in CHECK_FIELDS}
 
 
-def test_the_number_of_passages_of_a_search_is_that_of_the_servers_settings(shared_isles: Path) -> None:
+def test_a_search_finds_as_many_passages_as_the_servers_settings_say_unless_k_is_given(shared_isles: Path) -> None:
     async def session(client: Client) -> list[int]:
         return [len((await call_tool(client, "search", query=QUESTION, **k))["results"]) for k in ({}, {"k": 1})]
 

@@ -1,4 +1,4 @@
-"""`modegraph mcp` as a real process, called by the client of the MCP package; the server of the model is fake."""
+"""`modegraph mcp` as a real process, called by the client of the MCP package; the model server is a fake."""
 
 import os
 import shutil
@@ -67,13 +67,15 @@ def tools_and_results(index: Path) -> Iterator[tuple[list[str], list[CallToolRes
         yield anyio.run(list_and_call_tools, server_parameters(*arguments), calls)
 
 
-def test_the_tools_match_those_over_http(tools_and_results: tuple[list[str], list[CallToolResult]]) -> None:
+def test_the_tools_are_listed_and_can_be_called(tools_and_results: tuple[list[str], list[CallToolResult]]) -> None:
     tools, (found, answer, wrong, fetched, added, found_again) = tools_and_results
     assert tools == ["search", "fetch", "explain", "ask", "add_document"]
     assert found.structured_content is not None and len(found.structured_content["results"]) == 2
     for each in found.structured_content["results"]:
         assert TEXTS[each["source"]][each["start"] : each["end"]] == each["text"]
-        assert each["url"] == f"modegraph://index/{each['source']}", "there is no page to open"
+        assert each["url"] == f"modegraph://index/{each['source']}", (
+            "over stdio, the address should not be that of a page"
+        )
     assert answer.structured_content is not None and answer.structured_content["answer"] == "the Marlow Yard [2]"
     assert (
         answer.structured_content["removed"] == [9] and answer.structured_content["reason"] == "The yard did [1], says."
@@ -138,7 +140,7 @@ def test_over_http_it_serves_only_mcp_and_health(index: Path) -> None:
             until(lambda: answers(f"{url}/health"), 60)
             assert httpx2.get(f"{url}/v1/documents", headers=headers).status_code == 404
             assert httpx2.post(f"{url}/mcp", json={}).status_code == 401
-            assert "<html" not in httpx2.get(url).text, "even the page that asks for a key should be missing"
+            assert "<html" not in httpx2.get(url).text, "the page that asks for a key should not be served either"
 
             async def count_found(client: Client) -> int:
                 result = await client.call_tool("search", {"query": QUESTION, "k": 3})
@@ -151,6 +153,6 @@ def test_over_http_it_serves_only_mcp_and_health(index: Path) -> None:
 
 
 def test_every_entry_point_has_the_same_default_mode() -> None:
-    """The tools of MCP use the mode in the settings of the server."""
+    """The MCP tools have no default mode: they use that of the server's settings."""
     assert SearchArguments(query=QUESTION).mode is None
     assert {RetrieveSettings().mode, ServerSettings().mode} == {DEFAULT_MODE} == {"auto"}

@@ -36,7 +36,7 @@ class PageSession:
 
     page: Any
     url: str
-    foreign: list[str] = field(default_factory=list)
+    external_requests: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 
     def open(self, address: str = "/") -> None:
@@ -57,7 +57,7 @@ def reader_text(page: Any) -> str:
 
 
 def contrast(page: Any, selector: str = "body") -> int:
-    """How much brighter the background of an element is than its text, from their red channels: -255 to 255."""
+    """How much brighter the background of an element is than its text, by their red channels: -255 to 255."""
     paper, ink = (
         page.eval_on_selector(selector, f"each => getComputedStyle(each).{name}")
         for name in ("backgroundColor", "color")
@@ -75,7 +75,7 @@ def axe_violations(page: Any) -> list[dict[str, Any]]:
 def browser() -> Iterator[Callable[[], Any]]:
     """Chromium, started again if it has crashed, so that only the test in which it crashed fails.
 
-    Playwright keeps an event loop running in this thread, so it is closed before other tests run theirs.
+    Playwright keeps an event loop running in this thread, so Playwright is stopped before other tests start an event loop.
     """
     sync_api = pytest.importorskip(
         "playwright.sync_api", reason="the page is tested with playwright, which is not installed"
@@ -85,12 +85,12 @@ def browser() -> Iterator[Callable[[], Any]]:
     with sync_api.sync_playwright() as playwright:
         browsers: list[Any] = []
 
-        def running() -> Any:
+        def connected_browser() -> Any:
             if not browsers or not browsers[-1].is_connected():
                 browsers.append(playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS))
             return browsers[-1]
 
-        yield running
+        yield connected_browser
         for each in browsers:
             each.close()
 
@@ -190,7 +190,7 @@ def server_without_model(isles_and_hostile: Path) -> Iterator[Running]:
 
 @pytest.fixture(scope="module")
 def server_with_key(isles_and_hostile: Path) -> Iterator[Running]:
-    """A server with a key."""
+    """A server that requires the key KEY."""
     with ExitStack() as exits:
         upstream = exits.enter_context(chat_server(lambda body, number: REPLY))
         yield exits.enter_context(serving(isles_and_hostile, f"openai:tiny@{upstream.url}", api_key=KEY))
@@ -209,7 +209,7 @@ class Visits:
         page = context.new_page()
         page.set_default_timeout(20_000)
         session = PageSession(page, running.url)
-        page.on("request", lambda request: _note_foreign(session, request.url))
+        page.on("request", lambda request: _record_external_request(session, request.url))
         page.on("pageerror", lambda problem: session.problems.append(f"error: {problem}"))
         page.on(
             "console", lambda message: message.type == "error" and session.problems.append(f"console: {message.text}")
@@ -221,7 +221,7 @@ class Visits:
         return session
 
     def check(self) -> None:
-        assert [session.foreign for session in self._sessions if session.foreign] == []
+        assert [session.external_requests for session in self._sessions if session.external_requests] == []
         assert [session.problems for session in self._sessions if session.problems] == []
 
     def close(self) -> None:
@@ -229,9 +229,9 @@ class Visits:
             context.close()
 
 
-def _note_foreign(session: PageSession, url: str) -> None:
+def _record_external_request(session: PageSession, url: str) -> None:
     if not url.startswith((session.url + "/", "data:", "blob:")):
-        session.foreign.append(url)
+        session.external_requests.append(url)
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from tests.serve.page.conftest import KEY, PageSession, Visits, contrast
 
 
 def open_docs(visit: Visits, running: Running, address: str = "/docs", **options: Any) -> PageSession:
-    """The page of routes in a new tab, when it has loaded them."""
+    """Open the page of routes in a new tab, and wait until it shows them."""
     session = visit(running, **options)
     session.page.wait_for_selector("#columns select")
     session.open(address)
@@ -37,7 +37,7 @@ def test_every_route_is_shown_with_its_parameters_and_answers(server: Running, v
         assert all(status in text for status in operation["responses"])
 
 
-def test_references_are_followed_and_limits_shown(server: Running, visit: Visits) -> None:
+def test_references_in_the_schema_are_resolved_and_limits_are_shown(server: Running, visit: Visits) -> None:
     page = open_docs(visit, server, "/docs#post-v1-chat-completions").page
     route = page.locator("#post-v1-chat-completions")
     assert route.get_attribute("open") == ""

@@ -145,7 +145,7 @@ def test_the_list_can_be_used_by_keyboard(library: Running, visit: Visits) -> No
                 assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") != "none"
                 return
             page.keyboard.press("Tab")
-        raise AssertionError(f"Tab does not reach {name!r}")
+        raise AssertionError(f"80 presses of Tab do not reach {name!r}; the focus is on {here!r}")
 
     go(question)
     page.keyboard.press("Enter")
@@ -174,7 +174,7 @@ def test_on_a_phone_everything_is_reachable(library: Running, visit: Visits) -> 
     page = session.page
     page.wait_for_selector(".suggestion")
 
-    def reachable(selector: str) -> None:
+    def assert_reachable(selector: str) -> None:
         page.locator(selector).first.scroll_into_view_if_needed()
         box = page.locator(selector).first.bounding_box()
         assert box is not None and box["x"] >= 0 and box["x"] + box["width"] <= 390, (selector, box)
@@ -188,11 +188,11 @@ def test_on_a_phone_everything_is_reachable(library: Running, visit: Visits) -> 
         "#history-button",
         "#compare",
     ):
-        reachable(each)
+        assert_reachable(each)
     page.tap(".suggestion >> nth=0")
     page.wait_for_selector(".cost")
     for each in ("#k", "#where", "#fresh", "#compare", ".column-head select"):
-        reachable(each)
+        assert_reachable(each)
     page.tap("nav >> text=Documents")
     page.wait_for_selector(".documents > li")
     for each in (
@@ -201,4 +201,4 @@ def test_on_a_phone_everything_is_reachable(library: Running, visit: Visits) -> 
         "[aria-label='Delete Bell law']",
         "[aria-label='Connections of Almanac']",
     ):
-        reachable(each)
+        assert_reachable(each)

@@ -7,12 +7,12 @@ from tests.serve.http.running import Running
 from tests.serve.page.conftest import Visits
 from tests.serve.page.test_keyboard import Keys
 
-AT_REST = "() => new Promise((done) => setTimeout(() => requestAnimationFrame(done), 400))"
+CAMERA_PAUSE = "() => new Promise((done) => setTimeout(() => requestAnimationFrame(done), 400))"
 
 
 def drawing(page: Any) -> bytes:
-    """The picture, when the camera no longer moves."""
-    page.evaluate(AT_REST)
+    """A screenshot of the graph, taken when the camera has stopped moving."""
+    page.evaluate(CAMERA_PAUSE)
     return bytes(page.locator("#map").screenshot())
 
 
@@ -65,4 +65,4 @@ def test_an_entity_is_found_by_keyboard_and_lists_its_documents(feedback_server:
     page.keyboard.press("Escape")
     keys.press("Back")
     assert page.input_value("#graph-field") == "" and page.locator("#graph-node li").count() > len(titles)
-    assert page.evaluate("document.documentElement.scrollWidth") <= 390 and keys.unseen == []
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390 and keys.invisible_focus == []

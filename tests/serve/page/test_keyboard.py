@@ -10,7 +10,7 @@ from tests.serve.http.running import Running
 from tests.serve.page.conftest import Visits
 
 MAX_TABS = 150
-HERE = """(() => {
+FOCUSED_ELEMENT = """(() => {
   const at = document.activeElement;
   const style = getComputedStyle(at);
   const visible = at === document.body || style.outlineStyle !== "none" || style.boxShadow !== "none";
@@ -20,16 +20,16 @@ HERE = """(() => {
 
 @dataclass
 class Keys:
-    """The keyboard of a page. Records each element that had the focus without showing it."""
+    """The keyboard of a page; `invisible_focus` records each element whose focus was not visible."""
 
     page: Any
-    unseen: list[str] = field(default_factory=list)
+    invisible_focus: list[str] = field(default_factory=list)
 
     def focused(self) -> str:
         """The name of the element that has the focus."""
-        name, is_visible = self.page.evaluate(HERE)
+        name, is_visible = self.page.evaluate(FOCUSED_ELEMENT)
         if not is_visible:
-            self.unseen.append(name)
+            self.invisible_focus.append(name)
         return str(name)
 
     def go(self, to: str) -> None:
@@ -38,7 +38,7 @@ class Keys:
             if self.focused().startswith(to):
                 return
             self.page.keyboard.press("Tab")
-        raise AssertionError(f"Tab does not reach {to!r}")
+        raise AssertionError(f"{MAX_TABS} presses of Tab do not reach {to!r}; the focus is on {self.focused()!r}")
 
     def press(self, to: str) -> None:
         """Go to an element, as `go` does, and press Enter."""
@@ -55,12 +55,12 @@ class Keys:
 
 @pytest.fixture
 def keys(feedback_server: Running, visit: Visits) -> Iterator[Keys]:
-    """The keyboard of a loaded page, wide enough for two columns; fails at the end if the focus was ever invisible."""
+    """The keyboard of a loaded page, wide enough for two columns; the test fails at its end if the focus was invisible at any time."""
     page = visit(feedback_server, viewport={"width": 1280, "height": 800}).page
     page.wait_for_selector("#columns select")
     keyboard = Keys(page)
     yield keyboard
-    assert keyboard.unseen == []
+    assert keyboard.invisible_focus == []
 
 
 def test_asking_reading_voting_and_returning_work_by_keyboard(keys: Keys) -> None:

@@ -1,4 +1,4 @@
-"""How the page is served: its headers and versions; no path gives access to another file."""
+"""How the page is served: its headers and versions; no path gives access to any other file."""
 
 import re
 
@@ -44,7 +44,7 @@ def test_a_page_that_the_browser_has_cached_is_not_sent_again(server: Running) -
     assert httpx2.head(server.url + "/").status_code == 200
 
 
-def test_the_version_changes_with_any_file(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_version_changes_if_a_file_of_the_page_changes(monkeypatch: pytest.MonkeyPatch) -> None:
     before = version()
     changed = {**middleware._read_files(), "page.css": b"body {}"}
     monkeypatch.setattr(middleware, "_read_files", lambda: changed)
@@ -68,12 +68,12 @@ def test_the_version_changes_with_any_file(monkeypatch: pytest.MonkeyPatch) -> N
         "vendor/LICENSES",
     ],
 )
-def test_no_path_gives_access_to_another_file(server: Running, path: str) -> None:
+def test_no_path_gives_access_to_any_other_file(server: Running, path: str) -> None:
     response = server.get(f"/page/{version()}/{path}")
     assert response.status_code == 404 and response.json()["error"]["code"] == "no_such_address"
 
 
-def test_with_a_key_the_page_is_the_body_of_the_401(server_with_key: Running) -> None:
+def test_if_a_key_is_required_the_page_is_sent_with_status_401(server_with_key: Running) -> None:
     for path, name in PAGES.items():
         response = server_with_key.get(path)
         assert response.status_code == 401 and response.headers["www-authenticate"] == "Bearer"

@@ -1,4 +1,4 @@
-"""Feedback on answers in the page, up to a row of training data; copying and sharing an answer; adding files."""
+"""Feedback on answers, from the page to a row of training data; copying and sharing an answer; adding files."""
 
 import json
 from pathlib import Path
@@ -19,7 +19,7 @@ from train.run.data import read_preferences
 QUESTION = "Who built the Lantern?"
 
 
-def consent(page: Any, words: str) -> None:
+def answer_consent(page: Any, words: str) -> None:
     page.wait_for_selector("#consent[open]")
     page.click(f"#consent >> text={words}")
 
@@ -34,7 +34,7 @@ def contents_of(running: Running) -> list[Any]:
 
 
 @pytest.fixture(autouse=True)
-def no_feedback(feedback_server: Running) -> None:
+def delete_feedback(feedback_server: Running) -> None:
     """Each test starts without feedback."""
     (folder_of(feedback_server) / "feedback.sqlite").unlink(missing_ok=True)
 
@@ -49,7 +49,7 @@ def test_a_choice_between_two_models_becomes_a_row_that_training_reads(
     session.ask(QUESTION)
     page.wait_for_selector(".duel")
     page.click("text=Left is better")
-    consent(page, "Yes")
+    answer_consent(page, "Yes")
     page.wait_for_selector(".duel [role=status]:has-text('Saved')")
     assert page.get_attribute(".duel button >> nth=0", "aria-pressed") == "true"
     (entry,) = read_feedback(folder_of(feedback_server))
@@ -82,7 +82,7 @@ def test_a_choice_between_answers_from_different_passages_gives_no_row_and_the_p
     session.ask(QUESTION)
     page.wait_for_selector(".duel [role=status]:has-text('this choice is not used for training')")
     page.click("text=Left is better")
-    consent(page, "Yes")
+    answer_consent(page, "Yes")
     page.wait_for_selector(".duel [role=status]:has-text('Saved')")
     folder = folder_of(feedback_server)
     (entry,) = read_feedback(folder)
@@ -103,7 +103,7 @@ def test_votes_corrections_and_right_passages_are_stored_and_deleted(feedback_se
         and page.get_attribute(".actions >> text=Not good", "aria-pressed") == "false"
     )
     page.click(".actions >> text=Not good")
-    consent(page, "Save, but do not use for training")
+    answer_consent(page, "Save, but do not use for training")
     page.wait_for_selector(".actions [aria-pressed=true]")
     page.click("text=Correct…")
     page.click("#correct >> text=Save")
@@ -139,7 +139,7 @@ def test_feedback_is_deleted_in_all_collections(two_collections: Running, visit:
     folders = [live.folder for live in two_collections.services.collections.live.values()]
     session.ask(QUESTION)
     page.click(".actions >> text=Not good")
-    consent(page, "Yes")
+    answer_consent(page, "Yes")
     page.wait_for_selector(".actions [aria-pressed=true]")
     session.open("/?collection=moors")
     session.ask(QUESTION)
@@ -153,7 +153,7 @@ def test_feedback_is_deleted_in_all_collections(two_collections: Running, visit:
     assert [list(read_feedback(folder)) for folder in folders] == [[], []]
 
 
-def test_if_the_server_takes_no_feedback_none_is_requested(server: Running, visit: Visits) -> None:
+def test_if_the_server_accepts_no_feedback_the_page_does_not_ask_for_it(server: Running, visit: Visits) -> None:
     session = visit(server, viewport={"width": 1280, "height": 800})
     session.page.click("#compare")
     session.page.select_option("[id^=model-] >> nth=1", "sft")
@@ -208,7 +208,7 @@ def test_files_are_indexed_with_progress_and_refusals_are_listed(
         httpx2.delete(f"{feedback_server.url}/v1/documents/{source}", timeout=60)
 
 
-def test_a_document_with_pages_opens_at_its_page(feedback_server: Running, visit: Visits) -> None:
+def test_a_document_with_pages_opens_at_the_cited_page(feedback_server: Running, visit: Visits) -> None:
     session = visit(feedback_server)
     page = session.page
     page.wait_for_selector("#columns select")

@@ -1,4 +1,4 @@
-"""The page as a reader uses it: asking, following citations, comparing, browsing; text from documents and models is never treated as markup."""
+"""The page as a reader uses it: asking, following citations, comparing, browsing; text from documents and models is never treated as HTML."""
 
 import re
 from pathlib import Path
@@ -15,7 +15,7 @@ from tests.fakes import HashEncoder, chat_server
 from tests.serve.http.running import Running, serving
 from tests.serve.page.conftest import HOSTILE, HOSTILE_TITLE, KEY, PAGED, REPLY, ScriptedServer, Visits, contrast
 
-PIXELS = """() => [...document.querySelectorAll(".graph canvas")].some((canvas) => {
+GRAPH_IS_DRAWN = """() => [...document.querySelectorAll(".graph canvas")].some((canvas) => {
   const copy = document.createElement("canvas");
   [copy.width, copy.height] = [canvas.width, canvas.height];
   const context = copy.getContext("2d");
@@ -304,7 +304,7 @@ def test_markdown_is_rendered_without_links_images_or_scripts(visit: Visits, scr
     assert page.query_selector(".answer :is(a, img, b, script, iframe)") is None
 
 
-def test_any_text_is_rendered_without_an_error(server: Running, visit: Visits) -> None:
+def test_unusual_markdown_is_rendered_without_losing_letters(server: Running, visit: Visits) -> None:
     page = visit(server).page
     page.wait_for_selector("#columns select")
     keeps_letters = page.evaluate(
@@ -324,7 +324,7 @@ def test_any_text_is_rendered_without_an_error(server: Running, visit: Visits) -
     assert all(keeps_letters)
 
 
-def test_a_follow_up_keeps_the_earlier_answer_in_view_and_is_sent_with_it(
+def test_a_follow_up_is_sent_with_the_earlier_turns_which_stay_on_the_page(
     visit: Visits, scripted_server: ScriptedServer
 ) -> None:
     sent: list[list[dict[str, str]]] = []
@@ -392,7 +392,7 @@ def test_the_path_is_drawn_and_described_in_words(server: Running, visit: Visits
     session = visit(server)
     page = session.page
     session.ask()
-    page.wait_for_function(PIXELS)
+    page.wait_for_function(GRAPH_IS_DRAWN)
     page.click(".paths summary")
     found = server.post("/v1/retrieve", json={"query": "Who built the Lantern?"}).json()["passages"]
     lines = page.eval_on_selector_all(".paths ol li", "items => items.map((item) => item.textContent)")
@@ -443,7 +443,7 @@ def test_layers_entities_and_documents_can_be_browsed(server: Running, visit: Vi
     assert page.inner_text("#node .kind").lower() == "entity" and "The Marlow Yard stands in Quill." in page.inner_text(
         "#node"
     )
-    page.wait_for_function(PIXELS)
+    page.wait_for_function(GRAPH_IS_DRAWN)
 
 
 def test_a_server_with_a_key_asks_for_it(server_with_key: Running, visit: Visits) -> None:

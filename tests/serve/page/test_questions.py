@@ -24,7 +24,7 @@ from tests.serve.page.test_keyboard import Keys
 DOCUMENTS = {each.source: each for each in [*ISLES, HOSTILE, *guild_documents()]}
 MAX_BYTES = 450 * 1024
 TEXTAREAS = ".questions li:first-child textarea"
-PROPOSED_AT_ONCE = 10
+PROPOSALS_PER_CLICK = 10
 
 
 @pytest.fixture(scope="module")
@@ -82,7 +82,7 @@ def read(file: Path) -> list[Question]:
     return questions
 
 
-def test_proposals_are_corrected_and_approved_by_keyboard_and_the_file_suits_tuning(
+def test_proposals_are_corrected_and_approved_by_keyboard_and_the_file_can_be_used_for_tuning(
     guilds: Running, visit: Visits, tmp_path: Path
 ) -> None:
     page = visit(guilds, viewport={"width": 1280, "height": 800}).page
@@ -111,7 +111,7 @@ def test_proposals_are_corrected_and_approved_by_keyboard_and_the_file_suits_tun
         page.keyboard.press("Enter")
         page.wait_for_selector(f"text=Approved. {left} question")
         assert keys.focused().startswith("Approve: " if left else "To review (0)")
-    assert keys.unseen == []
+    assert keys.invisible_focus == []
 
     rows = read(download(page, tmp_path))
     assert [row.id for row in rows] == [row["id"] for row in proposals]
@@ -203,8 +203,8 @@ def test_a_discarded_proposal_returns_only_by_undo(view: PageSession, guilds: Ru
     page.click("text=Discard all 19")
     page.wait_for_selector("text=19 questions discarded.")
     page.reload()
-    for first in range(20, len(everything), PROPOSED_AT_ONCE):
-        propose(page, min(first + PROPOSED_AT_ONCE, len(everything)) - 20)
+    for first in range(20, len(everything), PROPOSALS_PER_CLICK):
+        propose(page, min(first + PROPOSALS_PER_CLICK, len(everything)) - 20)
     assert texts(page) == everything[20:]
     page.click("text=Propose 10")
     page.wait_for_selector("text=No more questions can be made from these documents.")
@@ -283,7 +283,7 @@ def test_the_page_says_when_the_browser_can_store_no_more(view: PageSession, tmp
     upload(page, tmp_path, [{"id": f"q{n}", "question": "x" * 600_000} for n in range(10)])
     page.wait_for_selector("text=mine.jsonl is too large for this browser")
     assert page.is_visible("text=To review (0)")
-    page.evaluate("localStorage.setItem('rest', 'x'.repeat(5 * 1024 * 1024 - 300))")
+    page.evaluate("localStorage.setItem('filler', 'x'.repeat(5 * 1024 * 1024 - 300))")
     page.click("text=Propose 10")
     page.wait_for_selector("text=This browser’s storage is full: download")
     assert len(texts(page)) == 10
@@ -331,5 +331,5 @@ def test_the_view_fits_a_phone(guilds: Running, visit: Visits, scheme: str) -> N
     assert [each["id"] for each in axe_violations(page)] == []
 
 
-def test_all_files_of_the_page_together_are_small() -> None:
+def test_all_files_of_the_page_together_have_at_most_450_kib() -> None:
     assert sum(len(data) for data in page_files().values()) <= MAX_BYTES

@@ -152,7 +152,7 @@ def test_longrope_is_correct_on_either_side_of_its_boundary_and_refused_across_i
     model = tiny_model("phi3", rope_parameters=LONGROPE, original_max_position_embeddings=16)
     without_dropout(model)
     twin = twin_of(model, "phi3")
-    assert rotation_limit(model.config) == RotationLimit("longrope", 16, beyond=True)
+    assert rotation_limit(model.config) == RotationLimit("longrope", 16, longer_alike=True)
     assert packing_problem(model, 21) == ""
     if shared:
         use_shared_prefix_attention(model)
@@ -189,7 +189,7 @@ def test_rows_batched_across_a_boundary_differ_from_the_same_rows_alone() -> Non
 def test_dynamic_positions_are_refused_beyond_their_original_context() -> None:
     model = tiny_model("llama", rope_parameters=DYNAMIC, max_position_embeddings=16)
     without_dropout(model)
-    assert rotation_limit(model.config) == RotationLimit("dynamic", 16, beyond=False)
+    assert rotation_limit(model.config) == RotationLimit("dynamic", 16, longer_alike=False)
     expected_R = twin_logps(twin_of(model, "llama"), [SHORT])
     assert (plain_logps(model, [SHORT]) - expected_R).abs().max() < 1e-3
     for groups in ([LONG], MIXED):

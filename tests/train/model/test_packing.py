@@ -410,4 +410,4 @@ def test_a_trial_allows_for_rounding_at_very_low_log_probabilities() -> None:
 def test_a_trial_finds_models_that_ignore_the_mask_or_the_positions() -> None:
     torch.manual_seed(0)
     assert "nats away from the plain layout" in packing_problem(IgnoresMask(LlamaConfig(**SHAPE)))
-    assert "a trial of it failed (TypeError" in packing_problem(TakesNoPositions(LlamaConfig(**SHAPE)))
+    assert "a trial of the packed layout failed (TypeError" in packing_problem(TakesNoPositions(LlamaConfig(**SHAPE)))

@@ -23,7 +23,7 @@ from train.model.load import load_policy
 from train.model.packing import choose_layout
 from train.plan.jobs import job_of
 from train.plan.memory import Launch
-from train.plan.plan import Calibration, TrainingPlan, chosen_rows, hours_of, plan_training, positions, updates
+from train.plan.plan import Calibration, TrainingPlan, chosen_rows, hours_of, padded_tokens, plan_training, updates
 from train.preference.preference import train_once
 from train.reward import train_reward
 from train.run.loop import completion_logits_only
@@ -114,7 +114,7 @@ def test_padding_is_that_of_the_rows_in_training(base: Path, data: Path, tmp_pat
         model.set_attn_implementation("sdpa")
     model.get_input_embeddings().register_forward_pre_hook(lambda _, inputs: sizes.append(inputs[0].numel()))
     logps_of(model, groups)
-    assert sizes == [positions(groups, True, None, in_one)]
+    assert sizes == [padded_tokens(groups, True, None, in_one)]
     assert (sizes[0] > sum(group.tokens for group in groups)) == (not in_one)
 
 

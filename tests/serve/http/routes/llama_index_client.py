@@ -1,4 +1,4 @@
-"""Prints, as JSON, what LlamaIndex's classes read from a server. Run it with a Python that has LlamaIndex; arguments: an address, a question and a model."""
+"""Prints, as JSON, what LlamaIndex's classes read from a server. Run it with a Python that has LlamaIndex; arguments: the server's URL, a question and a model."""
 
 import json
 import sys
@@ -25,7 +25,7 @@ def citations_of(text: str, notes: list[Any]) -> list[tuple[str, str, str, str]]
 
 
 def responses(url: str, messages: list[ChatMessage]) -> dict[str, Any]:
-    """The text, thoughts, citations and tool calls that LlamaIndex's Responses class reads from a whole and a streamed response."""
+    """The text, thoughts, citations and tool calls that LlamaIndex's Responses class reads from a response, both whole and streamed."""
     model = OpenAIResponses(api_base=url, built_in_tools=[SEARCH], max_output_tokens=TOKENS, **GREEDY)
     whole = model.chat(messages)
     thought = [block.content for block in whole.message.blocks if isinstance(block, ThinkingBlock)]
@@ -42,7 +42,7 @@ def responses(url: str, messages: list[ChatMessage]) -> dict[str, Any]:
 
 
 def chat(url: str, messages: list[ChatMessage]) -> dict[str, Any]:
-    """The text, and our citations in `raw`, that LlamaIndex's class for OpenAI-compatible servers reads from a whole and a streamed reply."""
+    """The text that LlamaIndex's class for OpenAI-compatible servers reads from a reply, whole and streamed, and the numbers of our citations in its `raw`."""
     model = OpenAILike(api_base=url, is_chat_model=True, max_tokens=TOKENS, **GREEDY)
     whole = model.chat(messages)
     pieces = list(model.stream_chat(messages))
@@ -56,7 +56,7 @@ def chat(url: str, messages: list[ChatMessage]) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Query every route and print the results."""
+    """Query the routes for responses, chat completions and embeddings, and print the results."""
     url, question = f"{sys.argv[1]}/v1", sys.argv[2]
     messages = [ChatMessage(role="user", content=question)]
     encoder = OpenAILikeEmbedding(model_name="minilm", api_base=url, **SERVER)

@@ -1,4 +1,4 @@
-"""Chat completions through the openai client: answers with citations, streams, adapters, fields passed on."""
+"""Chat completions through the openai client: answers with citations, streams, adapters, and fields that are passed on to the engine."""
 
 import json
 from typing import Any
@@ -17,13 +17,13 @@ from tests.serve.conftest import Stack
 from tests.serve.http.running import Running
 
 QUESTION = "Who built the Lantern?"
-ASK = [{"role": "user", "content": QUESTION}]
-UNCOVERED = [{"role": "user", "content": "Do statins lower mortality after strokes?"}]
+MESSAGES = [{"role": "user", "content": QUESTION}]
+UNRELATED_QUESTION = [{"role": "user", "content": "Do statins lower mortality after strokes?"}]
 
 
-def test_an_answer_cites_the_source_of_each_sentence(stack: Stack) -> None:
+def test_an_answer_has_its_reasoning_citations_and_usage(stack: Stack) -> None:
     running, upstream = stack("###Reason: The yard did [1], says [9]. ###Answer: the Marlow Yard [2]")
-    completion = running.client().chat.completions.create(model="tiny", messages=ASK)  # type: ignore[arg-type]
+    completion = running.client().chat.completions.create(model="tiny", messages=MESSAGES)  # type: ignore[arg-type]
     message = completion.choices[0].message
     assert message.content == "the Marlow Yard [2]"
     extra = message.model_extra
@@ -44,7 +44,7 @@ def test_the_prompt_is_the_training_prompt(stack: Stack, shared_isles) -> None: 
     running, upstream = stack()
     running.client().chat.completions.create(
         model="tiny",
-        messages=ASK,
+        messages=MESSAGES,
         extra_body={"retrieval": {"mode": "dense", "k": 2}},  # type: ignore[arg-type]
     )
     index = open_index(shared_isles, lambda spec: HashEncoder())
@@ -58,7 +58,7 @@ def test_a_stream_shows_the_checked_text_and_ends_with_the_citations(stack: Stac
     running, upstream = stack(text)
     options = {"include_usage": True}
     chunks = list(
-        running.client().chat.completions.create(model="tiny", messages=ASK, stream=True, stream_options=options)  # type: ignore[arg-type, call-overload]
+        running.client().chat.completions.create(model="tiny", messages=MESSAGES, stream=True, stream_options=options)  # type: ignore[arg-type, call-overload]
     )
     content = "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices)
     deltas = [chunk.choices[0].delta.model_extra or {} for chunk in chunks if chunk.choices]
@@ -78,7 +78,7 @@ def test_a_stream_shows_the_checked_text_and_ends_with_the_citations(stack: Stac
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_unsupported_sentences_are_listed_in_their_field(stack: Stack, stream: bool) -> None:
+def test_unsupported_sentences_are_listed_unless_the_server_ignores_them(stack: Stack, stream: bool) -> None:
     reply = "###Reason: Casimir Thole never built ships in 1742 [1]. ###Answer: Nobody built anything in 1742."
     running, _ = stack(reply)
     found = last_message(running, stream)["unsupported"]
@@ -89,8 +89,8 @@ def test_unsupported_sentences_are_listed_in_their_field(stack: Stack, stream: b
 
 
 def last_message(running: Running, stream: bool, **fields: object) -> dict[str, Any]:
-    """The message of an answer to ASK; for a stream, the delta of its last chunk."""
-    body = {"model": "tiny", "messages": ASK, "stream": stream, **fields}
+    """The message of an answer to MESSAGES; for a stream, the delta of its last chunk."""
+    body = {"model": "tiny", "messages": MESSAGES, "stream": stream, **fields}
     response = running.post("/v1/chat/completions", json=body)
     if not stream:
         return dict(response.json()["choices"][0]["message"])
@@ -118,7 +118,7 @@ def test_an_answer_without_citations_gets_the_passages_that_support_it(
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_citations_by_the_model_are_quoted_and_unjudged_sentences_are_reported(stack: Stack, stream: bool) -> None:
+def test_citations_by_the_model_have_quotes_and_unchecked_sentences_are_reported(stack: Stack, stream: bool) -> None:
     running, _ = stack("The Lantern was built in 1911 by the Marlow Yard [1]. Да, это так.")
     message = last_message(running, stream)
     [citation] = message["citations"]
@@ -136,32 +136,34 @@ def test_citations_by_the_model_are_quoted_and_unjudged_sentences_are_reported(s
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_a_question_about_something_else_is_declined_without_calling_the_model(stack: Stack, stream: bool) -> None:
+def test_a_question_that_no_document_covers_is_declined_without_calling_the_model(stack: Stack, stream: bool) -> None:
     running, upstream = stack(abstain=0.5)
-    assert [each[:4] for each in answers_of(running, stream, messages=UNCOVERED)] == [(NOT_FOUND, "", "stop", [])]
+    assert [each[:4] for each in answers_of(running, stream, messages=UNRELATED_QUESTION)] == [
+        (NOT_FOUND, "", "stop", [])
+    ]
     assert upstream.requests == []
-    whole = running.post("/v1/chat/completions", json={"model": "tiny", "messages": UNCOVERED}).json()
+    whole = running.post("/v1/chat/completions", json={"model": "tiny", "messages": UNRELATED_QUESTION}).json()
     absence, context_ids = whole["retrieval"]["absence"], whole["retrieval"]["context_ids"]
     assert absence["abstained"] and absence["probability"] > 0.7 and context_ids == []
     answers_of(running, stream)
-    answers_of(running, stream, messages=UNCOVERED, retrieval={"abstain": 1})
+    answers_of(running, stream, messages=UNRELATED_QUESTION, retrieval={"abstain": 1})
     assert len(upstream.requests) == 2
 
 
-def test_the_default_declines_only_if_absence_is_almost_certain(stack: Stack) -> None:
+def test_by_default_a_question_is_answered_if_absence_is_less_than_90_percent_probable(stack: Stack) -> None:
     running, upstream = stack()
-    body = {"model": "tiny", "messages": UNCOVERED}
+    body = {"model": "tiny", "messages": UNRELATED_QUESTION}
     absence = running.post("/v1/chat/completions", json=body).json()["retrieval"]["absence"]
     assert 0.7 < absence["probability"] < 0.9 and not absence["abstained"] and len(upstream.requests) == 1
     completion = running.post("/v1/chat/completions", json={**body, "retrieval": {"abstain": 0.5}}).json()
     assert completion["retrieval"]["absence"]["abstained"] and len(upstream.requests) == 1
 
 
-def test_annotations_follow_the_sdk_and_point_to_their_places_in_the_text(stack: Stack) -> None:
+def test_annotations_have_the_form_of_the_sdk_and_the_positions_of_their_marks(stack: Stack) -> None:
     text = "###Reason: so [1]. ###Answer: 😀 The yard [2, 9] did, in `a[1]` [1][2]."
     running, _ = stack(text, public_url="https://isles.example/ask/")
     for base, server in (("https://isles.example/ask", running), (None, stack(text)[0])):
-        completion = server.client().chat.completions.create(model="tiny", messages=ASK)  # type: ignore[arg-type]
+        completion = server.client().chat.completions.create(model="tiny", messages=MESSAGES)  # type: ignore[arg-type]
         message = completion.choices[0].message
         content, annotations = message.content, message.annotations
         assert content == "😀 The yard [2] did, in `a[1]` [1][2]." and annotations is not None
@@ -172,14 +174,14 @@ def test_annotations_follow_the_sdk_and_point_to_their_places_in_the_text(stack:
         place = by_number[2]
         assert citations[0].title == place["title"] == citations[2].title
         assert citations[0].url == f"{base or server.url}/#read/{place['source']}/{place['start']}-{place['end']}"
-        chunks = list(server.client().chat.completions.create(model="tiny", messages=ASK, stream=True))  # type: ignore[arg-type]
+        chunks = list(server.client().chat.completions.create(model="tiny", messages=MESSAGES, stream=True))  # type: ignore[arg-type]
         streamed = chunks[-1].choices[0].delta.model_extra["annotations"]  # type: ignore[index]
         assert streamed == [each.model_dump() for each in annotations]
 
 
 def test_without_include_usage_no_chunk_reports_usage(stack: Stack) -> None:
     running, _ = stack()
-    chunks = list(running.client().chat.completions.create(model="tiny", messages=ASK, stream=True))  # type: ignore[arg-type]
+    chunks = list(running.client().chat.completions.create(model="tiny", messages=MESSAGES, stream=True))  # type: ignore[arg-type]
     assert all(chunk.usage is None and chunk.choices for chunk in chunks)
     assert running.metric('modegraph_tokens_total{kind="completion",model="tiny"}') == 3
 
@@ -187,7 +189,7 @@ def test_without_include_usage_no_chunk_reports_usage(stack: Stack) -> None:
 @pytest.mark.parametrize("stream", [False, True])
 def test_several_choices_have_their_own_citations(stack: Stack, stream: bool) -> None:
     running, _ = stack("Built [2] and [8].")
-    response = running.client().chat.completions.create(model="tiny", messages=ASK, n=2, stream=stream)  # type: ignore[call-overload]
+    response = running.client().chat.completions.create(model="tiny", messages=MESSAGES, n=2, stream=stream)  # type: ignore[call-overload]
     if stream:
         last = list(response)[-1]
         fields = [choice.delta.model_extra for choice in last.choices]
@@ -204,7 +206,7 @@ def answers_of(
 
     If the answer is missing, the content is only the first sentence of its replacement.
     """
-    body = {"model": "tiny", "messages": ASK, "stream": stream, **fields}
+    body = {"model": "tiny", "messages": MESSAGES, "stream": stream, **fields}
     response = running.post("/v1/chat/completions", json=body)
     assert response.status_code == 200
     if not stream:
@@ -269,11 +271,11 @@ def test_a_reply_cut_off_in_its_reasoning_counts_as_unanswered(stack: Stack) -> 
 def test_the_nearest_passage_replaces_an_empty_answer(stack: Stack, stream: bool, text: str, unsupported: str) -> None:
     running, _ = stack(text)
     found = running.post("/v1/retrieve", json={"query": QUESTION}).json()["passages"][0]
-    body = {"model": "tiny", "messages": ASK, "retrieval": {"unsupported": unsupported}}
+    body = {"model": "tiny", "messages": MESSAGES, "retrieval": {"unsupported": unsupported}}
     if stream:
         chunks = list(
             running.client().chat.completions.create(
-                stream=True, model="tiny", messages=ASK, extra_body={"retrieval": body["retrieval"]}
+                stream=True, model="tiny", messages=MESSAGES, extra_body={"retrieval": body["retrieval"]}
             )
         )  # type: ignore[call-overload]
         content = "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices)
@@ -310,7 +312,9 @@ def test_a_long_replacement_is_shortened_and_its_bracketed_numbers_are_removed()
         {"structured_outputs": {"regex": "#.*"}},
     ],
 )
-def test_the_clients_own_format_is_left_unchanged(stack: Stack, stream: bool, fields: dict[str, object]) -> None:
+def test_a_reply_in_the_clients_format_loses_only_its_invalid_citations(
+    stack: Stack, stream: bool, fields: dict[str, object]
+) -> None:
     running, _ = stack('{"a": "###Reason: [1] ###Answer: [9] b"}')
     assert answers_of(running, stream, **fields) == [('{"a": "###Reason: [1] ###Answer: b"}', "", "stop", [1], [9])]
 
@@ -321,7 +325,7 @@ def test_thinking_that_the_engine_has_separated_is_checked_and_returned(stack: S
     choice = {"index": 0, "message": message, "finish_reason": "stop", "logprobs": {"content": [{"token": "so"}]}}
     running, _ = stack(lambda body, number: (200, json.dumps({"choices": [choice]})))
     assert answers_of(running, False) == [("1911", "Is it [2] or?\n\nso [1].", "stop", [2, 1], [9])]
-    answer = running.post("/v1/chat/completions", json={"model": "tiny", "messages": ASK}).json()["choices"][0]
+    answer = running.post("/v1/chat/completions", json={"model": "tiny", "messages": MESSAGES}).json()["choices"][0]
     assert answer["logprobs"] == choice["logprobs"] and "reasoning" not in answer["message"]
 
 
@@ -329,13 +333,13 @@ def test_a_tool_call_has_no_content(stack: Stack) -> None:
     call = {"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
     choice = {"index": 0, "message": {"content": None, "tool_calls": [call]}, "finish_reason": "tool_calls"}
     running, _ = stack(lambda body, number: (200, json.dumps({"choices": [choice]})))
-    message = running.post("/v1/chat/completions", json={"model": "tiny", "messages": ASK}).json()["choices"][0][
+    message = running.post("/v1/chat/completions", json={"model": "tiny", "messages": MESSAGES}).json()["choices"][0][
         "message"
     ]
     assert message["content"] is None and message["tool_calls"] == [call] and message["citations"] == []
 
 
-def test_fields_of_the_engine_are_passed_on(stack: Stack) -> None:
+def test_fields_for_the_engine_are_passed_on(stack: Stack) -> None:
     running, upstream = stack()
     fields = {
         "stop": ["\n\n"],
@@ -348,7 +352,7 @@ def test_fields_of_the_engine_are_passed_on(stack: Stack) -> None:
     schema = {"type": "json_schema", "json_schema": {"name": "a", "schema": {"type": "object"}}}
     running.client().chat.completions.create(
         model="tiny",
-        messages=ASK,  # type: ignore[arg-type]
+        messages=MESSAGES,  # type: ignore[arg-type]
         response_format=schema,  # type: ignore[arg-type]
         extra_body={"structured_outputs": {"choice": ["a"]}, "retrieval": {"k": 1}},
         **fields,  # type: ignore[arg-type]
@@ -365,7 +369,7 @@ def test_the_model_and_adapters_are_called_by_name(stack: Stack) -> None:
     assert [model.id for model in client.models.list()] == ["tiny", "sft", "ms"]
     assert client.models.retrieve("ms").id == "ms"
     for name in ("ms", "tiny", "sft"):
-        assert client.chat.completions.create(model=name, messages=ASK).model == name  # type: ignore[arg-type]
+        assert client.chat.completions.create(model=name, messages=MESSAGES).model == name  # type: ignore[arg-type]
     assert [body["model"] for body in upstream.requests] == ["ms", "tiny", "sft"]
 
 
@@ -389,9 +393,9 @@ def test_retrieval_can_be_turned_off(stack: Stack) -> None:
         assert [turn["role"] for turn in messages] == ["system", "user"] and "<|im_end|>" not in json.dumps(messages)
 
 
-def test_the_clients_own_instructions_follow_ours(stack: Stack) -> None:
+def test_the_clients_system_message_follows_that_of_the_server(stack: Stack) -> None:
     running, upstream = stack()
-    turns = [{"role": "system", "content": "Answer in Welsh."}, *ASK]
+    turns = [{"role": "system", "content": "Answer in Welsh."}, *MESSAGES]
     running.post("/v1/chat/completions", json={"model": "tiny", "messages": turns})
     system = upstream.requests[0]["messages"][0]["content"]
     assert system == answer_messages("?", ())[0].content + "\n\nAnswer in Welsh."
@@ -407,7 +411,7 @@ def test_the_text_parts_of_a_message_are_joined(stack: Stack) -> None:
 
 def test_a_context_stays_within_its_token_limit(stack: Stack) -> None:
     running, upstream = stack()
-    body = {"model": "tiny", "messages": ASK, "retrieval": {"k": 5, "max_context_tokens": 70}}
+    body = {"model": "tiny", "messages": MESSAGES, "retrieval": {"k": 5, "max_context_tokens": 70}}
     assert running.post("/v1/chat/completions", json=body).status_code == 200
     assert (
         "[2]" in upstream.requests[0]["messages"][1]["content"]
@@ -421,5 +425,5 @@ def test_a_context_stays_within_its_token_limit(stack: Stack) -> None:
 def test_a_refusal_by_the_engine_is_reported_with_its_status(stack: Stack) -> None:
     running, _ = stack(lambda body, number: (400, json.dumps({"error": {"message": "the prompt is too long"}})))
     for stream in (False, True):
-        response = running.post("/v1/chat/completions", json={"model": "tiny", "messages": ASK, "stream": stream})
+        response = running.post("/v1/chat/completions", json={"model": "tiny", "messages": MESSAGES, "stream": stream})
         assert response.status_code == 400 and "the prompt is too long" in response.json()["error"]["message"]

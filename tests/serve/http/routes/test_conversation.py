@@ -1,4 +1,4 @@
-"""Conversations through a server: the search query, and the turns that the model gets."""
+"""Conversations with a server: the search query, and the turns that are sent to the model."""
 
 import json
 from typing import Any
@@ -54,14 +54,14 @@ def test_the_model_rewrites_a_dependent_question_but_answers_the_original(stack:
     assert running.metric('modegraph_questions_rewritten_total{by="model"}') == 1
 
 
-def test_instead_of_an_unusable_rewrite_the_previous_turn_is_used(stack: Stack) -> None:
+def test_if_the_rewrite_is_unusable_the_query_is_the_previous_turns_and_the_question(stack: Stack) -> None:
     running, _ = stack(reply_of("no json"))
     retrieval = ask(running, CONVERSATION[-1]["content"])["retrieval"]
     assert retrieval["question"] == "Who built the Lantern? The Marlow Yard did. When was it founded?"
     assert retrieval["rewritten_by"] == "turns"
 
 
-def test_a_first_question_is_not_sent_to_be_rewritten(stack: Stack) -> None:
+def test_a_first_question_is_not_rewritten(stack: Stack) -> None:
     running, upstream = stack()
     ask(running, "When was it founded?", CONVERSATION[:1])
     assert len(upstream.requests) == 1
@@ -85,7 +85,7 @@ def test_the_model_gets_the_turns_without_old_citation_numbers_or_special_tokens
     assert turns[3]["content"].startswith("Passages:\n[1] ") and "[2]" in turns[3]["content"]
 
 
-def test_thanks_are_not_searched_for_and_the_model_answers_them(stack: Stack) -> None:
+def test_thanks_trigger_no_search_and_the_model_answers_them(stack: Stack) -> None:
     running, upstream = stack("You are welcome [3].")
     completion = ask(running, "Thanks!")
     assert completion["choices"][0]["message"]["content"].rstrip(".") == "You are welcome"

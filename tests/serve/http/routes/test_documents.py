@@ -1,4 +1,4 @@
-"""Adding and deleting documents over HTTP: a change takes effect at once, and the name of an upload is never used as a path."""
+"""Adding and deleting documents over HTTP: a change takes effect immediately, and the name of an upload is never used as a path."""
 
 import re
 from pathlib import Path
@@ -11,7 +11,7 @@ from graph.store.index_settings import IndexSettings
 from graph.types import Document
 from modegraph.cli import open_model
 from tests.corpora import ISLES
-from tests.disks import AMPLE, mounted_disk
+from tests.disks import AMPLE_BYTES, mounted_disk
 from tests.fakes import HashEncoder, chat_server
 from tests.serve.conftest import SETTINGS, Stack
 from tests.serve.http.running import serving
@@ -60,7 +60,7 @@ def test_added_documents_are_found_and_deleted_ones_are_not(isles: Path) -> None
 
 
 def test_the_list_describes_each_document_in_the_requested_order(tmp_path: Path) -> None:
-    """The list agrees with the documents; one has no propositions, one several passages, and one a `date` that is not a date."""
+    """One document has no propositions; another has several passages and a `date` that is not a date."""
     long = Document("long", "Almanac", "The tide turns at noon. " * 200, {"date": "soon", "year": 1754})
     unusual = [
         Document("aha", "", "Aha."),
@@ -107,7 +107,7 @@ def files_except_arrays(folder: Path) -> set[Path]:
 
 
 def test_uploads_cannot_leave_their_folder(isles: Path, tmp_path: Path) -> None:
-    """Plain paths, encoded paths and control characters; an upload with the name of a symbolic link does not follow the link."""
+    """Plain paths, encoded paths and control characters are refused; an upload named like a symbolic link leaves the link's target unchanged."""
     (isles / "link.md").symlink_to(tmp_path / "secret.md")
     (tmp_path / "secret.md").write_text("The secret is 41.")
     before = files_except_arrays(tmp_path)
@@ -157,7 +157,7 @@ def test_a_file_that_cannot_be_read_is_refused(isles: Path, name: str, data: byt
 def test_an_extraction_model_that_does_not_answer_is_reported_without_its_address(
     tmp_path: Path, no_waiting: None
 ) -> None:
-    """Reported as a failure of the server, not of the request; search still works."""
+    """The status is that of a failure of the server, not of a wrong request; search still works."""
     with chat_server(lambda body, number: "x") as upstream:
         url = upstream.url
     settings = parse_settings(IndexSettings, {"extractor": "llm", "extractor_model": f"openai:m@{url}"}, "test")
@@ -177,11 +177,11 @@ def test_a_full_disk_is_reported_as_such_and_search_still_works(tmp_path: Path) 
             chat_server(lambda body, number: "x") as upstream,
             serving(isles, f"openai:t@{upstream.url}", writable=True) as running,
         ):
-            disk.leave(0)
+            disk.leave_free(0)
             refusal = running.post("/v1/documents", json={"documents": [NEW]})
             assert (refusal.status_code, refusal.json()["error"]["code"]) == (503, "disk_full")
             assert str(tmp_path) not in refusal.text and refusal.headers["retry-after"]
             assert running.post("/v1/retrieve", json={"query": "Lantern"}).json()["passages"]
-            disk.leave(AMPLE)
+            disk.leave_free(AMPLE_BYTES)
             assert running.post("/v1/documents", json={"documents": [NEW]}).status_code == 200
             assert running.get("/v1/documents/notes/gull.md").status_code == 200

@@ -1,4 +1,4 @@
-"""Feedback over HTTP: stored unchanged, shown and deleted by the name of its author, and refused if the server accepts none."""
+"""Feedback over HTTP: stored unchanged, listed and deleted by the name of its author, and refused if the server accepts none."""
 
 from pathlib import Path
 from typing import Any
@@ -65,7 +65,7 @@ def test_feedback_on_an_answer_is_stored_with_its_passages(isles: Path) -> None:
 
 
 ANSWER = {"model": "tiny", "text": "the yard"}
-BAD = [
+MALFORMED_BODIES = [
     ({"kind": "vote", "answer": ANSWER, "rating": "sideways"}, "rating"),
     ({"kind": "vote", "answer": {**ANSWER, "text": "  "}, "rating": "up"}, "answer.text"),
     ({"kind": "vote", "answer": {**ANSWER, "context_ids": ["../x"]}, "rating": "up"}, "answer.context_ids.0"),
@@ -79,7 +79,7 @@ BAD = [
 
 def test_malformed_feedback_is_refused_with_the_name_of_the_field_and_not_stored(isles: Path) -> None:
     with serving(isles, None, feedback=True) as running:
-        for body, param in BAD:
+        for body, param in MALFORMED_BODIES:
             response = running.post("/v1/feedback", json={**COMMON, **body})
             assert (response.status_code, response.json()["error"]["param"]) == (422, param), response.text
         response = running.post("/v1/feedback", json={**COMMON, "kind": "vote", "answer": ANSWER})
@@ -102,7 +102,7 @@ def test_a_server_started_without_feedback_stores_none(stack: Stack, shared_isle
     assert not (shared_isles / FEEDBACK).exists() and running.get("/ready").json()["feedback"] is False
 
 
-def test_a_full_file_is_reported_as_such(isles: Path) -> None:
+def test_feedback_that_exceeds_the_size_limit_is_refused(isles: Path) -> None:
     with serving(isles, None, feedback=True, max_feedback_mb=1) as running:
         correction = {**COMMON, "kind": "correction", "answer": {**ANSWER, "reasoning": "x" * 20_000}}
         correction |= {"corrected": "y" * 20_000, "question": "z" * 8_000}

@@ -16,14 +16,14 @@ from tests.serve.http.running import Running
 ANSWER = "😀 the Marlow Yard [2][1]."
 
 
-def chat(running: Running, **fields: Any) -> ChatOpenAI:
+def chat_model(running: Running, **fields: Any) -> ChatOpenAI:
     settings = {"model": "tiny", "base_url": f"{running.url}/v1", "api_key": "none", "max_retries": 0, **fields}
     return ChatOpenAI(**settings)
 
 
 def searching_model(running: Running) -> Any:
     """A model that uses the Responses API, with file search as its tool."""
-    return chat(running, use_responses_api=True).bind_tools(SEARCH)
+    return chat_model(running, use_responses_api=True).bind_tools(SEARCH)
 
 
 def citations_of(message: AIMessage) -> list[tuple[Any, ...]]:
@@ -54,7 +54,7 @@ def expected_citations(running: Running) -> list[tuple[Any, ...]]:
     return [("citation", *sources[1], "[2]"), ("citation", *sources[0], "[1]")]
 
 
-def test_citations_are_annotations_that_langchain_knows(stack: Stack) -> None:
+def test_citations_are_annotations_that_langchain_recognises(stack: Stack) -> None:
     running, upstream = stack(REPLY)
     message = searching_model(running).invoke(QUESTION)
     assert text_of(message) == ANSWER and citations_of(message) == expected_citations(running)
@@ -71,23 +71,23 @@ def test_a_stream_adds_up_to_the_same_answer(stack: Stack) -> None:
 
 def test_chat_completions_answer_and_stream(stack: Stack) -> None:
     running, _ = stack(REPLY)
-    model = chat(running)
+    model = chat_model(running)
     assert model.invoke([("system", "Answer in Welsh."), ("user", QUESTION)]).text == ANSWER
     assert "".join(chunk.text for chunk in model.stream(QUESTION)) == ANSWER
 
 
-def test_a_conversation_continues_with_langchains_form_of_the_answer(stack: Stack) -> None:
+def test_a_conversation_may_contain_an_answer_in_langchains_form(stack: Stack) -> None:
     running, upstream = stack(REPLY)
     first = searching_model(running).invoke(QUESTION)
     searching_model(running).invoke([("user", QUESTION), first, ("user", "Thanks!")])
     assert [turn["role"] for turn in upstream.requests[-1]["messages"]] == ["system", "user", "assistant", "user"]
 
 
-def test_unsupported_fields_are_refused_by_name(stack: Stack) -> None:
+def test_an_unsupported_field_is_refused_and_named(stack: Stack) -> None:
     running, upstream = stack()
     tool = {"type": "function", "function": {"name": "f", "description": "", "parameters": {"type": "object"}}}
     with pytest.raises(BadRequestError, match="tools"):
-        chat(running, use_responses_api=True).bind_tools([*SEARCH, tool]).invoke(QUESTION)
+        chat_model(running, use_responses_api=True).bind_tools([*SEARCH, tool]).invoke(QUESTION)
     assert upstream.requests == []
 
 

@@ -1,4 +1,4 @@
-"""LlamaIndex's classes against a live server, in the environment that MODEGRAPH_LLAMA_INDEX_PYTHON names.
+"""LlamaIndex's classes against a live server, run with the Python that MODEGRAPH_LLAMA_INDEX_PYTHON names.
 
 llama-index-llms-openai needs openai below 3 and this project needs openai 3: they cannot be installed together.
 """

@@ -117,7 +117,7 @@ def test_an_answer_that_cites_nothing_has_attributed_citations(stack: Stack, str
         assert [block.citations for block in blocks] == [None]  # type: ignore[union-attr]
 
 
-def test_events_are_those_of_the_sdk_in_its_order(stack: Stack) -> None:
+def test_events_have_the_types_and_order_that_the_sdk_expects(stack: Stack) -> None:
     running, _ = stack(UNCITED_REPLY)
     events = list(client(running).messages.create(**request_body(stream=True)))
     kinds = [event.type for event in events]
@@ -151,7 +151,7 @@ def test_turns_made_of_blocks_are_read_as_a_conversation(stack: Stack) -> None:
     assert upstream.requests[0]["messages"][2]["content"] == "The Marlow Yard did."
 
 
-def test_the_search_accepts_our_options(stack: Stack) -> None:
+def test_retrieval_options_are_accepted(stack: Stack) -> None:
     running, upstream = stack("x")
     client(running).messages.create(**request_body(), extra_body={"retrieval": {"k": 2, "mode": "dense"}})
     assert (
@@ -178,7 +178,7 @@ def test_the_search_accepts_our_options(stack: Stack) -> None:
         ({"model": "claude"}, 404, "model"),
     ],
 )
-def test_unsupported_fields_are_refused_by_name(
+def test_an_unsupported_field_is_refused_and_named(
     shared_stack: tuple[Running, ChatServer], fields: dict[str, Any], status: int, place: str
 ) -> None:
     running, upstream = shared_stack

@@ -16,7 +16,7 @@ from tests.serve.http.running import Running
 QUESTION = "Who built the Lantern?"
 REPLY = "###Reason: The yard did [1], says [9]. ###Answer: 😀 the Marlow Yard [2][1]."
 SEARCH = [{"type": "file_search", "vector_store_ids": ["index"], "max_num_results": 3}]
-ORDER = [
+EVENT_ORDER = [
     "response.created",
     "response.in_progress",
     "response.output_item.added",
@@ -40,7 +40,7 @@ ORDER = [
     "response.output_item.done",
     "response.completed",
 ]
-REQUIRED = """id object created_at completed_at status incomplete_details model previous_response_id instructions output error tools
+REQUIRED_FIELDS = """id object created_at completed_at status incomplete_details model previous_response_id instructions output error tools
     tool_choice truncation parallel_tool_calls text top_p presence_penalty frequency_penalty top_logprobs temperature reasoning user
     usage max_output_tokens max_tool_calls store background service_tier metadata safety_identifier prompt_cache_key"""
 """The fields that the Open Responses specification requires of every response."""
@@ -52,7 +52,7 @@ def ask(running: Running, **fields: Any) -> Any:
 
 
 def without_repeated_deltas(kinds: list[str]) -> list[str]:
-    """The kinds of events; of consecutive deltas of the same kind, only the first."""
+    """The kinds of events, without deltas that follow a delta of the same kind."""
     return [kind for n, kind in enumerate(kinds) if not (n and kinds[n - 1] == kind and kind.endswith("delta"))]
 
 
@@ -78,7 +78,7 @@ def test_a_response_searches_thinks_and_answers(stack: Stack) -> None:
     assert message.removed == [9] and response.status == message.status == "completed"
     assert (response.usage.input_tokens, response.usage.output_tokens, response.usage.total_tokens) == (7, 3, 10)
     whole = running.post("/v1/responses", json={"model": "tiny", "input": QUESTION, "tools": SEARCH}).json()
-    assert set(REQUIRED.split()) <= set(whole) and whole["output"][0]["results"] is None
+    assert set(REQUIRED_FIELDS.split()) <= set(whole) and whole["output"][0]["results"] is None
     assert whole["tools"] == SEARCH and whole["store"] is False
     request = upstream.requests[0]
     assert request["messages"][0]["content"].endswith("Answer in Welsh.") and "tools" not in request
@@ -88,7 +88,7 @@ def test_a_response_searches_thinks_and_answers(stack: Stack) -> None:
 def test_a_stream_gives_the_same_response_in_the_order_of_the_specification(stack: Stack) -> None:
     running, _ = stack(REPLY)
     events = list(ask(running, stream=True))
-    assert without_repeated_deltas([event.type for event in events]) == ORDER
+    assert without_repeated_deltas([event.type for event in events]) == EVENT_ORDER
     assert [event.sequence_number for event in events] == list(range(len(events)))
     event_type = TypeAdapter(ResponseStreamEvent)
     for event in events:
@@ -122,7 +122,7 @@ def test_an_answer_that_cites_nothing_has_attributed_annotations(stack: Stack, s
     assert [(each.attributed, hasattr(each, "statement")) for each in own] == [(False, False)]
 
 
-def test_the_response_that_the_sdk_assembles_from_a_stream_agrees(stack: Stack) -> None:
+def test_the_sdk_assembles_the_answer_from_a_stream(stack: Stack) -> None:
     running, _ = stack(REPLY)
     with running.client().responses.stream(model="tiny", input=QUESTION, tools=SEARCH) as stream:  # type: ignore[arg-type]
         for _ in stream:
@@ -141,7 +141,7 @@ def test_events_have_names_and_the_stream_ends_with_done(stack: Stack) -> None:
         assert f'"type": "{name.removeprefix("event: ")}"' in data
 
 
-def test_an_answer_without_reasoning_has_no_such_item_and_late_reasoning_comes_last(stack: Stack) -> None:
+def test_an_answer_without_reasoning_has_no_reasoning_item_and_late_reasoning_comes_last(stack: Stack) -> None:
     running, _ = stack("It was 1911 [1].")
     assert [each.type for each in ask(running).output] == ["file_search_call", "message"]
     running, _ = stack("Sure, so it is. ###Reason: so [1] ###Answer: 1911 [2]")
@@ -161,7 +161,7 @@ def test_an_answer_that_is_cut_off_is_incomplete(stack: Stack) -> None:
     assert kinds[-1] == "response.incomplete"
 
 
-def test_a_reply_in_the_clients_format_with_only_reasoning_has_a_message_with_the_checks(stack: Stack) -> None:
+def test_a_reply_in_the_clients_format_with_only_reasoning_has_an_empty_message_with_the_checks(stack: Stack) -> None:
     running, _ = stack(lambda body, number: (200, cut_stream(body, "reasoning_content")))
     _, reasoning, message = ask(running, text={"format": {"type": "json_object"}}).output
     assert reasoning.content[0].text == "It was" and reasoning.status == "completed"
@@ -225,7 +225,7 @@ def test_the_format_that_the_client_requests_reaches_the_engine(stack: Stack) ->
         ),
     ],
 )
-def test_unsupported_fields_are_refused_by_name(
+def test_an_unsupported_field_is_refused_and_named(
     shared_stack: tuple[Running, ChatServer], fields: dict[str, Any], place: str
 ) -> None:
     running, upstream = shared_stack
@@ -247,7 +247,7 @@ def test_unsupported_fields_are_refused_by_name(
         ({"input": "x" * 8001}, 400, "8,000"),
     ],
 )
-def test_different_mistakes_have_different_errors(
+def test_an_invalid_request_gets_an_error_that_states_the_mistake(
     shared_stack: tuple[Running, ChatServer], fields: dict[str, Any], status: int, words: str
 ) -> None:
     running, _ = shared_stack

@@ -1,4 +1,4 @@
-"""/v1/retrieve, /v1/graph and the list of documents: real evidence, real neighbours, and no model unless a request asks for one."""
+"""/v1/retrieve, /v1/graph and the list of documents: their results are those of the index, and the model is called only if a request asks for it."""
 
 from collections import Counter
 from pathlib import Path
@@ -16,7 +16,7 @@ QUESTION = "Who founded the Marlow Yard that built the Lantern?"
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_every_mode_returns_the_results_of_the_function(
+def test_every_mode_returns_the_same_results_as_retrieve(
     shared_stack: tuple[Running, ChatServer], shared_isles: Path, mode: str
 ) -> None:
     running, upstream = shared_stack
@@ -40,14 +40,14 @@ def test_filters_are_applied_to_the_search(stack: Stack) -> None:
     assert refusal.status_code == 400 and "no document has it" in refusal.json()["error"]["message"]
 
 
-def test_absence_is_judged_by_default_and_invalid_probabilities_are_refused(stack: Stack) -> None:
+def test_the_probability_of_absence_is_returned_by_default_and_invalid_thresholds_are_refused(stack: Stack) -> None:
     running, _ = stack()
     default = running.post("/v1/retrieve", json={"query": QUESTION}).json()["absence"]
     assert default["probability"] < 0.2 and not default["abstained"]
-    own = running.post("/v1/retrieve", json={"query": QUESTION, "abstain": 0.5}).json()
-    other = running.post("/v1/retrieve", json={"query": "Do statins lower mortality?", "abstain": 0.5}).json()
-    assert other["passages"] and other["absence"]["abstained"] and not own["absence"]["abstained"]
-    assert own["absence"]["probability"] < 0.2 and other["absence"]["probability"] > 0.7
+    covered = running.post("/v1/retrieve", json={"query": QUESTION, "abstain": 0.5}).json()
+    uncovered = running.post("/v1/retrieve", json={"query": "Do statins lower mortality?", "abstain": 0.5}).json()
+    assert uncovered["passages"] and uncovered["absence"]["abstained"] and not covered["absence"]["abstained"]
+    assert covered["absence"]["probability"] < 0.2 and uncovered["absence"]["probability"] > 0.7
     for value in (-0.1, 1.1, "often"):
         refusal = running.post("/v1/retrieve", json={"query": QUESTION, "abstain": value})
         assert refusal.status_code == 422 and "abstain" in refusal.json()["error"]["message"], value

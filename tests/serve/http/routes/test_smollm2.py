@@ -1,4 +1,4 @@
-"""The clients of the vendors against a server with a real small model: whatever the model replies, each client reads text and citations that agree."""
+"""The OpenAI, Anthropic, LangChain and MCP clients against a server with a real small model: they can read its answers, whatever the model replies."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -81,7 +81,7 @@ def test_langchain_reads_whole_and_streamed_answers(running: Running) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_ask_works_over_mcp(running: Running, version: str) -> None:
+def test_the_mcp_client_reads_answers_of_the_ask_tool(running: Running, version: str) -> None:
     async def ask(client: Client) -> dict[str, Any]:
         return await call_tool(client, "ask", question=QUESTION, k=2)
 

@@ -1,4 +1,4 @@
-"""Requests of Open WebUI for a title, tags or follow-ups reach the model unchanged except for special tokens: no search, no limit but the model's window."""
+"""Requests of Open WebUI for a title, tags or follow-ups reach the model without a search; only special tokens are changed, and only the window limits their length."""
 
 from collections.abc import Callable
 
@@ -23,7 +23,9 @@ def task(kind: str, conversation: str) -> str:
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_task_goes_to_the_model_unchanged(stack: Stack, kind: str, stream: bool) -> None:
+def test_a_task_reaches_the_model_without_a_search_and_with_only_special_tokens_changed(
+    stack: Stack, kind: str, stream: bool
+) -> None:
     running, upstream = stack('{"title": "###Reason: Ferries [7]"}')
     text = task(kind, "USER: Who built the Lantern?\nASSISTANT: The Marlow Yard [2] <|im_end|>." + " So it was." * 900)
     assert len(text) > 8_000
@@ -61,7 +63,7 @@ def test_the_oldest_part_of_a_history_that_is_too_long_is_dropped(stack: Stack, 
         "See <chat_history>a</chat_history>",
     ],
 )
-def test_text_that_is_not_a_task_is_searched_for(stack: Stack, text: str) -> None:
+def test_text_that_is_not_a_task_is_used_as_the_search_query(stack: Stack, text: str) -> None:
     running, _ = stack()
     response = running.post(
         "/v1/chat/completions", json={"model": "tiny", "messages": [{"role": "user", "content": text}]}

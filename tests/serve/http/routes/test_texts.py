@@ -1,4 +1,4 @@
-"""Embeddings and reranking by the encoder of the index: the numbers are those of the encoder, in the formats that clients read."""
+"""Embeddings by the encoder of the index, and reranking by it or by a cross-encoder: the numbers are theirs, in the formats that clients read."""
 
 import base64
 from pathlib import Path
@@ -69,7 +69,7 @@ def test_documents_are_ranked_by_their_cosines(stack: Stack) -> None:
 
 @pytest.mark.parametrize("name", ["cross", "minilm"])
 def test_the_servers_cross_encoder_ranks_if_there_is_one(shared_isles: Path, tmp_path: Path, name: str) -> None:
-    """The cross-encoder ranks even if its folder has the encoder's name; then the encoder cannot be chosen."""
+    """The cross-encoder ranks even if its folder has the same name as the encoder; in that case, requests cannot choose the encoder."""
     cross = make_cross_encoder(tmp_path / name, labels=1)
     scores = open_reranker(str(cross))("kelp bread", TEXTS)
     with serving(shared_isles, None, reranker=str(cross)) as running:

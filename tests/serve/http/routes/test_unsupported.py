@@ -17,10 +17,10 @@ PATHS = {
     "responses": ("/v1/responses", {"input": TURNS["messages"], "tools": [SEARCH]}),
     "messages": ("/v1/messages", {**TURNS, "max_tokens": 64, "thinking": {"type": "adaptive"}}),
 }
-WRONG = "Casimir Thole never built ships in 1742 [5]."
-REASON = f"The Lantern is a ferry of Port Ellery [1]. {WRONG}"
-ANSWER = f"{WRONG} So is she [2][1].\n\n- {WRONG}\n- a ferry [1]\n\n{WRONG}"
-SUPPORTED = ("The Lantern is a ferry of Port Ellery [1].", "So is she [2][1].\n\n- a ferry [1]")
+UNSUPPORTED = "Casimir Thole never built ships in 1742 [5]."
+REASON = f"The Lantern is a ferry of Port Ellery [1]. {UNSUPPORTED}"
+ANSWER = f"{UNSUPPORTED} So is she [2][1].\n\n- {UNSUPPORTED}\n- a ferry [1]\n\n{UNSUPPORTED}"
+SUPPORTED_PARTS = ("The Lantern is a ferry of Port Ellery [1].", "So is she [2][1].\n\n- a ferry [1]")
 REPLY = f"###Reason: {REASON} ###Answer: {ANSWER}"
 SCHEMA = {"name": "a", "schema": {"type": "object"}}
 
@@ -108,20 +108,20 @@ def test_each_request_decides_what_happens_to_unsupported_sentences(stack: Stack
     marked = answer_of(running, api, stream)
     assert (marked["reasoning"], marked["content"]) == (REASON, ANSWER)
     parts = [REASON, ANSWER, ANSWER, ANSWER]
-    assert [each["text"] for each in marked["unsupported"]] == [WRONG] * 4
+    assert [each["text"] for each in marked["unsupported"]] == [UNSUPPORTED] * 4
     assert [text[each["start"] : each["end"]] for text, each in zip(parts, marked["unsupported"], strict=True)] == [
-        WRONG
+        UNSUPPORTED
     ] * 4
 
     dropped = answer_of(running, api, stream, unsupported="drop")
-    assert (dropped["reasoning"], dropped["content"]) == SUPPORTED
+    assert (dropped["reasoning"], dropped["content"]) == SUPPORTED_PARTS
     assert dropped["marks"] == ["[2]", "[1]", "[1]"] and dropped.get("cited", [1, 2]) == [1, 2]
     places = [(each["part"], each["text"], each["start"], each["end"]) for each in dropped["unsupported"]]
-    reason, answer = (len(text) for text in SUPPORTED)
-    item = SUPPORTED[1].index("- a ferry")
+    reason, answer = (len(text) for text in SUPPORTED_PARTS)
+    item = SUPPORTED_PARTS[1].index("- a ferry")
     assert places == [
-        ("reasoning_content", WRONG, reason, reason),
-        *(("content", WRONG, place, place) for place in (0, item, answer)),
+        ("reasoning_content", UNSUPPORTED, reason, reason),
+        *(("content", UNSUPPORTED, place, place) for place in (0, item, answer)),
     ]
 
     ignored = answer_of(running, api, stream, unsupported="ignore")
@@ -130,18 +130,20 @@ def test_each_request_decides_what_happens_to_unsupported_sentences(stack: Stack
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("api", list(PATHS))
-def test_an_answer_without_remaining_sentences_becomes_a_refusal(stack: Stack, api: str, stream: bool) -> None:
-    running, _ = stack(f"###Reason: {SUPPORTED[0]} ###Answer: {WRONG}")
+def test_an_answer_whose_sentences_are_all_dropped_is_replaced_by_not_found(
+    stack: Stack, api: str, stream: bool
+) -> None:
+    running, _ = stack(f"###Reason: {SUPPORTED_PARTS[0]} ###Answer: {UNSUPPORTED}")
     answer = answer_of(running, api, stream, unsupported="drop")
     assert answer["content"] == NOT_FOUND and answer["marks"] == []
-    assert [each["text"] for each in answer["unsupported"]] == [WRONG]
-    assert answer_of(running, api, stream)["content"] == WRONG
+    assert [each["text"] for each in answer["unsupported"]] == [UNSUPPORTED]
+    assert answer_of(running, api, stream)["content"] == UNSUPPORTED
 
 
 @pytest.mark.parametrize("api", list(PATHS))
 def test_a_request_overrides_the_servers_setting(stack: Stack, api: str) -> None:
     dropping, _ = stack(REPLY, unsupported="drop")
-    assert answer_of(dropping, api, False)["content"] == SUPPORTED[1]
+    assert answer_of(dropping, api, False)["content"] == SUPPORTED_PARTS[1]
     assert answer_of(dropping, api, False, unsupported="mark")["content"] == ANSWER
     ignoring, _ = stack(REPLY, unsupported="ignore")
     assert answer_of(ignoring, api, False)["unsupported"] == []
@@ -149,7 +151,7 @@ def test_a_request_overrides_the_servers_setting(stack: Stack, api: str) -> None
 
 
 def test_a_stream_that_drops_unsupported_sentences_arrives_in_paragraphs(stack: Stack) -> None:
-    running, _ = stack(f"Yes, it is so [1]. {WRONG}\n\nSo it ends. It does.")
+    running, _ = stack(f"Yes, it is so [1]. {UNSUPPORTED}\n\nSo it ends. It does.")
     body = {"model": "tiny", "stream": True, "retrieval": {"unsupported": "drop"}, **TURNS}
     lines = running.post("/v1/chat/completions", json=body).text.splitlines()
     deltas = [json.loads(line[6:])["choices"][0]["delta"] for line in lines if line.startswith("data: {")]
@@ -160,7 +162,7 @@ def test_a_stream_that_drops_unsupported_sentences_arrives_in_paragraphs(stack: 
 
 
 def test_each_of_several_choices_is_checked_separately(stack: Stack) -> None:
-    running, _ = stack(f"So it is [1]. {WRONG}")
+    running, _ = stack(f"So it is [1]. {UNSUPPORTED}")
     for stream in (False, True):
         body = {"model": "tiny", "n": 2, "stream": stream, "retrieval": {"unsupported": "drop"}, **TURNS}
         response = running.post("/v1/chat/completions", json=body)
@@ -196,7 +198,7 @@ def test_each_of_several_choices_is_checked_separately(stack: Stack) -> None:
         ("messages", {"retrieval": {"unsupported": "hide"}}, 422, "retrieval.unsupported"),
     ],
 )
-def test_impossible_requests_are_refused_by_name(
+def test_an_impossible_request_is_refused_and_its_field_named(
     shared_stack: tuple[Running, ChatServer], api: str, fields: dict[str, Any], status: int, place: str
 ) -> None:
     running, upstream = shared_stack
@@ -212,7 +214,7 @@ def test_a_search_without_an_answer_cannot_drop_sentences(stack: Stack) -> None:
 
 
 def test_a_reply_in_a_format_of_the_client_is_only_marked_even_if_the_server_drops_sentences(stack: Stack) -> None:
-    running, _ = stack(json.dumps({"a": WRONG}), unsupported="drop")
+    running, _ = stack(json.dumps({"a": UNSUPPORTED}), unsupported="drop")
     body = {"model": "tiny", **TURNS, "response_format": {"type": "json_schema", "json_schema": SCHEMA}}
     message = running.post("/v1/chat/completions", json=body).json()["choices"][0]["message"]
-    assert json.loads(message["content"]) == {"a": WRONG} and len(message["unsupported"]) == 1
+    assert json.loads(message["content"]) == {"a": UNSUPPORTED} and len(message["unsupported"]) == 1

@@ -1,4 +1,4 @@
-"""Files from clients are read in separate processes and written one after another: chat continues, all uploads succeed, and no file or process remains."""
+"""Uploaded files are read in separate processes, and simultaneous writes wait for each other: chat keeps working, and no file or process remains."""
 
 import os
 import socket
@@ -23,7 +23,7 @@ from tests.graph.documents.scans import needs_tesseract, scan
 from tests.processes import parsers_below, until
 from tests.serve.http.running import Running, serving
 
-ENDLESS = forms(14, 10)(Random(0), 0)
+ENDLESS_PDF = forms(14, 10)(Random(0), 0)
 QUESTION = {"model": "t", "messages": [{"role": "user", "content": "Who built the Lantern?"}]}
 
 
@@ -40,7 +40,7 @@ def running_upload(port: int, data: bytes) -> Iterator[None]:
         yield
 
 
-def test_reading_ends_when_the_client_disconnects_and_chat_answers_meanwhile(
+def test_reading_ends_when_the_client_disconnects_and_chat_works_until_then(
     isles: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "temporary").mkdir()
@@ -50,7 +50,7 @@ def test_reading_ends_when_the_client_disconnects_and_chat_answers_meanwhile(
         serving(isles, f"openai:t@{upstream.url}", writable=True, file_seconds=600) as running,
     ):
         before = parsers_below(os.getpid())
-        with running_upload(running.port, ENDLESS):
+        with running_upload(running.port, ENDLESS_PDF):
             until(lambda: parsers_below(os.getpid()) - before)
             assert running.post("/v1/chat/completions", json=QUESTION).status_code == 200
             assert list((tmp_path / "temporary").iterdir()) == []
@@ -58,12 +58,12 @@ def test_reading_ends_when_the_client_disconnects_and_chat_answers_meanwhile(
         assert list((tmp_path / "temporary").iterdir()) == []
 
 
-def test_a_file_that_takes_too_long_is_refused_by_name(isles: Path) -> None:
+def test_a_file_that_takes_too_long_is_refused_and_named(isles: Path) -> None:
     with (
         chat_server(lambda body, number: "x") as upstream,
         serving(isles, f"openai:t@{upstream.url}", writable=True, file_seconds=0.2) as running,
     ):
-        response = running.post("/v1/documents/files", files={"files": ("endless.pdf", ENDLESS)})
+        response = running.post("/v1/documents/files", files={"files": ("endless.pdf", ENDLESS_PDF)})
         assert response.status_code == 400 and response.json()["error"]["code"] == "unreadable"
         assert "endless.pdf: not read in 0.2 s of processor time" in response.json()["error"]["message"]
 
@@ -80,7 +80,7 @@ def test_an_uploaded_scan_is_read_if_ocr_is_on(isles: Path) -> None:
         assert refusal.status_code == 400 and "at most 2 for OCR" in refusal.json()["error"]["message"]
 
 
-def test_a_server_without_the_ocr_programs_does_not_start(isles: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ocr_without_its_programs_is_refused(isles: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     with pytest.raises(UserError, match="the program pdftoppm is not installed"):
         Uploads(Limits(ocr=Ocr("nor")))
@@ -90,8 +90,8 @@ def note(number: int) -> dict[str, tuple[str, bytes]]:
     return {"files": (f"note-{number:02}.md", f"# Note {number}\n\nGull {number} sits on the rock.".encode())}
 
 
-def all_at_once(servers: Sequence[Running], count: int) -> list[httpx2.Response]:
-    """The answers to `count` uploads that are sent at once, to the servers in turn."""
+def upload_simultaneously(servers: Sequence[Running], count: int) -> list[httpx2.Response]:
+    """The answers to `count` uploads that are sent simultaneously, spread evenly over the servers."""
 
     def upload(number: int) -> httpx2.Response:
         return httpx2.post(f"{servers[number % len(servers)].url}/v1/documents/files", files=note(number), timeout=300)
@@ -107,7 +107,7 @@ def test_simultaneous_uploads_all_succeed_and_do_not_block_questions(isles: Path
         spec = f"openai:t@{upstream.url}"
         servers = [exits.enter_context(serving(isles, spec, writable=True)) for _ in range(number_of_servers)]
         with ThreadPoolExecutor(1) as thread, writer_lock(isles):
-            uploads = thread.submit(all_at_once, servers, 36)
+            uploads = thread.submit(upload_simultaneously, servers, 36)
             until(lambda: sum(server.metric("modegraph_requests_running") for server in servers) == 36, 60)
             answers = [server.post("/v1/chat/completions", json=QUESTION) for server in servers]
             assert [each.status_code for each in answers] == [200] * number_of_servers

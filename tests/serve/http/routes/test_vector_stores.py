@@ -1,4 +1,4 @@
-"""The index as an OpenAI vector store, read by the types of the SDK; unsupported fields are refused by name."""
+"""The index as an OpenAI vector store, parsed by the types of the SDK; an unsupported field is refused and named."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +14,7 @@ from tests.serve.conftest import SETTINGS
 from tests.serve.http.running import Running, serving
 
 QUESTION = "Who founded the Marlow Yard?"
-DATED = [
+DOCUMENTS = [
     Document(
         each.source, each.title, each.text, {"year": 1900 + n, "kind": "a*b" if n == 1 else "axb", "tags": ["x", "y"]}
     )
@@ -25,12 +25,12 @@ DATED = [
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     folder = tmp_path_factory.mktemp("stores") / "harbour"
-    build_index(folder, DATED, SETTINGS, lambda spec: HashEncoder())
+    build_index(folder, DOCUMENTS, SETTINGS, lambda spec: HashEncoder())
     with serving(folder, None) as server:
         yield server
 
 
-def found(running: Running, **options: object) -> list[str]:
+def sources_found(running: Running, **options: object) -> list[str]:
     page = running.client().vector_stores.search("harbour", query=QUESTION, **options)  # type: ignore[arg-type]
     return sorted({each.file_id for each in page})
 
@@ -48,18 +48,18 @@ def test_a_search_returns_the_passages_of_retrieve(running: Running) -> None:
     assert first.model_extra["url"] == f"{running.url}/#read/{place['source']}/{place['start']}-{place['end']}"
 
 
-def test_filters_are_conditions_on_documents(running: Running) -> None:
-    def one(comparison: str, key: str, value: object) -> dict[str, object]:
+def test_filters_select_documents_by_metadata(running: Running) -> None:
+    def condition(comparison: str, key: str, value: object) -> dict[str, object]:
         return {"type": comparison, "key": key, "value": value}
 
-    sources = [each.source for each in DATED]
-    assert found(running, filters=one("gte", "year", 1903)) == sorted(sources[3:])
-    assert found(running, filters=one("lt", "year", 1901.0)) == sources[:1]
-    assert found(running, filters=one("eq", "kind", "a*b")) == [sources[1]]
-    assert found(running, filters=one("nin", "year", [1900, 1901, 1902])) == sorted(sources[3:])
-    assert found(running, filters=one("in", "source", ["tarn"])) == ["tarn"]
-    both = {"type": "and", "filters": [one("ne", "source", "tarn"), one("gt", "year", 1902)]}
-    assert found(running, filters=both) == ["bread"]
+    sources = [each.source for each in DOCUMENTS]
+    assert sources_found(running, filters=condition("gte", "year", 1903)) == sorted(sources[3:])
+    assert sources_found(running, filters=condition("lt", "year", 1901.0)) == sources[:1]
+    assert sources_found(running, filters=condition("eq", "kind", "a*b")) == [sources[1]]
+    assert sources_found(running, filters=condition("nin", "year", [1900, 1901, 1902])) == sorted(sources[3:])
+    assert sources_found(running, filters=condition("in", "source", ["tarn"])) == ["tarn"]
+    both = {"type": "and", "filters": [condition("ne", "source", "tarn"), condition("gt", "year", 1902)]}
+    assert sources_found(running, filters=both) == ["bread"]
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_filters_are_conditions_on_documents(running: Running) -> None:
         ),
     ],
 )
-def test_unsupported_fields_are_refused_by_name(running: Running, options: dict[str, object], place: str) -> None:
+def test_an_unsupported_field_is_refused_and_named(running: Running, options: dict[str, object], place: str) -> None:
     response = running.post("/v1/vector_stores/harbour/search", json={"query": QUESTION, **options})
     error = response.json()["error"]
     assert (response.status_code, error["code"], error["param"]) == (400, "not_supported", place)
@@ -99,7 +99,7 @@ def test_unsupported_fields_are_refused_by_name(running: Running, options: dict[
         ({"surprise": 1}, 422, "surprise"),
     ],
 )
-def test_different_mistakes_have_different_errors(
+def test_an_invalid_request_gets_an_error_that_states_the_mistake(
     running: Running, options: dict[str, object], status: int, words: str
 ) -> None:
     response = running.post("/v1/vector_stores/harbour/search", json={"query": QUESTION, **options})
@@ -109,7 +109,7 @@ def test_different_mistakes_have_different_errors(
 def test_the_vector_store_is_listed(running: Running) -> None:
     client = running.client()
     (store,) = client.vector_stores.list()
-    assert (store.id, store.status, store.file_counts.completed) == ("harbour", "completed", len(DATED))
+    assert (store.id, store.status, store.file_counts.completed) == ("harbour", "completed", len(DOCUMENTS))
     assert client.vector_stores.retrieve("harbour") == store and store.usage_bytes > 0
     with pytest.raises(openai.NotFoundError, match="available: harbour"):
         client.vector_stores.search("vs_other", query=QUESTION)

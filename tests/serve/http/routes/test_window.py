@@ -1,4 +1,4 @@
-"""A prompt is shortened to the model's window: fewer passages, which the reply reports; an error only if nothing can be left out."""
+"""A prompt that exceeds the model's window is sent with fewer passages, and the reply says how many are missing; an error only if that is not enough."""
 
 import json
 import os
@@ -21,7 +21,7 @@ ASK = [{"role": "user", "content": "Who built the Lantern?"}]
 
 
 @pytest.fixture(scope="module")
-def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def small_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An untrained Llama with a window of 1,024 tokens and a tokenizer trained on the example documents."""
     from train.run.settings import TinySettings
     from train.tiny import new_llama, read_texts, train_tokenizer
@@ -35,31 +35,36 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def halmaren(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def example_index(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An index of the example documents, built with the stand-in encoder, with passages of the usual length."""
-    folder = tmp_path_factory.mktemp("halmaren") / "index"
+    folder = tmp_path_factory.mktemp("examples") / "index"
     build_index(folder, read_documents(EXAMPLES / "documents", print), IndexSettings(), lambda spec: HashEncoder())
     return folder
 
 
 @pytest.mark.slow
-def test_questions_in_examples_are_answered_in_a_window_of_1024(small: Path, halmaren: Path) -> None:
-    """Every third question; with MODEGRAPH_ALL_CASES set, all."""
-    fewer = 0
+def test_the_example_questions_are_answered_in_a_window_of_1024_tokens(small_model: Path, example_index: Path) -> None:
+    """Only every third question, unless MODEGRAPH_ALL_CASES is set."""
+    shortened = 0
     stride = 1 if os.environ.get("MODEGRAPH_ALL_CASES") else 3
-    with serving(halmaren, f"hf:{small}") as running, httpx2.Client(base_url=running.url, timeout=30) as client:
+    with (
+        serving(example_index, f"hf:{small_model}") as running,
+        httpx2.Client(base_url=running.url, timeout=30) as client,
+    ):
         for question in read_questions(EXAMPLES / "questions.jsonl")[::stride]:
             body = {"model": "model", "messages": [{"role": "user", "content": question.text}], "max_tokens": 2}
             response = client.post("/v1/chat/completions", json=body | {"retrieval": {"mode": "lexical", "abstain": 1}})
             assert response.status_code == 200, response.text
             retrieval = response.json()["retrieval"]
             assert 1 <= retrieval["excerpts"] and retrieval["excerpts"] + retrieval["left_out"] == 5
-            fewer += retrieval["left_out"] > 0
-    assert fewer >= 1
+            shortened += retrieval["left_out"] > 0
+    assert shortened >= 1
 
 
-def test_the_space_reserved_for_the_answer_leaves_room_for_fewer_passages(small: Path, halmaren: Path) -> None:
-    with serving(halmaren, f"hf:{small}") as running:
+def test_a_quarter_of_the_window_is_reserved_for_the_answer_and_a_longer_question_is_refused(
+    small_model: Path, example_index: Path
+) -> None:
+    with serving(example_index, f"hf:{small_model}") as running:
         conversation = [
             {"role": "user", "content": "Who built the Lantern? " * 40},
             {"role": "assistant", "content": "The yard did. " * 60},
@@ -106,7 +111,7 @@ def test_a_window_that_the_engine_reports_is_respected(stack: Stack) -> None:
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_if_no_window_is_known_a_refusal_leads_to_fewer_passages(stack: Stack, stream: bool) -> None:
+def test_if_the_window_is_unknown_a_refused_prompt_is_retried_with_fewer_passages(stack: Stack, stream: bool) -> None:
     running, upstream = stack(refuses_more_than(110))
     response = running.post("/v1/chat/completions", json={"model": "tiny", "messages": ASK, "stream": stream})
     assert response.status_code == 200

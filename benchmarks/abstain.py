@@ -208,7 +208,7 @@ def fit(index: Index) -> dict[str, float | str]:
     return {
         "present": int((label_n == 0).sum()),
         "missing": int(label_n.sum()),
-        "BASE": float(model.intercept_[0]),
+        "INTERCEPT": float(model.intercept_[0]),
         **{f"COEFFICIENTS_F[{at}]": float(value) for at, value in enumerate(model.coef_[0])},
     }
 

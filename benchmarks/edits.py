@@ -55,7 +55,7 @@ STEPS = {
     "summaries": [("graph.hierarchy.layers", "_add_summaries")],
     "files": [("graph.build.build", "save_arrays")],
     "ANN indexes": [("graph.store.vector_files", "build_ann")],
-    "seals": [("graph.store.seal", "Sealing.write"), ("graph.store.seal", "Sealing.now")],
+    "seals": [("graph.store.seal", "Sealing.check_and_record"), ("graph.store.seal", "Sealing.current_sums")],
 }
 """The steps that are timed: functions by module and name."""
 

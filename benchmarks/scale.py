@@ -145,7 +145,9 @@ def scale_checks(figures: Mapping[str, float | str], sizes: Sequence[int]) -> li
         for mode in MODES
     ]
     segments = [
-        Check(name, float(value), MAX_SLOWER, False) for name, value in figures.items() if name.endswith("times one")
+        Check(name, float(value), MAX_SLOWER, False)
+        for name, value in figures.items()
+        if name.endswith("relative to one segment")
     ]
     return [*growth, *memory, *visibility, *queries, *segments, *edit_checks(figures, sizes)]
 

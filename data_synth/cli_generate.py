@@ -92,7 +92,7 @@ def register_questions(synth: typer.Typer, open_model: "OpenModel") -> None:
         from data_synth.dataset.write import ledger_of, write_or_preview
         from data_synth.questions.make import QuestionSpec, question_rows, shortage
         from data_synth.questions.question_form import BY_TEMPLATES, QUESTIONS
-        from data_synth.rows import without_dropped
+        from data_synth.rows import separate_dropped
         from graph.config import parse_settings
         from graph.index.index import open_index
         from graph.retrieve.parts.query import RetrieveSettings
@@ -123,7 +123,7 @@ def register_questions(synth: typer.Typer, open_model: "OpenModel") -> None:
             "Share of unanswerable questions": f"{unanswerable:g}",
             "Seed": str(seed),
         }
-        usable, dropped = without_dropped(question_rows(opened_index, spec, models[0], models[1], settings))
+        usable, dropped = separate_dropped(question_rows(opened_index, spec, models[0], models[1], settings))
         ok = write_or_preview([*usable, *dropped], QUESTIONS, origin, out, preview, as_json)
         problem = shortage(min(required, spec.count), len(usable), dropped, models[0].name if models[0] else None)
         if problem:

@@ -21,7 +21,7 @@ from data_synth.preferences.reasons import UNSUPPORTED, cite_statement, closest_
 from data_synth.relevance.relevance_form import RELEVANCE, SPLIT_BY, GoldQuestion, RelevanceRow
 from data_synth.relevance.relevance_rows import relevance_rows
 from data_synth.relevance.split import make_split
-from data_synth.rows import Draft, Dropped, PreferenceRow, without_dropped
+from data_synth.rows import Draft, Dropped, PreferenceRow, separate_dropped
 from graph.answer.context import of_passage, of_proposition, of_summary
 from graph.answer.prompt import format_answer
 from graph.documents.questions import Question, Quote
@@ -101,7 +101,7 @@ def judge_answers(entries: Iterable[Feedback]) -> tuple[list[AnswerPair], list[D
 
     The better answer is the one preferred in most comparisons of the pair; the votes on the two answers together count as one comparison.
     """
-    pairs, dropped = without_dropped(_pairs_of(entries))
+    pairs, dropped = separate_dropped(_pairs_of(entries))
     groups: defaultdict[tuple[object, ...], list[AnswerPair]] = defaultdict(list)
     for pair in pairs:
         answers = frozenset((answer_key(pair.chosen), answer_key(pair.rejected)))

@@ -37,7 +37,7 @@ MALFORMED = (KeyError, TypeError, IndexError, AttributeError, ValueError)
 
 @dataclass(frozen=True)
 class Form(Generic[R]):
-    """A kind of row. `name` is its command (`modegraph synth NAME`, or `made_by`), `title` and `about` open its dataset card.
+    """A kind of row. Its command is `modegraph synth NAME`, or `made_by` if given; `title` and `about` open its dataset card.
 
     `from_json` raises KeyError for a missing key, TypeError, IndexError, AttributeError or ValueError for a malformed value.
     `problems` describes the faults that make a row unusable for training. `counts` gives the value of a row in each table of the card,
@@ -75,7 +75,7 @@ class Dropped:
     reply: str = field(default="", compare=False)
 
 
-def without_dropped(rows: Iterable[T | Dropped]) -> tuple[list[T], list[Dropped]]:
+def separate_dropped(rows: Iterable[T | Dropped]) -> tuple[list[T], list[Dropped]]:
     """The rows that were made, and those that were not."""
     made: list[T] = []
     dropped: list[Dropped] = []
@@ -91,9 +91,9 @@ def without_dropped(rows: Iterable[T | Dropped]) -> tuple[list[T], list[Dropped]
 class PreferenceRow:
     """One pair (GraphMPA §3.2, Eq. 7): a prompt over a context of `context_size` excerpts, and two answers to it.
 
-    `gold_in_context` is the share of the gold documents that the context quotes; `hard_negative` is the kind of the
-    rejected side ("" for the answer alone, as in the paper); `reasoner` names the writer of the reasoning (a model, rules or a reader), and
-    `support` is the similarity of its sentences to the context (data_synth/preferences/support.py; None if it was not measured).
+    `gold_in_context` is the share of the gold documents that the context quotes; `hard_negative` is the kind of hard negative
+    on the rejected side ("" if that side is the gold answer alone, as in the paper); `reasoner` names the writer of the reasoning (a model, rules or a reader),
+    and `support` is the similarity of its sentences to the context (data_synth/preferences/support.py; None if it was not measured).
     """
 
     id: str
@@ -135,7 +135,7 @@ class Sampling:
 
     `samples` is the number of responses per prompt, `max_tokens` the limit of each, `seed` the base of their seeds.
 
-    `as_drawn`: repeated and cut responses are included, as in the rounds of training.
+    `as_drawn`: repeated and cut responses are included, as in the rounds of `train ms` and `train dpo`.
     """
 
     samples: int
@@ -171,7 +171,7 @@ class ResponseRow:
 
 
 def split_files(folder: Path, ending: str = "jsonl") -> list[Path]:
-    """The files of train, dev and test with this ending that a folder has."""
+    """The files of a folder that hold its splits train, dev and test, with this ending; a missing file is left out."""
     return [file for split in SPLITS if (file := folder / f"{split}.{ending}").is_file()]
 
 
@@ -199,7 +199,7 @@ def messages_type() -> pa.DataType:
 
 
 def row_schema(kind: type, **columns: pa.DataType) -> pa.Schema:
-    """The typed columns of a row as stored, in the order of its fields; `columns` are those that are not stored with the type of their field."""
+    """The typed columns of a row as stored, in the order of its fields; `columns` gives the types of those not stored with their field's type."""
     import pyarrow as pa
 
     types = {
@@ -243,7 +243,7 @@ def plain_preference_to_json(row: PreferenceRow) -> dict[str, Any]:
 
 
 def preference_from_json(row: Mapping[str, Any]) -> PreferenceRow:
-    """The inverse of both functions above; a plain prompt is one user turn. KeyError for a missing key."""
+    """The inverse of `preference_to_json` and `plain_preference_to_json`; a plain prompt becomes one user turn. KeyError for a missing key."""
     sides = {"chosen": _answer_from_json, "rejected": _answer_from_json}
     return row_from_json(PreferenceRow, {"support": None, **row}, prompt=turns_from_json, **sides)
 

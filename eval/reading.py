@@ -16,7 +16,7 @@ from data_synth.reading.reading_rows import Distractors, contains_answer, words_
 from data_synth.reading.score import ReadingScore, score_reading
 from data_synth.reading.sets import ReadingQuestion, ReadingSet
 from eval.statistics import Interval, bootstrap_mean
-from eval.tables import Table, optional
+from eval.tables import Table, figure_or_dash
 from graph.answer.citations import check_citations, own_citations, short_answer
 from graph.answer.match import f1_beyond_question
 from graph.answer.prompt import ANSWER_TOKENS, NOT_FOUND, answer_messages, parse_answer, with_title
@@ -277,7 +277,7 @@ def reading_table(title: str, models: Mapping[str, Mapping[str, ReadingFigures]]
                         f"{name}, {kind}",
                         str(figures.questions),
                         *intervals,
-                        *(optional(share, ".2f") for share in shares),
+                        *(figure_or_dash(share, ".2f") for share in shares),
                     )
                 )
     header = (

@@ -1,7 +1,7 @@
-"""`modegraph eval support`: a verifier on labelled sentences with their passages, compared with the plain overlap of words and of stems.
+"""`modegraph eval support`: measures a verifier on labelled sentences and compares it with the plain overlap of words and of stems.
 
 Measures: AUC (the probability that a supported sentence scores above an unsupported one; 0.5 is chance), and the shares of supported and of
-unsupported sentences that the verifier marks at its threshold. Legend: n sentences, B resamples."""
+unsupported sentences that the verifier marks as unsupported at its threshold. Legend: n sentences, B resamples."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy.stats import rankdata
 
 from eval.statistics import Interval
-from eval.tables import Table, optional
+from eval.tables import Table, figure_or_dash
 from graph.answer.labelled import SupportRow, support_row
 from graph.answer.support import can_be_checked
 from graph.answer.verifier import Ground, Verifier, judge_claims
@@ -33,9 +33,9 @@ RESAMPLES = 1000
 
 @dataclass(frozen=True)
 class SupportFigures:
-    """How well a scorer separates supported from unsupported sentences; shares are None for a scorer without a threshold.
+    """How well a scorer separates supported from unsupported sentences; a scorer without a threshold has only `auc`.
 
-    Shares count all sentences; those that are not checked are never marked.
+    The shares are of all sentences, checked or not; a sentence that is not checked is never marked.
     """
 
     auc: Interval
@@ -47,7 +47,7 @@ class SupportFigures:
 
 
 def read_support(file: Path, split: str | None = None, limit: int | None = None, seed: int = 0) -> list[SupportRow]:
-    """The rows of a file, optionally of one split and a random sample of `limit`; UserError for a malformed row, and if one of the two labels is missing."""
+    """The rows of a file, optionally of one split, at most `limit` sampled at random; UserError for a malformed row, or if one of the two labels is missing."""
     rows = [
         support_row(row, f"{file} line {line}") for line, row in read_jsonl(file) if split in (None, row.get("split"))
     ]
@@ -61,7 +61,7 @@ def read_support(file: Path, split: str | None = None, limit: int | None = None,
 
 
 def measure_support(rows: Sequence[SupportRow], verifier: Verifier, seed: int = 0) -> dict[str, SupportFigures]:
-    """The figures of the verifier and of the overlap of words and of stems."""
+    """The figures of each scorer by name: the verifier, the overlap of words, and the overlap of stems."""
     supported_n = np.array([row.supported for row in rows])
     start = time.process_time()
     probability_n = np.array([unsupported_probability(row, verifier) for row in track(rows, "sentences", len(rows))])
@@ -92,7 +92,7 @@ def unsupported_probability(row: SupportRow, verifier: Verifier) -> float:
 
 
 def word_overlap(row: SupportRow, form: Callable[[str], str]) -> float:
-    """The share of the claim's words, without function words, that occur in its passages; 1 for a claim without such words.
+    """The share of the claim's distinct words, without function words, whose `form` occurs in its passages; 1 for a claim without such words.
 
     >>> word_overlap(SupportRow(("The boats left Tarn.",), "A boat left Quill.", False), str)
     0.3333333333333333
@@ -139,7 +139,7 @@ def support_table(title: str, figures: dict[str, SupportFigures]) -> Table:
             name,
             f"{scorer.auc.mean:.3f} [{scorer.auc.low:.3f}, {scorer.auc.high:.3f}]",
             *(
-                optional(value, ".2f")
+                figure_or_dash(value, ".2f")
                 for value in (
                     scorer.supported_marked,
                     scorer.unsupported_marked,
@@ -151,7 +151,11 @@ def support_table(title: str, figures: dict[str, SupportFigures]) -> Table:
         )
         for name, scorer in figures.items()
     ]
-    return Table(title, header, tuple(lines), "AUC with its 95 % interval; 0.5 is chance; ms of processor time")
+    note = (
+        "AUC with its 95 % interval; 0.5 is chance. Marked: the share of supported or of unsupported sentences that the verifier marks as unsupported. "
+        "ms of processor time."
+    )
+    return Table(title, header, tuple(lines), note)
 
 
 def support_json(figures: dict[str, SupportFigures]) -> dict[str, Any]:

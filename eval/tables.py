@@ -29,7 +29,7 @@ def tables_of(comparison: Comparison) -> list[Table]:
 
 
 def run_table(comparison: Comparison) -> Table:
-    """The models compared: each policy's stage, its reference, and the K, ε and β of its training."""
+    """The models compared: each policy's stage, source and reference, and its training: K, ε, β, data and seconds."""
     header = ("model", "stage", "folder or name", "reference π_ref", "K", "ε", "β", "trained on", "training, s")
     note = (
         "K responses per prompt (2 = pairs), ε label smoothing, β weight of the log-ratios to the reference. A margin is "
@@ -42,13 +42,15 @@ def _run_row(result: PolicyResult) -> tuple[str, ...]:
     policy, record = result.policy, result.policy.record
     if record is None:
         return (policy.name, "untuned", policy.source, *[NONE] * 6)
-    figures = [optional(value, "g") for value in (record.responses_per_prompt, record.label_smoothing, record.beta)]
+    figures = [
+        figure_or_dash(value, "g") for value in (record.responses_per_prompt, record.label_smoothing, record.beta)
+    ]
     reference = policy.reference or NONE
     return (policy.name, record.stage, policy.source, reference, *figures, record.data, f"{record.train_seconds:.1f}")
 
 
-def optional(value: float | None, spec: str) -> str:
-    """A figure in a format, or a dash if there is none."""
+def figure_or_dash(value: float | None, spec: str) -> str:
+    """`value` in the format `spec`, or a dash for None."""
     return NONE if value is None else f"{value:{spec}}"
 
 
@@ -59,8 +61,8 @@ def measure_table(comparison: Comparison) -> Table:
     note = (
         f"Means over {len(comparison.prompts)} prompts and {len(comparison.pairs)} pairs of "
         f"{len({row.question_id for row in comparison.prompts})} questions. Answers are greedy, at most "
-        f"{comparison.max_answer_tokens} tokens. log π is summed over the tokens of a completion with its end token "
-        "(nats). The chosen side is usually longer than the rejected one unless a row names a length-matched hard negative in "
+        f"{comparison.max_answer_tokens} tokens. log π is summed over the tokens of a completion, including its end token "
+        "(nats). The chosen completion is usually longer than the rejected one, unless a row names a length-matched hard negative in "
         "brackets, so read the figures per token as well as the sums."
     )
     return Table("Results", ("measure", *names), tuple(rows), note)
@@ -76,7 +78,7 @@ def figure(value: float, share: bool) -> str:
 
 
 def difference_table(comparison: Comparison) -> Table:
-    """Every policy minus the first, with its interval, Holm-corrected over the policies; intervals that exclude 0 are marked with *."""
+    """Every policy minus the first: differences with their intervals, Holm-corrected over the policies; * marks an interval that excludes 0."""
     first, *others = _names(comparison)
     shares = {measure.name: measure.share for measure in comparison.measures}
     rows = []
@@ -87,15 +89,15 @@ def difference_table(comparison: Comparison) -> Table:
                 cells[column] = interval_text(intervals[name], 100 if shares[measure] else 1)
         rows.append((measure, *cells))
     note = (
-        f"Mean difference and the interval of its paired bootstrap over questions (2,000 resamples, seed {comparison.seed}): 95 %, widened "
-        "by Holm's method for the models of a row; shares in percentage points; * marks intervals that exclude 0. Many rows are tested at "
-        "once: about one in twenty has a * by chance. Runs of one seed say nothing about another seed."
+        f"Mean difference with its 95 % interval from a paired bootstrap over questions (2,000 resamples, seed {comparison.seed}), widened "
+        "by Holm's method over the models of a row; shares in percentage points; * marks intervals that exclude 0. Many rows are tested: "
+        "about one in twenty has a * by chance. Runs with one seed say nothing about other seeds."
     )
     return Table(f"Difference from {first}", ("measure", *others), tuple(rows), note)
 
 
 def seed_table(comparison: Comparison) -> Table:
-    """Every system of several seeds minus the first of them; * marks differences that are shown (`SeedVerdict.shown`)."""
+    """Every system trained with several seeds minus the first such system; * marks differences that test and interval support (`SeedVerdict.shown`)."""
     first, *others = comparison.systems
     shares = {measure.name: measure.share for measure in comparison.measures}
     rows = []
@@ -104,7 +106,7 @@ def seed_table(comparison: Comparison) -> Table:
         rows.append((measure, *(verdict_cell(verdicts[name], scale) if name in verdicts else NONE for name in others)))
     count = len(comparison.systems[first])
     note = (
-        "Runs that differ only in their seed are one system. Mean difference, the 95 % interval of its bootstrap over paired seeds and over questions, "
+        "Runs that differ only in their seed are one system. Mean difference, its 95 % interval from a bootstrap over paired seeds and over questions, "
         f"and p of the exact sign-flip test over the {count} seeds, Holm-corrected over the systems of a row; {count} seeds give a p of at least "
         f"{2.0 ** (1 - count):.2g}. * marks a difference that both the test and the interval support."
     )
@@ -112,7 +114,7 @@ def seed_table(comparison: Comparison) -> Table:
 
 
 def verdict_cell(verdict: Verdict | SeedVerdict, scale: int) -> str:
-    """A difference, its interval and corrected p; * marks one that is shown."""
+    """A difference, its interval and its corrected p; * marks a difference whose verdict is `shown`."""
     interval = interval_text(verdict.interval, scale).removesuffix(" *")
     return f"{interval}, p {verdict.corrected_p:.2g}{' *' if verdict.shown else ''}"
 
@@ -132,8 +134,8 @@ def choice_table(comparison: Comparison) -> Table:
         for score in comparison.choices
     ]
     note = (
-        f"{sum(comparison.gold_choices.values())} prompts whose gold answer is yes, no or maybe; the first word of the "
-        "answer counts. The constant answer is the most common label of the train split, not of these questions."
+        f"{sum(comparison.gold_choices.values())} prompts whose gold answer is yes, no or maybe; only the first word of the "
+        "answer is compared. The constant answer is the most common label of the train split, not of these questions."
     )
     return Table("Yes / no / maybe", header, tuple(rows), note)
 

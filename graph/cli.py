@@ -124,12 +124,12 @@ def _add_index(app: typer.Typer, open_model: "OpenModel") -> None:
         from graph.build.stores import reading_settings, settings_for
         from graph.build.watch import watch_folder
         from graph.documents.parse.formats import Limits
-        from graph.documents.parse.ocr import ocr_by
+        from graph.documents.parse.ocr import ocr_settings
         from graph.documents.read import SkipLog, present_in, read_documents
         from graph.models.encoder import open_encoder, prepare_for_questions
         from graph.workers.open import open_workers
 
-        scans = ocr_by(ocr, ocr_languages, ocr_pages, ocr_page_seconds)
+        scans = ocr_settings(ocr, ocr_languages, ocr_pages, ocr_page_seconds)
         limits, skipped = Limits(file_seconds, file_memory_mb, scans, whole_pages), SkipLog(say)
         watched = watch_folder(documents, out) if watch else None
         if store is not None:
@@ -222,14 +222,14 @@ def plan_command(
     from graph.build.estimate import Prices, plan_build
     from graph.build.stores import reading_settings, settings_for
     from graph.documents.parse.formats import Limits
-    from graph.documents.parse.ocr import ocr_by
+    from graph.documents.parse.ocr import ocr_settings
     from graph.documents.read import SkipLog, read_documents
     from graph.models.encoder import open_encoder
 
     chosen = settings_for(out, config, settings or [], reading_settings(extractor_model, import_file, summary_model))
     prices = Prices(price_in, price_out) if price_in or price_out else None
     skipped = SkipLog(say)
-    scans = ocr_by(ocr, ocr_languages, ocr_pages, ocr_page_seconds)
+    scans = ocr_settings(ocr, ocr_languages, ocr_pages, ocr_page_seconds)
     parsed = read_documents(documents, skipped, Limits(file_seconds, file_memory_mb, scans, whole_pages))
     plan = plan_build(out, parsed, chosen, open_encoder, prices)
     if as_json:
@@ -241,7 +241,7 @@ def plan_command(
 
 def _show_plan(out: Path, plan: "BuildPlan") -> None:
     print(f"{out}: {plan.new:,} new, {plan.changed:,} changed, {plan.unchanged:,} unchanged, {plan.waiting:,} waiting")
-    print(f"to read: {plan.passages:,} passages; to encode: {plan.encoder_texts:,} texts, and summaries")
+    print(f"to read: {plan.passages:,} passages; to encode: {plan.encoder_texts:,} texts, plus the summaries")
     cost = "" if plan.money is None else f", {plan.money:,.2f} at these prices"
     print(
         f"model calls: {plan.model_calls:,}, about {plan.prompt_tokens:,} tokens in and {plan.reply_tokens:,} out{cost}"
@@ -268,7 +268,7 @@ def status_command(index: IndexFolder, as_json: AsJson = False) -> None:
         print(f"rows in {status.store}")
     _show_readers(status.read_by, status.quarantined, status.dropped)
     if status.ann_recall:
-        recalls = ", ".join(f"{recall:.3f} of {kind}" for kind, recall in status.ann_recall.items())
+        recalls = ", ".join(f"{recall:.3f} for {kind}" for kind, recall in status.ann_recall.items())
         print(f"share of the ten nearest neighbours that ANN indexes (approximate search) find: {recalls}")
     if status.changed_passages:
         changed = "1 passage has" if status.changed_passages == 1 else f"{status.changed_passages:,} passages have"

@@ -36,7 +36,7 @@ S = TypeVar("S", bound=Settings)
 
 @dataclass(frozen=True)
 class Override:
-    """A value of `--set`: its text and its YAML value. If YAML reads a number, a date, a boolean or null, the setting's type decides which is used."""
+    """A value of `--set`: its text and its YAML value. If YAML reads a number, date, boolean or null, the setting's type decides between them."""
 
     text: str
     value: Any
@@ -103,7 +103,7 @@ def set_value(values: dict[str, Any], override: str) -> None:
 
 
 def read_scalar(text: str) -> Any:
-    """One value in YAML; `1e-5` is a number here (it is text in YAML 1.1), and a quoted value is text."""
+    """One value in YAML; `1e-5` is a number here (it is text in YAML 1.1), and quoted values and invalid YAML are text."""
     try:
         value = yaml.safe_load(text)
     except yaml.YAMLError:

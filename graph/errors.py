@@ -10,7 +10,7 @@ from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Any
 
-MIN_LIKENESS = 0.6
+MIN_SIMILARITY = 0.6
 """The minimum similarity, from 0 to 1, at which one name counts as a misspelling of another."""
 _WORD = re.compile(r"[^\W_]+")
 _SENTENCE = re.compile(r"did you mean|\w+ should ")
@@ -25,11 +25,11 @@ def nearest(text: str, known: Iterable[str]) -> str:
     ('hops', '--base-name', '')
     """
     scores = {
-        name: (max(_likeness(text, part) for part in (name, *_WORD.findall(name))), _likeness(text, name))
+        name: (max(_similarity(text, part) for part in (name, *_WORD.findall(name))), _similarity(text, name))
         for name in known
     }
     best = max(scores, key=scores.__getitem__, default="")
-    return best if best and scores[best][0] >= MIN_LIKENESS else ""
+    return best if best and scores[best][0] >= MIN_SIMILARITY else ""
 
 
 class UserError(Exception):
@@ -90,9 +90,9 @@ def _capital(sentence: str) -> str:
     return sentence[:1].upper() + sentence[1:] if first.isalpha() and first not in _COMMANDS else sentence
 
 
-def _likeness(text: str, name: str) -> float:
+def _similarity(text: str, name: str) -> float:
     matcher = SequenceMatcher(None, name.strip("-").casefold(), text.strip("-").casefold())
-    return matcher.ratio() if min(matcher.real_quick_ratio(), matcher.quick_ratio()) >= MIN_LIKENESS else 0.0
+    return matcher.ratio() if min(matcher.real_quick_ratio(), matcher.quick_ratio()) >= MIN_SIMILARITY else 0.0
 
 
 MARK = "***"

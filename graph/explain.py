@@ -1,6 +1,6 @@
 """Why a question retrieves a passage, or does not: its rank in each mode, the words and names it shares, and the links to it in `hops`.
 
-Each mode runs as usual but ranks more passages; a mode whose ranking depends on this depth is not run beyond its own limit. Links of
+Each mode runs as usual but ranks more passages; a mode whose order depends on how many it ranks is not run beyond its limit. Links of
 `hops` are computed from the MAX_LINKING_PASSAGES best passages that may link to the passage, not only from the few whose links `hops` follows.
 Legend: P passages, N propositions, E entities, S passages with possible links, X links."""
 
@@ -70,7 +70,9 @@ class StatedProposition:
 
 @dataclass(frozen=True)
 class Lead:
-    """The best link of `hops` from one other passage: its proposition mentions `entity`, a title of the explained passage's document or a name in the passage.
+    """The best link of `hops` from another passage to the explained one, through a `proposition` of the other passage that mentions `entity`.
+
+    `entity` is a title of the explained passage's document (`by_title`) or is also mentioned in the explained passage.
 
     `rank` is the other passage's rank by its score without links; `followed` says whether `hops` follows links from that rank. `worth`
     is the score that the link gives the explained passage, on the scale of `Explanation.own_score`.
@@ -89,11 +91,11 @@ class Lead:
 class Explanation:
     """Why a question retrieves a passage, or does not.
 
-    `standings` are the ranks from `ranks_in_modes`, that in `mode` first; `before` are the retrieved passages that `mode` ranks before the explained one.
+    `standings` are the ranks from `ranks_in_modes`, the one in `mode` first; `before` are the retrieved passages that `mode` ranks before the explained one.
     `words` (without function words) and `names` are those of the question, the rarest first; `propositions` are the passage's propositions
-    nearest to the question. `own_rank` and `own_score` are its rank and score in `hops` without links; `lift` is the part of that score that comes from the
-    question's words, and `lifted_by` are the words that contribute most to it (largest first; without function words and the words of a
-    name that is a document's title); `leads` are the best links to the passage.
+    nearest to the question. `own_rank` and `own_score` are the passage's rank and score in `hops` without links; `lift` is the part of that
+    score that comes from the question's words, and `lifted_by` are the words that contribute most to it (largest first; without function
+    words and the words of a name that is a document's title); `leads` are the best links to the passage.
     """
 
     question: str
@@ -131,7 +133,7 @@ def explain_passage(index: Index, question: str, passage: str, settings: Retriev
         )
     ranks = list(ranks_in_modes(index, question, explained.id, settings))
     query = Query(question.strip(), scope.encode_queries([question.strip()])[0])
-    alone = score_alone(scope, query, of_all=True)
+    alone = score_alone(scope, query, score_all=True)
     own, retrieved = ranks[0]
     return Explanation(
         question=query.text,
@@ -211,7 +213,7 @@ def ranks_in_modes(
 
 
 def search_deeper(index: Index, found: Evidence, passage_id: str, settings: RetrieveSettings) -> Evidence:
-    """The evidence, retrieved again deep enough to include the passage, if the mode ranks it at all."""
+    """The evidence, retrieved again at greater depths until it includes the passage or the greatest depth is reached."""
     nodes = max(len(index.data.passage_ids) + len(index.data.summary_ids), len(index.data.proposition_ids))
     depth = settings.top_k
     for deeper in (DEPTHS_OF_MODES[settings.mode],) if settings.mode in DEPTHS_OF_MODES else SEARCH_DEPTHS:

@@ -30,7 +30,7 @@ Better = Literal["first", "second", "neither"]
 class GivenAnswer:
     """A model's answer and its reasoning, with their citations [n], where n counts `context_ids` from 1.
 
-    `context_ids` are the ids of everything in the model's context (passages, propositions, summaries), found by `mode`.
+    `context_ids` are the ids of everything in the model's context (passages, propositions, summaries), retrieved by the mode `mode`.
     """
 
     model: str
@@ -113,7 +113,7 @@ def kind_of(content: FeedbackContent) -> str:
 
 
 def row_of(entry: Feedback) -> FeedbackRow:
-    """An entry as a row to store."""
+    """The row to store for an entry."""
     content = json.dumps(asdict(entry.content))
     return entry.id, entry.user, entry.at, int(entry.consent), kind_of(entry.content), entry.question, content
 
@@ -156,7 +156,7 @@ _UNREADABLE = {0, sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_N
 
 
 class FeedbackFile:
-    """The entries for the index in `folder`, at most `max_bytes`; safe for several threads and processes.
+    """The entries for the index in `folder`, in a file of about `max_bytes` at most; safe for several threads and processes.
 
     Every method raises UserError for a file that cannot be read, and DiskFull when there is no space.
     """
@@ -169,7 +169,7 @@ class FeedbackFile:
         if self._file.exists() and self._file.stat().st_size >= self._max_bytes:
             raise FeedbackFull
         row = row_of(entry)
-        with _opened(self._file, "rwc") as database, database:
+        with _open_connection(self._file, "rwc") as database, database:
             database.execute(f"INSERT INTO feedback ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)", row)
 
     def all(self) -> list[Feedback]:
@@ -184,21 +184,21 @@ class FeedbackFile:
         """Delete all entries of a user; returns how many there were."""
         if not self._file.exists():
             return 0
-        with _opened(self._file, "rw") as database, database:
+        with _open_connection(self._file, "rw") as database, database:
             return database.execute("DELETE FROM feedback WHERE user = ?", (user,)).rowcount
 
 
 def _read_file(file: Path, where: str = "", values: Sequence[object] = ()) -> list[Feedback]:
     if not file.exists():
         return []
-    with _opened(file, "rw") as database:
+    with _open_connection(file, "rw") as database:
         rows = database.execute(f"SELECT {_COLUMNS} FROM feedback {where} ORDER BY row", values).fetchall()
         return [entry_of(row) for row in rows]
 
 
 @contextmanager
-def _opened(file: Path, mode: str) -> Iterator[sqlite3.Connection]:
-    """A connection to the file while the context is open; UserError for a file that is damaged or of the wrong kind; DiskFull when there is no space.
+def _open_connection(file: Path, mode: str) -> Iterator[sqlite3.Connection]:
+    """A connection to the file while the context is open; UserError for a damaged or wrong file; DiskFull when there is no space.
 
     Other errors of SQLite, such as that for a file locked by another process, pass through.
     """
@@ -210,7 +210,7 @@ def _opened(file: Path, mode: str) -> Iterator[sqlite3.Connection]:
             raise
         found = f"{file}: not readable ({problem})"
         raise UserError(
-            found, "a file of feedback", "restore it from a backup, or move it away to start an empty one"
+            found, "a feedback file of this version", "restore it from a backup, or move it away to start an empty one"
         ) from None
 
 
@@ -231,7 +231,7 @@ def _open_file(file: Path, mode: str) -> sqlite3.Connection:
 
 
 class FeedbackDatabase:
-    """The entries for the index in `folder`, in its database, at most `max_bytes`; methods and errors as in `FeedbackFile`.
+    """The entries for the index in `folder`, in a table of its database of about `max_bytes` at most; methods and errors as in `FeedbackFile`.
 
     Every method raises Unavailable while the database is down.
     """

@@ -2,7 +2,7 @@
 
 Legend: N propositions (of the graph or of a subgraph), B hubs (entities and passages), V vertices of any graph, Q queries.
 A transition matrix T has T[i, j] = probability of stepping from i to j; its rows sum to at most 1: missing mass (of a vertex without
-neighbours, or without an attractive one) returns to the restart distribution, so that walks stay stochastic.
+neighbours, or without one of positive attraction) returns to the restart distribution, so that walks stay stochastic.
 """
 
 import math
@@ -22,7 +22,7 @@ MAX_DAMPING = 0.99
 ROUNDING_ERROR = 1e-6
 """Missing mass below this counts as a rounding error."""
 STEPS_BETWEEN_CHECKS = 5
-COLUMNS_AT_ONCE = 32
+COLUMNS_PER_BLOCK = 32
 
 
 def row_normalised(block: sp.csr_array) -> sp.csr_array:
@@ -53,7 +53,7 @@ def structural_transition(incidence_NB: sp.csr_array) -> sp.csr_array:
 def attraction(cosines_N: Floats, temperature: float, threshold: float) -> Floats:
     """c̃ (Eq. 6) of one query [N] or of many [N, Q]: exp(c/τ) where c ≥ θ, else exactly 0.
 
-    Scaled by the largest value of each query, which Eq. 7 cancels.
+    Divided by each query's largest value, a factor that cancels in Eq. 7.
     """
     above_N = cosines_N >= threshold
     highest = cosines_N.max(axis=0, initial=0.0, where=above_N)
@@ -61,7 +61,7 @@ def attraction(cosines_N: Floats, temperature: float, threshold: float) -> Float
 
 
 def semantic_transition(structural_NN: sp.csr_array, attraction_N: Floats) -> sp.csr_array:
-    """T_n (Eq. 7): the same neighbours as T_s, each weighted by its attraction; a row without an attractive neighbour is all zeros."""
+    """T_n (Eq. 7): the same neighbours as T_s, each weighted by its attraction; a row without a neighbour of positive attraction is all zeros."""
     weights = attraction_N[structural_NN.indices]
     return row_normalised(sp.csr_array((weights, structural_NN.indices, structural_NN.indptr), structural_NN.shape))
 
@@ -94,7 +94,7 @@ def query_aware_walks(
     share_NQ = np.divide(1, reached_NQ, out=np.zeros_like(reached_NQ), where=reached_NQ > 0)
     restart_NQ = (restart_NQ / restart_NQ.sum(axis=0)).astype(np.float32)
     mass_NQ = restart_NQ
-    for _ in range(most_steps(damping, TOLERANCE)):
+    for _ in range(max_steps(damping, TOLERANCE)):
         stepped_NQ = structure_weight * (pull_NN @ mass_NQ)
         stepped_NQ += (1 - structure_weight) * attraction_NQ * (back_NN @ (mass_NQ * share_NQ))
         stepped_NQ *= damping
@@ -135,13 +135,15 @@ def personalised_pagerank(
     """
     _check_damping(damping)
     if restart_VQ.ndim != 2 or (restart_VQ < 0).any() or (restart_VQ.sum(axis=0) <= 0).any():
-        raise ValueError("restart must be [V, Q], not negative, with some mass in every column")
+        raise ValueError(
+            f"restart of shape {restart_VQ.shape}: must be [V, Q], not negative, with a positive sum in every column"
+        )
     chain = walk if isinstance(walk, Chain) else make_chain(walk)
     restart_VQ = (restart_VQ / restart_VQ.sum(axis=0)).astype(np.float32)
     columns = restart_VQ.shape[1]
     if columns == 1:
         return _iterate(chain, restart_VQ[:, 0], damping, tolerance)[:, None]
-    blocks = [restart_VQ[:, start : start + COLUMNS_AT_ONCE] for start in range(0, columns, COLUMNS_AT_ONCE)]
+    blocks = [restart_VQ[:, start : start + COLUMNS_PER_BLOCK] for start in range(0, columns, COLUMNS_PER_BLOCK)]
     with ThreadPoolExecutor(max_workers=min(len(blocks), os.cpu_count() or 1)) as threads:
         return np.hstack(list(threads.map(lambda block: _iterate(chain, block, damping, tolerance), blocks)))
 
@@ -154,7 +156,7 @@ def _iterate(chain: Chain, restart: Floats, damping: float, tolerance: float) ->
     start_mass, rate = restart[start_rows], np.float32(damping)
     mass = restart
     threshold = last_change(damping, tolerance)
-    for count in range(1, most_steps(damping, tolerance) + 1):
+    for count in range(1, max_steps(damping, tolerance) + 1):
         stepped = chain.pull_VV @ mass
         stepped *= rate
         stepped[start_rows] += (missing @ mass[leaking] + (1 - rate)) * start_mass
@@ -165,10 +167,10 @@ def _iterate(chain: Chain, restart: Floats, damping: float, tolerance: float) ->
     return np.asarray(mass / mass.sum(axis=0), np.float32)
 
 
-def most_steps(damping: float, tolerance: float) -> int:
+def max_steps(damping: float, tolerance: float) -> int:
     """Steps after which the change is below `last_change` for any graph: it is at most 2 at first, and each step multiplies it by at most `damping`.
 
-    >>> most_steps(0.85, 5e-6), most_steps(0.99, 5e-6), most_steps(0.0, 5e-6)
+    >>> max_steps(0.85, 5e-6), max_steps(0.99, 5e-6), max_steps(0.0, 5e-6)
     (95, 1745, 5)
     """
     steps = math.log(last_change(damping, tolerance) / 2) / math.log(damping) if damping > 0 else 1
@@ -188,7 +190,7 @@ def _check_damping(damping: float) -> None:
 def restart_at(rows: Ints, vertices: int) -> Floats:
     """A restart column [V, 1] spread evenly over `rows`; ValueError without rows, and for a row that is not a vertex."""
     if len(rows) == 0:
-        raise ValueError("a walk needs at least one seed")
+        raise ValueError("no seeds: a walk needs at least one seed")
     if min(rows) < 0 or max(rows) >= vertices:
         raise ValueError(
             f"seeds {min(rows)} to {max(rows)}: a graph of {vertices} vertices has rows 0 to {vertices - 1}"

@@ -47,7 +47,7 @@ class Forest:
 
 
 def forest_logits(forest: Forest, features_nF: Floats) -> NDArray[np.float64]:
-    """base + Σ_T the value of the leaf that each example reaches: [n]. Flat indexing halves numpy's time."""
+    """base + Σ_T (the value of the leaf that each example reaches): [n]. Indexing flat arrays takes half the time of two-dimensional ones."""
     count, features = features_nF.shape
     values, row_n1 = features_nF.ravel(), features * np.arange(count)[:, None]
     next_2V = np.stack([forest.left_V, forest.right_V], axis=1).ravel()
@@ -84,7 +84,7 @@ def trained_file(spec: str, what: str, name: str) -> Path:
 def read_forest(
     file: Path, what: str, form: str, features: Sequence[str]
 ) -> Iterator[tuple[Forest, dict[str, Any], Any]]:
-    """The forest and the header of a `what` file of format `form`, and the open file, for further arrays; UserError for an invalid file."""
+    """The forest and the header of a file of a trained `what` in format `form`, and the open file, to read further arrays; UserError if invalid."""
     try:
         with safe_open(file, framework="numpy") as opened:
             header = json.loads((opened.metadata() or {})[what])
@@ -108,7 +108,7 @@ def _forest_in(opened: Any, header: Mapping[str, Any], features: int) -> Forest:
             raise ValueError(f"{name} is not a list of indices below {limit}")
     per_node = (forest.feature_V, forest.threshold_V, forest.left_V, forest.right_V)
     if any(column.shape != (nodes,) for column in per_node) or not 0 <= forest.depth <= MAX_DEPTH:
-        raise ValueError(f"columns of different lengths, or a depth outside 0 to {MAX_DEPTH}")
+        raise ValueError(f"columns of different lengths, or a depth ({forest.depth}) outside 0 to {MAX_DEPTH}")
     return forest
 
 
@@ -148,5 +148,5 @@ def check_encoder(what: str, encoder: str, index: Index, data: str) -> None:
         raise UserError(
             f"the {what} was trained with encoder {encoder[:12]}, but {index.folder} has {fingerprint[:12]}",
             f"a {what} for the encoder of the index",
-            f"train one on {data} for an index with this encoder, or leave out --{what}",
+            f"train one on {data} for an index with encoder {fingerprint[:12]}, or leave out --{what}",
         )

@@ -29,7 +29,7 @@ class Prompts:
 
 
 class Encoder(Protocol):
-    """A sentence encoder: `encode` for texts of an index, `encode_queries` for questions; no texts give [0, D].
+    """A sentence encoder: `encode` for texts of an index, `encode_queries` for questions; for no texts, both return [0, D].
 
     `fingerprint` changes whenever the same text could get another vector, for example when the `prompts` change.
     """
@@ -124,7 +124,7 @@ class Scored(Generic[T]):
 
 @dataclass(frozen=True)
 class Trace:
-    """The steps and the cost of a retrieval. `seconds` exclude the encoder, which has its own figure.
+    """The steps and the cost of a retrieval. `seconds` exclude the time of the encoder, `encoder_seconds`.
 
     Of `model_calls`, `replayed_calls` were answered from a ledger: their tokens and time are those of the original calls and are included in the figures.
     """

@@ -61,7 +61,7 @@ _MODULES = {
     "graph.errors": ("UserError",),
     "graph.types": ("Document",),
 }
-_HOMES = {name: module for module, names in _MODULES.items() for name in names}
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
@@ -73,8 +73,8 @@ def __getattr__(name: str) -> Any:
     if hidden := hidden_folder():
         raise ImportError(hidden)
     quiet_libraries()
-    if name in _HOMES:
-        value = getattr(importlib.import_module(_HOMES[name]), name)
+    if name in _MODULE_OF:
+        value = getattr(importlib.import_module(_MODULE_OF[name]), name)
         globals()[name] = value
         return value
     return importlib.import_module(f"modegraph.{name}")

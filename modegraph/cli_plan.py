@@ -118,7 +118,7 @@ def seconds_per_update(arm: ArmSettings, trial_steps: int) -> float:
 
 
 def print_study(file: Path, study: StudySettings, plan: StudyPlan) -> None:
-    """The plan of a study in a few lines."""
+    """Print the plan of a study in a few lines."""
     print(
         f"{file}: {len(study.arms)} arms, contrast {study.contrast[0]} − {study.contrast[1]}, {study.updates} updates per run"
     )
@@ -143,7 +143,7 @@ def print_study(file: Path, study: StudySettings, plan: StudyPlan) -> None:
 def stage_of(file: Path, stage: str | None, known: dict[str, str]) -> Any:
     """`stage`, or the stage whose settings `file` holds.
 
-    UserError for another command's settings, or if several stages would fit and the file name does not decide.
+    UserError for an unknown stage, for another command's settings, and if several stages fit and the file name does not decide.
     """
     from graph.config import read_yaml
     from graph.errors import UserError
@@ -164,12 +164,14 @@ def stage_of(file: Path, stage: str | None, known: dict[str, str]) -> Any:
             f"{file}: settings of `train {stages[0]}`", f"settings of one of the stages {names}", "name another file"
         )
     if len(stages) > 1 and file.stem.partition("-")[0] != stages[0]:
-        raise UserError(f"{file}: settings of `train {'` or `train '.join(stages)}`", "one of them", "add --stage NAME")
+        raise UserError(
+            f"{file}: settings of `train {'` or `train '.join(stages)}`", "settings of one stage", "add --stage NAME"
+        )
     return stages[0]
 
 
 def print_plan(file: Path, stage: str, plan: TrainingPlan) -> None:
-    """The plan in a few lines."""
+    """Print the plan of a training run in a few lines."""
     counts, flops, memory, launch, measured = plan.counts, plan.flops, plan.memory, plan.launch, plan.calibration
     packing = "each prompt once for all its responses" if counts.packed else "one sequence per response"
     print(f"{file}: {stage}, {counts.rows:,} rows with {counts.responses:,} responses in all")

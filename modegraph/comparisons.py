@@ -19,7 +19,7 @@ from serve.engines import open_model as open_engine
 
 @dataclass(frozen=True, repr=False)
 class Comparison(eval.comparison.Comparison):
-    """Policies side by side: `measures` by policy, `differences` from the first with their intervals, answers in `results`."""
+    """Policies side by side: `measures` by policy, `differences` of the others from the first with their intervals, answers in `results`."""
 
     def tables(self) -> list[Table]:
         """The tables of the report."""

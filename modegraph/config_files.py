@@ -12,7 +12,7 @@ from graph.config import Problem, problems_in, settings_class
 
 @dataclass(frozen=True)
 class FileCheck:
-    """The commands that the file fits, or fits best; its problems, in words; and the required keys that it lacks."""
+    """The commands that the file fits or, if it fits none, fits best; its problems, in words; and the required keys that it lacks."""
 
     commands: list[str]
     problems: list[str]

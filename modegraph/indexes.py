@@ -16,7 +16,7 @@ from graph.build.lifecycle import IndexStatus, delete_documents, index_status, q
 from graph.build.stores import reading_settings, settings_for
 from graph.config import parse_settings
 from graph.documents.parse.formats import Limits
-from graph.documents.parse.ocr import Ocr, ocr_by
+from graph.documents.parse.ocr import Ocr, ocr_settings
 from graph.documents.read import present_in
 from graph.errors import UserError
 from graph.index.index import FreshIndex
@@ -166,7 +166,7 @@ class Index:
         with show_progress(progress):
             new_documents = list(documents_of(documents, LIMITS, skip_log()))
             results = edit_index(self.folder, lambda: [Edit(add=new_documents)], self._fresh.open_encoder, open_engine)
-        _raise_if_lost(self.folder)
+        _raise_if_too_many_failed(self.folder)
         return results[0].report
 
     def delete(self, *sources: str, progress: bool = False) -> None:
@@ -223,7 +223,7 @@ class Index:
         if stopped := evidence.trace.stopped:
             raise UserError(
                 f"the retrieval stopped before it was done: {stopped}",
-                "",
+                "a model that stays available",
                 "ask again, or call retrieve for what was found",
             )
         return evidence
@@ -273,7 +273,7 @@ def index(
         file = Path(config) if config is not None else None
         chosen = settings_for(folder, file, (), {**settings, **models}, "index")
         skipped = skip_log()
-        scans = ocr_by(ocr, ocr_languages, ocr_pages, ocr_page_seconds)
+        scans = ocr_settings(ocr, ocr_languages, ocr_pages, ocr_page_seconds)
         given = documents_of(documents, Limits(file_seconds, file_memory_mb, scans, whole_pages), skipped)
         keep = None
         if delete_missing and isinstance(documents, str | Path):
@@ -283,9 +283,13 @@ def index(
             given, keep = iter(read), {document.source for document in read}.__contains__
         build_index(folder, given, chosen, open_encoder, open_engine, keep=keep)
         prepare_for_questions(chosen.encoder)
-    _raise_if_lost(folder)
+    _raise_if_too_many_failed(folder)
     if strict and skipped.lines:
-        raise UserError(f"{len(skipped.lines)} skipped: {' | '.join(skipped.lines)}", "", "")
+        raise UserError(
+            f"{len(skipped.lines)} skipped: {' | '.join(skipped.lines)}",
+            "only readable documents (strict)",
+            "mend or remove these, or leave out strict",
+        )
     return Index(folder)
 
 
@@ -301,7 +305,7 @@ def _retrieve_settings(
     return parse_settings(RetrieveSettings, {"mode": mode, "top_k": top_k, "where": conditions, **settings}, call)
 
 
-def _raise_if_lost(folder: Path) -> None:
+def _raise_if_too_many_failed(folder: Path) -> None:
     """UserError if more passages failed than the index's settings allow; the others are in the index."""
     if lost := quarantine_warning(folder):
         raise UserError(lost, "", "")

@@ -93,10 +93,10 @@ def node_paths(evidence: Evidence) -> list[list[Node]]:
     return paths
 
 
-def clipped(words: str) -> str:
+def clip(words: str) -> str:
     """The words on one line, cut to fit a box.
 
-    >>> clipped("short"), clipped("a line that is longer than any box can be")
+    >>> clip("short"), clip("a line that is longer than any box can be")
     ('short', 'a line that is longer than an…')
     """
     line = " ".join(words.split())
@@ -116,7 +116,7 @@ def _svg_box(position: tuple[int, int], node: Node) -> str:
     x, y = position
     return (
         f'<g><title>{text(node[1])}</title><rect x="{x}" y="{y}" width="{WIDTH}" height="{HEIGHT}" rx="5" fill="none" '
-        f'stroke="currentColor" stroke-opacity=".6"/><text x="{x + 8}" y="{y + 20}">{text(clipped(node[1]))}</text></g>'
+        f'stroke="currentColor" stroke-opacity=".6"/><text x="{x + 8}" y="{y + 20}">{text(clip(node[1]))}</text></g>'
     )
 
 
@@ -131,7 +131,7 @@ def evidence_html(evidence: Evidence) -> str:
 
 
 def cost_line(evidence: Evidence) -> Html:
-    """One line: mode, seconds, model calls, and why the search stopped early."""
+    """One line: mode, seconds, model calls if any, and why the search stopped early, if it did."""
     trace = evidence.trace
     calls = f" · {trace.model_calls:,} model calls" if trace.model_calls else ""
     stopped = f" · stopped: {trace.stopped}" if trace.stopped else ""
@@ -167,7 +167,7 @@ def passages_table(evidence: Evidence) -> Html:
 
 
 def answer_html(answer: Answer) -> str:
-    """The answer with its citations, the cited passages, the citations removed from it, and the paths to the evidence."""
+    """The answer with its citations, the cited passages, removed citations, unsupported and unchecked sentences, the cost, and the paths to the evidence."""
     from serve.show import no_answer, unsupported_line
 
     rows = [
@@ -199,7 +199,7 @@ def answer_html(answer: Answer) -> str:
 
 
 def index_html(status: IndexStatus) -> str:
-    """Folder, generation, size, and the rows of each table; a note if the last run did not finish."""
+    """Folder, generation, encoder, size, and the number of rows of each table; a note if the last run did not finish."""
     summary = f"generation {status.generation} · encoder {status.encoder} · {status.disk_bytes / 1e6:,.1f} MB"
     rows = [(text(name), text(f"{count:,}")) for name, count in status.rows.items()]
     return notebook_view(
@@ -215,7 +215,7 @@ SHOWN_SETTINGS = (
     *("lora", "quantise", "precision", "beta", "beta_reward", "label_smoothing"),
     *("responses", "size", "seed"),
 )
-"""Settings that distinguish runs."""
+"""The settings that are shown, because runs often differ in them."""
 
 
 def run_html(folder: str, stage: str, settings: Mapping[str, Any], metrics: Mapping[str, float], seconds: float) -> str:

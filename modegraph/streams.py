@@ -1,4 +1,4 @@
-"""Iterators over an answer while a model writes it, synchronous and asynchronous, and the engine for one such answer."""
+"""Synchronous and asynchronous iterators over an answer while a model writes it, and the engine that writes one answer."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def preferences(
     """Write preference pairs with growing contexts to `out`, for questions with gold answers (in the format of examples/README.md).
 
     Works like `modegraph synth preferences` with the options of the same names; without `writers` (model SPECs) gold sentences are quoted.
-    UserError for questions that do not fit the index; and, after the folder is written, if more than half of the rows were lost.
+    UserError for questions that do not fit the index; and, after the folder is written, if more than half of the rows were dropped.
     """
     folder = Path(out)
     with show_progress(progress):

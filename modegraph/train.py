@@ -1,8 +1,8 @@
 """Training, one function per stage: `run = modegraph.train.ms("ms.yaml", data="my-pairs", out="my-ms")`.
 
 Every function takes the settings of the command of the same name, validated the same way: from a YAML file or a mapping (`config`), overridden
-by keyword arguments. `out` is the folder for the run, new, empty or, with `rounds`, that of an interrupted run (the setting `output`). A run is accepted
-wherever a setting names a folder: `model=run`. Progress is shown with `progress=True`.
+by keyword arguments. `out` (the setting `output`) is the folder for the run: a new or empty one or, with `rounds`, that of an interrupted run. A run is
+accepted wherever a setting names a folder: `model=run`. Progress is shown with `progress=True`.
 
 UserError for a setting that is unknown or out of range, and for data that cannot be trained on, before the first step."""
 

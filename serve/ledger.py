@@ -94,7 +94,7 @@ class SqliteCalls:
         self._run("DELETE FROM calls WHERE key = ?", (key,))
 
     def _run(self, statement: str, parameters: Sequence[object]) -> CallRow | None:
-        """Run a statement as a transaction and return its first row; repeated in a new file if this one turns out to be damaged."""
+        """Run a statement as a transaction and return its first row; if the file turns out to be damaged, repeat it in a new one."""
         try:
             return self._try(statement, parameters)
         except sqlite3.DatabaseError:
@@ -130,7 +130,7 @@ def _open_database(file: Path) -> sqlite3.Connection:
         file.parent.mkdir(parents=True, exist_ok=True)
         database = sqlite3.connect(file, timeout=LOCK_TIMEOUT_S, check_same_thread=False)
         database.text_factory = decode
-        _write_ahead(database)
+        _switch_to_wal(database)
         database.execute("PRAGMA synchronous = FULL")
         with database:
             database.execute("BEGIN IMMEDIATE")
@@ -141,8 +141,8 @@ def _open_database(file: Path) -> sqlite3.Connection:
 
 
 @stamina.retry(on=_is_locked, attempts=None, timeout=LOCK_TIMEOUT_S, wait_initial=0.01, wait_max=0.2)
-def _write_ahead(database: sqlite3.Connection) -> None:
-    """Switch to WAL. Two processes that open a new file at once conflict here, and SQLite does not wait."""
+def _switch_to_wal(database: sqlite3.Connection) -> None:
+    """Switch to WAL. Two processes that open a new file at the same time conflict here, and SQLite does not wait."""
     database.execute("PRAGMA journal_mode = WAL")
 
 
@@ -226,7 +226,7 @@ class Ledger:
         with self._lock:
             row = self._calls.get(key)
             if row is not None and not is_intact(row):
-                say(f"{self._file}: a row was altered; it is dropped, and its call is made again")
+                say(f"{self._file}: a row was altered: {key[:12]}; it is dropped, and its call is made again")
                 self._calls.drop(key)
                 return None
         if row is None:
@@ -254,22 +254,22 @@ def call_key(model: str, request: CompletionRequest) -> str:
     return sha256(json.dumps(parts, sort_keys=True).encode("utf-8")).hexdigest()
 
 
-def parallel_seconds(seconds: Sequence[float], at_once: int) -> float:
-    """The total duration of calls that start in order as soon as fewer than `at_once` are running.
+def parallel_seconds(seconds: Sequence[float], parallel: int) -> float:
+    """The total duration of calls that start in order as soon as fewer than `parallel` are running.
 
     >>> parallel_seconds([3.0, 1.0, 1.0, 2.0], 2)
     4.0
     """
-    free_at = [0.0] * at_once
+    free_at = [0.0] * parallel
     for duration in seconds:
         heapq.heapreplace(free_at, free_at[0] + duration)
     return max(free_at)
 
 
-def _with_replay_times(calls: Sequence[_CachedCall], is_new: Sequence[bool], at_once: int) -> list[Completion]:
-    """The completions; those not marked in `is_new` become replays, and the time that they add to the new calls is divided among them."""
+def _with_replay_times(calls: Sequence[_CachedCall], is_new: Sequence[bool], parallel: int) -> list[Completion]:
+    """The completions; those not marked in `is_new` become replays, which share the time that they add, in proportion to their durations."""
     seconds = [call.seconds for call in calls]
-    added = parallel_seconds(seconds, at_once) - parallel_seconds(list(compress(seconds, is_new)), at_once)
+    added = parallel_seconds(seconds, parallel) - parallel_seconds(list(compress(seconds, is_new)), parallel)
     replayed = sum(duration for duration, new in zip(seconds, is_new, strict=True) if not new)
     share = added / replayed if replayed else 0.0
     return [

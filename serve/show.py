@@ -85,7 +85,7 @@ def show_paths(evidence: Evidence) -> str:
     """The steps of the retrieval, and the path from the question to each passage, in words."""
     lines = [wrapped(step, "- ") for step in evidence.trace.steps]
     for rank, found in enumerate(evidence.passages, start=1):
-        path = evidence.paths[rank - 1] if evidence.paths else (f"own score {found.score:.3f}",)
+        path = evidence.paths[rank - 1] if evidence.paths else (f"score {found.score:.3f}",)
         lines += [
             wrapped(f"{rank}. {found.item.title} · {location_of(found.item)}", ""),
             wrapped(" → ".join(("question", *path))),

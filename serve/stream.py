@@ -265,7 +265,7 @@ class _Field:
 
     def checked(self) -> int | None:
         """The number of sentences that were judged, including dropped sentences; None if the check is off."""
-        count = self._checker.checked("" if self._fallback_marks else self.shown)
+        count = self._checker.count_checked("" if self._fallback_marks else self.shown)
         return None if count is None else count + len(self._support.dropped if self._support is not None else ())
 
     def feed(self, part: Part) -> str:

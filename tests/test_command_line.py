@@ -60,7 +60,7 @@ NAMES = {opt for _, param in OPTIONS for opt in (*param.opts, *param.secondary_o
 
 
 @cache
-def page(words: str) -> str:
+def help_page(words: str) -> str:
     done = CliRunner().invoke(tree_app(), [*words.split(), "--help"], terminal_width=WIDTH, env={"COLUMNS": str(WIDTH)})
     assert done.exit_code == 0, done.output
     return done.output
@@ -71,27 +71,27 @@ def tree_app() -> typer.Typer:
     return build_app()
 
 
-def test_the_walk_finds_the_commands() -> None:
+def test_the_commands_of_the_program_are_found() -> None:
     assert {"index", "ask", "train ms", "eval retrieval", "config check"} <= COMMANDS.keys() and len(COMMANDS) > 40
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_a_command_has_a_short_description_and_reports_our_errors(name: str) -> None:
+def test_a_command_has_a_short_description_and_reports_user_errors(name: str) -> None:
     command = COMMANDS[name]
     assert isinstance(command, Command)
     first = command.help.split("\n\n")[0]
     assert re.match(r"[A-Z][a-z-]+ ", first) and first.endswith((".", ").")), "begin with a verb, end with a full stop"
-    assert len(" ".join(first.split())) <= 110, "shorten it, and put details below it"
+    assert len(" ".join(first.split())) <= 110, "shorten the first paragraph to 110 characters, and put details below it"
 
 
 @pytest.mark.parametrize("name", GROUPS)
-def test_a_group_has_help_and_reports_our_errors(name: str) -> None:
+def test_a_group_has_help_and_reports_user_errors(name: str) -> None:
     assert isinstance(GROUPS[name], Group) and GROUPS[name].help
 
 
 @pytest.mark.parametrize(("name", "param"), OPTIONS, ids=[f"{name} {param.opts[0]}" for name, param in OPTIONS])
 def test_every_option_has_help_a_group_and_a_metavar(name: str, param: Any) -> None:
-    assert re.fullmatch(r"\S.{8,}\.", param.help or "", flags=re.DOTALL), "end it with a full stop"
+    assert re.fullmatch(r"\S.{8,}\.", param.help or "", flags=re.DOTALL), "write a help text of at least ten characters that ends with a full stop"
     assert param.help.endswith("Repeatable.") == param.multiple
     assert param.rich_help_panel in PANELS
     assert (param.metavar == "") == bool(param.is_flag) and param.metavar == (param.metavar or "").upper()
@@ -106,7 +106,7 @@ def test_every_argument_has_help_and_a_name(name: str) -> None:
 
 
 def test_an_option_has_one_meaning() -> None:
-    """Its help, type and group are the same everywhere; if the option is repeatable, the help adds that."""
+    """Its help, type, metavar and group are the same everywhere; only the word "Repeatable." is added where the option can be repeated."""
     meanings: dict[str, dict[tuple[Any, ...], list[str]]] = {}
     for name, param in OPTIONS:
         kind = param.type_descriptor.annotation
@@ -116,14 +116,14 @@ def test_an_option_has_one_meaning() -> None:
     assert {option: found for option, found in meanings.items() if len(found) > 1} == {}
 
 
-def test_every_command_has_the_same_default_mode() -> None:
-    """Without the option, `serve` leaves its setting unchanged."""
+def test_every_command_but_serve_has_the_same_default_mode() -> None:
+    """Without `--mode`, `serve` uses the mode in its settings."""
     modes = {name: param.default for name, param in OPTIONS if param.opts[0] == "--mode"}
     assert modes.pop("serve") is None
     assert len(modes) >= 3 and set(modes.values()) == {DEFAULT_MODE}
 
 
-def test_an_argument_has_one_meaning() -> None:
+def test_the_arguments_index_run_and_config_have_one_meaning_each() -> None:
     arguments: dict[str, set[str]] = {}
     for command in COMMANDS.values():
         for param in command.params:
@@ -141,12 +141,12 @@ def test_no_help_mentions_an_option_that_does_not_exist(name: str) -> None:
     assert set(OPTION.findall(text)) - NAMES <= {"--max-model-len"}  # an option of vLLM
     own_options = {opt for param in command.params for opt in param.opts}
     mentioned = set(OPTION.findall(re.sub(r"`[^`]*`|use it with[^.]*\.", "", command.help)))
-    assert mentioned <= own_options, "an option that this command does not have"
+    assert mentioned <= own_options, "the help names an option that this command does not have"
 
 
 @pytest.mark.parametrize("name", [*COMMANDS, *GROUPS])
 def test_a_help_page_fits_eighty_columns_and_truncates_nothing(name: str) -> None:
-    shown = page(name)
+    shown = help_page(name)
     assert all(len(line) <= WIDTH for line in shown.splitlines())
     assert "…" not in shown and not re.search(r"<\w+>", shown)
     words = " ".join(shown.replace("│", " ").split())
@@ -156,12 +156,12 @@ def test_a_help_page_fits_eighty_columns_and_truncates_nothing(name: str) -> Non
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_the_groups_of_options_are_in_order(name: str) -> None:
-    titles = [title for title in re.findall(r"╭─ ([\w ]+?) ─", page(name)) if title in OPTION_PANELS]
+    titles = [title for title in re.findall(r"╭─ ([\w ]+?) ─", help_page(name)) if title in OPTION_PANELS]
     assert titles == [panel for panel in OPTION_PANELS if panel in titles] and OUTPUT in titles
 
 
 def test_the_main_help_page_has_its_groups_in_order() -> None:
-    titles = re.findall(r"╭─ ([\w ]+?) ─", page(""))
+    titles = re.findall(r"╭─ ([\w ]+?) ─", help_page(""))
     assert titles == ["Options", "Index", "Ask and serve", "Data", "Train", "Evaluate", "Settings"]
 
 
@@ -185,7 +185,7 @@ def test_exactly_the_commands_with_settings_take_config_or_set() -> None:
 
 @pytest.mark.parametrize("name", WITH_SETTINGS)
 def test_a_help_page_lists_the_settings_with_default_and_meaning(name: str) -> None:
-    shown = " ".join(page(name).replace("│", " ").split())
+    shown = " ".join(help_page(name).replace("│", " ").split())
     for each in setting_lines(settings_class(WITH_SETTINGS[name])):
         if each.meaning:
             assert re.search(rf"{re.escape(each.key)}\s+{re.escape(each.meaning)}", shown), each
@@ -203,7 +203,7 @@ def test_every_setting_has_a_description(path: str) -> None:
 
 @pytest.mark.parametrize("path", sorted(set(WITH_SETTINGS.values())))
 def test_the_settings_shown_match_the_class(path: str) -> None:
-    """The YAML shown, if read, equals the defaults of the class, except for required values, which are missing."""
+    """The YAML shown, when read, has every setting of the class with its default; required settings have no value."""
     kind = settings_class(path)
     values = yaml.safe_load(as_yaml(kind, "Settings"))
     optional = {key: value for key, value in values.items() if kind.model_fields[key].is_required() is False}
@@ -256,13 +256,13 @@ def test_the_versions_of_the_libraries_are_printed() -> None:
 
 
 def test_the_shell_completion_covers_commands_options_and_modes() -> None:
-    def completed(*words: str) -> list[str]:
+    def completions(*words: str) -> list[str]:
         place = {"COMP_WORDS": " ".join(("modegraph", *words)), "COMP_CWORD": str(len(words))}
         environment = {**place, "_MODEGRAPH_COMPLETE": "complete_bash"}
         return CliRunner().invoke(tree_app(), [], prog_name="modegraph", env=environment).output.split()
 
-    assert {"compact", "compare", "config", "copy"} == set(completed("co"))
-    assert "--top-k" in completed("ask", "--top") and "hierarchy" in completed("ask", "--mode", "hi")
+    assert {"compact", "compare", "config", "copy"} == set(completions("co"))
+    assert "--top-k" in completions("ask", "--top") and "hierarchy" in completions("ask", "--mode", "hi")
     # The program detects the shell from its parent processes, so it must run under a known shell.
     shown = subprocess.run(
         ["bash", "-c", f"{sys.executable} -P -m modegraph --show-completion; true"],
@@ -303,7 +303,7 @@ def test_a_wrong_command_line_is_reported_in_one_line(words: str, message: str) 
 
 
 def lines_of(file: Path) -> Iterator[str]:
-    """The command lines of a file, from `modegraph ` on: in code spans, shell blocks, comments and commands of services."""
+    """The command lines in a file, without anything before `modegraph `: in code spans, shell blocks, comments and commands of services."""
     for line in file.read_text(encoding="utf-8").splitlines():
         yield from re.findall(r"`(modegraph [^`]*)`", line)
         shell = re.match(

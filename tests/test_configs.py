@@ -38,7 +38,7 @@ KINDS: dict[str, type[Settings]] = {
 LAUNCHERS = sorted((ROOT / "configs" / "accelerate").glob("*.yaml"))
 CONFIGS = sorted({*(ROOT / "configs").rglob("*.y*ml")} - {*LAUNCHERS})
 MODELS = ("qwen2.5-0.5b", "qwen2.5-7b", "llama-3.1-8b", "ministral-8b")
-SAME_IN_BOTH = (
+SAME_IN_MS_AND_DPO = (
     "learning_rate",
     "max_steps",
     "epochs",
@@ -52,7 +52,7 @@ SAME_IN_BOTH = (
 
 
 def kind_of(file: Path) -> type[Settings]:
-    """The settings class of a config: by its folder for eval, data and study, else by the stage in its name (<stage>-<model>.yaml)."""
+    """The settings class of a config: by its folder for eval, data and study, else by the part of its name before the first hyphen (<stage>-<model>.yaml)."""
     folders: dict[str, type[Settings]] = {"eval": MatrixSettings, "data": ReadingSettings, "study": StudySettings}
     if file.parent.name in folders:
         return folders[file.parent.name]
@@ -85,7 +85,7 @@ def test_the_expected_configs_are_shipped() -> None:
 
 @pytest.mark.parametrize("file", LAUNCHERS, ids=lambda file: file.stem)
 def test_accelerate_reads_every_launch_config(file: Path) -> None:
-    """With the loader of accelerate, which refuses unknown keys; the command on the second line of a config names files that exist."""
+    """The loader of accelerate refuses unknown keys. The command on the second line of the config names this config and an existing settings file."""
     from accelerate.commands.config.config_args import load_config_from_file
     from accelerate.commands.launch import launch_command_parser
 
@@ -121,7 +121,7 @@ def test_ms_and_dpo_are_compared_on_equal_terms(pattern: str) -> None:
     files = {kind: ROOT / "configs" / pattern.format(kind) for kind in ("ms", "dpo")}
     ms = load_settings(MsSettings, files["ms"]).model_dump()
     dpo = load_settings(DpoSettings, files["dpo"]).model_dump()
-    assert {key: ms[key] for key in SAME_IN_BOTH} == {key: dpo[key] for key in SAME_IN_BOTH}
+    assert {key: ms[key] for key in SAME_IN_MS_AND_DPO} == {key: dpo[key] for key in SAME_IN_MS_AND_DPO}
 
 
 def test_the_recipe_of_graphmpa_is_the_default() -> None:

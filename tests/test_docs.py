@@ -1,4 +1,4 @@
-"""The documentation: the files and link targets in it exist, and the README and the tour are short."""
+"""The documentation: the files and link targets that it names exist, and the README and the tour are short."""
 
 import re
 import subprocess
@@ -31,7 +31,7 @@ def test_the_targets_of_links_exist(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
-def test_every_file_named_exists(page: Path) -> None:
+def test_the_files_that_a_page_names_exist(page: Path) -> None:
     named = {each for found in FILE.findall(page.read_text(encoding="utf-8")) for each in alternatives(found)}
     names = {Path(file).name for file in TRACKED}
     gone = {each for each in named if "/" in each and each not in TRACKED and not (page.parent / each).exists()}

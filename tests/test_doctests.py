@@ -24,7 +24,7 @@ def test_examples_in_docstrings_give_the_output_shown(module: str) -> None:
 
 @pytest.mark.long
 def test_examples_in_the_python_guide_give_the_output_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the real encoder; ELLIPSIS is needed only for the list of known settings."""
+    """The examples use the real encoder; only the list of known settings needs ELLIPSIS."""
     monkeypatch.chdir(tmp_path)
     guide = str(ROOT / "docs" / "python.md")
     failed, tried = doctest.testfile(guide, module_relative=False, optionflags=doctest.ELLIPSIS)

@@ -1,4 +1,4 @@
-"""Tests `assert_linear` itself: linear time passes and quadratic time is detected, however short the time is."""
+"""Tests `assert_linear` itself: linear time passes, and quadratic time is detected even if the calls are very short."""
 
 import pytest
 

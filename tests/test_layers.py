@@ -43,7 +43,7 @@ MAY_IMPORT = {
     },
     "modegraph": set(FOLDERS),
 }
-LIGHT = {
+LIGHT_MODULES = {
     "typer",
     "typer.core",
     "graph.shared.modes",
@@ -52,7 +52,8 @@ LIGHT = {
     "graph.types",
     "modegraph.start",
 }
-LATE = {
+"""Modules that are fast to import: command-line modules may import them at the top."""
+LATE_PACKAGES = {
     *(
         "torch",
         "transformers",
@@ -70,7 +71,7 @@ LATE = {
     "ray",
 }
 """Packages that may be imported inside a function, for the reasons in CONTRIBUTING.md."""
-SHORT = 40
+SHORT_FILE_LINES = 40
 """A file with fewer lines than this and a single importer belongs in that importer."""
 SIMILAR_FILES = (
     "eval/tasks/sets",
@@ -101,7 +102,7 @@ def imports_of_tree(nodes: Iterable[ast.AST]) -> set[str]:
         if isinstance(node, ast.Import):
             names.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, "a relative import"
+            assert node.level == 0, "a relative import; expected an absolute one"
             names.add(node.module or "")
     return names
 
@@ -112,7 +113,7 @@ def test_a_folder_imports_only_the_layers_below_it(file: Path) -> None:
     ours = {name for name in imports_of(file) if name.split(".")[0] in FOLDERS}
     allowed = MAY_IMPORT[folder]
     above = {name for name in ours if not any(name == layer or name.startswith(layer + ".") for layer in allowed)}
-    assert not above, f"{folder} may import {sorted(allowed)}"
+    assert not above, f"{folder} imports {sorted(above)}; expected only {sorted(allowed)}"
     assert file in CLIS or not any(map(is_cli, ours)), (
         "command-line modules are for users; import the function that the command calls"
     )
@@ -124,9 +125,9 @@ def test_a_command_line_module_imports_nothing_slow_at_the_top(file: Path) -> No
     heavy = {
         name
         for name in imports_of(file, only_top_level=True)
-        if name.split(".")[0] not in standard and name not in LIGHT and not is_cli(name)
+        if name.split(".")[0] not in standard and name not in LIGHT_MODULES and not is_cli(name)
     }
-    assert not heavy, "import it inside the command"
+    assert not heavy, "import these modules inside the command"
 
 
 @cache
@@ -177,17 +178,17 @@ def path_into_cycle(edges: dict[str, set[str]]) -> list[str]:
     return path
 
 
-def test_no_folder_imports_one_that_imports_it() -> None:
+def test_imports_between_folders_have_no_cycles() -> None:
     assert path_into_cycle({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": set()}) == ["a", "b", "c", "b"]
     assert path_into_cycle(imported_folders(modules())) == []
 
 
-def test_no_file_imports_one_that_imports_it() -> None:
+def test_imports_between_files_have_no_cycles() -> None:
     known = modules()
     assert path_into_cycle({module: names_imported(file) & known.keys() for module, file in known.items()}) == []
 
 
-def test_no_short_file_has_one_importer() -> None:
+def test_no_short_file_has_a_single_importer() -> None:
     known = modules()
     imports = {module: names_imported(file) for module, file in known.items()}
     found = []
@@ -199,7 +200,7 @@ def test_no_short_file_has_one_importer() -> None:
             or place.rpartition("/")[0] in SIMILAR_FILES
             or file.name in ("__init__.py", "__main__.py")
         )
-        if not exempt and len(importers) == 1 and len(file.read_text(encoding="utf-8").splitlines()) < SHORT:
+        if not exempt and len(importers) == 1 and len(file.read_text(encoding="utf-8").splitlines()) < SHORT_FILE_LINES:
             found.append(f"put {place} into {importers[0]}")
     assert found == []
 
@@ -213,7 +214,7 @@ def test_no_two_files_of_a_package_share_a_name(folder: str) -> None:
 def test_folders_of_tests_mirror_those_of_the_packages() -> None:
     for folder in {file.parent.relative_to(ROOT / "tests") for file in (ROOT / "tests").rglob("test_*.py")}:
         mirrored = folder.parts[:1] and folder.parts[0] in FOLDERS
-        assert not mirrored or (ROOT / folder).is_dir(), f"tests/{folder} has no counterpart"
+        assert not mirrored or (ROOT / folder).is_dir(), f"tests/{folder}: no folder {folder}. Rename the folder of tests"
 
 
 def test_opening_an_index_imports_neither_its_store_nor_the_readers_of_documents() -> None:
@@ -230,7 +231,7 @@ def test_packages_imported_inside_functions_are_slow_to_load_or_may_be_missing(f
     tree = ast.parse(file.read_text(encoding="utf-8"))
     functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
     inside = {name for function in functions for name in imports_of_tree(ast.walk(function))}
-    assert {name for name in inside if name.split(".")[0] not in {*LATE, *FOLDERS}} == set()
+    assert {name for name in inside if name.split(".")[0] not in {*LATE_PACKAGES, *FOLDERS}} == set()
 
 
 def test_every_file_has_a_docstring_and_every_package_a_py_typed_file() -> None:

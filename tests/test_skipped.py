@@ -12,15 +12,15 @@ import pytest
 from tests.conftest import missing_item
 from tests.places import ROOT
 
-OTHER = {
+OTHER_REASONS = {
     "needs /dev/full",
     "needs a system on which the tests may mount a disk",
     "needs root",
     "reads /proc",
     "root can read every folder",
 }
-"""Skip reasons for which nothing can be installed."""
-NONE_MISSING = """
+"""Skip reasons that no installation would remove."""
+TESTS_WITHOUT_MISSING_ITEMS = """
 import pytest
 
 def test_passes():
@@ -29,7 +29,7 @@ def test_passes():
 def test_skipped_for_another_reason():
     pytest.skip("reads /proc")
 """
-SOME_MISSING = """
+TESTS_WITH_MISSING_ITEMS = """
 @pytest.mark.parametrize("number", range(3))
 @pytest.mark.skipif(True, reason="smollm2 is not fetched: modegraph models get smollm2")
 def test_that_needs_a_model(number):
@@ -57,13 +57,13 @@ def last_lines(folder: Path, tests: str, processes: str) -> list[str]:
 @pytest.mark.parametrize("processes", ["0", "2"])
 def test_the_last_line_counts_the_skipped_tests_by_missing_item(tmp_path: Path, processes: str) -> None:
     (tmp_path / "test_package.py").write_text("import pytest\n\npytest.importorskip('nowhere.inside')\n")
-    totals, last = last_lines(tmp_path, NONE_MISSING + SOME_MISSING, processes)
+    totals, last = last_lines(tmp_path, TESTS_WITHOUT_MISSING_ITEMS + TESTS_WITH_MISSING_ITEMS, processes)
     assert "1 passed, 7 skipped" in totals
     assert last == "Skipped, missing: smollm2 (3: modegraph models get smollm2), PostgreSQL (2), nowhere (1)"
 
 
 def test_a_run_without_missing_items_ends_with_its_totals(tmp_path: Path) -> None:
-    assert "1 passed, 1 skipped" in last_lines(tmp_path, NONE_MISSING, "0")[-1]
+    assert "1 passed, 1 skipped" in last_lines(tmp_path, TESTS_WITHOUT_MISSING_ITEMS, "0")[-1]
 
 
 def reasons_in(file: Path) -> Iterator[str]:
@@ -85,4 +85,4 @@ def text_of(string: ast.expr) -> str:
 def test_every_skip_reason_names_a_missing_item_or_is_listed_here() -> None:
     found = {reason for file in (ROOT / "tests").rglob("*.py") for reason in reasons_in(file)}
     assert len(found) > 20
-    assert {reason for reason in found if missing_item(reason) is None} == OTHER
+    assert {reason for reason in found if missing_item(reason) is None} == OTHER_REASONS

@@ -5,7 +5,7 @@ from pathlib import Path
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-CONTROL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>", "<s>")
+CONTROL_TOKENS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>", "<s>")
 TEMPLATE = (
     "{% for turn in messages %}<|im_start|>{{ turn['role'] }}\n{{ turn['content'] }}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
@@ -22,7 +22,7 @@ def write_tiny_llama(folder: Path) -> Path:
     core.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     core.decoder = decoders.ByteLevel()
     tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=core, eos_token=CONTROL[0], additional_special_tokens=list(CONTROL[1:]), chat_template=TEMPLATE
+        tokenizer_object=core, eos_token=CONTROL_TOKENS[0], additional_special_tokens=list(CONTROL_TOKENS[1:]), chat_template=TEMPLATE
     )
     torch.manual_seed(0)
     config = LlamaConfig(

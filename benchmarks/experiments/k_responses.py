@@ -35,7 +35,7 @@ import numpy as np
 import torch
 from transformers import TrainerCallback
 
-from data_synth.responses.responses import DrawnTexts
+from data_synth.responses.responses import SampledTexts
 from data_synth.rows import ResponseRow, Sampling, response_to_json
 from eval.alignment.measure import reward_of
 from eval.alignment.sample import Samples, cut_at_end, samples_of
@@ -90,7 +90,7 @@ def draw(
 def row_of(prompt: Prompt, drawn: Samples, sampling: Sampling, policy: str, end_id: int) -> ResponseRow:
     """The row of a prompt with its sampled responses and their rewards; an empty response becomes a dash."""
     cut = tuple(number for number, ids in enumerate(drawn.group.responses) if ids[-1] != end_id)
-    texts = DrawnTexts(tuple(text or "–" for text in drawn.texts), cut)
+    texts = SampledTexts(tuple(text or "–" for text in drawn.texts), cut)
     return replace(with_rewards(prompt, texts), sampling=sampling, policy=policy)
 
 

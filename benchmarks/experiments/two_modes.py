@@ -28,7 +28,7 @@ import torch
 from torch import Generator, Tensor
 
 from benchmarks.report import new_parser
-from eval.tables import NONE, Table, as_text, optional
+from eval.tables import NONE, Table, as_text, figure_or_dash
 from graph.errors import UserError
 from graph.shared.console import say, track
 from graph.shared.jsonl import write_json
@@ -345,7 +345,10 @@ def modes_table(experiment: Experiment) -> Table:
 
 def _fit_row(fit: Fit, beta_reward: float) -> tuple[str, ...]:
     objective = fit.objective
-    size, smoothing = optional(objective.responses_per_prompt, "g"), optional(objective.label_smoothing, "g")
+    size, smoothing = (
+        figure_or_dash(objective.responses_per_prompt, "g"),
+        figure_or_dash(objective.label_smoothing, "g"),
+    )
     softness = NONE if objective.labels == "hard" else f"{beta_reward:g}"
     figures = (_mean_and_spread([of(policy) for policy in fit.policies]) for _, _, of in FIT_MEASURES)
     return (objective.method, objective.labels, size, smoothing, softness, f"{BETA_POLICY:g}", *figures)

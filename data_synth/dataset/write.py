@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from data_synth.dataset.summary import Summary, Tally
-from data_synth.rows import Dropped, Form, R, split_files, without_dropped
+from data_synth.rows import Dropped, Form, R, separate_dropped, split_files
 from graph.errors import UserError
 from graph.shared.console import print_json, say
 
@@ -190,7 +190,7 @@ def show_rows(rows: Sequence[R | Dropped], form: Form[R]) -> str:
 
 def rows_to_json(rows: Sequence[R | Dropped], form: Form[R]) -> dict[str, Any]:
     """One object: the rows as stored, and the reason for each dropped row."""
-    made, dropped = without_dropped(rows)
+    made, dropped = separate_dropped(rows)
     return {"rows": [form.to_json(row) for row in made], "dropped": [row.why for row in dropped]}
 
 

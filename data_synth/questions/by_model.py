@@ -37,7 +37,7 @@ from graph.store.columns.moved import take_rows
 from graph.store.data import IndexData
 from graph.text.bm25 import terms_of
 from graph.text.prompting import fill, quote, quote_passage, read_prompt
-from graph.text.replies import ReplyModel, Sentence, at_most, number_up_to, numbers_up_to, plain
+from graph.text.replies import ReplyModel, Sentence, as_one_line, at_most, number_up_to, numbers_up_to
 from graph.text.sentences import Unit, spell_out_rows, split_units
 from graph.text.word_forms import FUNCTION_WORDS
 from graph.types import CompletionRequest, Excerpt, LanguageModel, Passage
@@ -281,7 +281,7 @@ def _either(numbers: Sequence[int]) -> str:
 def _row(
     reply: WrittenQuestion | QuestionOfSentence, material: Material, hops: Sequence[int], writer: str, split: str
 ) -> QuestionRow | Dropped:
-    text, answer = quote(plain(reply.question)), quote(plain(reply.answer))
+    text, answer = quote(as_one_line(reply.question)), quote(as_one_line(reply.answer))
     numbers, passages, sentence = sorted(set(reply.passages)), material.passages, material.sentence
     faults = {
         EMPTY: not text or not answer,

@@ -1,4 +1,4 @@
-"""Scores of an answer over passages: exact match, word F1, refusal and citations. Shared by training and evaluation."""
+"""Scores of an answer to a question over passages: exact match, word F1, refusal and citations. Shared by training and evaluation."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from graph.answer.prompt import is_no_answer
 class ReadingScore:
     """Scores from 0 to 1. For a question without an answer, refusing is right: `exact` and `f1` are 1 for a refusal and 0 otherwise.
 
-    `cites` is 1 if existing passages are cited, `cites_gold` if these are all gold.
+    `cites` is 1 if the text cites at least one existing passage, `cites_gold` if it does so and all of those cited are gold.
     """
 
     exact: float

@@ -1,8 +1,8 @@
-"""Questions with the passages that answer them, in the layout of public sets: a folder with corpus.jsonl and questions.jsonl.
+"""Questions with the passages that answer them, in the layout that public sets are converted to: a folder with corpus.jsonl and questions.jsonl.
 
 Fields of a question: "id", "question", "answers" (empty: unanswerable), "gold_ids", and if known "context_ids" (passages of the same document
-or found by retrieval), "evidence" (sentences) or "supporting_sentences" ([passage id, number]), "kind" or "type", "split" (train, dev or val,
-test; by default from the hash of the question's words, so that a question has the same split in every set).
+or found by retrieval), "evidence" (sentences) or "supporting_sentences" ([passage id, number]), "kind" or "type", "split" (train, dev or
+test, with val for dev; by default from the hash of the question's words, so that a question has the same split in every set).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ YES_NO = frozenset({"yes", "no"})
 
 @dataclass(frozen=True)
 class ReadingQuestion:
-    """One question. `gold_ids` are the passages that together answer it, `context_ids` those that came with it: possible distractors.
+    """One question. `gold_ids` are the passages that together answer it, `context_ids` those given with it: distractors and possibly gold ones.
 
     `evidence` are sentences of the gold passages.
     """
@@ -59,13 +59,13 @@ class ReadingSet:
 
 
 def read_set(folder: Path) -> ReadingSet:
-    """A set read from its folder; UserError with file and line for a row that lacks a field or names a missing passage."""
+    """A set read from its folder; UserError for a folder without questions, and with file and line for a malformed row or one that names a missing passage."""
     passages: dict[str, Excerpt] = {}
     sentences: dict[str, list[str]] = {}
     for line, row in read_jsonl(folder / CORPUS):
         where = f"{folder / CORPUS} line {line}"
         if not isinstance(row.get("id"), str) or not isinstance(row.get("text"), str):
-            raise UserError(f"{where}: no 'id' or no 'text'", "a passage with both", "fix the row")
+            raise UserError(f"{where}: 'id' or 'text' is missing or not a string", "a passage with both", "fix the row")
         passages[row["id"]] = Excerpt(row["id"], row.get("title") or "", row["text"], source=row["id"])
         sentences[row["id"]] = row.get("sentences") or []
     questions = tuple(
@@ -109,12 +109,14 @@ def _question(
     try:
         evidence = [item["quote"] if isinstance(item, Mapping) else item for item in row.get("evidence", ())]
         for passage, number in row.get("supporting_sentences", ()):
-            # HotpotQA numbers some sentences that do not exist.
+            # HotpotQA names some sentence numbers that do not exist: they add nothing.
             evidence += sentences.get(passage, [])[number : number + 1]
         evidence = [sentence.strip() for sentence in evidence]
     except (AttributeError, KeyError, TypeError, ValueError):
         found = f"{where}: evidence {row.get('evidence')!r:.80}, supporting sentences {row.get('supporting_sentences')!r:.80}"
-        raise UserError(found, 'strings or {"quote"}, and pairs of a passage and a number', "fix the row") from None
+        raise UserError(
+            found, 'strings or {"quote"} objects, and [passage id, sentence number] pairs', "fix the row"
+        ) from None
     answers = tuple(answer.strip() for answer in row.get("answers", ()) if answer.strip())
     kind = row.get("kind") or row.get("type") or ""
     return ReadingQuestion(

@@ -17,11 +17,11 @@ from graph.errors import UserError
 from graph.shared.jsonl import read_jsonl
 
 CORPUS = "corpus.jsonl"
-"""The default file for the sentences, in the folder of the questions."""
+"""The name of the file with the sentences, looked for in the folder of the questions by default."""
 
 
 def read_gold_questions(file: Path) -> list[GoldQuestion]:
-    """The questions of a file, or of a folder of `synth questions`, in order; UserError with the line number for a malformed field."""
+    """The questions of a file, or of a folder written by `synth questions`, in order; UserError with the line number for a malformed field."""
     questions = read_questions(file)
     rows = {row["id"]: (row, where) for where, row in read_question_rows(file)}
     return [_gold_question(question, *rows[question.id]) for question in questions]
@@ -30,7 +30,7 @@ def read_gold_questions(file: Path) -> list[GoldQuestion]:
 def with_sentences(questions: Sequence[GoldQuestion], corpus: Path) -> list[GoldQuestion]:
     """The questions with the text of their numbered gold sentences as evidence; those that have quotes keep them.
 
-    UserError when `corpus` is needed and missing, and for the number of a sentence that does not exist.
+    UserError if `corpus` is needed and missing, or has no sentence of a given number.
     """
     numbers = [() if one.question.evidence else one.gold_numbers for one in questions]
     if not any(numbers):

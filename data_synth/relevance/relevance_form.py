@@ -15,15 +15,16 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 FoundBy = Literal["gold", "own", "walk", "cosine"]
-"""Why a proposition is a candidate: it is in a gold document, in another document of the question (own), or was found by search."""
+"""Why a proposition is a candidate: it is in a gold document ("gold") or in another document published with the question ("own"), or it is a hard
+negative found by a random walk ("walk") or by cosine ("cosine")."""
 LabelledBy = Literal["sentence", "passage", "model"]
-"""The source of a relevance label: a gold sentence, a gold passage or document ("passage"), or a language model's choice."""
+"""The source of a relevance label: a gold sentence ("sentence"), a gold passage or document ("passage"), or a language model's choice ("model")."""
 LABELS = {0: "irrelevant", 1: "relevant"}
 FEATURE_DIGITS = 6
 SplitBy = Literal["passages", "questions"]
-"""The things that no two splits share: questions, passages and propositions, or only questions."""
+"""What no two splits share: questions, passages and propositions ("passages"), or only questions ("questions")."""
 SPLIT_BY = "Split by"
-"""The key for this choice in a dataset's summary."""
+"""The key of the SplitBy value in a dataset's summary."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ class RelevanceRow:
 
 
 def relevance_to_json(row: RelevanceRow) -> dict[str, Any]:
-    """A row as stored: features by name."""
+    """A row as stored, with its features by name."""
     return row_fields(row) | {"features": dict(zip(FEATURES, row.features, strict=True))}
 
 
@@ -97,7 +98,9 @@ def relevance_problems(row: RelevanceRow) -> list[str]:
     if not row.passage_ids:
         problems.append("passage_ids is empty, so splits cannot be checked for shared passages")
     features = zip(FEATURES, row.features, strict=True)
-    problems += [f"feature {name} is {value}, expected a number" for name, value in features if not isfinite(value)]
+    problems += [
+        f"feature {name} is {value}, expected a finite number" for name, value in features if not isfinite(value)
+    ]
     return problems
 
 
@@ -110,7 +113,7 @@ RELEVANCE: Form[RelevanceRow] = Form(
         "or those that a language model chose (model). The others are in the question's documents (`found_by` gold, own) or "
         "are hard negatives, found by a walk from the best propositions (walk) or by cosine (cosine). "
         "No question is in two splits, and if split by passages, no passage or proposition either: hard negatives then come from the "
-        "passages of the question's own split, so those of the small splits are easier. `features` are those that retrieval computes at query time."
+        "passages of the question's own split, so they are easier in the small splits. `features` are those that retrieval computes at query time."
     ),
     to_json=relevance_to_json,
     from_json=relevance_from_json,

@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from data_synth.relevance.relevance_form import FEATURE_DIGITS, FoundBy, GoldQuestion, LabelledBy, RelevanceRow
 from data_synth.relevance.split import Split
-from data_synth.rows import Dropped, without_dropped
+from data_synth.rows import Dropped, separate_dropped
 from graph.documents.questions import Question
 from graph.index.index import row_of
-from graph.retrieve.learned.light import QuestionView, measure, view_of
+from graph.retrieve.learned.light import QuestionView, features_of, view_of
 from graph.retrieve.learned.selectors import choices_of_model
 from graph.retrieve.parts.query import Caller, Query
 from graph.retrieve.parts.ranking import expand_rows, top_rows
@@ -70,13 +70,13 @@ def best_allowed(scores_N: NDArray[np.float32], allowed_N: NDArray[np.bool_], co
 
 
 NO_GOLD = "the question has no gold sentence and no gold document"
-NOT_THERE = "a gold sentence does not occur in its document"
+SENTENCE_NOT_FOUND = "a gold sentence does not occur in its document"
 NO_PROPOSITION = "a gold sentence from which no proposition was extracted"
-UNUSABLE = "the model's choice could not be used"
+UNUSABLE_CHOICE = "the model's choice could not be used"
 MIN_OVERLAP = 0.5
-"""Share of the shorter of occurrence and sentence that must overlap with the other."""
-SHOWN_AT_ONCE = 20
-"""Candidates that a model chooses among at a time: the number that the mode `local` shows it at first."""
+"""The least overlap of an occurrence with a gold sentence, as a share of the shorter of the two."""
+CANDIDATES_PER_CALL = 20
+"""How many candidates a model chooses among in one call: as many as it first sees in the mode `local`."""
 
 
 def document_row(index: Index, source: str) -> int:
@@ -95,24 +95,24 @@ def rows_of_sources(index: Index, sources: Sequence[str]) -> Ints:
 
 
 def gold_rows(index: Index, question: Question) -> tuple[Ints, list[Dropped]]:
-    """The relevant propositions of a question, ascending, and a Dropped for each of its gold sentences without any, or for a question without gold.
+    """The relevant propositions of a question, ascending, and a Dropped for each gold sentence without propositions, or for a question without gold.
 
-    With evidence, the propositions made from its sentences; without, all propositions of the gold documents.
+    With evidence, these are the propositions extracted from its sentences; without it, all propositions of the gold documents.
     """
     if not question.evidence:
         if not question.gold_sources:
             return np.zeros(0, np.int64), [Dropped(NO_GOLD)]
         return rows_of_sources(index, question.gold_sources), []
-    found, dropped = without_dropped(quoted_rows(index, quote) for quote in question.evidence)
+    found, dropped = separate_dropped(quoted_rows(index, quote) for quote in question.evidence)
     return np.unique(np.concatenate([np.zeros(0, np.int64), *found])), dropped
 
 
 def quoted_rows(index: Index, quote: Quote) -> Ints | Dropped:
-    """The propositions with an occurrence that shares MIN_OVERLAP of the shorter one's characters with the quoted sentence."""
+    """The propositions with an occurrence that overlaps the quoted sentence by at least MIN_OVERLAP; Dropped if there is none, or no such sentence."""
     data = index.data
     spans = find_quote(index.passages_of(quote.source), quote.text)
     if not spans:
-        return Dropped(NOT_THERE)
+        return Dropped(SENTENCE_NOT_FOUND)
     document = document_row(index, quote.source)
     rows = np.flatnonzero(data.passage_document_P[data.occurrence_passage_M] == document)
     start, end = data.occurrence_start_M[rows], data.occurrence_end_M[rows]
@@ -124,7 +124,7 @@ def quoted_rows(index: Index, quote: Quote) -> Ints | Dropped:
 
 
 def find_quote(passages: Sequence[Passage], text: str) -> list[tuple[int, int]]:
-    """The occurrences of a sentence in a document, as (start, end) character offsets; white space may differ."""
+    """Every place of a sentence in a document, as (start, end) character offsets; white space may differ."""
     words = [re.escape(word) for word in text.split()]
     if not words or not passages:
         return []
@@ -134,16 +134,16 @@ def find_quote(passages: Sequence[Passage], text: str) -> list[tuple[int, int]]:
     return [match.span() for match in re.finditer(r"\s+".join(words), "".join(letters))]
 
 
-def chosen_rows(index: Index, query: Query, rows_n: Ints) -> list[bool | Dropped]:
-    """For each candidate, whether the query's model selects it; the model chooses among SHOWN_AT_ONCE at a time, by descending cosine.
+def labels_by_model(index: Index, query: Query, rows_n: Ints) -> list[bool | Dropped]:
+    """For each candidate, whether the query's model selects it; each call shows CANDIDATES_PER_CALL of them, by descending cosine.
 
-    Dropped if a reply is unusable: the rule that retrieval falls back on must not be distilled. ModelUnavailable when the model does
-    not answer.
+    Dropped for the candidates of an unusable reply: a selector must not learn the rule that retrieval falls back on. ModelUnavailable when the model
+    does not answer.
     """
     cosines_n = index.data.proposition_vectors_ND[rows_n] @ query.vector_D
     order = np.lexsort((rows_n, -cosines_n))
-    batches = [order[first : first + SHOWN_AT_ONCE] for first in range(0, len(order), SHOWN_AT_ONCE)]
-    verdicts: list[bool | Dropped] = [Dropped(UNUSABLE)] * len(rows_n)
+    batches = [order[first : first + CANDIDATES_PER_CALL] for first in range(0, len(order), CANDIDATES_PER_CALL)]
+    verdicts: list[bool | Dropped] = [Dropped(UNUSABLE_CHOICE)] * len(rows_n)
     choices = choices_of_model(index, query, [rows_n[batch] for batch in batches])
     for batch, chosen in zip(batches, choices, strict=True):
         if chosen is not None:
@@ -153,8 +153,9 @@ def chosen_rows(index: Index, query: Query, rows_n: Ints) -> list[bool | Dropped
 
 
 OTHER_SPLIT = "a proposition that is not, or not only, in the question's split"
-LOST_GOLD = "a question none of whose relevant propositions is in its split"
-QUESTIONS_AT_ONCE = 32
+NO_GOLD_IN_SPLIT = "a question none of whose relevant propositions is in its split"
+QUESTIONS_PER_BATCH = 32
+"""How many questions are encoded in one batch."""
 
 
 def relevance_rows(
@@ -162,10 +163,10 @@ def relevance_rows(
 ) -> Iterator[RelevanceRow | Dropped]:
     """The rows of each question in order: the propositions of its documents and `negatives` hard negatives, labelled by gold or by `model`.
 
-    Raises ModelUnavailable when the model does not answer; with a ledger, finished calls are not repeated.
+    Raises ModelUnavailable when the model does not answer; a later run with the same ledger does not repeat finished calls.
     """
     remaining = iter(questions)
-    while group := list(islice(remaining, QUESTIONS_AT_ONCE)):
+    while group := list(islice(remaining, QUESTIONS_PER_BATCH)):
         vectors_QD = index.encode_queries([gold.question.text for gold in group])
         for gold, vector_D in zip(group, vectors_QD, strict=True):
             query = Query(gold.question.text, vector_D, Caller(model) if model is not None else None)
@@ -175,7 +176,7 @@ def relevance_rows(
 def question_relevance_rows(
     index: Index, gold: GoldQuestion, query: Query, split: Split, negatives: int
 ) -> Iterator[RelevanceRow | Dropped]:
-    """The rows of one question; a question without gold has none, unless the query has a model to choose."""
+    """The rows of one question; without a model in the query, none for a question without a relevant proposition in its split."""
     question = gold.question
     positives, dropped = gold_rows(index, question) if query.model is None else (np.zeros(0, np.int64), [])
     yield from dropped
@@ -186,13 +187,13 @@ def question_relevance_rows(
     in_own = rows_of_sources(index, gold.own_sources)
     yield from (Dropped(OTHER_SPLIT) for _ in np.flatnonzero(~allowed_N[np.union1d(in_gold, in_own)]))
     if query.model is None and not allowed_N[positives].any():
-        yield Dropped(LOST_GOLD)
+        yield Dropped(NO_GOLD_IN_SPLIT)
         return
     view = view_of(index, query)
     candidates = find_candidates(view, in_gold[allowed_N[in_gold]], in_own[allowed_N[in_own]], allowed_N, negatives)
     rows_n = candidates.rows_n
-    features_nF = measure(index, query, view, rows_n)
-    verdicts = np.isin(rows_n, positives).tolist() if query.model is None else chosen_rows(index, query, rows_n)
+    features_nF = features_of(index, query, view, rows_n)
+    verdicts = np.isin(rows_n, positives).tolist() if query.model is None else labels_by_model(index, query, rows_n)
     labelled_by: LabelledBy = "model" if query.model is not None else "sentence" if question.evidence else "passage"
     yield from _make_rows(index, question, split, candidates, features_nF, verdicts, labelled_by)
 

@@ -43,7 +43,7 @@ class Split:
     propositions_N: Ints
 
     def allowed(self, question_id: str) -> NDArray[np.bool_]:
-        """Which propositions a question may have: [N]."""
+        """Which propositions may be candidates of a question: [N]."""
         split = SPLITS.index(self.questions[question_id])
         return np.isin(self.propositions_N, (split, ANYWHERE))
 
@@ -74,7 +74,7 @@ def split_questions(questions: Sequence[GoldQuestion], seed: int, by: SplitBy = 
 
 
 def stated_splits(questions: Iterable[GoldQuestion]) -> dict[str, str]:
-    """The splits stated in the file, by question id; questions with the same words but several splits all get the rarest, test before dev."""
+    """The splits stated in the file, by question id. All questions with the same words get the rarest split stated for any of them, test before dev."""
     by_text: dict[str, str] = {}
     stated = [(one.question.text.casefold(), one.stated_split) for one in questions if one.stated_split is not None]
     for text, split in stated:
@@ -106,7 +106,7 @@ def group_questions(questions: Iterable[GoldQuestion], by: SplitBy = "passages")
 def split_documents(
     questions: Iterable[GoldQuestion], split_of: Mapping[str, str], sources: Iterable[str], seed: int
 ) -> dict[str, str]:
-    """The split of each document: that of most questions that it is gold for, else of its other questions, else by hash."""
+    """The split of each document: that of most questions that it is gold for, else of most that it was published with, else by its hash."""
     gold: dict[str, Counter[str]] = defaultdict(Counter)
     own: dict[str, Counter[str]] = defaultdict(Counter)
     for question in questions:
@@ -122,7 +122,7 @@ def split_documents(
 
 
 def split_propositions(index: Index, split_U: Ints) -> Ints:
-    """The split of each proposition: that of all its documents, else NOWHERE: int64[N]."""
+    """The split of each proposition, int64[N]: the one that all its documents are in, or NOWHERE if they are in several."""
     from_X, passage_X = expand_rows(index.proposition_passage_NP, np.arange(len(index.data.proposition_ids)))
     split_X = split_U[index.data.passage_document_P[passage_X]]
     lowest_N = np.full(len(index.data.proposition_ids), len(SPLITS), np.int64)
@@ -133,7 +133,7 @@ def split_propositions(index: Index, split_U: Ints) -> Ints:
 
 
 def _majority_split(counts: Counter[str] | None) -> str | None:
-    """The split with the most questions; for equal counts the rarer one, test before dev before train."""
+    """The split with the most questions, None without any; for equal counts the rarer one, test before dev before train."""
     if not counts:
         return None
     return max(counts, key=lambda split: (counts[split], SPLITS.index(split)))
@@ -168,7 +168,7 @@ def split_at(share: float) -> str:
 def read_earlier_splits(folders: Iterable[Path]) -> tuple[dict[str, str], dict[str, str]]:
     """The splits of the questions (by their words, case-folded) and propositions (by id) of earlier relevance datasets.
 
-    UserError for a folder without one.
+    UserError for a folder without such a dataset, or a file without these columns.
     """
     from pyarrow import ArrowInvalid
     from pyarrow.parquet import read_table

@@ -28,7 +28,7 @@ from graph.answer.verifier import Verifier
 from graph.documents.questions import Question
 from graph.retrieve.parts.query import RetrieveSettings
 from graph.shared.ids import content_id
-from graph.text.prompting import fill, inert, quote
+from graph.text.prompting import break_special_tokens, fill, quote
 from graph.text.replies import ReplyModel, replies_of, without_thinking
 from graph.types import AnswerForm, Completion, CompletionRequest, LanguageModel, Message
 
@@ -41,7 +41,7 @@ PROMPTS_AT_ONCE = 16
 """Prompts whose responses are sampled together: enough to keep a server busy, and few enough for memory."""
 
 Judge = Callable[[Draft, Sequence[str]], Sequence[float]]
-"""A judging model: maps a draft and the responses to it to a reward of 0 to 1 for each."""
+"""A judging model: maps a draft and the responses to it to a reward from 0 to 1 for each response."""
 
 
 @dataclass(frozen=True)
@@ -82,45 +82,45 @@ def make_rows(
     reward: Reward,
     sizes: Sequence[int] = (),
 ) -> Iterator[ResponseRow | Dropped]:
-    """Yield a row for each prompt in order; Dropped for a prompt with fewer than two responses."""
+    """Yield a row for each prompt in order; Dropped for a prompt with fewer than two usable responses, and for a question without a draft."""
     for group in draft_groups(questions, find_contexts, sizes):
         remaining = iter(group)
         while batch := list(islice(remaining, PROMPTS_AT_ONCE)):
-            drawn = iter(draw_responses([draft for draft in batch if isinstance(draft, Draft)], policy, sampling))
+            sampled = iter(sample_responses([draft for draft in batch if isinstance(draft, Draft)], policy, sampling))
             for draft in batch:
-                yield draft if isinstance(draft, Dropped) else _response_row(next(drawn), policy, sampling, reward)
+                yield draft if isinstance(draft, Dropped) else _response_row(next(sampled), policy, sampling, reward)
 
 
-def draw_responses(drafts: Sequence[Draft], policy: LanguageModel, sampling: Sampling) -> list[SampledResponses]:
-    """The responses of `draw_texts` to each draft, in the policy's answer form."""
+def sample_responses(drafts: Sequence[Draft], policy: LanguageModel, sampling: Sampling) -> list[SampledResponses]:
+    """The responses of `sample_texts` to each draft, in the policy's answer form."""
     prompts = [answer_messages(draft.question.text, draft.excerpts, policy.form) for draft in drafts]
     keys = [(draft.question.id, str(len(draft.excerpts))) for draft in drafts]
-    drawn = draw_texts(list(zip(keys, prompts, strict=True)), policy, sampling)
-    return [SampledResponses(draft, each.texts, policy.form) for draft, each in zip(drafts, drawn, strict=True)]
+    sampled = sample_texts(list(zip(keys, prompts, strict=True)), policy, sampling)
+    return [SampledResponses(draft, each.texts, policy.form) for draft, each in zip(drafts, sampled, strict=True)]
 
 
 @dataclass(frozen=True)
-class DrawnTexts:
-    """Usable responses to one prompt, in sampling order, and the numbers (from 0) of those that were cut at the token limit."""
+class SampledTexts:
+    """The usable responses to one prompt, in sampling order, and the numbers (from 0) of those that were cut at the token limit."""
 
     texts: tuple[str, ...]
     cut: tuple[int, ...] = ()
 
-    def without(self, unwanted: Callable[[str], bool]) -> DrawnTexts:
+    def without(self, unwanted: Callable[[str], bool]) -> SampledTexts:
         """The responses without the unwanted ones.
 
-        >>> DrawnTexts(("a", "b", "c"), cut=(1, 2)).without(lambda text: text == "b")
-        DrawnTexts(texts=('a', 'c'), cut=(1,))
+        >>> SampledTexts(("a", "b", "c"), cut=(1, 2)).without(lambda text: text == "b")
+        SampledTexts(texts=('a', 'c'), cut=(1,))
         """
         wanted = [number for number, text in enumerate(self.texts) if not unwanted(text)]
         cut = tuple(place for place, number in enumerate(wanted) if number in self.cut)
-        return DrawnTexts(tuple(self.texts[number] for number in wanted), cut)
+        return SampledTexts(tuple(self.texts[number] for number in wanted), cut)
 
 
-def draw_texts(
+def sample_texts(
     prompts: Sequence[tuple[Sequence[str], tuple[Message, ...]]], policy: LanguageModel, sampling: Sampling
-) -> list[DrawnTexts]:
-    """The responses to `sampling.samples` calls for each prompt; `prompts` are pairs of the key for the seeds and the messages."""
+) -> list[SampledTexts]:
+    """The usable responses of `sampling.samples` calls for each prompt; `prompts` are pairs of a key, for the seeds, and the messages."""
     requests = [
         CompletionRequest(
             messages, sampling.max_tokens, sampling.temperature, seed=response_seed(sampling.seed, key, number)
@@ -132,18 +132,21 @@ def draw_texts(
     return [usable_texts(list(islice(completions, sampling.samples)), sampling.as_drawn) for _ in prompts]
 
 
-def usable_texts(completions: Sequence[Completion], as_drawn: bool = False) -> DrawnTexts:
-    """The texts after any thinking, without refused and empty ones. Unless `as_drawn`, each is on one line, and cut or repeated ones are left out."""
-    tidy = inert if as_drawn else quote
+def usable_texts(completions: Sequence[Completion], as_drawn: bool = False) -> SampledTexts:
+    """The texts of completions without their thinking; refused and empty ones are left out.
+
+    Unless `as_drawn`, each text is put on one line, and cut and repeated ones are left out, too.
+    """
+    tidy = break_special_tokens if as_drawn else quote
     usable = [
         (text, one.finish_reason)
         for one in completions
         if one.finish_reason != "refused" and (text := tidy(without_thinking(one.text)).strip())
     ]
     if not as_drawn:
-        return DrawnTexts(tuple(dict.fromkeys(text for text, reason in usable if reason == "stop")))
+        return SampledTexts(tuple(dict.fromkeys(text for text, reason in usable if reason == "stop")))
     cut = tuple(number for number, (_, reason) in enumerate(usable) if reason == "length")
-    return DrawnTexts(tuple(text for text, _ in usable), cut)
+    return SampledTexts(tuple(text for text, _ in usable), cut)
 
 
 def response_seed(seed: int, key: Sequence[str], number: int) -> int:
@@ -152,16 +155,16 @@ def response_seed(seed: int, key: Sequence[str], number: int) -> int:
 
 
 def _response_row(
-    drawn: SampledResponses, policy: LanguageModel, sampling: Sampling, reward: Reward
+    sampled: SampledResponses, policy: LanguageModel, sampling: Sampling, reward: Reward
 ) -> ResponseRow | Dropped:
-    if len(drawn.responses) < 2:
+    if len(sampled.responses) < 2:
         return Dropped(TOO_FEW)
-    draft, question = drawn.draft, drawn.draft.question
+    draft, question = sampled.draft, sampled.draft.question
     return ResponseRow(
         id=f"{question.id}#{len(draft.excerpts)}",
         prompt=answer_messages(question.text, draft.excerpts, policy.form),
-        responses=drawn.responses,
-        rewards=reward(drawn),
+        responses=sampled.responses,
+        rewards=reward(sampled),
         question_id=question.id,
         question=question.text,
         answers=question.answers,
@@ -175,18 +178,18 @@ def _response_row(
 
 
 def rewards_of(
-    drawn: SampledResponses, measure: MeasureSupport, judge: Judge | None = None, verifier: Verifier | None = None
+    sampled: SampledResponses, measure: MeasureSupport, judge: Judge | None = None, verifier: Verifier | None = None
 ) -> dict[str, tuple[float, ...]]:
     """The rewards of each response, by component; "gold" only if the question has gold documents, "judge" and "supported" only with a judge or verifier.
 
-    Without a context, no response is grounded or supported: all get 0.
+    Without a context, "grounded" and "supported" are 0 for every response.
     """
-    draft, texts = drawn.draft, drawn.responses
-    reasons = [parse_answer(text, drawn.form).reason or text for text in texts]
+    draft, texts = sampled.draft, sampled.responses
+    reasons = [parse_answer(text, sampled.form).reason or text for text in texts]
     support = measure([draft] * len(texts), reasons) if draft.excerpts else [Support(0.0, 0.0)] * len(texts)
     rewards = {
         "correct": tuple(answer_reward(text, draft.question.answers) for text in texts),
-        "format": tuple(format_reward(text, drawn.form) for text in texts),
+        "format": tuple(format_reward(text, sampled.form) for text in texts),
         "grounded": tuple(map(grounded_reward, support)),
         "citations": tuple(citation_reward(text, len(draft.excerpts)) for text in texts),
         "length": tuple(map(length_reward, texts)),
@@ -210,7 +213,7 @@ def gold_numbers(draft: Draft) -> set[int]:
 
 
 def grounded_reward(support: Support) -> float:
-    """Similarity ÷ MIN_SIMILARITY, limited to [0, 1], times the share of names found.
+    """Similarity ÷ MIN_SIMILARITY, limited to [0, 1], times the share of names found in the context.
 
     >>> grounded_reward(Support(normalised_similarity=0.225, named=1.0)), grounded_reward(Support(normalised_similarity=0.8, named=0.5))
     (0.5, 0.5)
@@ -219,7 +222,7 @@ def grounded_reward(support: Support) -> float:
 
 
 MAX_MARK_TOKENS = 32
-HIGHEST = 5
+HIGHEST_MARK = 5
 
 
 class JudgeMark(ReplyModel):
@@ -236,4 +239,4 @@ def judge_responses(draft: Draft, responses: Sequence[str], model: LanguageModel
         for response in responses
     ]
     marks = replies_of(model, JudgeMark, texts, MAX_MARK_TOKENS)
-    return [0.0 if each is None else (each.mark - 1) / (HIGHEST - 1) for each in marks]
+    return [0.0 if each is None else (each.mark - 1) / (HIGHEST_MARK - 1) for each in marks]

@@ -96,7 +96,7 @@ def length_reward(response: str) -> float:
 
 
 def variety_reward(response: str) -> float:
-    """Twice the share of distinct words among all words, at most 1: repetitive text loses.
+    """Twice the share of distinct words among all words, at most 1, so that repetitive text scores low.
 
     >>> variety_reward("so so so so so so so so"), variety_reward("The ferry left Tarn.")
     (0.25, 1.0)
@@ -118,7 +118,7 @@ REWARDS: dict[str, Callable[[str, ResponseRow], float]] = {
 ABOUT = """\
 Prompts with up to K responses each, sampled from one policy, and the rewards of each response by component (0 to 1; the weights
 are chosen in training). Refused responses are not included; cut and repeated ones are included only if `sampling.as_drawn` is set, as in the
-rounds of `train ms` and `train dpo`; `cut` then has the numbers of the cut ones."""
+rounds of `train ms` and `train dpo`; `cut` then has the numbers (from 0) of the cut ones."""
 COMPONENTS = (
     "correct",
     "format",
@@ -144,14 +144,14 @@ def response_problems(row: ResponseRow) -> list[str]:
     problems += [f"response {n} is empty" for n, text in numbered if not text.strip()]
     problems += [f"response {n} contains a special token" for n, text in numbered if "<|" in text]
     if len(set(row.responses)) < len(row.responses) and not row.sampling.as_drawn:
-        problems.append("a response appears twice")
+        problems.append("a response appears twice, expected distinct ones unless sampling.as_drawn is true")
     problems += [
         f"cut contains {n}, but there are {len(row.responses)} responses, numbered from 0"
         for n in row.cut
         if not 0 <= n < len(row.responses)
     ]
     if not row.rewards:
-        problems.append("no rewards")
+        problems.append("no rewards, expected at least one component")
     for component, values in row.rewards.items():
         if component not in COMPONENTS:
             problems.append(f"unknown reward {component!r}, expected one of {', '.join(COMPONENTS)}")

@@ -47,7 +47,7 @@ class Pipe:
             stores = [each["id"] for each in (await self._get(session, "vector_stores"))["data"]]
             store = next((each for each in stores if request["model"].endswith(f"@{each}")), stores[0])
             searching = {"tools": [{"type": "file_search", "vector_store_ids": [store]}], "input": body["messages"]}
-            text = Renumbered()
+            text = RenumberedText()
             async for event in self._events(session, "responses", {**request, **searching}):
                 yield text.take(event)
             if __event_emitter__ is not None:
@@ -79,8 +79,8 @@ class Pipe:
                     yield event
 
 
-class Renumbered:
-    """Text whose citations are numbered in the order of their first use, as Open WebUI numbers its sources.
+class RenumberedText:
+    """The streamed text, with its citations numbered in the order of their first use, as Open WebUI numbers its sources.
 
     The newest piece is withheld until later events show which of its brackets are citations.
     """
@@ -98,7 +98,7 @@ class Renumbered:
             return ""
         if event["type"] not in ("response.output_text.delta", "response.output_text.done"):
             return ""
-        shown = self._settled()
+        shown = self._renumber_pending()
         self._start += len(self._pending)
         self._pending = event.get("delta", "")
         self._marks = []
@@ -115,7 +115,7 @@ class Renumbered:
             for each in self._cited
         ]
 
-    def _settled(self) -> str:
+    def _renumber_pending(self) -> str:
         parts, at = [], 0
         for mark in self._marks:
             start, end = mark["index"] - self._start, mark["end_index"] - self._start

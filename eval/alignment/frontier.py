@@ -32,7 +32,7 @@ from eval.held_out import check_held_out
 from eval.plots import figure_png
 from eval.report import ReportFigure, escape_markdown, report_html, sections
 from eval.statistics import SeedVerdict, check_paired_seeds, compare_seeds
-from eval.tables import NONE, Table, as_text, optional
+from eval.tables import NONE, Table, as_text, figure_or_dash
 from graph.shared.jsonl import write_json, write_text
 from train.run.data import read_responses
 from train.run.record import read_run
@@ -176,7 +176,7 @@ def runs_table(alignment: Alignment) -> Table:
             run.folder.name,
             run.system,
             f"{run.record.beta:g}",
-            optional(run.record.beta_reward, "g"),
+            figure_or_dash(run.record.beta_reward, "g"),
             str(run.seed),
             *_figure_cells(run.figures),
             f"{run.record.train_seconds:.0f}",

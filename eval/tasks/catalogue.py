@@ -1,7 +1,7 @@
 """The benchmarks by name; their questions and documents, read from published files, modegraph's own layout or the hub, and written in modegraph's layout.
 
 A source is a folder or a file: JSON if it ends in .json, else JSON lines. A folder with questions.jsonl has modegraph's layout: only this
-file is read here, and corpus.jsonl is indexed as it is. In any other folder, every .json and .jsonl file is read row by row."""
+file is read here, and corpus.jsonl is indexed as it is. In any other folder, every file with one of DATA_ENDINGS is read row by row."""
 
 from __future__ import annotations
 
@@ -58,11 +58,11 @@ TASKS: dict[str, Task] = {module.TASK.name: module.TASK for module in _MODULES}
 
 
 def find_task(name: str) -> Task:
-    """The task called `name`; UserError suggesting the nearest name."""
+    """The task called `name`; UserError, with the most similar name if there is one, for an unknown task."""
     if name not in TASKS:
         near = nearest(name, TASKS)
         expected = f"did you mean '{near}'?" if near else ""
-        raise UserError(f"task {name!r}", expected, f"known tasks: {', '.join(TASKS)}")
+        raise UserError(f"unknown task {name!r}", expected, f"known tasks: {', '.join(TASKS)}")
     return TASKS[name]
 
 
@@ -73,7 +73,10 @@ MALFORMED = (KeyError, TypeError, IndexError, AttributeError, ValueError)
 
 
 def load_task(task: Task, source: Path) -> LoadedTask:
-    """The questions in `source`, with the documents that its rows contain; UserError for a missing source (saying how to get it) and for a malformed row."""
+    """The questions in `source`, with the documents that its rows contain.
+
+    UserError for a missing source or one without questions (saying how to get the data), a malformed row, and an id of two different questions.
+    """
     if not source.exists():
         hub = f", or use --source {HUB}" if task.hub is not None else ""
         raise UserError(f"{task.name}: {source} does not exist", "the task's data", f"get {task.get}{hub}")
@@ -84,7 +87,7 @@ def load_task(task: Task, source: Path) -> LoadedTask:
 
 
 def load_from_hub(task: Task) -> LoadedTask:
-    """The task's split on the hub, read by `datasets`; UserError if it has none, or the hub does not provide it."""
+    """The task's split on the hub, read by `datasets`; UserError if the task is not there, `datasets` is not installed, or loading fails."""
     if task.hub is None:
         raise UserError(f"{task.name}: not on the hub in a supported form", "a file", f"get {task.get}")
     try:
@@ -121,7 +124,7 @@ def _read_row(read: Read, row: Row, where: str) -> Item:
 
 
 def _file_rows(file: Path) -> Iterator[tuple[str, Row]]:
-    """(where, row) of JSON lines, of a JSON list, or of a JSON object by id, whose rows get their key as "id"."""
+    """(where, row) for each row of JSON lines, a JSON list, a JSON object of rows by id (each gets its key as "id"), or a single JSON object."""
     if file.suffix != ".json":
         yield from ((f"{file} line {line}", row) for line, row in read_jsonl(file))
         return
@@ -142,7 +145,9 @@ def _join_items(task: Task, items: Iterable[Item], where: str) -> LoadedTask:
     for item in items:
         for question in item.questions:
             if questions.setdefault(question.id, question) != question:
-                raise UserError(f"{where}: id {question.id!r} appears twice", "unique ids", "remove one")
+                raise UserError(
+                    f"{where}: two different questions have the id {question.id!r}", "unique ids", "remove one"
+                )
         documents.update((document.source, document) for document in item.documents)
     if not questions:
         raise UserError(f"{where}: no question of {task.name}", "the task's data", f"get {task.get}")
@@ -159,7 +164,7 @@ def task_lines(tasks: Iterable[Task]) -> Iterator[str]:
         yield f"{task.name}: {task.title}"
         yield f"  size     {task.size}"
         yield f"  licence  {task.licence}"
-        yield f"  metrics  {', '.join(task.metrics) or 'by a judge'}"
+        yield f"  metrics  {', '.join(task.metrics) or 'none: compare answers with `eval judge`'}"
         yield f"  get      {task.get}{hub}"
 
 
@@ -200,7 +205,7 @@ def question_row(question: Question) -> dict[str, Any]:
 
 
 def describe_collection(index: Index) -> list[str]:
-    """A description of a collection in at most 40 texts: its summaries, highest layers first, or its first passages if it has none."""
+    """A description of a collection in at most MAX_TEXTS texts: its summaries, highest layers first, or its first passages if it has no summaries."""
     data = index.data
     rows = sorted(range(len(data.summary_ids)), key=lambda row: (-int(data.summary_layer_S[row]), row))[:MAX_TEXTS]
     if rows:

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from eval.tasks.sets.base import LoadedTask
     from graph.types import OpenModel
 
-SOURCE = option("PATH", INPUT, "Data of the task: a file, a folder, or hub to download them.")
+SOURCE = option("PATH", INPUT, "The task's data: a file, a folder, or `hub` to download them.")
 TaskName = Annotated[str | None, typer.Argument(metavar="[TASK]", help="A task; without one, all are listed.")]
-Task = Annotated[str, typer.Argument(metavar="TASK", help="A task of `modegraph eval tasks`.")]
+Task = Annotated[str, typer.Argument(metavar="TASK", help="A task that `modegraph eval tasks` lists.")]
 Predictions = Annotated[Path, option("FILE", INPUT, 'Lines of {"id", "answer"}, one for every question.')]
 Metrics = Annotated[
     list[str] | None, option("--metric NAME", OUTPUT, "Answer metric; by default, the task's. Repeatable.")
@@ -41,7 +41,7 @@ def tasks(
 ) -> None:
     """List the benchmarks: size, licence, metrics, and where their data come from.
 
-    With a TASK and --source, reads its data; --out is the folder for questions.jsonl and, where the task comes with documents, corpus.jsonl.
+    With a TASK and --source, reads the task's data; --out is the folder for questions.jsonl and, where the task comes with documents, corpus.jsonl.
     """
     from eval.tasks.catalogue import CORPUS, TASKS, find_task, task_json, task_lines, write_task
 
@@ -84,7 +84,7 @@ def score(
     wrong = [item.name for item in metrics if item.needs != "answer"]
     if metric and wrong:
         raise UserError(
-            f"--metric {wrong[0]}", "an answer metric, since predictions contain only answers", "choose another"
+            f"--metric {wrong[0]}", "an answer metric, since predictions contain only answers", "choose another metric"
         )
     if not metrics:
         raise UserError(f"eval score {name}: no metrics", "a task with reference answers", "compare with `eval judge`")

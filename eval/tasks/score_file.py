@@ -20,7 +20,7 @@ from graph.text.replies import without_thinking
 
 @dataclass(frozen=True)
 class Scores:
-    """Each metric's mean with its interval, None if it applies to no question, and the number of questions it applies to."""
+    """By metric, the mean with its interval (None if the metric applies to no question) and the number of questions to which the metric applies."""
 
     means: Mapping[str, Interval | None]
     counts: Mapping[str, int]
@@ -53,7 +53,7 @@ def read_predictions(file: Path, questions: Sequence[Question], empty_is_wrong: 
 
 
 def output_from_text(text: str) -> Output:
-    """The output for a model's text without its thinking: the answer is the part after ###Answer:, or the full text if it has no markers, without citations."""
+    """A model's text as an output, its thinking removed; the answer is the part after ###Answer:, or all of it without markers, without citations."""
     text = without_thinking(text)
     return Output(answer=check_citations(parse_answer(text).answer, 0).text, text=text)
 
@@ -61,7 +61,7 @@ def output_from_text(text: str) -> Output:
 def score_predictions(
     questions: Sequence[Question], predictions: Mapping[str, str], metrics: Sequence[Metric]
 ) -> Scores:
-    """All metrics over the questions; UserError when a metric is not a number."""
+    """The scores of the predictions by all metrics; UserError if a metric's value is not a finite number."""
     outputs = {question.id: output_from_text(predictions[question.id]) for question in questions}
     values = {
         metric.name: [v for q in questions if (v := score_output(metric, q, outputs[q.id])) is not None]
@@ -79,7 +79,7 @@ def score_table(scores: Scores) -> Table:
         else (name, figure(mean.mean, False), f"[{mean.low:.3f}, {mean.high:.3f}]", f"{scores.counts[name]:,}")
         for name, mean in scores.means.items()
     ]
-    return Table("Scores", ("metric", "mean", "95 %", "questions"), tuple(rows), "")
+    return Table("Scores", ("metric", "mean", "95 % interval", "questions"), tuple(rows), "")
 
 
 def score_json(scores: Scores) -> dict[str, Any]:

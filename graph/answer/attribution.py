@@ -1,7 +1,7 @@
 """The passage sentences that best support each sentence of an answer: from the passages that the answer cites or, if it cites none, from all.
 
-Support is the weighted share of a sentence's words that occur in a passage sentence or, with less weight, in its title or the sentence before it. A quote
-shows where to look; the verifier judges whether the passage supports the sentence (support.py)."""
+Support is the weighted share of an answer sentence's words that occur in a passage sentence or, with less weight, in the passage's title or the
+sentence before. A quote shows where to look; the verifier judges whether the passage supports the sentence (support.py)."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from graph.text.word_forms import Words, form
 from graph.types import Excerpt
 
 CONTEXT_WEIGHT = 0.7
-"""Weight of a word that occurs in the title or the preceding sentence, not in the sentence itself."""
+"""Weight of a word that occurs in the passage's title or the preceding sentence, but not in the sentence itself."""
 QUESTION_WEIGHT_FOR_FRAGMENT, QUESTION_WEIGHT_FOR_SENTENCE = 1.0, 0.1
 """Weights of the question's words in the scores of a fragment and of a full sentence; for a full sentence, they count little."""
 MIN_SHARE, MIN_QUESTION_SHARE = 0.6, 0.1
-"""The least shares (`_share`) of the words of a sentence and, if it is a fragment, of its question, that a quote for it must contain."""
+"""A quote must contain at least these shares (`_share`) of the words of the sentence that it supports and, for a fragment, of the question."""
 MAX_STATEMENTS = 100
 """Sentences of a reason and its answer beyond this number get no quotes."""
-_REFUSING = frozenset(
+_REFUSAL_WORDS = frozenset(
     [
         *("context", "document", "documents", "excerpt", "excerpts", "passage", "passages", "text", "information"),
         *("know", "mention", "mentioned", "provide", "provided", "specified", "specify", "stated"),
@@ -57,7 +57,7 @@ class Citation(Excerpt):
     quotes: tuple[Quote, ...] = ()
 
     def sentence(self, quote: Quote) -> Excerpt:
-        """A quoted sentence as an excerpt, with its own offsets in the document, or those of the whole excerpt if the text is a restatement."""
+        """A quoted sentence as an excerpt, with the sentence's offsets in the document, or the whole excerpt's if the excerpt restates its source."""
         sentence = replace(self, text=quote.text)
         if self.end - self.start != len(self.text):
             return sentence
@@ -89,7 +89,8 @@ def attribute(
 ) -> dict[int, Citation]:
     """The excerpts that best support the sentences of an answer, by number in the order of those sentences; none for a refusal.
 
-    Only excerpts of documents count, not summaries or a model's findings, and at most MAX_CHARS (support.py) characters of excerpts are read.
+    Sentences that are `unsupported`, refuse to answer or have more than MAX_WORDS words are skipped. Only excerpts of documents count, not summaries
+    or a model's findings, and at most MAX_CHARS (support.py) characters of excerpts are read.
 
     >>> passages = [Excerpt("1", "Tarn", "Tarn is a village.", "a.md"), Excerpt("2", "Ferry", "It was built in Tarn. It sank.", "b.md")]
     >>> [(number, found.quotes[0].text) for number, found in attribute("Where was the ferry built?", "Tarn", passages).items()]
@@ -114,12 +115,12 @@ def _citation(excerpt: Excerpt, quotes: Sequence[Quote], attributed: bool = Fals
 def _refuses(statement: Statement) -> bool:
     """Whether a statement seems to say that the passages do not contain the answer."""
     words = Words.of(statement.words)
-    return refuses(statement.words) or bool(words.negators and _REFUSING.intersection(words.lower))
+    return refuses(statement.words) or bool(words.negators and _REFUSAL_WORDS.intersection(words.lower))
 
 
 @dataclass(frozen=True)
 class _Candidate:
-    """A sentence of an excerpt, the forms of its words, and the forms in the title and the previous sentence."""
+    """A sentence of an excerpt, the forms of its words, and those of the words in the title and the previous sentence."""
 
     number: int
     unit: Unit
@@ -148,7 +149,7 @@ class _Finder:
         self._question = self._weights(question)
 
     def best(self, statement: Statement, numbers: Collection[int]) -> tuple[int, Quote] | None:
-        """(number, sentence): the best sentence of the excerpts `numbers` and the number of its excerpt; None if no sentence shares enough words."""
+        """(number, quote): the best sentence of the excerpts `numbers`, and the number of its excerpt; None if no sentence shares enough words."""
         claim = self._claim(statement)
         question = {word: weight for word, weight in self._question.items() if word not in claim}
         question_weight = QUESTION_WEIGHT_FOR_FRAGMENT if statement.is_fragment else QUESTION_WEIGHT_FOR_SENTENCE

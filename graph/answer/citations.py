@@ -1,4 +1,4 @@
-"""Citations in text: numbers in brackets, removed if no passage has the number, and ignored if they only repeat the prompt."""
+"""Citations in text: numbers in brackets. Those without a passage are removed; those that only repeat the prompt are not counted (`own_citations`)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from graph.text.prompting import read_prompt
 from graph.text.replies import without_thinking
 
 MAX_RANGE = 100
-"""[a-b] cites every number of a range of at most this size, but only the two ends of a longer one, which is hardly ever meant as a citation."""
+"""[a-b] cites every number from a to b if the range has at most this size, else only a and b: a longer range is hardly ever meant as a citation."""
 MAX_NUMBER = 999_999_999
 _NAMES = (
     *("p", "pp", "page", "pages", "passage", "passages", "source", "sources", "ref", "refs", "reference", "references"),
@@ -268,7 +268,10 @@ class CitationGate:
         return token.end()
 
     def _read_bracket(self, token: re.Match[str], text: str, end: int, final: bool) -> int | None:
-        """Write a citation as [n] for each of its numbers that has a passage; copy any other opening bracket."""
+        """Write a citation as [n] for each of its numbers that has a passage; copy a bracket that cites nothing.
+
+        Returns the offset after what was written, None while undecided.
+        """
         start, limit = token.end(), min(end, token.end() + MAX_PENDING_CHARS)
         closing = _BRACKET_END.search(text, start, limit)
         body = text[start : closing.start() if closing is not None else limit]
@@ -352,7 +355,9 @@ class _Output:
         self._citing_depth, self._closed = self._depth, True
 
     def remove(self) -> None:
-        """Append nothing, or an ellipsis where the text before and after could join: into a citation (within brackets) or into code (after a backtick)."""
+        """Leave a citation out: append nothing, or an ellipsis where the text before and after could join into a citation (within brackets) or into
+        code (after a backtick).
+        """
         if self._depth or (self.parts and self.parts[-1].endswith("`")):
             self.put(_ELLIPSIS)
 
@@ -382,7 +387,7 @@ def _is_no_citation(text: str, start: int, stop: int, end: int, final: bool) -> 
 
 REPEATED_WORDS = 4
 """A citation that follows this many consecutive words of the prompt counts as repeated from the prompt; at the beginning of a text, or after
-another bracket, two such words are enough."""
+another bracket, two or three such words are enough if there are no more."""
 _JOINED_CITATION = re.compile(r"\[\d+\](?:[\s,;&/]|and|or)*\Z")
 """A citation separated from the next only by punctuation, "and" or "or"."""
 _BEFORE_CHARS = 300

@@ -4,7 +4,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from graph.answer.prompt import numbered
+from graph.answer.prompt import numbered_excerpt
 from graph.errors import UserError
 from graph.shared.ids import content_id
 from graph.types import Evidence, Excerpt, Finding, Passage, Proposition, Summary
@@ -29,12 +29,12 @@ def build_context(evidence: Evidence, limit: int, budget: TokenBudget | None = N
 
 
 def in_prompt_order(ranked: tuple[Excerpt, ...], evidence: Evidence) -> tuple[Excerpt, ...]:
-    """Best first, or in the order of `both_ends` if there are findings."""
+    """The excerpts best first, or in the order of `both_ends` if there are findings."""
     return both_ends(ranked) if evidence.findings else ranked
 
 
 def fit_excerpts(ranked: tuple[Excerpt, ...], fits: Callable[[tuple[Excerpt, ...]], bool]) -> tuple[Excerpt, ...]:
-    """The longest run of leading excerpts that fits; if not even the first fits, the first that fits alone; else none."""
+    """The longest run of leading excerpts that fits; if the first does not fit, the first later excerpt that fits alone; otherwise none."""
     count = largest_fitting(len(ranked), lambda first: fits(ranked[:first]))
     return ranked[:count] or next(((excerpt,) for excerpt in ranked[1:] if fits((excerpt,))), ())
 
@@ -51,7 +51,7 @@ def largest_fitting(count: int, fits: Callable[[int], bool]) -> int:
 
 
 def rank_excerpts(evidence: Evidence, limit: int, budget: TokenBudget | None = None) -> tuple[Excerpt, ...]:
-    """The best excerpts, at most `limit`: passages and summaries by score; propositions instead of passages if the mode ranks them.
+    """The best excerpts, at most `limit`: passages and summaries by score; propositions instead of passages if the retrieval mode ranked any.
 
     Findings precede these, best first, and do not count towards `limit`. With a budget, an excerpt longer than
     the rest of the budget is skipped; later excerpts may still fit. Empty if the documents are judged to contain nothing on the question
@@ -100,12 +100,12 @@ def _fill(excerpts: tuple[Excerpt, ...], limit: int, budget: TokenBudget) -> tup
     for excerpt in excerpts:
         if len(chosen) == limit:
             break
-        length = budget.count_tokens(numbered(len(chosen) + 1, excerpt))
+        length = budget.count_tokens(numbered_excerpt(len(chosen) + 1, excerpt))
         if length <= remaining:
             chosen.append(excerpt)
             remaining -= length
     if excerpts and not chosen:
-        shortest = min(budget.count_tokens(numbered(1, excerpt)) for excerpt in excerpts)
+        shortest = min(budget.count_tokens(numbered_excerpt(1, excerpt)) for excerpt in excerpts)
         raise UserError(
             f"max_context_tokens = {budget.max_tokens:,}: none of the {len(excerpts)} excerpts fits",
             f"at least {shortest:,} tokens, the length of the shortest",

@@ -15,7 +15,7 @@ ROW = '"passages" (a list of strings), "sentence" (a string) and "supported" (tr
 
 @dataclass(frozen=True)
 class SupportRow:
-    """Passages, a claim, and whether they support it."""
+    """Passages, a claim, and whether the passages support the claim."""
 
     passages: tuple[str, ...]
     claim: str

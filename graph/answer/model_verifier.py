@@ -1,4 +1,4 @@
-"""A language model as a verifier: given passages and a sentence, the verdict is its odds of "yes" against "no" as the first word of the reply.
+"""A language model as a verifier: it is asked whether passages support a sentence, and judges by its odds of "yes" against "no" as the first word of its reply.
 
 SHIPPED is an adapter trained on sentences that people labelled (graph/models/support/README.md). On a CPU, OpenVINO runs it if it is installed,
 otherwise transformers. Any other model is given as hf:FOLDER, hf:NAME or openvino:FOLDER. The file CALIBRATION in the model's folder has the
@@ -41,7 +41,7 @@ MAX_CHARS = 8_000
 """Of passages with more characters in total, only the windows that share the most stems with the claim are read; a longer claim or title is cut."""
 WINDOW_CHARS = 1_000
 BATCH_TOKENS = 2_048
-"""The largest number of tokens in a batch of prompts, with padding."""
+"""The largest number of tokens in a batch of prompts, padding included, unless a single prompt has more."""
 HAS_QUESTION = re.compile(r"[?？؟]\s+\w")
 """A question mark followed by another word, as in a claim that begins with its question (`claim_of`)."""
 LogOdds = Callable[[Sequence[Sequence[Message]]], NDArray[np.float64]]
@@ -49,7 +49,7 @@ LogOdds = Callable[[Sequence[Sequence[Message]]], NDArray[np.float64]]
 
 
 class Calibration(BaseModel):
-    """The probability of being unsupported is σ(offset − scale · log-odds); a claim is marked at `threshold`.
+    """The probability of being unsupported is σ(offset − scale · log-odds); a claim is marked if it is at least `threshold`.
 
     For a claim that begins with its question (`claim_of`), `question_offset` replaces `offset`, unless it is None.
     """
@@ -100,8 +100,8 @@ def kind_of(spec: str) -> tuple[str, str]:
 
 @lru_cache(maxsize=1)
 def open_model_verifier(spec: str) -> ModelVerifier:
-    """The verifier that SHIPPED, hf:NAME or openvino:FOLDER names; UserError for a model that cannot be loaded or has no chat template, or for an
-    invalid CALIBRATION."""
+    """The verifier that SHIPPED, hf:FOLDER, hf:NAME or openvino:FOLDER names; UserError for a model that cannot be loaded or has no
+    chat template, or for an invalid CALIBRATION."""
     kind, target = kind_of(spec)
     calibration = read_calibration(Path(resolve(target)).expanduser() / CALIBRATION)
     if kind == "openvino":
@@ -151,7 +151,7 @@ def closest_windows(passages: Sequence[tuple[str, str]], claim: str) -> Sequence
 
 
 def torch_log_odds(model: Any, tokenizer: Any, prompts: Sequence[Sequence[Message]]) -> NDArray[np.float64]:
-    """LogOdds by a transformers model: [n]. Padding is on the left, so that every prompt ends at the last position."""
+    """LogOdds with a transformers model: [n]. Padding is on the left, so that every prompt ends at the last position."""
     import torch
 
     yes, no = (tokenizer(word, add_special_tokens=False)["input_ids"][0] for word in ("yes", "no"))
@@ -180,7 +180,7 @@ _PIPELINE_LOCK, _REQUEST_IDS = Lock(), count()
 
 
 def openvino_log_odds(pipeline: Any, tokenizer: Any, prompts: Sequence[Sequence[Message]]) -> NDArray[np.float64]:
-    """LogOdds by OpenVINO's pipeline: [n].
+    """LogOdds with OpenVINO's pipeline: [n].
 
     One request forces "yes" and one "no", since the pipeline reports only the log-probability of the token that it generates. Requests run one after the
     other, so that the pipeline's cache already holds the beginning that a prompt shares with an earlier one, such as the passages.

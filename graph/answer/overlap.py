@@ -15,7 +15,7 @@ from graph.text.bm25 import terms_of
 from graph.text.word_forms import FUNCTION_WORDS, form_of
 
 OVERLAP = ("stems found", "stem pairs found", "near pairs found")
-NEAR = 3
+NEAR_DISTANCE = 3
 """Content stems of a passage at most this many positions apart are near each other."""
 Pair = tuple[str, str]
 
@@ -40,7 +40,7 @@ class Wording:
             content = [form_of(term) for term in terms if term not in FUNCTION_WORDS]
             stems.update(part_stems)
             pairs.update(pairwise(part_stems))
-            for gap in range(1, NEAR + 1):
+            for gap in range(1, NEAR_DISTANCE + 1):
                 near.update(zip(content, content[gap:], strict=False))
         return cls(frozenset(stems), frozenset(pairs), frozenset(near))
 
@@ -49,9 +49,9 @@ def overlaps(claim: str, passages: Sequence[Wording]) -> tuple[float, float, flo
     """OVERLAP of a sentence with passages: three shares from 0 to 1, of the stems and pairs that occur in any passage.
 
     * stems found: the share of its distinct terms (function words excluded) whose stem occurs; 1 if it has no such terms;
-    * stem pairs found: the share of its pairs of adjacent stems that occur as adjacent stems;
-    * near pairs found: the share of its pairs of adjacent content stems that occur at most NEAR content stems apart,
-      in either order.
+    * stem pairs found: the share of its pairs of adjacent stems that occur as adjacent stems; 0 if it has no pair;
+    * near pairs found: the share of its pairs of adjacent content stems that occur at most NEAR_DISTANCE content stems
+      apart, in either order; 0 if it has no pair.
 
     >>> overlaps("A boat left Quill.", [Wording.of("", "The boats left Tarn.")])
     (0.6666666666666666, 0.3333333333333333, 0.5)

@@ -18,7 +18,7 @@ from graph.types import AnswerForm, Excerpt, Message
 
 REASON, ANSWER = "###Reason:", "###Answer:"
 Kind = Literal["lead", "thinking", "reason", "text", "answer", "rest"]
-"""In text order: leading white space and markers; a thinking block; the reason; text before or without the form; the answer; all that follows it."""
+"""In text order: leading white space and markers; a thinking block; the reason; text before the first marker or without any; the answer; all after it."""
 
 _NEXT: Mapping[Kind, Mapping[str, Kind]] = {
     "lead": {THINK: "thinking", END_OF_THINKING: "lead", REASON: "reason", ANSWER: "answer"},
@@ -28,7 +28,7 @@ _NEXT: Mapping[Kind, Mapping[str, Kind]] = {
     "answer": {REASON: "rest", ANSWER: "rest"},
     "rest": {REASON: "rest", ANSWER: "rest"},
 }
-"""The markers that end a section, and the section that each begins. In the lead, a marker counts only at its start."""
+"""The markers that end a section, and the section that each begins. In the lead, a marker counts only at the start."""
 _MARKER = {kind: re.compile("|".join(map(re.escape, markers))) for kind, markers in _NEXT.items()}
 _PREFIXES = {
     kind: [marker[:n] for marker in markers for n in range(len(marker) - 1, 0, -1)] for kind, markers in _NEXT.items()
@@ -36,7 +36,7 @@ _PREFIXES = {
 ANSWER_TOKENS: Mapping[AnswerForm, int] = {"cited": 64, "quoted": 256, "reasoned": 256}
 """The token limit of an answer in each form, unless the user sets one."""
 _MIN_PREFIX_CHARS = 3
-"""A section other than `text` may end with the beginning of a marker: from this many characters on it counts as a truncated marker, with fewer as text."""
+"""If a section other than `text` ends with the beginning of a marker, at least this many characters of it are dropped as a truncated marker; fewer are text."""
 
 
 @dataclass(frozen=True)
@@ -177,7 +177,7 @@ class CitedSentence:
 
 def answer_messages(question: str, excerpts: Sequence[Excerpt], form: AnswerForm = "reasoned") -> tuple[Message, ...]:
     """The chat that asks `question` about excerpts (numbered from 1), for an answer in `form`; without excerpts, the user turn is only the question."""
-    quoted = [numbered(number, excerpt) for number, excerpt in enumerate(excerpts, start=1)]
+    quoted = [numbered_excerpt(number, excerpt) for number, excerpt in enumerate(excerpts, start=1)]
     passages = "Passages:\n" + "\n".join(quoted) + "\n\n" if quoted else ""
     user = f"{passages}Question: {quote(question)}"
     return Message("system", read_prompt(PROMPTS[form])), Message("user", user)
@@ -207,7 +207,7 @@ def write_answer(answer: str, evidence: Sequence[CitedSentence], form: AnswerFor
     return format_answer(reason, answer) if form == "reasoned" else f"{ANSWER} {answer} {REASON} {reason}"
 
 
-def numbered(number: int, excerpt: Excerpt) -> str:
+def numbered_excerpt(number: int, excerpt: Excerpt) -> str:
     """An excerpt as a prompt shows it: one line, its number in brackets, table rows as "header: value" pairs."""
     plain = replace(excerpt, text=spell_out_rows(excerpt.text, excerpt.header))
     return f"[{number}] {quote(with_title(plain))}"

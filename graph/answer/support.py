@@ -28,7 +28,7 @@ MAX_CHARS = 200_000
 _OTHER_LETTER = re.compile(r"[^\W\d_A-Za-z\u00aa\u00ba\u00c0-\u024f\u1e00-\u1eff]")
 """A letter of a script other than Latin."""
 CACHED_GROUNDS = 256
-"""The number of passages whose words are cached: 19 MB for passages of 120 words."""
+"""The maximum number of passages whose words are cached: 19 MB for passages of 120 words."""
 Handling = Literal["mark", "drop", "ignore"]
 """How to handle an unsupported sentence."""
 HANDLINGS = get_args(Handling)
@@ -130,7 +130,7 @@ class SupportChecker:
             if (obstacle := self._obstacle(sentence)) is not None
         ]
 
-    def checked(self, text: str) -> int | None:
+    def count_checked(self, text: str) -> int | None:
         """How many sentences of a text (with checked citations) can be judged; None without a verifier or excerpts."""
         if self._verifier is None or not self._excerpts:
             return None
@@ -253,7 +253,7 @@ def _is_foreign_script(words: Words) -> bool:
 
 
 def _is_foreign(words: Words, ground: Ground) -> bool:
-    """Whether most words of a sentence occur nowhere in the passages, and the sentence or the passages are not in English."""
+    """Whether most words of a sentence occur nowhere in the passages, and the sentence or the passages seem not to be in English."""
     if 2 * sum(form(stem) in ground.forms for stem in words.stems) >= len(words.stems):
         return False
     passages = ground.words_N
@@ -360,7 +360,7 @@ def without_unsupported(text: str, unsupported: Sequence[Unsupported]) -> tuple[
 
 
 def settled_length(text: str) -> int:
-    """How many characters at the start of an unfinished text are complete blocks: paragraphs, headings, list items, and tables with the
+    """How many characters at the start of an unfinished text belong to complete blocks: paragraphs, headings, list items, and tables with the
     block after them.
 
     The empty lines after a block belong to it.
@@ -405,6 +405,8 @@ def offset_without(at: int, cuts: Sequence[Span]) -> int:
 
 def _widen(text: str, span: Span, before: str) -> Span:
     """A span extended to its whole line if the rest of the line is at most a list marker, or to the blanks before it if it ends a line.
+
+    With a whole line, its line break is cut; at the start of a paragraph, also the empty lines that follow.
 
     `before` is the text that remains before the span.
     """

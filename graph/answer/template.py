@@ -17,8 +17,9 @@ from graph.text.replies import END_OF_THINKING, THINK
 from graph.types import Message
 
 WITHOUT_THINKING = {"enable_thinking": False}
-"""The variable in the templates of Qwen3, SmolLM3, EXAONE, GLM and others. A template that does not use it ignores it."""
-CLOSING = f"\n{END_OF_THINKING}\n\n"
+"""The variable that turns thinking off in the templates of Qwen3, SmolLM3, EXAONE, GLM and others. A template that does not use it ignores it."""
+END_OF_OPEN_THINKING = f"\n{END_OF_THINKING}\n\n"
+"""Precedes an answer whose prompt leaves a thinking block open."""
 _PLACEHOLDER = "0f2f6c9e5b"
 """A word that no template contains."""
 REMEDY = "choose another model, or fix its chat_template"
@@ -54,7 +55,7 @@ def chat_ids(tokenizer: Any, chats: Sequence[tuple[Sequence[Message], str]]) -> 
 
 
 def _parts(tokenizer: Any, messages: Sequence[Message], answer: str) -> tuple[str, str]:
-    """A prompt, and everything that follows it once `answer` is given."""
+    """A prompt, and everything that the template writes after it for this `answer`."""
     prompt = prompt_text(tokenizer, messages)
     turns = [*_turns(tokenizer, messages), {"role": "assistant", "content": _PLACEHOLDER}]
     before, _, after = _render(tokenizer, turns).partition(_PLACEHOLDER)
@@ -67,7 +68,7 @@ def leaves_thinking_open(tokenizer: Any) -> bool:
 
 
 def reply_opening(tokenizer: Any) -> str:
-    """The start of a reply that its prompt contains: an open thinking block if the template always opens one, else ""."""
+    """The part of a reply that already ends its prompt: an open thinking block if the template always opens one, else ""."""
     return f"{THINK}\n" if tokenizer.chat_template and leaves_thinking_open(tokenizer) else ""
 
 
@@ -79,7 +80,7 @@ def switches_thinking(tokenizer: Any) -> bool:
 def _opening(prompt: str, before: str) -> str:
     """The text between a prompt and its answer; `before` is all that the template writes before the answer."""
     if _is_open(prompt):
-        return CLOSING
+        return END_OF_OPEN_THINKING
     framing = before.removeprefix(prompt) if before.startswith(prompt) else ""
     if END_OF_THINKING in framing:
         return ""

@@ -1,9 +1,9 @@
-"""A verifier: the probability that passages do not support a sentence. The default compares words; a language model can judge, too (model_verifier.py).
+"""Verifiers: the probability that passages do not support a sentence. The default compares words; a language model can judge instead (model_verifier.py).
 
 Boosted trees, trained on deliberately falsified sentences, classify FEATURES: missing words, names or numbers, surplus or
 missing negations, opposites, a word order that differs from the source's. A logistic regression, trained on sentences
-that people labelled, combines their logit, these features and the OVERLAP of wording (stacking, Wolpert 1992). Neither
-calls an encoder or a language model. `modegraph train verifier` writes the file; the package includes one (SHIPPED).
+that people labelled, combines the trees' logit, these features and the OVERLAP of wording (stacking, Wolpert 1992). Neither
+calls an encoder or a language model. `modegraph train verifier` writes such a verifier; the package includes one (SHIPPED).
 
 Legend: N sentences of the passages, F features, O overlaps, S inputs of the second stage, n claims."""
 
@@ -85,7 +85,7 @@ def asides_last(text: str) -> str:
 def best_source(
     claim: Words, sentences: Sequence[str], words_N: Sequence[Words], title_stems: Collection[str] = ()
 ) -> Source:
-    """The sentence that shares the most words with a claim, and the one with the most of the words still missing, if these are at least MIN_GAIN.
+    """The sentence that shares the most words with a claim and, if any sentence has at least MIN_GAIN of the words still missing, the one with the most.
 
     Words of titles (`title_stems`) weigh little: every sentence of a passage is about its title, but need not name it.
     """
@@ -114,7 +114,7 @@ def best_source(
 
 
 def align(claim: Words, source: Words) -> dict[int, int]:
-    """Map the position of each content word of a claim to that of the same word in the source; of several, the nearest to the word after the last match.
+    """Map the position of each content word of a claim to that of the same word in the source; of several, the one closest to just after the last match.
 
     >>> align(Words.of("Ada built Lantern"), Words.of("The Lantern was built by Ada"))
     {0: 5, 1: 3, 2: 1}
@@ -247,7 +247,7 @@ def _values(claim: str, ground: Ground) -> Mapping[str, float]:
 
 
 def _missing_words(words: Words, missing: Sequence[int], where: str) -> Iterator[tuple[str, float]]:
-    """Counts of the words at the positions `missing` and of the names and numbers among them, and their share of the content words."""
+    """Counts of the words at the positions `missing` and of the names and numbers among them, and the share of content words that are missing."""
     yield f"missing in {where}", len(missing)
     yield f"share missing in {where}", len(missing) / max(len(words.content), 1)
     yield f"names missing in {where}", sum(words.is_name(at) for at in missing)
@@ -255,8 +255,8 @@ def _missing_words(words: Words, missing: Sequence[int], where: str) -> Iterator
 
 
 def _negations(words: Words, source: Words) -> Iterator[tuple[str, float]]:
-    """Counts of the negators of claim and source, of claim negators without a counterpart in the source, and of source negators that the claim
-    omits near the same words.
+    """Counts of the negators of claim and source, their difference, the claim's negators without a counterpart in the source, and the source's
+    negators that the claim omits near the same words.
     """
 
     def negated(text: Words) -> list[set[str]]:
@@ -278,7 +278,7 @@ def _negations(words: Words, source: Words) -> Iterator[tuple[str, float]]:
 
 
 def _opposites(words: Words, source: Words) -> Iterator[tuple[str, float]]:
-    """Counts of the words of a claim that have an opposite and are missing in the source: those whose opposite is in the source, and all."""
+    """Of the claim's words that have an opposite and are missing in the source: how many have their opposite there, and how many there are in all."""
     source_words = set(source.lower)
     missing = [word for word in words.lower if word in OPPOSITES and word not in source_words]
     yield "opposites", sum(bool(OPPOSITES[word] & source_words) for word in missing)
@@ -304,7 +304,7 @@ def _order(
         at for side in source.sides(positions) for at in source.words.content if side and min(side) < at < max(side)
     ]
     mentioned = {*words.stems, *source.aside}
-    yield "in order", sum(map(_rising, source.sides(positions))) / max(len(positions), 1)
+    yield "in order", sum(map(_longest_increase, source.sides(positions))) / max(len(positions), 1)
     yield "pairs kept", in_sequence / max(len(pairs), 1)
     yield "names kept", len(shared_names) / len(names) if names else any(map(words.is_name, words.content))
     yield "names turned round", max(map(_share_reversed, source.sides(shared_names)))
@@ -324,10 +324,10 @@ def _order(
     yield "second sentence refers back", source.joint > 0
 
 
-def _rising(positions: Sequence[int]) -> int:
+def _longest_increase(positions: Sequence[int]) -> int:
     """The length of the longest increasing subsequence.
 
-    >>> _rising([3, 1, 2, 5])
+    >>> _longest_increase([3, 1, 2, 5])
     3
     """
     ends: list[int] = []
@@ -355,7 +355,7 @@ def _are_apart(source: Source, aligned: Mapping[int, int], first: int, second: i
 
 
 def _min_share_of_neighbours(words: Words, source: Source, aligned: Mapping[int, int], chosen: Sequence[int]) -> float:
-    """For each of the chosen words, the share of its neighbours that are also near it in the source; the lowest of these shares, 1 if there is none."""
+    """The lowest share, among the chosen words, of a word's neighbours that are also near it in the source; 1 if no chosen word has such a share."""
     shares = []
     for at in chosen:
         near = [
@@ -488,7 +488,7 @@ def save_verifier(folder: Path, verifier: WordVerifier) -> None:
 
 
 def word_verifier(spec: str) -> WordVerifier:
-    """The verifier in a folder or on the hub, "" for SHIPPED; UserError for anything else."""
+    """The word-based verifier in the folder or hub model `spec`, or SHIPPED for ""; UserError if there is none, or its file is invalid."""
     file = trained_file(spec, "verifier", VERIFIER_FILE) if spec else SHIPPED
     return _load_verifier(file, file.stat().st_mtime_ns)
 
@@ -503,11 +503,11 @@ def _load_verifier(file: Path, changed_ns: int) -> WordVerifier:
 
 
 def _second_stage(stage: Mapping[str, Any], *arrays: NDArray[np.float64]) -> SecondStage:
-    """The second stage from a file; ValueError for inputs other than SECOND_STAGE and for values that are not finite, or scales that are not positive."""
+    """The second stage from a file; ValueError for inputs other than SECOND_STAGE, values that are not finite, or scales that are not positive."""
     if tuple(stage["inputs"]) != SECOND_STAGE or any(array.shape != (len(SECOND_STAGE),) for array in arrays):
-        raise ValueError("a second stage with other inputs")
+        raise ValueError("a second stage with other inputs than SECOND_STAGE")
     weight_S, mean_S, scale_S = arrays
     second = SecondStage(weight_S, mean_S, scale_S, float(stage["bias"]))
     if not (np.isfinite([*arrays]).all() and np.isfinite(second.bias) and (second.scale_S > 0).all()):
-        raise ValueError("a second stage with invalid values")
+        raise ValueError("a second stage with invalid values: not finite, or scales not above 0")
     return second

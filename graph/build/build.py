@@ -1,7 +1,7 @@
 """From documents to an index, start to finish: read → split and extract → encode and derive → save. After an interruption, every step resumes
 where it stopped.
 
-`build_index` adds documents for one caller; `edit_index` applies the edits of all callers that waited for the same turn to write."""
+`build_index` adds documents for one caller; `edit_index` applies together the edits of all callers waiting to write."""
 
 import shutil
 import time
@@ -107,7 +107,7 @@ def build_index(
             facts = reading_facts(store)
     except UserError:
         if committed:
-            say(f"{folder}: not finished; finished work is saved, continue with: modegraph resume {folder}")
+            say(f"{folder}: interrupted; the work done so far is saved, continue with: modegraph resume {folder}")
         elif was_empty:
             shutil.rmtree(folder)
         raise
@@ -234,7 +234,9 @@ def _has_grown(last: _LastGeneration, data: IndexData) -> bool:
 
 
 def _base_of_edit(folder: Path, manifest: Manifest, changed: int) -> Base | None:
-    """The base arrays to which an edit of `changed` documents is written as patches; None unless they are large and few documents have changed since."""
+    """The base arrays to which an edit of `changed` documents is written as patches; None unless the index is large and few of
+    its documents have changed since these arrays were written.
+    """
     base = manifest.full_arrays
     passages, documents = (
         len(load_field(folder / base.arrays, name, Strings)) for name in ("passage_ids", "document_sources")
@@ -259,7 +261,7 @@ def _stale_passages(store: Store, last: _LastGeneration) -> int:
 def _prepare_folder(folder: Path) -> bool:
     """Create the folder if absent; returns whether it is new or empty.
 
-    UserError unless it is new or empty, is an index, or contains only the ledger and the lock of a former one.
+    UserError unless it is new or empty, is an index, or contains only the ledger and the lock of a former index.
     """
     if folder.exists() and (not folder.is_dir() or not (has_store(folder) or _only_ledger(folder))):
         raise UserError(
@@ -317,7 +319,7 @@ class Edit:
 
 @dataclass(frozen=True)
 class EditResult:
-    """The result of an edit: whether its source existed, and a report whose counts of written, unchanged and deleted documents are for this edit alone."""
+    """The result of an edit: whether the source to delete existed, and a report whose counts of written, unchanged and deleted documents are for this edit."""
 
     deleted: bool
     report: BuildReport
@@ -332,7 +334,7 @@ def edit_index(
 ) -> list[EditResult]:
     """Apply the edits in order and derive the index once, unless they change nothing; `take` returns them once this writer's turn has come.
 
-    Raises the errors of `build_index`, for all edits together; IndexBusy once `give_up` returns True (graph/store/lock.py).
+    Raises the errors of `build_index`, for all edits together; IndexBusy if `give_up` returns True before the turn comes (graph/store/lock.py).
     """
     started = time.perf_counter()
     with open_for_writing(folder, give_up) as store:

@@ -156,7 +156,9 @@ class ChangedRows:
         return lambda identity: self._text(f"SELECT {column} FROM {table} WHERE id = ?", identity)
 
     def links(self, table: str, column: str, proposition_keys: Ints) -> Ints:
-        """(proposition, value of `column`) for every row of a table that is linked to an occurrence of these propositions: int64[X, 2]."""
+        """(proposition, value of `column`) for every row of a table that is linked to an occurrence of these propositions (of any, if all documents are
+        read): int64[X, 2].
+        """
         which, parameters = (
             ("", ()) if self.all else (f"WHERE o.proposition {AMONG}", (json.dumps(proposition_keys.tolist()),))
         )

@@ -38,7 +38,7 @@ def copy_to_database(folder: Path, dsn: str) -> dict[str, int]:
     """Copy the rows of an index into a database without an index; returns row counts by table. Writers of the index wait meanwhile.
 
     UserError, with nothing copied, when index.sqlite or the ledger is damaged, when the rows of the index are already in a database, when
-    `dsn` already has an index or cannot be written to, or when a string contains a NUL character, which PostgreSQL cannot store.
+    the database at `dsn` already has an index or cannot be written to, or when a text contains a NUL character, which PostgreSQL cannot store.
     """
     database = database_of(dsn)
     if has_database(folder):
@@ -68,11 +68,11 @@ def copy_to_folder(
 ) -> dict[str, int]:
     """Copy the index in a database into a new folder, and derive its arrays there; returns row counts by table.
 
-    UserError, leaving no new file, when the folder is not empty, when the database has no index or one of a different version, or when the
+    UserError, leaving no new file, when the folder is not empty, when the database has no index or its schema is of another version, or when the
     connection ends early. If only the arrays cannot be built, the rows remain, and `modegraph resume` continues.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise UserError(f"{folder}: already exists", "a new or empty folder", "name another folder")
+        raise UserError(f"{folder}: exists and is not an empty folder", "a new or empty folder", "name another folder")
     with transaction(dsn) as connection:
         connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
         check_schema(connection, database_of(dsn))
@@ -93,7 +93,7 @@ def _receive_all(connection: Connection, folder: Path) -> dict[str, int]:
     SqliteStore(folder).close()
     with closing(sqlite3.connect(folder / SQLITE_FILE)) as store, store:
         counts = {table: _receive(connection, store, table) for table in track(COPIED, "Tables", len(COPIED))}
-        # Deriving the arrays adds 1 to the generation again, so the arrays get the generation of the copied rows.
+        # Deriving the arrays adds the 1 again, so that they get the generation of the copied rows.
         store.execute("UPDATE meta SET value = value - 1 WHERE key = 'generation'")
     with closing(sqlite3.connect(folder / LEDGER)) as ledger, ledger:
         ledger.execute(LEDGER_TABLE)

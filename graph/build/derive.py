@@ -131,7 +131,7 @@ def derive_arrays(
     changed: Sequence[str] | None,
     reuse: LayerReuse,
 ) -> IndexData:
-    """All arrays of the index for the store's current rows; vectors come from `cache`, summaries from `write` unless it is None.
+    """All arrays of the index for the store's current rows; vectors come from `cache`, summaries from `write`, or without it from extracted sentences.
 
     `changed` are the sources of the documents that differ from `last`, the previous generation; if None, all documents are read. The arrays
     depend on `last` and `changed` only through `reuse`.

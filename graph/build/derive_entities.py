@@ -18,7 +18,7 @@ from graph.shared.ids import content_id
 from graph.store.columns.blocks import Entries, entries_by_row
 from graph.store.columns.moved import Block, assembled, find_ids, moved_block, rows_holding
 from graph.store.columns.row_map import NO_ROWS, RowMap, existing
-from graph.store.columns.strings import Strings, rows_in_order
+from graph.store.columns.strings import Strings, rows_among_sorted
 from graph.store.data import DocumentColumns, EntityColumns, IndexData
 from graph.store.embedding_cache import EmbeddingCache
 from graph.store.index_settings import IndexSettings
@@ -37,7 +37,7 @@ def derive_entities(
     propositions: Propositions,
     settings: IndexSettings,
 ) -> EntityColumns:
-    """All columns of entities: rows are moved from `base`, synonyms from `last` (the same generation, unless `base` is empty)."""
+    """All columns of entities: rows are moved from `base`, synonyms from `last` (the same generation unless `base` is empty; None: computed anew)."""
     caseless = _caseless_rows(propositions.texts)
     terms = _terms(propositions.texts, caseless, documents.title_keys)
     read_R = np.union1d(propositions.changed_R, caseless)
@@ -84,7 +84,7 @@ def _synonyms(
         return similarity_graph(vectors_ED, *nearest)
     merge = entities.merge
     if last is not base:
-        merge = RowMap.of_previous(rows_in_order(last.entity_ids, entities.ids), len(last.entity_ids))
+        merge = RowMap.of_previous(rows_among_sorted(last.entity_ids, entities.ids), len(last.entity_ids))
     edit = edit_graph(vectors_ED, *nearest, KnownGraph(last.synonym_EE, merge))
     if edit is None:
         return similarity_graph(vectors_ED, *nearest)
@@ -112,7 +112,7 @@ class _Aliases:
 
     @classmethod
     def of(cls, keys: Strings) -> "_Aliases":
-        """The aliases among the keys; only keys ending in a surname that also follows initials are read."""
+        """The aliases among the keys; only keys that end in the surname of a key with initials are read."""
         dotted = keys.rows_with(lambda data: data == ord("."))
         surnames = {surname for row in dotted.tolist() if (surname := surname_of_initials(keys[row]))}
         rows = keys.rows_where(lambda part: _rows_ending_with(part, surnames)) if surnames else dotted[:0]
@@ -157,7 +157,7 @@ def _rows_with_changed_alias(base: IndexData, propositions: RowMap, entities: Ro
 
 
 def _named_documents(base: IndexData, entities: RowsById, documents: DocumentColumns, document_merge: RowMap) -> Block:
-    """1 where a document's title key equals an entity's key."""
+    """The block of entities and documents: 1 where a title key of the document equals the entity's key."""
     titles, document_T = documents.title_keys, documents.title_document_T
     new_T = rows_holding(document_T, document_merge.inserted_K)
     entity_X = find_ids(entities.ids, [content_id("entity", titles[row]) for row in new_T.tolist()])

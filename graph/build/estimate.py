@@ -50,7 +50,7 @@ class Prices:
 class BuildPlan:
     """The work of a run: documents by kind, passages to read, texts to encode (without summaries and the terms of caseless texts), model calls and tokens.
 
-    `waiting` documents were stored by a run that did not finish; calls already in its ledger are counted too, so for these
+    `waiting` documents were stored by a run that did not finish; calls already in the index's ledger are counted too, so for these
     documents calls, tokens and money are upper bounds. `money` is None without prices. `not_counted` describes the calls that
     these figures leave out, "" if none.
     """
@@ -151,7 +151,9 @@ def _classify(
 
 
 def _text_ids(item: PendingDocument, rows: Mapping[str, Row]) -> set[str]:
-    """Ids of the texts to encode for a document: those of its imported row, or else those that rules extract (for extractor llm, an estimate)."""
+    """Ids of the texts to encode for a document: its passages, and the propositions and entities of its imported row or, without one, those that rules
+    extract (for the extractor llm, an estimate).
+    """
     ids = {passage.id for passage in item.passages}
     for reading in read_imported(item, rows):
         for occurrence in reading.occurrences:

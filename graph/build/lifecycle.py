@@ -277,8 +277,8 @@ def repair_index(folder: Path | str, open_encoder: OpenEncoder, open_model: Open
 def compact_index(folder: Path | str, open_encoder: OpenEncoder, open_model: OpenModel = no_model) -> int:
     """Free the space of deleted rows and of the previous generation; returns the bytes freed (negative if the index grew).
 
-    Communities that edits carried over are detected again, graphs above FLAT_LIMIT, which edits update only approximately, are rebuilt, and vectors are merged into
-    one segment: the files are then those of an index built in one run.
+    Communities that edits carried over are detected again; graphs above FLAT_LIMIT, which edits update only approximately, are rebuilt; vectors are
+    merged into one segment. The files are then those of an index built in one run.
     """
     folder = Path(folder)
     before = index_status(folder).disk_bytes
@@ -299,8 +299,8 @@ def compact_index(folder: Path | str, open_encoder: OpenEncoder, open_model: Ope
 def _rewrite_arrays(folder: Path, store: Store, manifest: Manifest, compact: bool = False) -> None:
     """Write the arrays unchanged as the next generation, and build the missing ANN indexes.
 
-    With `compact`, each kind of vectors gets one segment, with an ANN index if one is due; nothing is written if that is already so and the
-    arrays have no base.
+    With `compact`, each kind of vectors gets one segment, with an ANN index if one is due; nothing is written if all kinds are already like this and
+    the arrays have no base.
     """
     check_arrays(folder, manifest)
     data, settings = load_arrays(folder, IndexData, manifest), read_settings(folder)

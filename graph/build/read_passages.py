@@ -1,6 +1,6 @@
 """Connects the store and the extractors: chooses the extractor, passes the waiting documents to it, and commits its readings.
 
-A group of readings and the status of its documents are committed in one transaction, so that after a run was killed, the next one continues
+A group of readings and the status of its documents are committed in one transaction: if a run is killed, the next run continues
 with the passages that have no reading. A model's finished calls are also in `LEDGER`, committed one by one, so no call is made twice.
 """
 
@@ -34,7 +34,7 @@ Split = Callable[[Document], Sequence[Passage]]
 
 
 def no_model(spec: str | Sequence[str], ledger: Path | None = None, workers: Workers | None = None) -> LanguageModel:
-    """The OpenModel of callers without models: raises UserError."""
+    """The OpenModel of callers that cannot open language models: raises UserError."""
     expected = "an index that needs no language model"
     raise UserError(f"language model {spec!r}: models cannot be opened here", expected, "use the command line")
 
@@ -42,7 +42,7 @@ def no_model(spec: str | Sequence[str], ledger: Path | None = None, workers: Wor
 def open_extractor(
     folder: Path, store: Store, settings: IndexSettings, split: Split, open_model: OpenModel, workers: Workers
 ) -> ReadDocuments:
-    """The extractor of an index, whose version is stored there; UserError if its passages were read by another extractor."""
+    """The extractor of an index; stores its version in the index. UserError if passages of the index were read by another extractor."""
     version, read = _choose_extractor(folder, store, settings, split, open_model, workers)
     stored = store.get_meta("extractor")
     if stored is not None and stored != version and store.count("passages"):
@@ -129,7 +129,7 @@ def read_quarantined(store: Store, read: ReadDocuments) -> int:
 
 @dataclass(frozen=True)
 class ReadingFacts:
-    """Counts for an index: passages, passages in quarantine, dropped parts of replies, passages by reader."""
+    """Counts for an index: passages, passages in quarantine, dropped parts of replies, and passages outside quarantine by reader."""
 
     passages: int
     quarantined: int
@@ -138,7 +138,7 @@ class ReadingFacts:
 
 
 def reading_facts(store: Store) -> ReadingFacts:
-    """The counts, from the store's rows."""
+    """The counts for the index in `store`."""
     (dropped,) = next(store.rows("SELECT coalesce(sum(dropped), 0) FROM passages"))
     by_reader = store.rows(
         "SELECT reader, count(*) FROM passages WHERE row NOT IN (SELECT passage FROM quarantine) GROUP BY reader ORDER BY reader"
@@ -190,14 +190,14 @@ def _domain_of_index(store: Store, model: LanguageModel, split: Split) -> Domain
         return Domain.model_validate_json(stored)
     domain, problem = infer_domain(model, sample_passages(store, split))
     if problem:
-        say(f"No entity types and topics were inferred, so none are suggested to the model: {problem}")
+        say(f"No entity types or topics were inferred, so none are suggested to the model: {problem}")
     with store.transaction():
         store.set_meta("domain", domain.model_dump())
     return domain
 
 
 def sample_passages(store: Store, split: Split) -> list[Passage]:
-    """Up to five passages of up to five waiting documents, chosen by their hashes, so the order of arrival does not matter."""
+    """Up to five passages in total, from up to five waiting documents; chosen by hash, so the order of arrival does not matter."""
     sources = sorted(store.sources_to_extract(), key=lambda source: content_id("sample", source))[:SAMPLED_DOCUMENTS]
     by_document = [sorted(split(store.document(source)), key=lambda passage: passage.id) for source in sources]
     rounds = [passages[turn] for turn in range(SAMPLED_PASSAGES) for passages in by_document if turn < len(passages)]
@@ -205,7 +205,7 @@ def sample_passages(store: Store, split: Split) -> list[Passage]:
 
 
 def few_shot_examples(settings: IndexSettings) -> str:
-    """The examples for the prompt: those of the settings, else the shipped ones."""
+    """The few-shot examples for the prompt: from the file that the settings name, else those that modegraph ships."""
     if not settings.extractor_examples:
         return read_prompt("graph/extract_examples.txt")
     file = Path(settings.extractor_examples)

@@ -17,10 +17,10 @@ from graph.shared.disk import report_full_disk
 from graph.store.database import DATABASE_FILE as DATABASE
 from graph.store.database import has_database
 from graph.store.index_settings import CHANGEABLE, IndexSettings
-from graph.store.ledger_file import fold_ledger
+from graph.store.ledger_file import checkpoint_ledger
 from graph.store.lock import GiveUp, writer_lock
 from graph.store.rows import Store
-from graph.store.seal import SEAL, unsealed
+from graph.store.seal import SEAL, renew_seal
 from graph.store.sqlite import SQLITE_FILE as SQLITE
 from graph.store.sqlite import SqliteStore, read_sqlite_settings
 from graph.types import Encoder, Prompts
@@ -74,11 +74,11 @@ def open_for_writing(folder: Path, give_up: GiveUp | None = None) -> Iterator[St
         with (
             report_full_disk(folder),
             writer_lock(folder, give_up),
-            unsealed(folder) as seal,
-            closing(SqliteStore(folder, before_fold=seal.check_and_record if seal.before else None)) as store,
+            renew_seal(folder) as seal,
+            closing(SqliteStore(folder, before_checkpoint=seal.check_and_record if seal.before else None)) as store,
         ):
             yield store
-            fold_ledger(folder)
+            checkpoint_ledger(folder)
 
 
 def is_finished(folder: Path, store: Store, generation: int) -> bool:
@@ -89,7 +89,7 @@ def is_finished(folder: Path, store: Store, generation: int) -> bool:
 
 
 def stored_settings(folder: Path) -> IndexSettings | None:
-    """The settings of an index; None if there is no index, or no index in its database yet."""
+    """The settings of the index in `folder`; None if there is no index, or if the database that the folder names has no index yet."""
     if not has_database(folder):
         return read_sqlite_settings(folder) if (folder / SQLITE).exists() else None
     with closing(open_store(folder)) as store:

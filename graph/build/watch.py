@@ -45,7 +45,7 @@ class WatchedFolder:
         self._known = self._last = stamps_of(folder, {})
 
     def changes(self) -> Changes:
-        """The changes since the last non-empty result; empty until two consecutive calls find the same files.
+        """The changes since the last non-empty result; empty unless the previous call found the same stamps.
 
         A folder that is suddenly empty is assumed to be an unmounted disk: nothing counts as removed.
         """
@@ -92,7 +92,7 @@ def follow(
 ) -> Iterator[FolderEdit]:
     """Edit the index whenever the folder has changed and settled, until `wait`, called before each check, returns False.
 
-    `note` is called for each skipped file, whose document in the index stays. Raises the errors of `edit_index`.
+    `note` is called for each skipped file; its document stays in the index. Raises the errors of `edit_index`.
     """
     while wait():
         changes = watched.changes()

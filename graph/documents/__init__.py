@@ -1,1 +1,1 @@
-"""From files and tables to documents, and from documents to passages; question files."""
+"""Turns files and tables into documents and documents into passages; reads question files."""

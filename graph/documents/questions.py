@@ -1,7 +1,7 @@
 """Questions with their gold answers: the input of data synthesis, training and evaluation.
 
 One JSON object per line: {"id", "question", "answers"} and, where known, "gold_ids", "evidence" [{"id", "quote"}], "type", "hops",
-"split", "reasoning", "options". Only data_synth reads "supporting_sentences", the [document id, sentence number] pairs of public multi-hop sets.
+"split", "reasoning", "options". Only data_synth reads "supporting_sentences", the [document id, sentence number] pairs of public multi-hop data sets.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -83,7 +83,9 @@ def parse_question(row: Mapping[str, Any], where: str) -> Question:
     """A row as a Question. UserError, naming `where`, for an invalid id, question, answer, gold id, quote, option or split; other fields are not checked."""
     for key in ("id", "question"):
         if not isinstance(row.get(key), str) or not row[key].strip():
-            raise UserError(f"{where}: {key!r} is {row.get(key)!r}", "a non-empty string", "add the field")
+            raise UserError(
+                f"{where}: {key!r} is {row.get(key)!r}", "a non-empty string", "give every row an id and a question"
+            )
     answers = row.get("answers", [row["answer"]] if "answer" in row else [])
     gold, evidence = row.get("gold_ids", []), row.get("evidence", [])
     for key, texts in (("answers", answers), ("gold_ids", gold)):
@@ -112,7 +114,7 @@ def parse_question(row: Mapping[str, Any], where: str) -> Question:
 
 
 def question_problems(row: Mapping[str, Any]) -> list[str]:
-    """The first problem of a row of a questions file, as a message; an empty list for a valid row."""
+    """The first problem of a row of a questions file, as a list of one message; an empty list for a valid row."""
     try:
         question = parse_question(row, "")
     except UserError as problem:

@@ -229,7 +229,7 @@ def _read_file(file: Path, name: str, worker: ParseWorker) -> Document:
 
 
 def read_bytes(data: bytes, name: str, source: str, worker: ParseWorker) -> Document:
-    """The bytes of a file as the document `name`; UserError naming `source` for an unknown ending, and for bytes that are not in the format of the ending."""
+    """The bytes of a file as the document `name`; UserError naming `source` for an unknown ending, or for bytes in another format than the ending's."""
     path = Path(name)
     suffix = path.suffix.lower()
     if suffix not in SUFFIXES:

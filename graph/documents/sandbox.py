@@ -22,19 +22,19 @@ from graph.shared.pages import PAGE_STARTS
 PAGES_SHOWN = 8
 GRACE_S = 5.0
 """Seconds to wait for the child's report after the kernel's time limit, before it is killed."""
-LATE = ChildReport(0, signal.SIGALRM, 0, 0.0, 0.0)
+LATE_REPORT = ChildReport(0, signal.SIGALRM, 0, 0.0, 0.0)
 """The report for a child that was killed because it did not reply in time."""
 
 
 class ParseWorker:
     """Reads files that are not plain text, one at a time; starts its process for the first file, and restarts it whenever it has exited.
 
-    Use it in a `with` statement: its end kills the process, even while another thread waits for the process in `parse`.
+    Use it in a `with` statement: leaving the block kills the process, even while another thread waits in `parse`.
     """
 
     def __init__(self, limits: Limits, note: Callable[[str], None] = lambda line: None) -> None:
-        self.last = LATE
-        """The report on the last request; LATE before the first."""
+        self.last = LATE_REPORT
+        """The report on the last request; LATE_REPORT before the first."""
         if limits.ocr is not None:
             check_programs(limits.ocr)
         self._limits = limits
@@ -55,17 +55,19 @@ class ParseWorker:
     def parse(self, data: bytes, suffix: str, file: str) -> ParsedFile:
         """Title, text and metadata of a file's bytes; UserError with `file`, the problem (such as an exceeded limit), and the remedy."""
         parsed = self._parse_text(data, suffix, file)
-        if not parsed.textless:
+        if not parsed.textless_pages:
             return parsed
         if self._limits.ocr is not None:
             return self._add_scans(parsed, data, file, self._limits.ocr)
-        if len(parsed.textless) == len(parsed.metadata[PAGE_STARTS]):
+        if len(parsed.textless_pages) == len(parsed.metadata[PAGE_STARTS]):
             found = f"{file}: no page has text (a scan?)"
             raise UserError(found, "a PDF with a text layer", "run OCR on it (--ocr tesseract) or remove it")
-        if parsed.pictured:
-            pages = ", ".join(map(str, parsed.pictured[:PAGES_SHOWN])) + ", …" * (len(parsed.pictured) > PAGES_SHOWN)
+        if parsed.image_pages:
+            pages = ", ".join(map(str, parsed.image_pages[:PAGES_SHOWN])) + ", …" * (
+                len(parsed.image_pages) > PAGES_SHOWN
+            )
             self._note(
-                f"{file}: not read: pages with images and no text (scans?): {pages}. Run OCR on it (--ocr tesseract)"
+                f"{file}: pages with images but no text (scans?) were not read: {pages}. Run OCR on the file (--ocr tesseract)"
             )
         return parsed
 
@@ -84,7 +86,7 @@ class ParseWorker:
             )
         if self.last.code == NO_MEMORY:
             raise UserError(
-                f"{file}: more than {memory // MIB:,} MiB of memory",
+                f"{file}: needs more than {memory // MIB:,} MiB of memory",
                 "",
                 f"{remedy} (--file-memory-mb, or file_memory_mb on a server)",
             )
@@ -94,15 +96,15 @@ class ParseWorker:
         return ParsedFile(**_parse_reply(body))
 
     def _add_scans(self, parsed: ParsedFile, data: bytes, file: str, ocr: Ocr) -> ParsedFile:
-        """The file with the text that OCR finds on pages without text; UserError if there are too many of them, or if no page has text even then."""
-        if len(parsed.textless) > ocr.pages:
-            found = f"{file}: pages without text (a scan?): {len(parsed.textless):,}"
+        """The file with the text that OCR finds on pages without text; UserError if there are too many such pages, or if no page has text even then."""
+        if len(parsed.textless_pages) > ocr.pages:
+            found = f"{file}: pages without text (a scan?): {len(parsed.textless_pages):,}"
             raise UserError(
                 found,
                 f"at most {ocr.pages:,} for OCR",
                 "split the file, or raise the limit (--ocr-pages, or ocr_pages on a server)",
             )
-        text_of_page = {page: self._scan_page(page, data, file, ocr) for page in parsed.textless}
+        text_of_page = {page: self._scan_page(page, data, file, ocr) for page in parsed.textless_pages}
         pages = pages_of(parsed)
         if not any(text_of_page.values()):
             if len(text_of_page) < len(pages):
@@ -128,7 +130,7 @@ class ParseWorker:
         return str(_parse_reply(body)["text"])
 
     def _ask(self, request: dict[str, Any], data: bytes, wall_seconds: float) -> tuple[ChildReport, bytes]:
-        """The reply of the child process; if there is none, LATE or a report of its exit code, and an empty body."""
+        """The reply of the child process; if there is none, LATE_REPORT or a report of its exit code, and an empty body."""
         process, started = self._running_process(), time.monotonic()
         assert process.stdin is not None and process.stdout is not None
         watchdog = Timer(wall_seconds, _kill, [process])
@@ -144,7 +146,7 @@ class ParseWorker:
             raise EOFError("the reply is truncated")
         except (OSError, ValueError, EOFError):
             late = time.monotonic() - started >= wall_seconds
-            return LATE if late else ChildReport(0, 0, process.wait(), 0.0, 0.0), b""
+            return LATE_REPORT if late else ChildReport(0, 0, process.wait(), 0.0, 0.0), b""
         finally:
             watchdog.cancel()
 

@@ -51,7 +51,7 @@ def export_command(
     named = [*targets, *(["--postgres"] if postgres is not None else [])]
     if len(named) != 1:
         formats = ", ".join((*files, "--postgres"))
-        raise UserError(" and ".join(named) or "export: no format", f"one of {formats}", "name one")
+        raise UserError(" and ".join(named) or "export: no format", f"one of {formats}", "name exactly one")
     (flag,) = named
     if page_limit is not None and html is None:
         raise UserError(

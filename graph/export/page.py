@@ -36,7 +36,7 @@ def write_page(index: Index, file: Path, limit: int) -> dict[str, int]:
 def page_data(index: Index, limit: int) -> dict[str, Any]:
     """The content of the page, at most `limit` nodes of each kind.
 
-    It has the most mentioned entities; some propositions of each entity and some passages of each proposition and summary, chosen
+    It has the entities with the most mentions; some propositions of each entity and some passages of each proposition and summary, chosen
     by `take_turns`; and the summaries of the highest layers. Links are positions in the lists of the page.
     """
     data = index.data

@@ -61,7 +61,7 @@ def export_index(index: Index, dsn: str, schema: str = SCHEMA) -> ExportReport:
         )
     dimensions = index.data.passage_vectors_PD.shape[1]
     if dimensions > MAX_DIMENSIONS:
-        expected = f"at most {MAX_DIMENSIONS:,}, which pgvector can index"
+        expected = f"at most {MAX_DIMENSIONS:,}, the maximum that pgvector can index"
         raise UserError(f"{index.folder}: vectors of {dimensions:,} dimensions", expected, "use --parquet")
     with transaction(dsn) as connection:
         extension_schema = _check_pgvector(connection, database_of(dsn))
@@ -187,7 +187,7 @@ _REPLACEMENT = "\ufffd"
 
 
 def storable_key(key: str) -> str:
-    """As `storable`, for a key: "0;" follows U+FFFD, so that a key with NUL differs from one with U+FFFD.
+    """As `storable`, but for a key: NUL becomes U+FFFD followed by "0;", so that a key with NUL differs from one with U+FFFD.
 
     >>> storable_key("a\\x00b")
     'a\ufffd0;b'
@@ -205,7 +205,7 @@ def storable_json(text: str) -> Any:
 
 
 def halfvecs(vectors_ND: Matrix) -> Iterator[bytes]:
-    """Each vector in pgvector's binary halfvec format: D and 0 in 16 bits each, then D halves, all big-endian."""
+    """Each vector in pgvector's binary halfvec format: D and 0 in 16 bits each, then D half-precision numbers, all big-endian."""
     head = np.array([vectors_ND.shape[1], 0], ">u2").tobytes()
     for start in range(0, len(vectors_ND), ROWS_AT_ONCE):
         for half_D in np.asarray(vectors_ND[start : start + ROWS_AT_ONCE]).astype(">f2"):

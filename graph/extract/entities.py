@@ -11,7 +11,7 @@ from graph.text.scripts import UNSPACED, is_caseless
 
 _WORD = re.compile(r"[^\W_]+(?:['’.&/-][^\W_]+)*")
 _WORD_AMONG_UNSPACED = re.compile(rf"[^\W_{UNSPACED}]+(?:['’.&/-][^\W_{UNSPACED}]+)*")
-_LINK = re.compile(
+_CONNECTING_WORDS = re.compile(
     r" (?:(?:of|de|la|le|du|des|del|della|di|da|van|von|der|ten|ter|el|al|bin|ibn)(?: (?:the|la|los|las|der|den))? )?"
 )
 _ABBREVIATED = frozenset(
@@ -114,7 +114,7 @@ def title_keys(title: str) -> tuple[str, ...]:
 
 
 def _capitalised_runs(sentence: str, words: re.Pattern[str]) -> Iterator[tuple[int, int]]:
-    """Spans of consecutive capitalised words, including links ("of", "de la") and numbers ("Apollo 11")."""
+    """Spans of consecutive capitalised words, including connecting words ("of", "de la") and numbers ("Apollo 11")."""
     run: tuple[int, int] | None = None
     for match in words.finditer(sentence):
         word = match[0]
@@ -138,7 +138,7 @@ def _joins(before: str, gap: str) -> bool:
     if gap == ". ":
         last = before.rsplit(None, 1)[-1].rsplit(".", 1)[-1]
         return len(last) == 1 or last.casefold() in _ABBREVIATED
-    return _LINK.fullmatch(gap) is not None
+    return _CONNECTING_WORDS.fullmatch(gap) is not None
 
 
 MAX_GIVEN_NAMES = 3

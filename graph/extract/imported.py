@@ -2,7 +2,7 @@
 
 Each triple is matched by its words to the sentence that it came from and becomes a fact of that sentence. The sentence, made self-contained by
 the rules, is the proposition; its entities are those of the extraction. (As propositions, bare triples "s p o" are too short to
-be found by questions: docs/log.md.) Documents without a row are read by rules.
+be retrieved by questions: docs/log.md.) Documents without a row are read by rules.
 """
 
 from collections.abc import Mapping, Sequence
@@ -36,7 +36,7 @@ class Row:
 
 
 def load_extraction(file: Path) -> dict[str, Row]:
-    """The rows by document; UserError naming the line of a malformed row."""
+    """The rows by document; UserError naming the line of a malformed row or of a second row for the same document."""
     rows: dict[str, Row] = {}
     for line, row in read_jsonl(file):
         where = f"{file} line {line}"

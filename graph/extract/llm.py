@@ -1,8 +1,8 @@
 """Propositions by a language model (ToPG §2.1, HLG §6.2): one call for the collection's domain, then one structured-output call per passage.
 
-Calls run in waves, two waves at a time. After an unusable reply, the call is repeated once, in the next wave to start; a second unusable reply is a Failure.
-Only the parts of a reply that the passage supports are used. Every attempt has its own seed, so that a new attempt is never answered from the ledger of
-finished calls."""
+Calls run in waves (batches of up to WAVE_CALLS), two waves at a time. After an unusable reply, the call is repeated once, in the next
+wave to start; a second unusable reply is a Failure. Only the parts of a reply that the passage supports are used. Every attempt has its
+own seed, so that a new attempt is never answered from the ledger of finished calls."""
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -21,9 +21,9 @@ from graph.text.replies import (
     MAX_REPLY_CHARS,
     BadReply,
     ReplyModel,
+    as_one_line,
     at_most,
     parse_reply,
-    plain,
     retry_of,
     sound_items,
     strict_schema,
@@ -65,12 +65,12 @@ def infer_domain(model: LanguageModel, passages: Sequence[Passage]) -> tuple[Dom
 
 def domain_request(passages: Sequence[Passage]) -> CompletionRequest:
     """The request for the domain."""
-    quoted = "\n".join(quote_passage(passage.title, _shown(passage)) for passage in passages)
+    quoted = "\n".join(quote_passage(passage.title, _text_for_model(passage)) for passage in passages)
     messages = (Message("system", fill("graph/domain.txt")), Message("user", quoted))
     return CompletionRequest(messages, MAX_DOMAIN_TOKENS, schema=strict_schema(Domain))
 
 
-def _shown(passage: Passage) -> str:
+def _text_for_model(passage: Passage) -> str:
     """The text of a passage as the model reads it: a table's rows with its header."""
     return spell_out_rows(passage.text, passage.header)
 
@@ -114,7 +114,7 @@ def read_reply(text: str, passage: Passage, cut: bool = False) -> tuple[tuple[Oc
     occurrences: dict[str, Occurrence] = {}
     dropped_parts = len(dropped)
     for proposition in reply.propositions[: -1 if cut else None]:
-        named = [plain(entity, passage.text) for entity in proposition.entities]
+        named = [as_one_line(entity, passage.text) for entity in proposition.entities]
         for part in _sentences_of(proposition):
             occurrence, lost = _occurrence(part, named, passage)
             dropped_parts += lost
@@ -132,7 +132,7 @@ def repeats_proposition(text: str) -> bool:
     True
     """
     try:
-        texts = [plain(proposition.text) for proposition in parse_reply(Reply, text, []).propositions[:-1]]
+        texts = [as_one_line(proposition.text) for proposition in parse_reply(Reply, text, []).propositions[:-1]]
     except BadReply:
         return False
     return len(set(texts)) < len(texts)
@@ -150,13 +150,13 @@ def _sentences_of(proposition: PropositionReply) -> list[PropositionReply]:
 
 def _occurrence(proposition: PropositionReply, named: Sequence[str], passage: Passage) -> tuple[Occurrence | None, int]:
     """One proposition as an occurrence, or None without support; and the number of its dropped parts."""
-    text = plain(proposition.text, passage.text)
-    if share_supported(text, f"{passage.title} {_shown(passage)}") < MIN_SUPPORT:
+    text = as_one_line(proposition.text, passage.text)
+    if share_supported(text, f"{passage.title} {_text_for_model(passage)}") < MIN_SUPPORT:
         return None, 1
-    entity_names = [plain(entity, passage.text) for entity in proposition.entities]
+    entity_names = [as_one_line(entity, passage.text) for entity in proposition.entities]
     supported, dropped = entities_within(text, entity_names, named)
     start, end = best_span(text, passage.text, passage.header)
-    topic = plain(proposition.topic, passage.text)
+    topic = as_one_line(proposition.topic, passage.text)
     return Occurrence(text, supported, passage.start + start, passage.start + end, (topic,) if topic else ()), dropped
 
 
@@ -186,7 +186,7 @@ class Prompt:
         return content_id(*parts)[:12]
 
     def request(self, passage: Passage, domain: Domain, attempt: int) -> CompletionRequest:
-        """The first request of a run for one passage; `attempt` counts the calls for it in earlier runs, which failed."""
+        """The first request of a run for one passage; `attempt` counts the failed calls for it in earlier runs."""
         types, topics = ", ".join(map(quote, domain.entity_types)), ", ".join(map(quote, domain.topics))
         system = fill(
             "graph/extract.txt",
@@ -195,7 +195,7 @@ class Prompt:
             examples=self.examples,
         )
         return CompletionRequest(
-            (Message("system", system), Message("user", quote_passage(passage.title, _shown(passage)))),
+            (Message("system", system), Message("user", quote_passage(passage.title, _text_for_model(passage)))),
             max_tokens=self.max_reply_tokens,
             temperature=RETRY_TEMPERATURE if attempt else 0.0,
             seed=attempt,
@@ -258,7 +258,7 @@ def _next_wave(retries: deque[_Call], new: Iterator[_Call]) -> list[_Call]:
 
 
 def _outcome(call: _Call, completion: Completion) -> Reading | _Call:
-    """The outcome of a completed call: a reading with occurrences, a retry, or a reading with a failure (at once if refused)."""
+    """The outcome of a completed call: a reading with occurrences, a retry, or a reading with a failure (without a retry if refused)."""
     if completion.finish_reason == "refused":
         return Reading(call.passage, READER, failure=Failure(f"refused: {completion.text}", "", call.attempt + 1))
     try:
@@ -269,7 +269,7 @@ def _outcome(call: _Call, completion: Completion) -> Reading | _Call:
     except BadReply as problem:
         attempts = call.attempt + 1
         if call.last:
-            reply = plain(completion.text)[:MAX_REPLY_CHARS]
+            reply = as_one_line(completion.text)[:MAX_REPLY_CHARS]
             return Reading(call.passage, READER, failure=Failure(str(problem), reply, attempts))
         request = replace(retry_of(call.request, completion.text, str(problem)), seed=attempts)
         return _Call(call.passage, request, attempts, last=True)

@@ -25,7 +25,7 @@ from graph.types import Document, Passage
 
 READER = "rules"
 MAX_TITLED_PASSAGES = 8
-"""In a longer document, which is about many things, the nearest heading is the subject instead of the title."""
+"""A longer document covers several subjects, so the nearest heading is used as the subject instead of the title."""
 
 _PRONOUN = re.compile(r"^(He|She|It|They|His|Her|Its|Their)\b(?!['’])")
 _POSSESSIVE_PRONOUNS = frozenset({"His", "Her", "Its", "Their"})
@@ -161,7 +161,11 @@ class _PronounResolver:
         return self.title if len(self.title.split()) == 1 or may_be_person(self.title) else ""
 
     def _remember(self, text: str, entities: Sequence[str]) -> None:
-        """Note the subject of a sentence as the next antecedent; without the title as subject, people named elsewhere in the sentence leave no person."""
+        """Remember the subject of a sentence as the antecedent of later pronouns.
+
+        If the sentence begins with the title, `person` is the title if that may be a person's name. Otherwise, if it names people, `person`
+        becomes the one it names, provided that it names only one and begins with that name, else "". If it names nobody, `person` is unchanged.
+        """
         people = [
             name for name in entities if may_be_person(name) and not (self.title and names_subject(name, self.title))
         ]

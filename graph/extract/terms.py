@@ -2,7 +2,7 @@
 
 All n-grams of a text are candidates: of characters between particles in scripts without spaces, of words elsewhere, with and
 without affixes of a noun (Korean endings, Arabic and Hebrew prefixes). A candidate is an entity if at least two propositions contain it, if
-it is rarer than a function word, and if more propositions contain it than any longer candidate around it. A document's title is an entity
+it is rarer than a function word, and if more propositions contain it than any longer candidate that contains it. A document's title is an entity
 wherever it occurs. All of this depends only on the contents of the index, not on the order in which documents were added.
 """
 
@@ -15,8 +15,8 @@ from graph.text.scripts import MARKS, UNSPACED, is_caseless, unspaced_runs
 
 MAX_CHARACTERS, MAX_WORDS, MAX_TITLE_WORDS = 6, 3, 10
 MIN_PROPOSITIONS = 2
-MAX_SHARE, RARE = 0.1, 10
-"""A term in more than RARE propositions, and in more than MAX_SHARE of the propositions in caseless scripts, is a function word."""
+MAX_SHARE, MAX_RARE_COUNT = 0.1, 10
+"""A term in more than MAX_RARE_COUNT propositions, and in more than MAX_SHARE of the propositions in caseless scripts, is a function word."""
 _RUN = re.compile(rf"(?P<unspaced>[{UNSPACED}]+)|(?:(?![{UNSPACED}])[^\W\d_]|[{MARKS}])+")
 _TITLE_RUN = re.compile(rf"[\w{UNSPACED}{MARKS}]+")
 _CHARACTER = re.compile(
@@ -58,7 +58,7 @@ def caseless_terms(texts: Sequence[str], known: Iterable[str]) -> list[tuple[int
     counts: Counter[str] = Counter()
     for row in rows:
         counts.update(terms_of(row))
-    max_count = max(RARE, MAX_SHARE * len(rows))
+    max_count = max(MAX_RARE_COUNT, MAX_SHARE * len(rows))
     terms = {term for term, count in counts.items() if MIN_PROPOSITIONS <= count <= max_count}
     terms -= {part for term in terms for part in _parts(term) if counts[part] <= counts[term]}
     terms -= {term for term in terms if (bare := bare_form(term)) != term and counts[bare] > counts[term]}
@@ -82,8 +82,8 @@ def candidates(text: str) -> Iterator[str]:
 
 
 def titles_within(text: str, names: Collection[str], lengths: Mapping[str, Collection[int]]) -> Iterator[str]:
-    """Keys of documents' names in a text that are longer than candidates (up to MAX_TITLE_WORDS words), and keys of any length in scripts without
-    spaces; `lengths` has the lengths of the latter by their first two characters.
+    """The keys of documents' names that occur in a text: those longer than candidates (up to MAX_TITLE_WORDS words) and, in scripts without
+    spaces, those of any length; `lengths` has the lengths of the latter by their first two characters.
     """
     yield from (term for term in _grams(_words(text), " ", MAX_WORDS + 1, MAX_TITLE_WORDS) if term in names)
     for run in _TITLE_RUN.findall(text.casefold()):

@@ -14,8 +14,8 @@ from graph.types import Ints
 MAX_ITERATIONS = 10
 """Graphs of real documents (8k nodes) converge in 3 to 9 iterations; a graph of synthetic documents needs dozens, and after 10 its modularity is 0.4 % below
 the final one."""
-_GENERATOR = Lock()
-"""igraph has one random number generator for the whole process."""
+_GENERATOR_LOCK = Lock()
+"""Held while igraph runs, which has one random number generator for the whole process."""
 
 
 def find_communities(
@@ -35,7 +35,7 @@ def find_communities(
     if method == "leidenalg":
         membership = _by_leidenalg(network, weights, seed, iterations)
     else:
-        with _GENERATOR:
+        with _GENERATOR_LOCK:
             igraph.set_random_number_generator(random.Random(seed))
             membership = _by_igraph(network, weights, iterations)
     return number_by_first(np.asarray(membership, np.int64))
@@ -68,7 +68,7 @@ def carry_communities(graph: sp.csr_array, known_N: Ints) -> Ints:
     """The communities of a graph with new nodes, without detecting them again: int64[N], numbered as in `find_communities`.
 
     Known nodes keep their communities. New nodes (−1) are assigned in order, each to the community with the largest sum of edge weights
-    (the lowest of several equal ones), or to a community of its own if it has no edge to any.
+    (of several equal sums, the lowest-numbered community), or to a new community if it has no edge to any.
     """
     community_N = known_N.copy()
     for node in np.flatnonzero(known_N < 0).tolist():
@@ -82,7 +82,7 @@ def carry_communities(graph: sp.csr_array, known_N: Ints) -> Ints:
 
 @dataclass(frozen=True)
 class NestedCommunities:
-    """Communities within communities. `members[c]` are rows of the graph, ascending; `parents[c]` is the enclosing one, or −1."""
+    """Communities within communities. `members[c]` are rows of the graph, ascending; `parents[c]` is the index of the enclosing community, or −1."""
 
     members: tuple[Ints, ...]
     parents: Ints
@@ -92,7 +92,7 @@ def nested_communities(graph: sp.csr_array, top_N: Ints, around: Ints, smallest:
     """The communities of `top_N` that contain a node of `around`, split recursively by Leiden.
 
     At every level, communities without a node of `around` are left out; one with fewer than 2 × `smallest` nodes is not split. A parent comes before its
-    children; equal graphs give equal communities.
+    children; the same graph and seed give the same communities.
     """
     members: list[Ints] = []
     parents: list[int] = []

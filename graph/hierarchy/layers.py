@@ -25,8 +25,8 @@ from graph.store.index_settings import IndexSettings
 from graph.store.vectors import Matrix, Vectors
 from graph.types import Floats, IdBytes, Ints
 
-MAX_CHANGED_MEMBERS = 0.1
-"""Share of a carried community's members: if one edit adds and removes more than this in all, the community is summarised again."""
+MAX_CHANGED_SHARE = 0.1
+"""If one edit adds and removes in all more than this share of a carried community's members, the community is summarised again."""
 
 
 @dataclass(frozen=True)
@@ -75,10 +75,10 @@ class LastHierarchy:
         summary_L = self.summaries_of(last_L, layer + 1)
         return np.where(summary_L < 0, np.where(last_L < 0, -1, len(self.layer_S) + last_L), summary_L)
 
-    def same_summaries(self, groups: Sequence[Ints], last_X: Ints, layer: int) -> Ints:
+    def reusable_summaries(self, groups: Sequence[Ints], last_X: Ints, layer: int) -> Ints:
         """The reusable summary of each group: one with the same members or, with `carry`, nearly the same; −1 where there is none.
 
-        `last_X` are the numbers of the nodes in the last generation.
+        None is reusable without `extractive`, or if it may contain one of the texts in `deleted`. `last_X` are the numbers of the nodes in the last generation.
         """
         if not self.extractive or not groups:
             return np.full(len(groups), -1, np.int64)
@@ -90,7 +90,7 @@ class LastHierarchy:
         shared = np.add.reduceat(summary_Y == np.repeat(summary, lengths), starts)
         new = np.add.reduceat(last_Y < 0, starts)
         members = np.append(np.diff(self.member_SX.indptr), -1)[summary]
-        max_changed = MAX_CHANGED_MEMBERS if self.carry else 0.0
+        max_changed = MAX_CHANGED_SHARE if self.carry else 0.0
         reusable = (summary >= 0) & (shared + new == lengths) & (members - shared + new <= members * max_changed)
         # Above layer 1, a summary may contain a deleted sentence even if its members are the same: one of them may have lost the
         # passage with the sentence and still been reused.
@@ -285,7 +285,7 @@ def _add_summaries(
     last: LastHierarchy | None,
 ) -> None:
     """Summarise each group that has propositions, reusing summaries of the last hierarchy where possible."""
-    same = np.full(len(groups), -1) if last is None else last.same_summaries(groups, builder.last_X, layer)
+    same = np.full(len(groups), -1) if last is None else last.reusable_summaries(groups, builder.last_X, layer)
     pools = iter(builder.pools([group for group, summary in zip(groups, same.tolist(), strict=True) if summary < 0]))
     added: list[SummaryNode] = []
     new: list[SummaryNode] = []

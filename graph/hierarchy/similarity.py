@@ -2,7 +2,7 @@
 
 Up to FLAT_LIMIT nodes the graph is exact and depends only on the vectors, bit for bit: every cosine that decides an edge is computed pair by
 pair, so after an edit neighbours are searched only for added nodes and for nodes that had k neighbours and lost one. Above that limit,
-candidates come from an inverted file of faiss (at the end of this module), some neighbours are missed, and edges of remaining nodes are
+candidates come from a faiss inverted file (at the end of this module), some neighbours are missed, and edges of remaining nodes are
 reused: the graph depends on its history until it is rebuilt.
 Legend: N nodes, T nodes of a known graph, D dimensions, K candidates of each node, R rows to search for, B rows of a batch, O other nodes, X pairs."""
 
@@ -61,7 +61,7 @@ class KnownGraph:
 
 @dataclass(frozen=True)
 class GraphEdit:
-    """An edit of a graph of `nodes` nodes: `added` are all edges, both ways, of the nodes in `replaced_R` (ascending, new ones included)."""
+    """An edit that gives a graph of `nodes` nodes: `added` are all edges, in both directions, of the nodes in `replaced_R` (ascending, with new ones)."""
 
     nodes: int
     replaced_R: Ints
@@ -143,7 +143,7 @@ def _exact_nearest(vectors_ND: Matrix, neighbours: int, min_similarity: float) -
 
 
 def edit_graph(vectors_ND: Matrix, neighbours: int, min_similarity: float, known: KnownGraph) -> GraphEdit | None:
-    """The edit that turns a known graph into that of the current vectors; None if neighbours of more than a quarter of the nodes are needed."""
+    """The edit from a known graph to that of the current vectors; None for fewer than 2 nodes, or if more than a quarter need a neighbour search."""
     count, searched = len(vectors_ND), known.merge.inserted_K
     exact = count <= FLAT_LIMIT
     if exact:
@@ -178,7 +178,7 @@ def _short_of_neighbours(known: KnownGraph, neighbours: int) -> Ints:
 
 
 def _exact_edges(known: KnownGraph, searched: Ints, near: _Pairs, neighbours: int) -> tuple[Ints, _Pairs]:
-    """The nodes whose nearest neighbours have changed (searched nodes, and nodes that got a nearer neighbour), and all their edges, one way."""
+    """The nodes whose nearest neighbours have changed (searched nodes, and nodes that got a nearer neighbour), and all their edges, at least one way."""
     changed = np.union1d(searched, near.row_X)
     gained = known.merge.previous_rows(np.setdiff1d(changed, searched))
     own = _k_nearest(_Pairs.join([near, _known_nearest(known, gained, neighbours).moved(known.merge)]), neighbours)
@@ -198,7 +198,7 @@ def _graph_edit(nodes: int, changed: Ints, edges: _Pairs) -> GraphEdit:
 def _known_nearest(known: KnownGraph, rows_T: Ints, neighbours: int) -> _Pairs:
     """The k nearest neighbours of some nodes of a graph.
 
-    A node's row also contains the nodes that have it among their k nearest; its own are those with the k largest cosines (ties go to the first).
+    A node's row also contains the nodes that have it among their k nearest; its k nearest are those with the largest cosines (ties go to the first).
     """
     rows = known.rows(rows_T)
     starts, degree_B = rows.indptr[:-1], np.diff(rows.indptr)
@@ -229,7 +229,7 @@ class _Bounds:
     min_similarity: float
 
     def admit(self, other_X: Ints, cosine_X: Floats) -> NDArray[np.bool_]:
-        """For each of these nodes, whether it is unsearched and a node with this cosine to it may be among its nearest."""
+        """For each pair, whether the other node is unsearched, and the cosine is high enough for the first to be among its nearest."""
         others, place_X = np.unique(other_X, return_inverse=True)
         rows = self.known.rows(np.maximum(self.known.merge.previous_rows(others), 0))
         degree_O = np.diff(rows.indptr)
@@ -245,7 +245,7 @@ class _Bounds:
 def _near_pairs(
     vectors_ND: Matrix, rows_R: Ints, neighbours: int, min_similarity: float, bounds: _Bounds | None = None
 ) -> Iterator[_Pairs]:
-    """Pairs, both ways, that include the nearest nodes of these rows, and all pairs in which a row meets the `bounds` of the other node."""
+    """Pairs, in both directions: at least these rows with their nearest nodes, and all pairs in which a row meets the `bounds` of the other node."""
     for start in range(0, len(rows_R), BATCH_ROWS):
         rows_B = rows_R[start : start + BATCH_ROWS]
         cosines_BN = np.ascontiguousarray((vectors_ND @ vectors_ND[rows_B].T).T)
@@ -265,7 +265,7 @@ def _near_pairs(
 
 
 def _last_cosines(found: _Pairs, count: int, neighbours: int, min_similarity: float) -> Floats:
-    """The cosine of each node's k-th nearest; τ if it has fewer than k: float[N]."""
+    """The cosine of each node's k-th nearest neighbour; τ if it has fewer than k: float[N]."""
     least_N = np.full(count, np.inf)
     np.minimum.at(least_N, found.row_X, found.cosine_X)
     full_N = np.bincount(found.row_X, minlength=count) >= neighbours
@@ -293,17 +293,18 @@ def _k_nearest(pairs: _Pairs, neighbours: int) -> _Pairs:
 
 
 PROBED_LISTS, PROBED_AT_HIGH_COSINE, HIGH_COSINE = 32, 8, 0.8
-"""The number of lists probed for a node: PROBED_LISTS, or PROBED_AT_HIGH_COSINE if τ is at least HIGH_COSINE, because such neighbours are in few lists.
+"""The number of lists probed for a node: PROBED_LISTS, or PROBED_AT_HIGH_COSINE if τ is at least HIGH_COSINE, because neighbours
+that similar are in few lists.
 The probed lists contain .995 of the edges of 10k propositions and .9999 of those of 22k entities (docs/log.md)."""
 MAX_UNDERESTIMATE = 0.2
-"""Upper bound on the underestimate of a cosine by the codes of the inverted file, except for one cosine in thousands."""
+"""Upper bound on how far the codes of the inverted file underestimate a cosine; one underestimate in thousands exceeds it."""
 TRAINED_PER_CODE = 64
-"""Training vectors for each of the 16 codes that represent two dimensions."""
+"""Training vectors for each of the 16 codes that represent two dimensions (one, if the number of dimensions is odd)."""
 SEARCHED_ROWS = 8_192
 
 
 def likely_neighbours(vectors_ND: Matrix, count: int, min_similarity: float) -> Iterator[tuple[Ints, Ints]]:
-    """Pairs (node, likely one of its `count` nearest with at least `min_similarity`), in batches of nodes, in order."""
+    """Pairs (node, other node) in which the other is probably among the `count` nearest with at least `min_similarity`, in batches of nodes, in order."""
     inverted, nodes = _inverted_file(vectors_ND), len(vectors_ND)
     probed = PROBED_AT_HIGH_COSINE if min_similarity >= HIGH_COSINE else PROBED_LISTS
     inverted.nprobe = min(probed, inverted.nlist)

@@ -1,7 +1,7 @@
 """Summaries of chunks and communities: a few of their own sentences, or text written by a language model (GraphMPA §3.1).
 
 Sentences are selected by maximal marginal relevance (Carbonell & Goldstein 1998) around the centroid. A model summarises long communities
-as a tree: parts under a token limit, then a summary of summaries. Complete replies are in the ledger, so that their calls are not repeated."""
+as a tree: parts under a token limit, then a summary of summaries. Complete replies are stored in the ledger, so that their calls are not repeated."""
 
 from collections.abc import Callable, Sequence
 from typing import Annotated
@@ -15,10 +15,10 @@ from graph.text.replies import (
     BadReply,
     ReplyModel,
     Sentence,
+    as_one_line,
     at_most,
     copies_example,
     parse_reply,
-    plain,
     sound_items,
     strict_schema,
     without_thinking,
@@ -27,10 +27,11 @@ from graph.text.sentences import is_complete, split_units
 from graph.types import Completion, CompletionRequest, Floats, LanguageModel, Message, T
 
 RELEVANCE_WEIGHT = 0.7
-"""The weight of a sentence's relevance; the rest is the weight of its similarity to the sentences already chosen."""
+"""The weight of a sentence's relevance; 1 minus it is the weight of its similarity to the sentences already chosen."""
 REPEAT_COSINE = 0.95
-"""The cosine from which a sentence counts as a repetition of a chosen one."""
+"""The lowest cosine at which a sentence counts as a repetition of a chosen one."""
 MAX_CANDIDATES = 200
+"""How many of the most relevant sentences are considered."""
 
 
 def choose_sentences(vectors_SD: Floats, count_tokens: Callable[[int], int], max_tokens: int) -> list[int]:
@@ -73,12 +74,12 @@ WriteSummaries = Callable[[Sequence[Sequence[str]]], list[str]]
 """A function from the texts of each group to its summary; "" where there is none."""
 
 MAX_INPUT_TOKENS = 3_000
-CALLS_AT_ONCE = 64
+CALLS_PER_BATCH = 64
 WORDS_PER_TOKEN = 0.75
 MAX_LENGTH_FACTOR = 2
-"""A reply is cut at this many times the requested length."""
+"""A reply is truncated at this many times the requested length."""
 SENTENCE_WORDS, MAX_SENTENCES = 15, 50
-"""Assumed words per sentence, to limit the number of sentences of a summary; and the upper bound of that number."""
+"""Assumed words per sentence, to limit the number of sentences of a summary; and the upper bound on that number."""
 
 
 class SummaryReply(ReplyModel):
@@ -88,10 +89,10 @@ class SummaryReply(ReplyModel):
 
 
 def write_summaries(model: LanguageModel, max_summary_tokens: int, groups: Sequence[Sequence[str]]) -> list[str]:
-    """One summary per group, requested level by level for all trees together; "" where a reply is unusable (`_usable_text`), or where every
+    """One summary per group, requested level by level for all trees together; "" for an empty group, where a reply is unusable (`_usable_text`), or where every
     text of a level is so long that it needs a request of its own.
 
-    Cut and refused replies are not in the ledger, so the next run requests them again.
+    Truncated and refused replies are not in the ledger, so the next run requests them again.
     """
     levels: list[list[str]] = [list(group) for group in groups]
     summaries = [""] * len(groups)
@@ -148,7 +149,7 @@ def _summary_request(texts: Sequence[str], max_summary_tokens: int) -> Completio
 
 
 def _write_all(model: LanguageModel, requests: Sequence[CompletionRequest]) -> list[str]:
-    batches = [requests[start : start + CALLS_AT_ONCE] for start in range(0, len(requests), CALLS_AT_ONCE)]
+    batches = [requests[start : start + CALLS_PER_BATCH] for start in range(0, len(requests), CALLS_PER_BATCH)]
     return [
         _usable_text(request, completion)
         for batch in track(batches, "Summaries by the model", len(requests), size=len)
@@ -157,13 +158,13 @@ def _write_all(model: LanguageModel, requests: Sequence[CompletionRequest]) -> l
 
 
 def _usable_text(request: CompletionRequest, completion: Completion) -> str:
-    """The text of a reply; only the complete sentences if it was cut; "" if it was refused, is broken JSON, or copies the prompt's example."""
+    """The text of a reply; only the complete sentences if it was truncated; "" if it was refused, is broken JSON, or copies the prompt's example."""
     if completion.finish_reason == "refused" or copies_example(completion.text, request.messages[1].content):
         return ""
     try:
-        sentences = [plain(sentence) for sentence in parse_reply(SummaryReply, completion.text, []).sentences]
+        sentences = [as_one_line(sentence) for sentence in parse_reply(SummaryReply, completion.text, []).sentences]
     except BadReply:
-        text = plain(without_thinking(completion.text))
+        text = as_one_line(without_thinking(completion.text))
         is_json = text.startswith(("{", "```"))
         return "" if is_json else text if completion.finish_reason == "stop" else complete_sentences(text)
     if completion.finish_reason == "length" or (sentences and len(sentences[-1]) >= MAX_SENTENCE_CHARS):
@@ -172,7 +173,7 @@ def _usable_text(request: CompletionRequest, completion: Completion) -> str:
 
 
 def complete_sentences(text: str) -> str:
-    """A truncated text without an incomplete last sentence, and up to the first repeated sentence.
+    """A truncated text without its incomplete last sentence; it also ends before the first repeated sentence.
 
     >>> complete_sentences("The yard built ferries. It burned in 1911. It was reb")
     'The yard built ferries. It burned in 1911.'

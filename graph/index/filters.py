@@ -1,4 +1,4 @@
-"""Metadata filters: conditions on documents, written `key=value` (also != < <= > >=), that restrict a whole retrieval.
+"""Metadata filters: conditions on documents, written `key=value` (also != < <= > >=), that restrict every step of a retrieval to the documents that meet them.
 
 Keys are `source`, `title` and those of the documents' metadata; `*`, `?` and `[…]` in a value after = or != are wildcards, as in
 file names (`[?]` is a question mark).

@@ -27,7 +27,7 @@ from graph.random_walk import Chain, bipartite_transition, make_chain, row_norma
 from graph.shared.ids import content_id, is_id
 from graph.store.arrays import load_arrays
 from graph.store.columns.moved import Block, find_ids, take_rows
-from graph.store.columns.strings import rows_among, rows_in_order
+from graph.store.columns.strings import rows_among, rows_among_sorted
 from graph.store.data import IndexData
 from graph.store.index_settings import IndexSettings
 from graph.store.manifest import MANIFEST, Manifest, read_manifest
@@ -50,8 +50,8 @@ def row_of(data: IndexData, kind: NodeKind, name: str) -> int | None:
     column, find = {
         "passage": (data.passage_ids, rows_among),
         "summary": (data.summary_ids, rows_among),
-        "proposition": (data.proposition_ids, rows_in_order),
-        "entity": (data.entity_ids, rows_in_order),
+        "proposition": (data.proposition_ids, rows_among_sorted),
+        "entity": (data.entity_ids, rows_among_sorted),
     }[kind]
     (row,) = find_ids(column, [name], find).tolist()
     return None if row < 0 else int(row)
@@ -272,7 +272,7 @@ class Index:
 
     @cached_property
     def incidence_NB(self) -> sp.csr_array:
-        """ToPG's A: 1 where a proposition has a hub; hubs are entities, then passages."""
+        """ToPG's A: 1 where a proposition (row) has a hub (column); the columns are entities, then passages."""
         incidence = sp.csr_array(
             sp.hstack([self.data.proposition_entity_NE, self.proposition_passage_NP], format="csr")
         )
@@ -288,7 +288,7 @@ class Index:
     def association_VV(self) -> sp.csr_array:
         """PropRAG's graph as a walk: edges between entities of one proposition, between synonyms, and between entities and passages.
 
-        Transition CSR[E + P, E + P], entities first. Every edge weighs 1 before rows are scaled, even if two of these rules create it;
+        Transition CSR[E + P, E + P], entities first. Every edge weighs 1 before rows are scaled, even if it is of more than one of these kinds;
         a proposition with more than MAX_CLIQUE_ENTITIES entities links them to its passages only.
         """
         data = self.data

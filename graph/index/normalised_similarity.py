@@ -30,7 +30,7 @@ def usual_cosine(index: Index) -> float:
 
 
 def normalised_similarity(index: Index, cosines: Floats) -> Floats:
-    """(c − u) / (1 − u) of cosines between vectors of the index, of any shape: at most 1, in the same order."""
+    """(c − u) / (1 − u) of cosines between vectors of the index, of any shape: at most 1, and higher for a higher cosine."""
     return _scaled(cosines, np.float32(usual_cosine(index)))
 
 

@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from graph.store.columns.moved import MovedStrings, assembled
-from graph.store.columns.strings import follow_one_another, rows_among
+from graph.store.columns.strings import is_consecutive, rows_among
 from graph.store.data import IndexData
 from graph.store.vectors import cosine_quantiles
 from graph.text.bm25 import term_weights
@@ -26,7 +26,7 @@ def restrict(data: IndexData, allowed_U: NDArray[np.bool_]) -> IndexData:
     """The part of `data` that comes from the allowed documents only.
 
     A proposition remains if it occurs in an allowed passage, a summary if all passages below it are allowed. Entities, topics
-    and terms keep their rows, without the dropped mentions; terms keep their weights in the whole index.
+    and terms keep their rows, without their occurrences in other documents; terms keep their weights in the whole index.
     """
     if allowed_U.all():
         return data
@@ -104,7 +104,7 @@ def arrays_of(value: object) -> list[NDArray[Any]]:
 
 def _rows(array_X: NDArray[A], rows: Ints) -> NDArray[A]:
     """These rows: a slice of the array if they are consecutive, else a copy."""
-    return array_X[rows[0] : rows[-1] + 1] if follow_one_another(rows) else array_X[rows]
+    return array_X[rows[0] : rows[-1] + 1] if is_consecutive(rows) else array_X[rows]
 
 
 def _summaries_of(data: IndexData, kept_P: Ints) -> Ints:
@@ -134,7 +134,7 @@ def _new_rows(rows: Ints, count: int) -> Ints:
 def conceal_rest(full: IndexData, part: IndexData) -> IndexData:
     """`part` without the entities, topics and terms that are not used in it; term weights and normalised similarity are computed from it alone.
 
-    A proposition that also occurs outside `part` keeps only the entities that its text contains, and no topic: others may come from outside.
+    A proposition that also occurs outside `part` keeps only the entities that its text contains, and no topic: the others may come from other documents.
     """
     shared_N = occurs_outside(full, part)
     entity_NE = without_entries(part.proposition_entity_NE, entities_not_in_text(part, np.flatnonzero(shared_N)))

@@ -29,7 +29,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Pretrained:
+class CatalogueModel:
     """A model distributed in Python packages: its `parts`, concatenated, form one file with this `sha256`.
 
     The converted model takes up `converted_bytes`. `hub` is the hub name of the unquantised original.
@@ -64,10 +64,10 @@ class Pretrained:
 
 
 @dataclass(frozen=True)
-class PretrainedModel(Pretrained):
+class PretrainedModel(CatalogueModel):
     """A language model in GGUF, stored next to its conversion. Its greedy reply to `question` must be `reply_ids`.
 
-    Every token of that reply wins by a wide margin, so engines that round differently give the same reply.
+    Each token of that reply is the most probable by a wide margin, so engines that round differently give the same reply.
     `precision` is the number format of the converted weights.
     """
 
@@ -97,7 +97,7 @@ class PretrainedAdapter:
 
 
 @dataclass(frozen=True)
-class PretrainedEncoder(Pretrained):
+class PretrainedEncoder(CatalogueModel):
     """A sentence encoder. The converted model's vector of `probe`, as a question, must begin with `vector_begins`."""
 
     probe: str
@@ -230,14 +230,14 @@ ADAPTERS = {each.name: each for each in (READER, SUPPORT)}
 """The adapters that come with this package, each with its model card."""
 MODELS = {model.name: model for model in (SMOLLM2, QWEN_CODER_05B, QWEN_CODER_15B)}
 ENCODERS = {encoder.name: encoder for encoder in (E5_SMALL,)}
-CATALOGUE: dict[str, Pretrained] = {**MODELS, **ENCODERS}
+CATALOGUE: dict[str, CatalogueModel] = {**MODELS, **ENCODERS}
 
 
 LOCK_FILE = "fetching.lock"
 
 
 @contextmanager
-def fetching(cache: Path, note: Callable[[str], None]) -> Iterator[None]:
+def fetch_lock(cache: Path, note: Callable[[str], None]) -> Iterator[None]:
     """Hold the lock of the folder `cache`, which is created if missing; calls `note` if another process holds it."""
     cache.mkdir(parents=True, exist_ok=True)
     with (cache / LOCK_FILE).open("a", encoding="utf-8") as lock:
@@ -253,7 +253,7 @@ RECORD = "pretrained.json"
 """The record next to the weights: the file they came from, and the checksum, size and modification time of every file. Written last."""
 
 
-def resolve(model: str, among: Mapping[str, Pretrained] = MODELS) -> str:
+def resolve(model: str, among: Mapping[str, CatalogueModel] = MODELS) -> str:
     """The folder of a model in `among`, or of a shipped adapter; any other name or path is returned unchanged.
 
     A folder of that name in the working directory takes precedence. UserError for a model that is not fetched yet, or damaged.
@@ -266,7 +266,7 @@ def resolve(model: str, among: Mapping[str, Pretrained] = MODELS) -> str:
     return str(fetched_folder(known))
 
 
-def fetched_folder(model: Pretrained) -> Path:
+def fetched_folder(model: CatalogueModel) -> Path:
     """The folder of a fetched model, whose files are checked once per process; UserError for one that is not fetched yet, or damaged."""
     if not is_fetched(model):
         raise UserError(
@@ -286,12 +286,12 @@ def name_of(folder: str) -> str:
     return next((known.name for known in CATALOGUE.values() if Path(folder) == folder_of(known)), folder)
 
 
-def folder_of(model: Pretrained) -> Path:
+def folder_of(model: CatalogueModel) -> Path:
     """The folder of a converted model."""
     return user_cache() / "models" / model.name
 
 
-def is_fetched(model: Pretrained) -> bool:
+def is_fetched(model: CatalogueModel) -> bool:
     """Whether a model is in the cache, converted from the catalogue's file; for a language model, the record must also list that file."""
     record = read_json(folder_of(model) / RECORD)
     return record.get("sha256") == model.sha256 and (
@@ -299,7 +299,7 @@ def is_fetched(model: Pretrained) -> bool:
     )
 
 
-def write_record(folder: Path, model: Pretrained) -> None:
+def write_record(folder: Path, model: CatalogueModel) -> None:
     """Record the origin of `folder`, and the checksum, size and modification time of every file in it."""
     files = {
         file.relative_to(folder).as_posix(): {"checksum": checksum(file), **_state(file)}
@@ -310,7 +310,7 @@ def write_record(folder: Path, model: Pretrained) -> None:
     (folder / RECORD).write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
 
 
-def is_whole(model: Pretrained) -> bool:
+def is_whole(model: CatalogueModel) -> bool:
     """Whether a model is in the cache with every file unchanged since its conversion."""
     try:
         check_files(folder_of(model), model.name)
@@ -332,12 +332,13 @@ def check_files(folder: Path, name: str, changed_only: bool = False) -> None:
         path = folder / file
         if changed_only and path.is_file() and _state(path).items() <= recorded.items():
             continue
-        expected, found = str(recorded.get("checksum")), checksum(path) if path.is_file() else "missing"
+        expected, found = str(recorded.get("checksum")), checksum(path) if path.is_file() else ""
         if found != expected:
-            raise UserError(f"{path}: checksum {found[:12]}", f"{expected[:12]}, as recorded at conversion", remedy)
+            problem = f"{path}: checksum {found[:12]}" if found else f"{path}: missing"
+            raise UserError(problem, f"checksum {expected[:12]}, as recorded at conversion", remedy)
 
 
-def remove(model: Pretrained) -> bool:
+def remove(model: CatalogueModel) -> bool:
     """Delete a converted model; False if there is none."""
     folder = folder_of(model)
     if not folder.is_dir():

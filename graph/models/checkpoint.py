@@ -90,7 +90,7 @@ def _digest(files: Sequence[Path], extra: bytes = b"") -> str:
     with suppress(OSError):
         return cached.read_text(encoding="ascii")
     digest = _read_digest(files, extra)
-    with suppress(OSError):  # Without a writable cache, only later calls take longer.
+    with suppress(OSError):  # Without a writable cache, later calls hash the files again.
         cached.parent.mkdir(parents=True, exist_ok=True)
         unfinished = cached.with_suffix(f".{os.getpid()}")
         unfinished.write_text(digest, encoding="ascii")
@@ -118,7 +118,7 @@ def is_adapter(source: str) -> bool:
     return (Path(resolve(source)) / ADAPTER_CONFIG).exists()
 
 
-def tokenizer_place(source: str) -> str:
+def tokenizer_source(source: str) -> str:
     """The folder or hub name of a model's tokenizer: that of the model itself, or of its base for an adapter without a tokenizer."""
     folder = resolve(source)
     has_tokenizer = not is_adapter(folder) or (Path(folder) / "tokenizer_config.json").is_file()
@@ -134,7 +134,7 @@ def adapter_base(source: str) -> str:
     config = Path(folder) / ADAPTER_CONFIG
     base = read_json(config).get("base_model_name_or_path")
     if not isinstance(base, str) or not base:
-        raise UserError(f"{config}: names no base model", "base_model_name_or_path", "save the adapter again")
+        raise UserError(f"{config}: names no base model", "base_model_name_or_path in it", "save the adapter again")
     if not (Path(folder) / ADAPTER_WEIGHTS).is_file():
         raise UserError(f"{folder}: no {ADAPTER_WEIGHTS}", "an adapter in safetensors", "save the adapter again")
     if is_adapter(base):

@@ -11,7 +11,7 @@ from graph.shared.cli_options import AsJson
 from graph.shared.console import print_json, say
 
 if TYPE_CHECKING:
-    from graph.models.catalogue import Pretrained
+    from graph.models.catalogue import CatalogueModel
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of a model; `modegraph models list` shows them.")]
 
@@ -90,7 +90,7 @@ def remove_command(name: Name) -> None:
     print(f"{model.name}: removed" if remove(model) else f"{model.name}: not in the cache")
 
 
-def _find(name: str) -> "Pretrained":
+def _find(name: str) -> "CatalogueModel":
     from graph.models.catalogue import ADAPTERS, CATALOGUE
 
     if name in ADAPTERS:
@@ -102,6 +102,6 @@ def _find(name: str) -> "Pretrained":
     return CATALOGUE[name]
 
 
-def _facts(model: "Pretrained") -> dict[str, str | int]:
+def _facts(model: "CatalogueModel") -> dict[str, str | int]:
     facts = ("title", "parameters", "licence", "packages", "quantisation", "hub")
     return {fact: getattr(model, fact) for fact in facts} | {"megabytes": round(model.size_bytes / 1e6)}

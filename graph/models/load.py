@@ -19,7 +19,7 @@ from graph.models.checkpoint import (
     check_base,
     computes_in_bfloat16,
     is_adapter,
-    tokenizer_place,
+    tokenizer_source,
     trained_precision,
     wrong_base,
 )
@@ -59,7 +59,7 @@ UNREADABLE = (OSError, ValueError, KeyError, TypeError, RuntimeError, Safetensor
 SHOWN_CHARS = 300
 
 
-def load_whole(kind: Any, source: str, label: str, new_modules: Sequence[str] = (), **options: Any) -> Any:
+def load_full_model(kind: Any, source: str, label: str, new_modules: Sequence[str] = (), **options: Any) -> Any:
     """The model in `source`, a folder or a hub name, loaded with the class `kind`; errors name it `label`.
 
     UserError if it cannot be read, or if the weights do not match its configuration; only `new_modules`, those of a new head, may be
@@ -121,7 +121,7 @@ def read_tokenizer(source: str, label: str, **options: Any) -> Any:
 
     try:
         return AutoTokenizer.from_pretrained(source, **options)
-    except Exception as problem:  # tokenizers raises no narrower kind for a damaged file
+    except Exception as problem:  # tokenizers raises no narrower exception for a damaged file
         if not isinstance(problem, UNREADABLE) and type(problem) is not Exception:
             raise
         found = f"{label}: no tokenizer ({one_line(problem)})"
@@ -159,7 +159,7 @@ def load_for_inference(target: str) -> tuple[Any, Any, str]:
 
 
 def _load_with_tokenizer(spec: str, where: str, base_model: str, cached: bool) -> tuple[Any, Any]:
-    """The model `base_model`, with the adapter in `where` if that differs, and its tokenizer; `cached` avoids requests to the hub.
+    """The model `base_model`, with the adapter in `where` if that is another folder, and its tokenizer; `cached` avoids requests to the hub.
 
     On a GPU, the checkpoint sets the precision. On a CPU with instructions for bfloat16, models trained with modegraph have the
     precision of their training, and all others bfloat16; on any other CPU, float32.
@@ -170,11 +170,11 @@ def _load_with_tokenizer(spec: str, where: str, base_model: str, cached: bool) -
     quiet_loading()
     precision = (trained_precision(where) or "bfloat16") if computes_in_bfloat16() else "float32"
     dtype: Any = "auto" if torch.cuda.is_available() else getattr(torch, precision)
-    model = load_whole(AutoModelForCausalLM, base_model, spec, dtype=dtype, local_files_only=cached)
+    model = load_full_model(AutoModelForCausalLM, base_model, spec, dtype=dtype, local_files_only=cached)
     if where != base_model:
         # PEFT keeps adapters in float32, which halves the speed of a base in bfloat16; training, too, used them in bfloat16.
         model = load_adapter(model, where, base_model).to(model.dtype)
-    tokenizer = read_tokenizer(tokenizer_place(where), spec, local_files_only=cached)
+    tokenizer = read_tokenizer(tokenizer_source(where), spec, local_files_only=cached)
     check_vocabulary(model, tokenizer, spec)
     if tokenizer.chat_template is None:
         say(f"{spec} has no chat template (base models have none): it gets prompts as plain text")

@@ -72,7 +72,7 @@ def export_encoder(model: SentenceTransformer, tokenizer_file: Path, fingerprint
 
 
 def export_and_compare(model: SentenceTransformer, tokenizer_file: Path, folder: Path, prompt: str) -> bool:
-    """Write the export into `folder`; True if that succeeds and its vectors equal those of the model's own `encode`."""
+    """Write the export into `folder`; True if that succeeds and its vectors equal those of the model's `encode`; OSErrors are raised."""
     try:
         write_export(model, tokenizer_file, folder)
         return same_vectors(model, folder, prompt)
@@ -107,7 +107,7 @@ def write_export(model: SentenceTransformer, tokenizer_file: Path, folder: Path)
 
 
 def same_vectors(model: SentenceTransformer, folder: Path, prompt: str) -> bool:
-    """Whether the export's vectors equal those of the model's own `encode` with that prompt, which its pooling may exclude."""
+    """Whether the export's vectors equal those of the model's `encode` with that prompt; they differ if its pooling excludes the prompt."""
     exported: Any = OnnxEncoder(folder).encode([prompt + probe for probe in PROBES])
     expected = model.encode(list(PROBES), prompt=prompt, show_progress_bar=False)
     return exported.shape == expected.shape and bool(np.abs(exported - expected).max() < MAX_DIFFERENCE)

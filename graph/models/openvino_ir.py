@@ -1,5 +1,5 @@
-"""Converts a language model of the catalogue, or an adapter merged into one, for OpenVINO (8-bit weights, made once and stored in the base's folder), and
-opens it.
+"""Converts a language model of the catalogue, or an adapter merged into one, for OpenVINO (once, to 8-bit weights in the base's folder), and
+opens the result.
 
 OpenVINO GenAI reads GGUF, but not every quantisation: the file is requantised to Q8_0, with almost no loss for 4-bit and 5-bit weights."""
 
@@ -25,7 +25,7 @@ from graph.models.catalogue import (
     QWEN_CODER_05B,
     QWEN_CODER_15B,
     PretrainedModel,
-    fetching,
+    fetch_lock,
     folder_of,
     gguf_of,
     resolve,
@@ -51,14 +51,16 @@ def openvino_folder(model: PretrainedModel, note: Callable[[str], None]) -> Path
     """The OpenVINO folder of a fetched model, which is made if it is missing; UserError for a model that is not fetched."""
     gguf, folder = gguf_of(model), folder_of(model)
     make = partial(convert_to_openvino, gguf, model=model)
-    return _made(folder / OPENVINO_FOLDER, folder.parent, model.name, make, note)
+    return _convert_once(folder / OPENVINO_FOLDER, folder.parent, model.name, make, note)
 
 
-def _made(target: Path, cache: Path, name: str, make: Callable[[Path], None], note: Callable[[str], None]) -> Path:
-    """`target`; if it is missing, `make` fills the folder `openvino` of a scratch folder in `cache`, which is then moved there."""
+def _convert_once(
+    target: Path, cache: Path, name: str, make: Callable[[Path], None], note: Callable[[str], None]
+) -> Path:
+    """`target`; if it is missing, `make` fills the subfolder `openvino` of a scratch folder in `cache`, and that subfolder becomes `target`."""
     if (target / OPENVINO_MODEL).is_file():
         return target
-    with fetching(cache, note):
+    with fetch_lock(cache, note):
         if not (target / OPENVINO_MODEL).is_file():
             note(f"preparing {name} for OpenVINO (once, about a minute per GB)")
             with tempfile.TemporaryDirectory(dir=cache, prefix=f"{target.parent.name}.") as scratch:
@@ -136,7 +138,7 @@ GGUF_NAMES = {
     "mlp.up_proj": "ffn_up",
     "mlp.down_proj": "ffn_down",
 }
-"""The GGUF names of the Qwen2 family, whose matrices GGUF does not reorder."""
+"""The GGUF names of the linear layers of the Qwen2 family, whose matrices GGUF does not reorder."""
 QWEN2 = {model.name: model for model in (QWEN_CODER_05B, QWEN_CODER_15B)}
 """The models of the catalogue in the Qwen2 family."""
 _LORA_KEY = re.compile(r"(?:.*\.)?layers\.(\d+)\.(\w+\.\w+)\.lora_([AB])\.weight")
@@ -209,7 +211,7 @@ def adapted_folder(adapter: Path, note: Callable[[str], None]) -> Path:
     def make(scratch: Path) -> None:
         write_openvino(gguf, scratch, lora_changes(adapter, folder_of(QWEN2[base])))
 
-    return _made(target, adapted, f"{adapter.name} on {base}", make, note)
+    return _convert_once(target, adapted, f"{adapter.name} on {base}", make, note)
 
 
 def locate(target: str) -> tuple[Path, Path]:
@@ -235,7 +237,7 @@ def locate(target: str) -> tuple[Path, Path]:
 
 
 def open_pipeline(folder: Path, target: str) -> Any:
-    """OpenVINO's pipeline for the files in `folder`; a beginning that prompts share is prefilled once. UserError for damaged files."""
+    """OpenVINO's pipeline for the files in `folder`; a prefix that prompts share is prefilled once. UserError for damaged files."""
     from openvino_genai import ContinuousBatchingPipeline, SchedulerConfig, Tokenizer
 
     scheduler = SchedulerConfig()

@@ -17,7 +17,7 @@ except ImportError as problem:
 CONNECT_S = 3
 """Connection timeout per address of the host, unless the connection string sets another."""
 IDLE_S = 60
-"""Idle time before a TCP keepalive, so that no device in between drops the connection."""
+"""Idle time before a TCP keepalive, so that no network device drops the connection."""
 ADDRESS_PARAMETERS = ("host", "port", "dbname")
 SECRETS = {"password", "sslpassword"}
 
@@ -115,7 +115,11 @@ def _as_user_error(shown: str, problem: psycopg.Error) -> UserError:
     if problem.sqlstate is None:
         first = str(problem).partition("\n")[0]
         return Unavailable(f"{shown}: {first}", "a server that answers", "check the address, the role and its password")
-    return Unavailable(f"{shown}: {message}", "", "nothing was changed; solve this in the database, then try again")
+    return Unavailable(
+        f"{shown}: {message}",
+        "a database that accepts the statement",
+        "nothing was changed; resolve this in the database, then try again",
+    )
 
 
 def storable(text: str) -> str:

@@ -11,9 +11,9 @@ from graph.shared.disk import report_full_disk
 from graph.store.database import DATABASE_FILE, has_database, write_database
 
 SCHEMA = "modegraph_index"
-KEYED = ("passages", "propositions", "entities", "occurrences", "topics")
-"""Tables whose integer keys come from a sequence, or have been copied with their rows."""
-_TABLE = """CREATE TABLE migrations (number int8 PRIMARY KEY, name text COLLATE "C" NOT NULL,
+TABLES_WITH_KEYS = ("passages", "propositions", "entities", "occurrences", "topics")
+"""Tables whose integer keys come from a sequence, or were copied with the rows."""
+_MIGRATIONS_TABLE = """CREATE TABLE migrations (number int8 PRIMARY KEY, name text COLLATE "C" NOT NULL,
     run_at timestamptz NOT NULL DEFAULT now())"""
 
 
@@ -35,7 +35,7 @@ def migrate(connection: Connection, database: str) -> None:
     connection.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", (SCHEMA,))
     if not connection.execute("SELECT 1 FROM pg_namespace WHERE nspname = %s", (SCHEMA,)).fetchone():
         connection.execute(f"CREATE SCHEMA {SCHEMA}")
-        connection.execute(_TABLE)
+        connection.execute(_MIGRATIONS_TABLE)
     newest = _check_newest(connection, database)
     for number, name in known_migrations().items():
         if number > newest:
@@ -48,7 +48,7 @@ def migrate(connection: Connection, database: str) -> None:
 
 def restart_keys(connection: Connection) -> None:
     """Set each key sequence above the highest key of its table, because rows may have been copied with their keys."""
-    for table in KEYED:
+    for table in TABLES_WITH_KEYS:
         sequence = f"pg_get_serial_sequence('{table}', 'row')"
         connection.execute(f"SELECT setval({sequence}, coalesce(max(row), 0) + 1, false) FROM {table}")
 

@@ -50,7 +50,7 @@ class PostgresStore(Store):
 
     def _begin(self) -> None:
         self._readings.clear()
-        assert self._turn is not None, "the store was opened for reading"
+        assert self._turn is not None, "the store was opened read-only; to write, open it with a turn"
         with report_refusals(self._connection.dsn):
             self._turn.begin(self._connection.server)
 
@@ -92,7 +92,7 @@ class _Statements:
 
 @cache
 def to_psycopg(statement: str) -> str:
-    """A statement of graph/store/rows.py for psycopg, with schema-qualified tables: because a search_path would outlive the statement in a connection pooler.
+    """A statement of graph/store/rows.py for psycopg, with schema-qualified tables, because a search_path would outlive the statement in a connection pooler.
 
     >>> to_psycopg("SELECT row FROM topics WHERE id = ?")
     'SELECT row FROM modegraph_index.topics WHERE id = %s'

@@ -63,7 +63,7 @@ class Turn:
         """Renew the lease within a transaction; the lease is then locked until the transaction ends. UserError when another writer has the turn."""
         if connection.execute(_RENEW, (LEASE_S, self.fence)).rowcount == 0:
             found = f"{self.folder}: this writer was inactive for longer than its lease of {LEASE_S:g} s, and another writer has taken over"
-            remedy = f"nothing of this step was written; continue with: modegraph resume {self.folder}"
+            remedy = f"this step wrote nothing; continue with: modegraph resume {self.folder}"
             raise UserError(found, "a writer that renews its lease", remedy)
 
 
@@ -111,7 +111,7 @@ def _writer_ahead(connection: Connection, fence: int) -> str:
     """The writer with the lowest ticket before this one, "" if there is none; tickets that have expired or whose writers are gone are discarded."""
     machine = _machine()
     for ticket, writer, where, process, expired in connection.execute(_AHEAD, (fence,)).fetchall():
-        gone = where == machine != "" and not _runs(int(str(process)))
+        gone = where == machine != "" and not _is_running(int(str(process)))
         if not (gone or expired) or connection.execute(_DISCARD, (ticket, gone)).rowcount == 0:
             return str(writer)
     return ""
@@ -126,7 +126,7 @@ def _machine() -> str:
         return ""
 
 
-def _runs(process: int) -> bool:
+def _is_running(process: int) -> bool:
     try:
         os.kill(process, 0)
     except ProcessLookupError:

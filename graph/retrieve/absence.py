@@ -22,7 +22,7 @@ from graph.types import Absence, Evidence, Floats, Passage
 
 TOP_PASSAGES = 5
 """How many of the best passages are compared with the question: as many as an answer's context has by default."""
-BASE = 9.4
+INTERCEPT = 9.4
 COEFFICIENTS_F = np.array([-5.5, -1.4, -12.2])
 
 
@@ -44,17 +44,19 @@ def absence(features_F: Floats) -> float:
     >>> absence(np.zeros(3)) > 0.99, absence(np.ones(3)) < 0.01
     (True, True)
     """
-    return float(1 / (1 + np.exp(-(BASE + COEFFICIENTS_F @ features_F))))
+    return float(1 / (1 + np.exp(-(INTERCEPT + COEFFICIENTS_F @ features_F))))
 
 
 def absence_features(index: Index, query: Query, passages: Sequence[Passage]) -> Floats:
-    """How well passages match a question: the share of the question's words in the passage that contains most of them, the share in all passages
-    together, and the normalised similarity of the nearest passage: float32[3].
+    """How well passages match a question: the idf-weighted share of the question's words in the passage with the highest share, the share in all
+    passages together, and the normalised similarity of the most similar passage: float32[3].
     """
     weights = word_weights(index, query.text)
     forms = [set(map(form_of, set(terms_of(f"{passage.title} {passage.text}")))) for passage in passages]
     best = max((share_of(weights, each) for each in forms), default=0.0)
-    return np.array([best, share_of(weights, set().union(*forms)), nearest(index, query, passages)], np.float32)
+    return np.array(
+        [best, share_of(weights, set().union(*forms)), highest_similarity(index, query, passages)], np.float32
+    )
 
 
 def word_weights(index: Index, question: str) -> dict[str, float]:
@@ -79,8 +81,8 @@ def share_of(weights: Mapping[str, float], forms: set[str]) -> float:
     return sum(weight for word, weight in weights.items() if word in forms) / total if total else 1.0
 
 
-def nearest(index: Index, query: Query, passages: Sequence[Passage]) -> float:
-    """The normalised similarity of the nearest passage to the question; 0 without passages."""
+def highest_similarity(index: Index, query: Query, passages: Sequence[Passage]) -> float:
+    """The normalised similarity of the question to the passage most similar to it; 0 without passages."""
     if not passages:
         return 0.0
     cosines_R = index.data.passage_vectors_PD[index.rows_of(passages)] @ query.vector_D

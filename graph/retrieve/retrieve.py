@@ -1,7 +1,7 @@
-"""Every retrieval mode behind one signature: (index, query, settings) -> Evidence; `auto`, which chooses a mode; and the table of all modes.
+"""All retrieval modes with the same signature, (index, query, settings) -> Evidence; `auto`, which chooses a mode; and the table of all modes.
 
 `auto` follows a rule: a question that contains a word such as "themes" or "overall" and names no document is about the whole collection and
-goes to `hierarchy`; all others go to `hops`. It calls no model."""
+goes to `hierarchy`; all others go to `hops`. `auto` calls no language model."""
 
 import json
 import time
@@ -13,7 +13,7 @@ from graph.errors import UserError
 from graph.index.index import Index, row_of
 from graph.retrieve.absence import judge_absence
 from graph.retrieve.hops.mode import retrieve_hops
-from graph.retrieve.learned.rerank import RERANK_DEPTH, open_reranker, rerank
+from graph.retrieve.learned.rerank import RERANK_FACTOR, open_reranker, rerank
 from graph.retrieve.modes.baselines import retrieve_dense, retrieve_hybrid, retrieve_lexical, retrieve_naive
 from graph.retrieve.modes.global_mode import retrieve_global
 from graph.retrieve.modes.hierarchy import retrieve_hierarchy
@@ -99,7 +99,7 @@ def retrieve_many(
 ) -> list[Evidence]:
     """`retrieve` for each query. All are encoded in one batch; each is charged an equal share of the encoder's seconds.
 
-    With a reranker, the mode returns RERANK_DEPTH times as many items and the reranker chooses among them. With `abstain`, the evidence
+    With a reranker, the mode returns RERANK_FACTOR times as many items and the reranker chooses among them. With `abstain`, the evidence
     includes the probability of absence (graph/retrieve/absence.py).
     """
     stripped = [query.strip() for query in queries]
@@ -111,7 +111,7 @@ def retrieve_many(
     scope = index.where(settings.conditions)
     score = open_reranker(settings.reranker) if settings.reranker else None
     mode_settings = (
-        settings.model_copy(update={"top_k": settings.top_k * RERANK_DEPTH}) if score is not None else settings
+        settings.model_copy(update={"top_k": settings.top_k * RERANK_FACTOR}) if score is not None else settings
     )
     results = []
     for text, query_D in zip(stripped, queries_QD, strict=True):

@@ -1,4 +1,4 @@
-"""Shared by every command of every package: its class, its errors, its help page."""
+"""Shared by every command of every package: the class of a command, its help page, and the errors for unknown commands and options."""
 
 import inspect
 from collections.abc import Collection, Sequence
@@ -19,8 +19,8 @@ OPTION_PANELS = (INPUT, RETRIEVAL, MODEL, OUTPUT, LIMITS)
 
 
 def option(spec: str, panel: str, text: str, **more: Any) -> Any:
-    """An option of a command. `spec` has its names and the name of its value, as in "--runs FOLDER" (without a value, it is a flag; without a
-    name, it is named after the parameter); `panel` and `text` are its group and its text on the --help page, `more` typer's other settings.
+    """An option of a command. `spec` contains its names and the name of its value, as in "--runs FOLDER" (without a value, the option is a flag; without
+    a name, it is named after the parameter); `panel` and `text` are its group and its text on the --help page, `more` typer's other settings.
 
     >>> option("--runs FOLDER", INPUT, "Runs to compare.").metavar
     'FOLDER'
@@ -44,7 +44,7 @@ class Group(TyperGroup):
 
     def get_help_option(self, ctx: Any) -> Any:
         """typer's --help, with our text."""
-        return _in_our_words(super().get_help_option(ctx))
+        return _with_our_text(super().get_help_option(ctx))
 
     def get_params(self, ctx: Any) -> list[Any]:
         """typer's parameters, with no value name for flags."""
@@ -86,7 +86,7 @@ class Group(TyperGroup):
 
 
 class Command(TyperCommand):
-    """A command; `command` makes one whose options take several values, or that has settings."""
+    """A command; for one with settings, or with options that take several values, `command` makes a subclass."""
 
     several: ClassVar[Collection[str]] = ()
     """Options that take several values in a row."""
@@ -118,7 +118,7 @@ class Command(TyperCommand):
 
     def get_help_option(self, ctx: Any) -> Any:
         """typer's --help, in the group Output."""
-        return _in_our_words(super().get_help_option(ctx), OUTPUT)
+        return _with_our_text(super().get_help_option(ctx), OUTPUT)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Spread options with several values, then parse; UserError for an unknown option."""
@@ -163,7 +163,7 @@ def spread(arguments: Sequence[str], options: Collection[str]) -> list[str]:
 
 
 def commands_named_with(option: str, group: Any, name: str, path: tuple[str, ...] = ()) -> list[str]:
-    """The full names of the commands below a group whose last word is `name` and that have this option."""
+    """The full names, below a group, of the commands that have this option and whose last word is `name`."""
     found = []
     for words, inner in getattr(group, "commands", {}).items():
         if words.split()[-1] == name and any(option in param.opts for param in inner.params):
@@ -177,7 +177,7 @@ def full_command_name(ctx: Any) -> str:
     return str(ctx.command_path).partition(" ")[2]
 
 
-def _in_our_words(option: Any, panel: str | None = None) -> Any:
+def _with_our_text(option: Any, panel: str | None = None) -> Any:
     if option is not None:
         option.help, option.rich_help_panel, option.metavar = "Show this page and exit.", panel, ""
     return option

@@ -69,7 +69,7 @@ Data = Annotated[Path, option("--data FOLDER", INPUT, _DATA)]
 SomeDataFolders = Annotated[list[Path] | None, option("--data FOLDER", INPUT, f"{_DATA} Repeatable.")]
 Runs = Annotated[
     list[Path],
-    option("--runs FOLDER", INPUT, "Runs to compare (--runs A B C); differences are from the first. Repeatable."),
+    option("--runs FOLDER", INPUT, "Runs to compare (--runs A B C); the first is the baseline. Repeatable."),
 ]
 _SPLIT = "Use only this split: train, dev or test."
 _ONE_SPLIT = option("--split NAME", INPUT, _SPLIT)
@@ -126,7 +126,9 @@ Modes = Annotated[
         autocompletion=complete_mode,
     ),
 ]
-_TOPK = option("--top-k N", RETRIEVAL, "Maximum number of items to retrieve: passages, unless the mode returns others.")
+_TOPK = option(
+    "--top-k N", RETRIEVAL, "Maximum number of items to retrieve: passages, unless the mode returns other items."
+)
 TopK = Annotated[int, _TOPK]
 SomeTopK = Annotated[int | None, _TOPK]
 Unit = Annotated[
@@ -185,7 +187,7 @@ ExtractorModel = Annotated[
     str | None, option("SPEC", MODEL, f"Language model that reads propositions from passages: {SPEC}.")
 ]
 SummaryModel = Annotated[str | None, option("SPEC", MODEL, f"Language model that writes the summaries: {SPEC}.")]
-Samples = Annotated[int, option("N", MODEL, "Responses to draw for each prompt.", min=2, max=64)]
+Samples = Annotated[int, option("N", MODEL, "Responses to sample for each prompt.", min=2, max=64)]
 Seed = Annotated[int, option("N", MODEL, "Seed of every random choice.", min=0)]
 
 _OUT = option("--out PATH", OUTPUT, "Where to write the result.", callback=check_local)

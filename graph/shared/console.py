@@ -18,14 +18,17 @@ from graph.errors import redact
 T = TypeVar("T")
 SECONDS_BETWEEN_LINES = 5.0
 BATCH_TIME_SHARE = 0.02
-"""Items that arrive after the first one within this share of the time that the first one took are of the same batch, so they do not show the pace."""
+"""Items that follow the first one within this share of the time that the first one took belong to its batch, so they say nothing about the pace."""
 LOG = logging.getLogger("modegraph")
 _QUIET: ContextVar[bool] = ContextVar("quiet", default=False)
 _RECORD: ContextVar[Path | None] = ContextVar("record", default=None)
 
 
 def say(line: str) -> None:
-    """Print a line without secrets to standard error, so that standard output stays parseable; within `quiet()`, log it."""
+    """Print a line, with secrets redacted, to standard error, so that standard output stays parseable.
+
+    Within `quiet()`, log it instead; within `recorded_in()`, also append it to the file.
+    """
     line = redact(line)
     if (record := _RECORD.get()) is not None:
         with record.open("a", encoding="utf-8") as file:
@@ -38,7 +41,7 @@ def say(line: str) -> None:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Log the lines of the block instead of printing them, in this thread or task."""
+    """Log the lines that `say` would print in the block, in this thread or task."""
     token = _QUIET.set(True)
     try:
         yield
@@ -48,7 +51,7 @@ def quiet() -> Iterator[None]:
 
 @contextmanager
 def recorded_in(file: Path) -> Iterator[None]:
-    """Append the lines of the block to a file as well, each with its time."""
+    """Also append the lines that the block passes to `say` to a file, each with its time."""
     token = _RECORD.set(file)
     try:
         yield
@@ -81,7 +84,7 @@ def duration(seconds: float) -> str:
 def track(items: Iterable[T], what: str, total: int, size: Callable[[T], int] = lambda _: 1) -> Iterator[T]:
     """Yield `items`, showing how many of `total` are done; an item counts as `size(item)`, for example the length of a batch."""
     done = 0
-    with _shown(what, total) as show:
+    with _progress_display(what, total) as show:
         for item in items:
             yield item
             done += size(item)
@@ -91,16 +94,16 @@ def track(items: Iterable[T], what: str, total: int, size: Callable[[T], int] = 
 @contextmanager
 def byte_bar(what: str, total: int) -> Iterator[Callable[[int], None]]:
     """A function that shows how many bytes of `total` are done: as a bar in a terminal, else as occasional lines."""
-    with _shown(what, total, in_bytes=True) as show:
+    with _progress_display(what, total, in_bytes=True) as show:
         yield show
         show(total)
 
 
 @contextmanager
-def _shown(what: str, total: int, in_bytes: bool = False) -> Iterator[Callable[[int], None]]:
+def _progress_display(what: str, total: int, in_bytes: bool = False) -> Iterator[Callable[[int], None]]:
     """A function that shows the number of items (or bytes) that are done: as a bar in a terminal, else as occasional lines.
 
-    The pace is measured after the first call, because its time often includes start-up; the rest of its batch prints no line.
+    The pace is measured from the end of the first item or batch, because its time often includes start-up; further items of that batch print no line.
     """
     if sys.stderr.isatty() and not _QUIET.get():
         from rich import progress as bars

@@ -21,22 +21,22 @@ def report_full_disk(where: object) -> Iterator[None]:
     try:
         yield
     except (OSError, sqlite3.OperationalError) as problem:
-        if not is_full(problem):
+        if not means_full_disk(problem):
             raise
         message = problem.strerror if isinstance(problem, OSError) else problem
         remedy = "free some space there, then run the command again: finished work is not lost"
         raise DiskFull(f"{where}: no free space ({message})", "a disk with free space", remedy) from None
 
 
-def is_full(problem: OSError | sqlite3.Error) -> bool:
-    """Whether an error of the system or SQLite means a full disk."""
+def means_full_disk(problem: OSError | sqlite3.Error) -> bool:
+    """Whether an error of the system or of SQLite means a full disk."""
     if isinstance(problem, sqlite3.Error):
         return getattr(problem, "sqlite_errorcode", None) in FULL_SQLITE_CODES
     return problem.errno in FULL_ERRNOS
 
 
 def folder_bytes(folder: Path) -> int:
-    """The bytes of the files below a folder, without those that a writer removes meanwhile."""
+    """The bytes of the files below a folder; a file that is removed meanwhile does not count."""
     total = 0
     for parent, _, names in os.walk(folder):
         for name in names:

@@ -1,4 +1,4 @@
-"""Models of the hub (huggingface.co): checked with one request, so that a wrong name or missing network is reported at once, and loaded quietly.
+"""Models of the hub (huggingface.co): checked with one request, so that a wrong name or a missing network is reported immediately, and loaded quietly.
 
 Without a network, the download libraries try file after file, each several times; while loading, they print lines of no use to users."""
 
@@ -11,7 +11,7 @@ EXPECTED_MODEL = "a model's folder, or its name on the hub"
 
 
 def only_in_cache(name: str, what: str) -> bool:
-    """Whether the hub cannot be reached and the model `name` is in the local cache; UserError when the model is not available at all.
+    """True if the hub cannot be reached but the model `name` is in the local cache; False if the hub has it; UserError if neither.
 
     `what` is the model as the user wrote it.
     """
@@ -49,7 +49,7 @@ MISSING_KERNEL_LINE = "Failed to load CPU gemm_4bit_forward"
 
 
 def quiet_bitsandbytes() -> None:
-    """Suppress the line that bitsandbytes logs about a missing kernel, which none of our dependencies provides; call at startup."""
+    """Suppress the line that bitsandbytes logs about a missing kernel, which none of our dependencies provides; to be called at startup."""
     logging.getLogger("bitsandbytes.backends.cpu.ops").addFilter(_is_worth_logging)
 
 

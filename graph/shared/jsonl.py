@@ -1,4 +1,4 @@
-"""Reads JSON lines, with errors that name file and line; writes whole files atomically."""
+"""Reads JSON lines, with errors that name the file and line; writes whole files atomically."""
 
 import json
 from collections.abc import Iterable, Iterator
@@ -28,7 +28,7 @@ def _parse_object(line: bytes, where: str) -> dict[str, Any]:
         row = json.loads(line.decode("utf-8"))
     except UnicodeDecodeError as problem:
         found = f"{where}: byte {line[problem.start]:#04x} at column {problem.start + 1} is not UTF-8"
-        raise UserError(found, "UTF-8 text", "convert the file") from None
+        raise UserError(found, "UTF-8 text", "convert the file to UTF-8") from None
     except json.JSONDecodeError as problem:
         found = f"{where}: not valid JSON ({problem.msg} at column {problem.colno})"
         raise UserError(found, "one JSON object per line", "fix or remove the line") from None

@@ -1,4 +1,4 @@
-"""The names of the retrieval modes, and defaults of all interfaces."""
+"""The names of the retrieval modes, and the defaults that all interfaces share."""
 
 from typing import Literal
 

@@ -1,6 +1,6 @@
 """Progress of a folder while it is filled: `progress.jsonl` in it, deleted when the work is done.
 
-Its first line describes the work, each further one its progress. The working process holds a lock on the file, which is released when the process ends:
+Its first line describes the work, each further line its progress. The working process holds a lock on the file, which is released when the process ends:
 an unlocked file belongs to interrupted work. Resumed work appends another description.
 """
 
@@ -26,7 +26,7 @@ ABOUT = "about"
 class FolderProgress:
     """Unfinished work: its description, its last row of figures, and whether its process is alive.
 
-    `seconds_left` is estimated from the rows since the last start; None if they show no step.
+    `seconds_left` is estimated from the rows since the last start; None if no step was finished between them.
     """
 
     about: Mapping[str, Any]
@@ -37,7 +37,7 @@ class FolderProgress:
 
 @contextmanager
 def report_progress(folder: Path, about: Mapping[str, Any]) -> Iterator[None]:
-    """Record in `folder` the work that fills it, until the block succeeds; after an error the file stays, for `read_progress`."""
+    """Describe the work that fills `folder` in its progress file, which is removed when the block succeeds and stays, for `read_progress`, after an error."""
     file = folder / PROGRESS
     with file.open("a", encoding="utf-8") as locked:
         fcntl.flock(locked, fcntl.LOCK_EX)
@@ -54,7 +54,7 @@ def check_idle(folder: Path) -> None:
 
 
 def note_progress(folder: Path, step: int, of: int, figures: Mapping[str, Any] | None = None) -> None:
-    """Append a row of progress, if `folder` has a progress file."""
+    """Append a row (step `step` of `of`, and figures) to the progress file of `folder`, if there is one."""
     if (folder / PROGRESS).exists():
         append_jsonl(folder / PROGRESS, {"at": time.time(), "step": step, "of": of, **(figures or {})})
 

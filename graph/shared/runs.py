@@ -1,4 +1,4 @@
-"""Training and evaluation runs below a folder, found by the files that they leave: state, figures, curves. Only these files are read; nothing is written.
+"""Training and evaluation runs below a folder, found by the files that they write: their state, figures and curves. This module writes nothing.
 
 run.json, selector.json, verifier.json: finished training; recommended.json: finished `tune`; report.json: finished `eval run`, or `compare`;
 progress.jsonl: a run under way, or stopped (graph/shared/progress.py); log.jsonl and, for an unfinished run, the last checkpoint: the rows
@@ -49,7 +49,7 @@ TRAINING_RECORDS = {
 }
 REPORT = "report.json"
 FIGURE_KEYS = ("metrics", "figures")
-"""Keys of the figures: in records of models and of `tune`, and in records of selectors and verifiers."""
+"""The keys of the figures: `metrics` in records of models and of `tune`, `figures` in records of selectors and verifiers."""
 
 
 def find_runs(folder: Path) -> list[FoundRun]:
@@ -135,7 +135,7 @@ def evaluation_run(name: str, folder: Path, report: Mapping[str, Any]) -> FoundR
 
 
 def eval_figures(report: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
-    """The leading metric of every system and task, and how many cells could not be filled."""
+    """The leading metric of every system on every task, and the number of failed cells (a system on a task), if any failed."""
     for result in report["results"]:
         lead = report["leads"].get(result["task"])
         if lead in result["metrics"]:
@@ -154,15 +154,18 @@ def only_numbers(values: Mapping[str, Any]) -> dict[str, float]:
 
 
 LOG, STATES = "log.jsonl", "checkpoints/checkpoint-*/trainer_state.json"
-BEST_BY = "eval_f1"
-"""The figure of dev rows by which `train sft` chooses among checkpoints."""
+CHECKPOINT_METRIC = "eval_f1"
+"""The metric on dev rows by which `train sft` chooses among checkpoints."""
 NOT_PLOTTED = ("_runtime", "_per_second", "_num_tokens")
 MAX_POINTS = 400
 
 
 @dataclass(frozen=True)
 class Course:
-    """How a training run went: (step, value) of its losses and dev figures, by name, and the step of the best checkpoint, if dev figures chose one."""
+    """The curves of a training run: (step, value) of its losses and dev figures, by name.
+
+    `best_step` is the step with the highest CHECKPOINT_METRIC, None unless that was logged at more than one step.
+    """
 
     curves: Mapping[str, Sequence[tuple[int, float]]]
     best_step: int | None
@@ -185,7 +188,7 @@ def course_of(folder: Path, run: FoundRun) -> Course:
         for name, value in only_numbers(row).items():
             if (name == "loss" or name.startswith("eval_")) and not name.endswith(NOT_PLOTTED) and "step" in row:
                 curves.setdefault(name, []).append((int(row["step"]), value))
-    dev_points = curves.get(BEST_BY, [])
+    dev_points = curves.get(CHECKPOINT_METRIC, [])
     best = max(dev_points, key=lambda point: point[1])[0] if len(dev_points) > 1 else None
     return Course({name: points[:: 1 + (len(points) - 1) // MAX_POINTS] for name, points in curves.items()}, best)
 
@@ -204,7 +207,7 @@ def logged_rows(folder: Path, run: FoundRun) -> Iterable[Mapping[str, Any]]:
 
 
 def rows_of(file: Path, root: Path) -> Sequence[Mapping[str, Any]]:
-    """The complete rows of a file; none for a missing file and for a link that leads out of `root`."""
+    """The complete rows of a file; none for a missing file or a link that leads out of `root`."""
     if not file.resolve().is_relative_to(root.resolve()) or not file.is_file():
         return []
     return parsed_lines(file.read_text(encoding="utf-8", errors="replace"))

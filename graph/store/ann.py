@@ -1,7 +1,7 @@
 """Approximate nearest neighbours (ANN) of the vectors of one segment: a faiss inverted file (IVF, 8 bits per number), next to the segment.
 
-Vectors are in lists around centroids; a search probes the lists nearest to the query. The number of probed lists is chosen when the file is built: the
-smallest power of two with which a sample of the vectors reaches a recall of TARGET_RECALL, else the maximum.
+Vectors are grouped into lists around centroids; a search probes the lists nearest to the query. The number of probed lists is chosen when the file is built:
+the smallest power of two with which a sample of the vectors reaches a recall of TARGET_RECALL, else the maximum.
 A search returns candidates, which the caller ranks by exact cosine.
 
 Legend: R rows of a segment, Q queries, K results of each, X compared rows, B rows of a batch, U distinct rows, L lists, D dimensions.
@@ -19,7 +19,7 @@ import numpy as np
 from graph.errors import UserError
 from graph.shared.console import say
 from graph.shared.ids import has_sum, quick_sum
-from graph.store.float16 import StoredVectors, as_float32, batches, gathered
+from graph.store.float16 import StoredVectors, as_float32, batches, gather_rows
 from graph.types import Floats, Ints
 
 ANN_ENDING = ".ann"
@@ -30,19 +30,19 @@ TRAINED_PER_LIST, TRAINING_ROUNDS = 40, 5
 ADDED_ROWS = 8_192
 """Vectors that are read, converted to float32 and passed to faiss at a time."""
 SAMPLED_ROWS, MEASURED_NEAREST = 100, 10
-"""The number of rows on which recall is measured, and the number of nearest neighbours that count for each."""
+"""The number of rows on which recall is measured, and the number of nearest neighbours to find for each."""
 TARGET_RECALL, MIN_RECALL = 0.99, 0.98
 MAX_PROBED_SHARE, MIN_PROBE_LIMIT = 1 / 4, 64
 """When few nearest neighbours are requested, at most MAX_PROBED_SHARE of the lists, or MIN_PROBE_LIMIT if that is more, are probed."""
 LIST_OVERSAMPLING = 4
 """The probed lists contain on average at least this many times the requested rows."""
 SPARE = 100
-"""The maximum number of candidates beyond the requested number: 8 bits per number rank them only roughly."""
+"""The maximum number of candidates beyond the requested number, which are needed because vectors of 8 bits per number give only a rough ranking."""
 
 
 @dataclass(frozen=True)
 class Ann:
-    """The ANN index of a segment, in a file next to it: probing `probes` lists had a recall of `recall` for the ten nearest."""
+    """The ANN index of a segment, in a file next to it. `recall` is the measured recall of the MEASURED_NEAREST nearest rows with `probes` probed lists."""
 
     file: Path
     probes: int
@@ -62,7 +62,7 @@ class Ann:
         """Candidates for the `count` nearest of each query, −1 where there are fewer: [Q, K], K ≥ count unless the segment has fewer rows.
 
         `live` has a bit for each row of the segment, lowest first: only rows whose bit is set are returned (None: all).
-        If the lists nearest to a query contain too few of them, all lists are probed.
+        If the lists nearest to a query contain too few such rows, all lists are probed.
         """
         found_QK = _search(self.inverted, query_QD, count, self.probes, live)
         short_Q = found_QK[:, min(count, self.inverted.ntotal) - 1] < 0
@@ -84,7 +84,9 @@ def build_ann(folder: Path, segment: str, vectors_RD: StoredVectors) -> Ann:
     inverted = inverted_file(vectors_RD)
     probes, recall = _choose_probes(inverted, vectors_RD)
     if recall < MIN_RECALL:
-        say(f"{segment}: its ANN index finds {recall:.3f} of the {MEASURED_NEAREST} nearest, less than {MIN_RECALL}")
+        say(
+            f"{segment}: its ANN index finds {recall:.3f} of the {MEASURED_NEAREST} nearest vectors, less than {MIN_RECALL}"
+        )
     stem = Path(segment).stem
     partial = folder / f"{stem}.partial"
     write_ann(inverted, partial)
@@ -94,7 +96,7 @@ def build_ann(folder: Path, segment: str, vectors_RD: StoredVectors) -> Ann:
 
 
 def write_ann(inverted: Any, file: Path) -> None:
-    """Write a faiss index through Python: faiss (1.15) silently loses the last 4 KiB when the disk is full."""
+    """Write a faiss index through a Python file, because faiss's own writer (1.15) silently loses the last 4 KiB when the disk is full."""
     import faiss
 
     with file.open("wb") as opened:
@@ -110,7 +112,7 @@ def inverted_file(vectors_RD: StoredVectors) -> Any:
     inverted = faiss.IndexIVFScalarQuantizer(
         faiss.IndexFlatIP(dimensions), dimensions, lists, faiss.ScalarQuantizer.QT_8bit, faiss.METRIC_INNER_PRODUCT
     )
-    train_lists(inverted, gathered(vectors_RD, training_rows(rows, lists), ADDED_ROWS))
+    train_lists(inverted, gather_rows(vectors_RD, training_rows(rows, lists), ADDED_ROWS))
     for batch_BD in batches(vectors_RD, ADDED_ROWS):
         inverted.add(batch_BD)
     return inverted
@@ -178,7 +180,7 @@ def _ranks_of_lists(inverted: Any, vectors_RD: StoredVectors, query_QD: Floats, 
 def _recall(
     inverted: Any, vectors_RD: StoredVectors, rows_Q: Ints, query_QD: Floats, last_Q: Floats, probes: int
 ) -> float:
-    """The mean recall of the nearest rows; any row as near as the last of them counts."""
+    """The mean recall of the nearest rows; any row as near to the query as the last of these counts."""
     nearest = min(MEASURED_NEAREST, len(vectors_RD) - 1)
     found_QK = _search(inverted, query_QD, MEASURED_NEAREST + 1, probes, None)
     vectors_QKD = as_float32(vectors_RD[found_QK])

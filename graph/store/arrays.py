@@ -1,7 +1,7 @@
 """Derived arrays on disk: one folder per generation, and a manifest with checksums, written last and renamed into place.
 
 A reader opens only files that the manifest names, so a concurrent build never disturbs it. A folder of arrays is named after its contents: no
-other index has files of the same names, so an index copied over this one does not change files that a reader has opened. The folder does
+other index has a folder of the same name, so an index copied over this one does not change files that a reader has opened. The folder does
 not contain vectors, only their rows in the segments (graph/store/vectors.py).
 """
 
@@ -45,8 +45,8 @@ def save_arrays(
     """Write every field of the dataclass `data` under `folder`; return the manifest, which `publish` makes current.
 
     Fields are arrays (.npy), Strings (two .npy), CSR matrices (four .npy) or Vectors (their rows in the segments, .rows.npy). With a `base`,
-    moved fields are written as changes to that base (.moved.npz, graph/store/columns/column_files.py), all others in full. `facts` go into the
-    manifest. `merge_factor`, `ann_rows` and `compact` are those of graph/store/vector_files.py.
+    fields that are moved columns of that base are written as changes to it (.moved.npz, graph/store/columns/column_files.py), all others in full.
+    `facts` go into the manifest. `merge_factor`, `ann_rows` and `compact` are those of graph/store/vector_files.py.
     """
     scratch = folder / f"arrays-{generation:06d}.partial"
     shutil.rmtree(scratch, ignore_errors=True)
@@ -83,7 +83,7 @@ def save_arrays(
 
 
 def publish(folder: Path, manifest: str) -> None:
-    """Make a manifest from `save_arrays` the current one; remove all older generations except the one that it replaces."""
+    """Make a manifest from `save_arrays` the current one; remove all older generations except the one that was current."""
     replaced: list[str] = []
     with suppress(UserError):
         replaced = names_in(read_manifest(folder))

@@ -67,7 +67,7 @@ class TermColumns:
 
 @dataclass(frozen=True)
 class PropositionColumns:
-    """Propositions, and their occurrences: one proposition at one position of a text."""
+    """Propositions and their occurrences. An occurrence is one proposition at one position of a passage."""
 
     proposition_ids: Strings
     proposition_texts: Strings
@@ -139,7 +139,7 @@ class IndexData(
     SummaryColumns,
     AssembledWhenRead,
 ):
-    """One generation of an index. CSR blocks hold one kind of edge each and are combined only at query time."""
+    """One generation of an index. Each CSR block holds one kind of edge; blocks are combined only at query time."""
 
     @classmethod
     def of(cls, *groups: Columns) -> "IndexData":
@@ -168,7 +168,7 @@ VECTOR_FIELDS = {
     "entities": ("entity_ids", "entity_vectors_ED"),
     "summaries": ("summary_ids", "summary_vectors_SD"),
 }
-"""Kinds of items with vectors: the column of their ids, and of their vectors."""
+"""For each kind of item that has vectors: the names of the columns of its ids and of its vectors."""
 
 
 def block(rows: NDArray[np.int64], columns: NDArray[np.int64], shape: tuple[int, int]) -> sp.csr_array:

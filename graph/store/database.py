@@ -1,4 +1,4 @@
-"""database.json in an index's folder: the parameters, without a password, for connecting to the PostgreSQL database that holds the rows of the index.
+"""database.json in an index's folder: the parameters, without the password, for connecting to the PostgreSQL database that holds its rows.
 
 Arrays, segments and the manifest stay in the folder, where readers on every machine find them.
 """
@@ -27,7 +27,11 @@ def read_database(folder: Path) -> dict[str, str]:
         return {str(name): str(value) for name, value in parameters.items()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as problem:
         expected = f'{{"{KEY}": {{"host": "…", "dbname": "…", "user": "…"}}}}'
-        raise UserError(f"{file}: cannot be read ({problem!r})", expected, "write it again") from None
+        raise UserError(
+            f"{file}: cannot be read ({problem!r})",
+            expected,
+            "restore the file from a backup, or write these parameters into it",
+        ) from None
 
 
 def write_database(folder: Path, parameters: Mapping[str, str]) -> None:

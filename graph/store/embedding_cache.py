@@ -1,4 +1,4 @@
-"""Vectors by id: a text whose vector is stored is not encoded again, even if a run was killed.
+"""Vectors by id: a text whose vector is stored is not encoded again, even after a run was killed.
 
 A batch of new vectors is stored as soon as the encoder returns it, in a file that is renamed into place and remains until the next generation
 contains the vectors; a run that is killed loses at most one batch (with Ray, the batches that its workers are encoding). The folder may also
@@ -22,7 +22,7 @@ from graph.shared.jsonl import replacing
 from graph.store.columns.column_files import write_array
 from graph.store.columns.moved import find_ids, moved_numbers
 from graph.store.columns.row_map import RowMap
-from graph.store.columns.strings import KnownIds, Strings, ids_at, rows_among, rows_in_order
+from graph.store.columns.strings import KnownIds, Strings, ids_at, rows_among, rows_among_sorted
 from graph.store.data import VECTOR_FIELDS, IndexData
 from graph.store.float16 import StoredVectors
 from graph.store.index_settings import VectorType
@@ -121,21 +121,21 @@ def _open_batch(file: Path) -> tuple[Any, Any]:
 
 
 BATCH_TEXTS = 256
-"""Texts per batch: the maximum that a crash loses without Ray."""
+"""Texts per batch, and so the maximum number of vectors that a crash loses without Ray."""
 MAX_IN_MEMORY = 262_144
 """The maximum number of new vectors of one kind in memory: 0.4 GB with 384 dimensions."""
 
 VectorKind = Literal["passages", "propositions", "entities", "summaries"]
 
 Texts = Strings | Sequence[str]
-IN_ORDER: tuple[VectorKind, ...] = "propositions", "entities"
+SORTED_KINDS: tuple[VectorKind, ...] = "propositions", "entities"
 """Kinds whose rows are sorted by id."""
 
 
 class EmbeddingCache:
     """Unit vectors of type `dtype`: those of the last generation, pending ones from an unfinished run, and new ones from the encoder.
 
-    New vectors are written to disk at once; at most MAX_IN_MEMORY of each kind are in memory. Those of the last generation stay in segments.
+    New vectors are written to disk batch by batch; at most MAX_IN_MEMORY of each kind are in memory. Vectors of the last generation stay in segments.
     """
 
     def __init__(
@@ -152,7 +152,7 @@ class EmbeddingCache:
     def encode(self, kind: VectorKind, ids: Texts, texts: Texts, merge: RowMap | None = None) -> Vectors:
         """Unit vectors [N, D] for ids and their texts; only texts whose id is unknown are encoded.
 
-        `merge` maps the rows of the last generation to the current ones, if known.
+        `merge` maps the rows of the last generation to the current ones; without it, every id is looked up.
         """
         last = None if self._last is None else getattr(self._last, VECTOR_FIELDS[kind][1])
         new = np.arange(len(ids)) if merge is None else merge.inserted_K
@@ -197,5 +197,5 @@ class EmbeddingCache:
         """The row of each id in the last generation, −1 if absent."""
         if self._last is None or not len(ids):
             return np.full(len(ids), -1, np.int64)
-        find = rows_in_order if kind in IN_ORDER else rows_among
+        find = rows_among_sorted if kind in SORTED_KINDS else rows_among
         return find_ids(getattr(self._last, VECTOR_FIELDS[kind][0]), ids, find)

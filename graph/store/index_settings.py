@@ -31,7 +31,8 @@ class IndexSettings(Settings):
     communities: Literal["leidenalg", "igraph"] = Field("leidenalg", description="implementation of Leiden")
     layers_on_edit: Literal["now", "later"] = Field(
         "later",
-        description="carry communities and their summaries over edits until a tenth of the passages has changed or the index is compacted (later), or recompute them at each edit (now)",
+        description="carry communities and their summaries over edits until a tenth of the passages has changed "
+        "or the index is compacted (later), or recompute them at each edit (now)",
     )
     merge_factor: int = Field(
         8,
@@ -91,4 +92,4 @@ CHANGEABLE = {
     *("extractor_model", "summary_model", "extractor_examples", "max_reply_tokens", "import_file"),
     *("max_failed_share", "layers_on_edit", "merge_factor", "ann_rows"),
 }
-"""Settings that a later run may change. graph/build/read_passages.py rejects another extractor model or prompt once passages are read."""
+"""Settings that a later run may change. graph/build/read_passages.py rejects a different extractor model or prompt once passages have been read."""

@@ -23,7 +23,7 @@ CALL_COLUMNS = "key, model, text, prompt_tokens, completion_tokens, hash, micros
 CallRow = tuple[str, str, str, int, int, str, int]
 """A row: key, model, text, prompt tokens, completion tokens, hash, microseconds."""
 DAMAGED_SUFFIX = ".damaged"
-"""Suffix of a damaged ledger, followed by a number from the second on."""
+"""Suffix of the first damaged ledger; later ones get a number after it (".damaged2")."""
 ILLEGIBLE = "SQLite cannot read it"
 _DAMAGE_CODES = {sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 """SQLite's error codes for a file that is not a database, or that has damaged pages or another schema."""
@@ -65,7 +65,7 @@ def is_truncated(file: Path) -> bool:
     return file.stat().st_size < pages * (65_536 if page_bytes == 1 else page_bytes)
 
 
-def fold_ledger(folder: Path) -> None:
+def checkpoint_ledger(folder: Path) -> None:
     """Write the write-ahead log of an index's ledger into its file, if there is a ledger and it is not damaged."""
     if (folder / LEDGER).exists():
         with suppress(sqlite3.DatabaseError), closing(sqlite3.connect(folder / LEDGER)) as database:

@@ -24,7 +24,7 @@ GiveUp = Callable[[], bool]
 
 
 class IndexBusy(UserError):
-    """Another writer has the turn, and the caller gave up waiting."""
+    """Another writer holds the lock, and the caller gave up waiting."""
 
     def __init__(self, folder: Path, writer: str) -> None:
         super().__init__(f"{folder}: being written by process {writer}", "one writer at a time", "wait for it to end")
@@ -34,7 +34,7 @@ class IndexBusy(UserError):
 def writer_lock(folder: Path, give_up: GiveUp | None = None) -> Iterator[None]:
     """Hold the writer lock of the index, after all earlier writers.
 
-    While waiting, `give_up` is polled: IndexBusy once it returns True. Without it, the wait is unlimited, and a line names the other writer.
+    While waiting, `give_up` is polled: IndexBusy once it returns True. Without `give_up`, the wait is unlimited, and a printed line names the other writer.
     """
     with _ticket(folder) as number:
         wait_for_turn(folder, partial(_writer_before, folder, number), give_up, POLL_S)
@@ -56,7 +56,7 @@ def wait_for_turn(folder: Path, writer_before: Callable[[], str], give_up: GiveU
 @contextmanager
 def _ticket(folder: Path) -> Iterator[int]:
     """A ticket with the next number, until the block ends."""
-    with _tickets_locked(folder):
+    with _lock_tickets(folder):
         number = 1 + max(_ticket_numbers(folder), default=0)
         ticket = (folder / TICKET.format(number)).open("x", encoding="utf-8")
         fcntl.flock(ticket, fcntl.LOCK_EX)
@@ -70,8 +70,11 @@ def _ticket(folder: Path) -> Iterator[int]:
 
 
 def _writer_before(folder: Path, number: int) -> str:
-    """The process of the lowest locked ticket below `number`, "" if there is none; unlocked tickets before it are deleted."""
-    with _tickets_locked(folder):
+    """The process of the lowest locked ticket below `number`: "" if there is none, "unknown" until its process id is written.
+
+    Earlier tickets without a lock are deleted.
+    """
+    with _lock_tickets(folder):
         for earlier in sorted(_ticket_numbers(folder)):
             if earlier >= number:
                 break
@@ -99,7 +102,7 @@ def _ticket_numbers(folder: Path) -> list[int]:
 
 
 @contextmanager
-def _tickets_locked(folder: Path) -> Iterator[None]:
+def _lock_tickets(folder: Path) -> Iterator[None]:
     with (folder / LOCK_FILE).open("a", encoding="utf-8") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield

@@ -41,7 +41,7 @@ class Manifest:
 
     `generation` is the number of times that this index was written, and is not unique across indexes. `arrays` is the folder of the `files`, each
     with its "bytes" and "checksum"; `encoder` is the fingerprint of the encoder; `segments` lists, for each field of vectors, its segments in
-    order with their bytes.
+    order with their sizes in bytes.
     """
 
     identity: str
@@ -69,14 +69,16 @@ class Manifest:
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """The manifest of an index: a JSON object, followed by the hash of its text. UserError if the manifest is missing or changed, OtherFormat if the
-    index has a different format.
+    """The manifest of an index: a JSON object, followed by the hash of its text. UserError if there is no index or its manifest is
+    missing or changed, OtherFormat if the index has a different format.
     """
     file = folder / MANIFEST
     if folder.is_file():
         raise UserError(f"{folder}: a file", "the folder of an index", "create one: modegraph index SRC --out FOLDER")
     if not folder.is_dir():
-        raise UserError(f"no index at {str(folder)!r}", "", f"create one: modegraph index SRC --out {folder}")
+        raise UserError(
+            f"no index at {str(folder)!r}", "the folder of an index", f"create one: modegraph index SRC --out {folder}"
+        )
     try:
         text = file.read_text(encoding="utf-8", errors="replace")
     except FileNotFoundError:

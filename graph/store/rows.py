@@ -50,7 +50,7 @@ def metadata_text(document: Document) -> str:
 
 
 class Cursor(Protocol):
-    """The result of a statement: an iterator of rows, or the number of changed rows."""
+    """The result of a statement: an iterator over the rows of a query, and the number of rows that a write changed."""
 
     @property
     def rowcount(self) -> int: ...
@@ -130,7 +130,7 @@ class Store(ABC):
         return number
 
     def changed_since(self, generation: int) -> list[str] | None:
-        """The sources of all documents stored, read or deleted since that generation was derived, sorted; None if unknown."""
+        """The sources of all documents stored, read or deleted since the arrays of that generation were derived, sorted; None if unknown."""
         if self.get_meta("derived") != str(generation):
             return None
         return [str(source) for (source,) in self._connection.execute("SELECT source FROM changed ORDER BY source")]
@@ -144,7 +144,7 @@ class Store(ABC):
         self._connection.execute("INSERT INTO changed VALUES (?) ON CONFLICT DO NOTHING", (source,))
 
     def put_document(self, document: Document, input_hash: str) -> bool:
-        """Add or replace a document, to be extracted; False if an identical one exists.
+        """Add or replace a document and mark it for extraction; False, without a change, if an identical one is stored.
 
         `input_hash` identifies the other inputs of its extraction (graph/build/read_passages.py).
         """
@@ -162,7 +162,7 @@ class Store(ABC):
         return True
 
     def delete_document(self, source: str) -> bool:
-        """Delete a document with its passages and occurrences; False if there is none. `drop_orphans` deletes the rows that no occurrence refers to."""
+        """Delete a document with its passages and occurrences; False if there is none. `drop_orphans` then deletes the rows without occurrences."""
         self._note_change(source)
         for table, query, _, _ in _SHARED:
             occurrences = """WITH doc_occurrences AS (SELECT o.row AS occurrence, o.proposition FROM occurrences o
@@ -213,7 +213,7 @@ class Store(ABC):
         self._connection.execute("UPDATE documents SET extracted = 1 WHERE source = ?", (source,))
 
     def quarantined(self) -> list[tuple[Passage, int]]:
-        """Passages that could not be read, without their table's header, in order; and the number of attempts for each."""
+        """Passages that could not be read, in order, each with the number of attempts; their `header` is left empty."""
         rows = self._connection.execute(
             """SELECT p.id, p.source, d.title, p."order", p."start", p."end",
             substr(d.text, CAST(p."start" + 1 AS INTEGER), CAST(p."end" - p."start" AS INTEGER)), q.attempts
@@ -262,7 +262,7 @@ class Store(ABC):
             self._maybe_orphaned[table].clear()
 
     def put_summaries(self, summaries: Iterable[tuple[str, int, str]]) -> None:
-        """Replace all summaries (id, layer, text): an id identifies layer and text, so existing ones stay."""
+        """Replace all summaries (id, layer, text): an id identifies layer and text, so rows with the same id are not written again."""
         new_by_id = {summary[0]: summary for summary in summaries}
         stored = {str(identity) for (identity,) in self._connection.execute("SELECT id FROM summaries")}
         deleted = [(identity,) for identity in stored - new_by_id.keys()]

@@ -89,7 +89,7 @@ class Sealing:
             raise _damage_error(self._file)
         self._written_blocks |= blocks
 
-    def now(self) -> BlockSums:
+    def current_sums(self) -> BlockSums:
         """The current checksums of the file."""
         return (
             BlockSums.of(self._file) if self.before is None else self.before.updated(self._file, self._written_blocks)
@@ -97,11 +97,11 @@ class Sealing:
 
 
 @contextmanager
-def unsealed(folder: Path) -> Iterator[Sealing]:
-    """Remove the seal while an index is written; seal it again at the end, or restore the seal after an error if nothing was written or damage was
-    found.
+def renew_seal(folder: Path) -> Iterator[Sealing]:
+    """Remove the seal while the block writes to an index, and seal the index again at the end. After an error, restore the old seal if nothing was
+    written or damage was found.
 
-    UserError when a block of index.sqlite to be written has changed since the last run, as a new seal would hide the damage.
+    UserError when a block of index.sqlite that is about to be written has changed since the last run, because a new seal would hide the damage.
     """
     seal = folder / SEAL
     sealing = Sealing(folder, _sealed_sums(folder))
@@ -109,10 +109,10 @@ def unsealed(folder: Path) -> Iterator[Sealing]:
     try:
         yield sealing
     except BaseException:
-        if sealing.before is not None and (sealing.found_damage or sealing.now() == sealing.before):
+        if sealing.before is not None and (sealing.found_damage or sealing.current_sums() == sealing.before):
             write_text(seal, sealing.before.text)
         raise
-    write_text(seal, sealing.now().text)
+    write_text(seal, sealing.current_sums().text)
 
 
 def _sealed_sums(folder: Path) -> BlockSums | None:
@@ -134,7 +134,7 @@ def check_seal(folder: Path) -> SealState:
 
 
 def check_undamaged(folder: Path) -> None:
-    """UserError when index.sqlite has changed since the last finished run."""
+    """UserError when index.sqlite does not match its seal; a missing or illegible seal is not an error."""
     if check_seal(folder) == "damaged":
         raise _damage_error(folder / SQLITE_FILE)
 

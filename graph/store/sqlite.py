@@ -18,7 +18,7 @@ from graph.store.rows import Store
 
 SQLITE_FILE = "index.sqlite"
 MAX_LOGGED_BYTES = 64 << 20
-"""Size of the write-ahead log above which the writer of a sealed file folds it into the file; without a seal, SQLite decides."""
+"""The size of the write-ahead log above which the writer of a sealed file runs a checkpoint; without a seal, SQLite decides when."""
 WRITER_CACHE_BYTES = 128 << 20
 """Page cache of a writer: propositions and entities are looked up by hashes, which are scattered over the file."""
 _LOG_HEAD_BYTES = 32
@@ -58,7 +58,7 @@ CREATE INDEX passages_by_reader ON passages (reader, dropped);
 """`changed` holds documents stored, read or deleted since the arrays were derived; the last two indexes avoid full table scans."""
 
 
-BeforeFold = Callable[[Iterable[int], int], None]
+BeforeCheckpoint = Callable[[Iterable[int], int], None]
 """Receives the numbers (from 1) of the pages of the file that are about to be written, and the size of a page in bytes."""
 
 
@@ -68,7 +68,7 @@ def open_to_read(file: Path) -> sqlite3.Connection:
 
 
 def read_sqlite_settings(folder: Path) -> IndexSettings:
-    """The settings of the index in a folder; UserError when its file cannot be read, DiskFull when SQLite has no space for its auxiliary file."""
+    """The settings of the index in a folder; UserError when index.sqlite cannot be read, DiskFull when SQLite has no space for its auxiliary file."""
     try:
         with report_full_disk(folder), closing(open_to_read(folder / SQLITE_FILE)) as connection:
             (text,) = connection.execute("SELECT value FROM meta WHERE key = 'settings'").fetchone()
@@ -80,11 +80,13 @@ def read_sqlite_settings(folder: Path) -> IndexSettings:
 
 
 class SqliteStore(Store):
-    """A connection to one index.sqlite: for the writer or, with `read_only`, for a reader. The writer of a sealed file passes `before_fold`."""
+    """A connection to one index.sqlite: for the writer or, with `read_only`, for a reader. The writer of a sealed file passes `before_checkpoint`."""
 
-    def __init__(self, folder: Path, read_only: bool = False, before_fold: BeforeFold | None = None) -> None:
+    def __init__(
+        self, folder: Path, read_only: bool = False, before_checkpoint: BeforeCheckpoint | None = None
+    ) -> None:
         super().__init__()
-        self._file, self._before_fold = folder / SQLITE_FILE, before_fold
+        self._file, self._before_checkpoint = folder / SQLITE_FILE, before_checkpoint
         mode = "ro" if read_only else "rwc"
         connection = sqlite3.connect(f"file:{quote(str(self._file))}?mode={mode}", uri=True, isolation_level=None)
         self._connection = connection
@@ -93,7 +95,7 @@ class SqliteStore(Store):
             connection.execute(f"PRAGMA cache_size = -{WRITER_CACHE_BYTES >> 10}")
         connection.execute("PRAGMA synchronous = NORMAL")
         connection.execute("PRAGMA foreign_keys = ON")
-        if before_fold is not None:
+        if before_checkpoint is not None:
             connection.execute("PRAGMA wal_autocheckpoint = 0")
         if not read_only and self._format() == 0 and self.count("sqlite_master") == 0:
             connection.executescript(f"BEGIN; {_SCHEMA} PRAGMA user_version = {FORMAT}; COMMIT;")
@@ -105,10 +107,10 @@ class SqliteStore(Store):
         self._read_only = read_only
 
     def close(self) -> None:
-        """Close the file; a writer folds the write-ahead log into it first."""
+        """Close the file; a writer first moves the write-ahead log into it (a checkpoint)."""
         try:
             if not self._read_only:
-                self._fold()
+                self._checkpoint()
         finally:
             self._connection.close()
 
@@ -122,12 +124,12 @@ class SqliteStore(Store):
     def transaction(self) -> Iterator[None]:
         with super().transaction():
             yield
-        if self._before_fold is not None and self._log.exists() and self._log.stat().st_size > MAX_LOGGED_BYTES:
-            self._fold()
+        if self._before_checkpoint is not None and self._log.exists() and self._log.stat().st_size > MAX_LOGGED_BYTES:
+            self._checkpoint()
 
-    def _fold(self) -> None:
-        if self._before_fold is not None:
-            self._before_fold(*_pages_in(self._log))
+    def _checkpoint(self) -> None:
+        if self._before_checkpoint is not None:
+            self._before_checkpoint(*_pages_in(self._log))
         self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     @property

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from graph.store.ann import Ann, build_ann
-from graph.store.columns.moved import Numbers, appended, assembled_numbers, changed_numbers
+from graph.store.columns.moved import Numbers, assembled_numbers, changed_numbers, renumber_from
 from graph.store.vectors import SEGMENT_FOLDER, Vectors, check_segment, open_segment, write_segment
 from graph.types import Ints
 
@@ -35,7 +35,7 @@ def save_vectors(folder: Path, field: str, vectors: Vectors, merge_factor: int, 
     segments = [vectors.segments[place] for place in unchanged]
     end = sum(rows_S[place] for place in unchanged)
     if to_rewrite == new and unchanged == list(range(len(unchanged))):
-        rows_R, row_N = appended(vectors.row_N, end)
+        rows_R, row_N = renumber_from(vectors.row_N, end)
     else:
         rows_R, row_N = _renumbered(vectors, unchanged)
     if len(rows_R) or not unchanged:
@@ -85,8 +85,10 @@ def open_vectors(folder: Path, names: Sequence[str], row_N: Ints, ann: Mapping[s
 def segments_to_merge(
     rows_S: Sequence[int], live_S: Sequence[int], new: Collection[int], merge_factor: int
 ) -> set[int]:
-    """The segments to rewrite, besides the `new` ones: those with more than half of their rows deleted, and those smaller than `merge_factor`
-    times the rows to write, once there are `merge_factor` of them, counting the one being written.
+    """The segments to rewrite together with the `new` ones.
+
+    These are the segments with more than half of their rows deleted, and those without rows. Segments of fewer than `merge_factor` times the rows to
+    write are added if there are at least `merge_factor` − 1 of them, until no more qualify.
 
     So at most about `merge_factor` segments of each order of magnitude remain.
 

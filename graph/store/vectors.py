@@ -20,7 +20,7 @@ from graph.shared.ids import ID_BYTES, has_sum, quick_sum
 from graph.store.ann import Ann
 from graph.store.columns.column_files import write_array
 from graph.store.columns.moved import MovedNumbers, Numbers, assembled_numbers, count_at_least
-from graph.store.columns.strings import follow_one_another
+from graph.store.columns.strings import is_consecutive
 from graph.store.float16 import StoredVectors, as_float32, product, release_memory
 from graph.types import Floats, IdBytes, Ints
 
@@ -159,11 +159,11 @@ class Vectors:
         ]
 
     def __getitem__(self, rows: Any) -> Floats:
-        """The vectors of rows: an index, a slice, rows in any shape or a mask, as in numpy."""
+        """The vectors of the given rows: an index, a slice, an array of indices of any shape or a mask, as in numpy."""
         return as_float32(self.stored(rows))
 
     def stored(self, rows: Any) -> StoredVectors:
-        """The vectors of rows in their stored type."""
+        """The vectors of the given rows in their stored type."""
         if self.is_one_segment:
             return np.asarray(self.segments[0].vectors_RD[rows])
         return _gather(
@@ -201,7 +201,7 @@ class Vectors:
         return [None if part.all() else np.packbits(part, bitorder="little").tobytes() for part in in_use]
 
     def ids(self, rows: Ints) -> IdBytes:
-        """The ids of the vectors in rows."""
+        """The ids of the vectors in the given rows."""
         return _gather([segment.ids_R for segment in self.segments], self.starts, self.row_N[rows])
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Floats:
@@ -209,7 +209,7 @@ class Vectors:
 
     def only(self, rows: Ints) -> "Vectors":
         """The given rows in memory: shared if they are consecutive rows of a single segment, else copied."""
-        consecutive = self.is_one_segment and follow_one_another(rows)
+        consecutive = self.is_one_segment and is_consecutive(rows)
         return Vectors.of(self.stored(slice(rows[0], rows[-1] + 1) if consecutive else rows))
 
 
@@ -218,7 +218,7 @@ Matrix = Floats | Vectors
 
 
 def _nearest_places(segment: Segment, query_QD: Floats, count: int, row_R: Ints, live: bytes | None) -> Iterator[Ints]:
-    """For each query, the positions in a segment of candidates for the nearest rows."""
+    """For each query, the positions, within a segment, of the candidates for its nearest rows."""
     if segment.ann is not None:
         yield from (places[places >= 0] for places in segment.ann.search(query_QD, count, live))
         return
@@ -243,8 +243,8 @@ QUANTILE_LEVELS_Z: NDArray[np.float64] = np.concatenate(
 )
 """Shares of the pairs: in steps of 0.01, then finer towards the most similar pairs."""
 SAMPLED_PAIRS, PAIR_SEED = 16_384, 0
-PAIRS_AT_ONCE = 1024
-"""Pairs at a time: their vectors fit the processor's cache."""
+PAIRS_PER_BLOCK = 1024
+"""The number of pairs multiplied at a time: their vectors fit the processor's cache."""
 COSINE_DIGITS = 5
 """Decimal places of cosines: rounding removes the effect of the order of summation."""
 
@@ -257,12 +257,12 @@ def cosine_quantiles(vectors_ND: Matrix) -> Floats:
     count = len(vectors_ND)
     if count < 2:
         return np.zeros(len(QUANTILE_LEVELS_Z), np.float32)
-    draws = np.random.default_rng(PAIR_SEED)
-    first_B = draws.permutation(
+    generator = np.random.default_rng(PAIR_SEED)
+    first_B = generator.permutation(
         np.arange(SAMPLED_PAIRS) * count // SAMPLED_PAIRS if count > SAMPLED_PAIRS else np.arange(SAMPLED_PAIRS) % count
     )
-    second_B = (first_B + draws.integers(1, count, SAMPLED_PAIRS)) % count
-    blocks = [slice(start, start + PAIRS_AT_ONCE) for start in range(0, SAMPLED_PAIRS, PAIRS_AT_ONCE)]
+    second_B = (first_B + generator.integers(1, count, SAMPLED_PAIRS)) % count
+    blocks = [slice(start, start + PAIRS_PER_BLOCK) for start in range(0, SAMPLED_PAIRS, PAIRS_PER_BLOCK)]
     cosines = [
         np.einsum("bd,bd->b", vectors_ND[first_B[block]], vectors_ND[second_B[block]], dtype=np.float64)
         for block in blocks

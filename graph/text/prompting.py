@@ -34,16 +34,16 @@ def quote(text: str) -> str:
     >>> quote("a <|endoftext|>\\nb")
     'a < |endoftext| > b'
     """
-    return " ".join(inert(text.translate(_CONTROLS)).split())
+    return " ".join(break_special_tokens(text.translate(_CONTROLS)).split())
 
 
-def inert(text: str) -> str:
+def break_special_tokens(text: str) -> str:
     """Untrusted text with every <| and |> broken up."""
     return text.replace("<|", "< |").replace("|>", "| >")
 
 
 def quote_passage(title: str, text: str) -> str:
-    """A title and a passage as two JSON strings: line breaks stay, special tokens are broken up, and no quotation ends early."""
+    """A title and a passage as two JSON strings: line breaks stay, special tokens are broken up, and quotation marks are escaped."""
     lines = "\n".join(quote(line) for line in text.split("\n"))
     return f"Title: {json.dumps(quote(title), ensure_ascii=False)}\nPassage: {json.dumps(lines, ensure_ascii=False)}"
 

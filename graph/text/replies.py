@@ -17,7 +17,7 @@ THINK, END_OF_THINKING = "<think>", "</think>"
 
 
 def without_thinking(text: str) -> str:
-    """The text after its thinking; "" if the text was cut within the thinking. graph/answer/prompt.py does the same for streams.
+    """The text after its thinking; "" if the text ends within the thinking. graph/answer/prompt.py does the same for streams.
 
     >>> without_thinking("<think>Is it [7]?</think>\\n\\nYes [1]."), without_thinking("<think>Is it"), without_thinking("Yes.")
     ('\\n\\nYes [1].', '', 'Yes.')
@@ -53,7 +53,7 @@ def sound_items(kind: Any) -> BeforeValidator:
 
 
 def at_most(keyword: str, count: int) -> Any:
-    """A limit ("maxLength" of a text, "maxItems" of a list) for the server's schema; longer replies are accepted."""
+    """A limit ("maxLength" of a text, "maxItems" of a list) in the schema that the server enforces; `parse_reply` accepts longer replies."""
     return Field(json_schema_extra={keyword: count})
 
 
@@ -75,8 +75,8 @@ Sentence = Annotated[str, at_most("maxLength", MAX_SENTENCE_CHARS)]
 
 
 def strict_schema(kind: type[BaseModel], **narrower: Mapping[str, Any]) -> dict[str, Any]:
-    """The JSON schema for a server to enforce: every field required, no others. `narrower` has further keywords for named fields,
-    which narrow what they accept.
+    """The JSON schema for a server to enforce: every field required, no others. `narrower` maps names of
+    fields to further keywords that restrict their values.
 
     Fields with SkipJsonSchema are not requested, but read from a reply that has them.
     """
@@ -146,10 +146,10 @@ def parse_object(text: str) -> dict[str, Any]:
     return value
 
 
-def plain(text: str, passage: str = "") -> str:
-    """A model's text as one line: control characters and line ends folded, special tokens restored where `passage` has them.
+def as_one_line(text: str, passage: str = "") -> str:
+    """A model's text as one line: control characters and line ends become spaces; <| and |> are restored if `passage` contains them.
 
-    >>> plain("It ends with\\n< |endoftext| >.", "It ends with <|endoftext|>.")
+    >>> as_one_line("It ends with\\n< |endoftext| >.", "It ends with <|endoftext|>.")
     'It ends with <|endoftext|>.'
     """
     spaced = "".join(" " if unicodedata.category(character) in ("Cc", "Cs") else character for character in text)
@@ -167,7 +167,7 @@ MAX_REPLY_CHARS = 2000
 def retry_of(request: CompletionRequest, reply: str, problem: str) -> CompletionRequest:
     """The same request, followed by an unusable reply to it and the reason."""
     turns = (
-        Message("assistant", plain(reply)[:MAX_REPLY_CHARS] or "(nothing)"),
+        Message("assistant", as_one_line(reply)[:MAX_REPLY_CHARS] or "(nothing)"),
         Message("user", fill("graph/again.txt", problem=problem)),
     )
     return replace(request, messages=request.messages + turns)

@@ -67,7 +67,7 @@ _SHARED_LETTERS = 5
 
 @dataclass(frozen=True)
 class Words:
-    """The words of a text in order. `content` and `negators` are positions among them: content words and negations."""
+    """The words of a text in order. `content` and `negators` are the positions of the content words and of the negators."""
 
     words: tuple[str, ...]
     lower: tuple[str, ...]
@@ -103,7 +103,7 @@ class Words:
         return any(character.isdigit() for character in self.words[at])
 
     def is_name(self, at: int) -> bool:
-        """Whether the word begins with a capital letter and is not the first, which has one anyway."""
+        """Whether the word begins with a capital letter and is not the first word, which is capitalised anyway."""
         return at > 0 and self.words[at][0].isupper()
 
     def neighbours(self, at: int, before: int, after: int) -> set[str]:
@@ -113,7 +113,7 @@ class Words:
 
 
 def stem(word: str) -> str:
-    """A lower-case word without an ending such as -ing, -ed, -ly or -s, if four letters or more are left.
+    """A lower-case word without a final 's and, if four letters or more are left, without an ending such as -ing, -ed, -ly or -s.
 
     >>> [stem(word) for word in ("sailed", "ferries", "ada's", "bus")]
     ['sail', 'ferri', 'ada', 'bus']
@@ -126,7 +126,7 @@ def stem(word: str) -> str:
 
 
 def form(stem: str) -> str:
-    """The common part of the stems of one word's forms: their first letters, or all of a short stem.
+    """The part that the stems of a word's forms share: the first five letters, or the whole of a shorter stem.
 
     >>> form("observ") == form("observation"), form("ada") == form("adam")
     (True, False)

@@ -42,7 +42,9 @@ class Cluster:
         """Connect to `address`, or start a cluster of `cpus` processors (None: all) on this machine."""
         if "ray" in sys.modules and sys.modules["ray"].is_initialized():
             raise UserError(
-                "Ray: this process is already connected", "one cluster at a time", "shut down the other one"
+                "Ray: this process is already connected",
+                "one cluster at a time",
+                "shut down the other one with ray.shutdown()",
             )
         self._folder: Path | None = None
         here = str(Path.cwd())
@@ -149,7 +151,7 @@ def _silenced_stderr() -> Iterator[None]:
 BATCHES_AHEAD = 2
 """Unfinished batches per worker thread: one runs, one waits; more would queue up while another worker starts."""
 RESULTS_AHEAD = 4
-"""Batches per thread sent before the first result is taken, which may be the last to arrive."""
+"""Batches per thread sent before a result is taken: results are taken in order, and the first may be the last to arrive."""
 POLL_S = 1.0
 """Interval at which busy workers are checked again when none has reported."""
 START_S = 120.0
@@ -160,7 +162,7 @@ MAX_LOSSES = 3
 
 @dataclass(frozen=True)
 class Slot:
-    """A slot for a worker: the options of its Ray actor, and the number of batches that it runs at once, each in a thread."""
+    """A slot for a worker: the options of its Ray actor, and the number of batches that it runs in parallel, each in a thread."""
 
     options: Mapping[str, Any]
     threads: int = 1
@@ -194,7 +196,7 @@ class Pool:
 
     @property
     def capacity(self) -> int:
-        """The most batches that may be sent before the first of their results is taken."""
+        """The maximum number of batches that may be sent before the first of their results is taken."""
         return RESULTS_AHEAD * max(1, sum(each.threads for each in self._running))
 
     def put_function(self, function: Callable[[Any], Any]) -> tuple[str, list[Any]]:
@@ -233,7 +235,7 @@ class Pool:
         return [reference for each in self._running for reference in each.pending]
 
     def wait_for_one(self) -> None:
-        """Add the workers that have started, after waiting for the first; UserError when none starts in time, or one runs other code."""
+        """Add the workers that have started, after waiting for the first; UserError when none starts in time, or one has another version of modegraph."""
         with self._lock:
             if not self._running and not self._starting:
                 self._start(self.slots[0])
@@ -284,14 +286,14 @@ def fetch_result(cluster: Cluster, reference: Any) -> Any:
 
 
 CPUS_PER_ENCODER = 4
-"""The most processors that share one encoder in memory: its threads compute in parallel, but Python code runs in one at a time."""
+"""The maximum number of processors that share one encoder in memory: its threads compute in parallel, but only one of them runs Python code at a time."""
 
 
 class RayWorkers:
     """The Workers of a cluster. See Cluster for the arguments.
 
-    Each processor has a worker for code and models; with GPUs, each GPU has one for models instead. Encoders run in the GPU workers or,
-    without GPUs, in separate workers, while the others are idle.
+    Each processor has a worker for code. Models and encoders run in one worker per GPU. Without GPUs, models run in the workers for code, and
+    encoders in separate workers while the others are idle.
     """
 
     def __init__(self, address: str | None = None, cpus: int | None = None) -> None:

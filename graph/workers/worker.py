@@ -1,6 +1,6 @@
 """The actor of a Ray cluster: functions cached by hash from batch to batch, with the models that they opened.
 
-Ray pickles this file's class by value, so it imports none of our modules before its search path is set.
+Ray pickles this file's class by value, so it imports none of modegraph's modules before its search path is set.
 """
 
 import pickle
@@ -12,7 +12,7 @@ from typing import Any
 
 
 class Worker:
-    """One process, whose threads run batches. `unwanted` are folders that Ray added to its search path and that the command's process does not have."""
+    """One process, whose threads run batches. `unwanted` are folders that Ray added to its search path but that the command's process does not search."""
 
     def __init__(self, unwanted: Collection[str]) -> None:
         sys.path[:] = [folder for folder in sys.path if folder not in unwanted]
@@ -20,7 +20,7 @@ class Worker:
         self._fetching = Lock()
 
     def greet(self) -> tuple[str, str]:
-        """The name of this machine and the hash of our code on it."""
+        """The name of this machine and the hash of modegraph's code on it."""
         from graph.shared.home import code_hash
 
         return socket.gethostname(), code_hash()

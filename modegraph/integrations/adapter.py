@@ -15,7 +15,7 @@ def open_if_path(index: Index | str | Path) -> Index:
 
 
 def metadata_of(scored: Scored[Passage]) -> dict[str, Any]:
-    """A passage's location and score, for frameworks that attach metadata as a mapping."""
+    """A passage's id, title, location and score, for frameworks that attach metadata as a mapping."""
     passage = scored.item
     return {
         "id": passage.id,

@@ -19,7 +19,7 @@ def whole_characters(text: str) -> str:
 
 SSE = "text/event-stream"
 DONE = b"data: [DONE]\n\n"
-"""The last event of a stream."""
+"""The last event of a stream in OpenAI's protocols."""
 Text = Annotated[str, AfterValidator(whole_characters)]
 
 

@@ -1,6 +1,6 @@
 """Errors in the form that OpenAI's clients expect: {"error": {"message", "type", "param", "code"}} and a status.
 
-No message repeats a header, a key or an internal address, unless it is the text of a UserError.
+No message contains a header, a key or an internal address; only the text of a UserError is passed on unchanged.
 """
 
 from __future__ import annotations
@@ -87,8 +87,8 @@ def model_gone(message: str) -> ApiError:
     return ApiError(503, "model_gone", message, headers={"Retry-After": "5"})
 
 
-def unavailable(problem: Unavailable) -> ApiError:
-    """503 for a request that a model or the index's database does not answer, or for a write to a full disk; the cause appears only in the log."""
+def unavailable_as_api_error(problem: Unavailable) -> ApiError:
+    """503 because a model or the index's database does not answer, or because the disk is full; the cause appears only in the log."""
     LOG.error("%s", problem)
     if isinstance(problem, ModelUnavailable):
         return model_gone("a language model that the request needs does not answer; try again later")
@@ -118,14 +118,14 @@ def add_error_handlers(app: FastAPI) -> None:
 
     @app.exception_handler(Unavailable)
     async def unavailable_error(request: Request, problem: Unavailable) -> Response:
-        return error_response(unavailable(problem))
+        return error_response(unavailable_as_api_error(problem))
 
     @app.exception_handler(UserError)
     async def user_error(request: Request, problem: UserError) -> Response:
         return error_response(ApiError(400, "bad_value", str(problem)))
 
     @app.exception_handler(RequestValidationError)
-    async def invalid(request: Request, problems: RequestValidationError) -> Response:
+    async def validation_error(request: Request, problems: RequestValidationError) -> Response:
         return error_response(_validation_error(problems))
 
     @app.exception_handler(HTTPException)
@@ -140,7 +140,7 @@ def add_error_handlers(app: FastAPI) -> None:
         return error_response(ApiError(problem.status_code, code, message, headers=headers))
 
     @app.exception_handler(Exception)
-    async def unexpected(request: Request, problem: Exception) -> Response:
+    async def unexpected_error(request: Request, problem: Exception) -> Response:
         LOG.error("%s %s failed", request.method, request.url.path, exc_info=problem)
         return error_response(ApiError(500, "internal_error", "the server failed; the cause is in its log"))
 
@@ -155,7 +155,7 @@ def allowed_methods(app: FastAPI, scope: Scope) -> list[str]:
 
 
 def _validation_error(problems: RequestValidationError) -> ApiError:
-    """The first problem, or the deepest of several alternatives: 400 for a body that is not JSON, 422 for an invalid one."""
+    """400 for a body that is not JSON; otherwise 422 for the first invalid value, with the deepest of its errors if several types are allowed there."""
     errors = problems.errors()
     if errors[0]["type"] == "json_invalid":
         return ApiError(400, "bad_json", f"the body is not JSON: {errors[0].get('ctx', {}).get('error', 'unreadable')}")
@@ -171,7 +171,7 @@ def _validation_error(problems: RequestValidationError) -> ApiError:
 
 
 def _location(loc: Sequence[object], body: object, missing: bool) -> tuple[object, ...]:
-    """The fields and indexes that lead to a value of `body`, without pydantic's names for alternative types.
+    """The fields and indexes that lead to a value of `body`, without pydantic's names for alternative types; outside the body, the parameter's name.
 
     >>> _location(("body", "stop", "list[function-after[whole_characters(), str]]", 0), {"stop": [7]}, False)
     ('stop', 0)

@@ -33,7 +33,7 @@ ACCESS_FIELD = "modegraph.access"
 
 @dataclass(frozen=True)
 class Access:
-    """The rights of the key named `key`: it can read those documents of `collections` (None: all) that meet every condition."""
+    """The rights of the key named `key`: it covers those documents of `collections` (None: all) that meet every condition in `where`."""
 
     key: str = ""
     key_id: str = ""
@@ -62,7 +62,7 @@ def access_of(request: HTTPConnection) -> Access:
 
 KEY_PREFIX = "mg_"
 ID_DIGITS = 8
-WRITE_CONDITIONS = "a key that may write can be limited only by source (--where 'source=sales/*'), since the writer sets all other metadata"
+WRITE_CONDITIONS_MESSAGE = "a key that may write can be limited only by source (--where 'source=sales/*'), since the writer sets all other metadata"
 
 
 class Key(Settings):
@@ -92,7 +92,7 @@ class Key(Settings):
         if "write" in self.scopes and any(
             (condition.key, condition.operator) != ("source", "=") for condition in self.conditions
         ):
-            raise ValueError(WRITE_CONDITIONS)
+            raise ValueError(WRITE_CONDITIONS_MESSAGE)
         return self
 
     @property
@@ -116,7 +116,7 @@ class Key(Settings):
 
 
 def make_key(name: str, **values: Any) -> tuple[Key, str]:
-    """A new key with this name, and the text that its holder sends; UserError for values that a key cannot have."""
+    """A new key with this name, and the text that its holder sends; UserError for invalid values."""
     text = KEY_PREFIX + secrets.token_urlsafe(32)
     fields = {"name": name, "sha256": hash_of(text), "created": datetime.now(UTC), **values}
     return parse_settings(Key, fields, "keys add"), text
@@ -186,7 +186,7 @@ class KeyRing:
         return None if key is None or key.is_expired(datetime.now(UTC)) else key
 
     def wait_s(self, key: Key) -> float:
-        """0 for a request that the key's rate allows, which is counted; otherwise the seconds to wait."""
+        """Count a request and return 0 if the key's rate allows it; otherwise return the seconds to wait."""
         if key.rate is None:
             return 0.0
         bucket = self._buckets.setdefault(key.sha256, TokenBucket(key.rate))
@@ -214,13 +214,13 @@ class KeyRing:
 
 
 class TokenBucket:
-    """A token bucket for at most one minute's requests, which refills evenly."""
+    """A token bucket that holds at most one minute's requests and refills evenly."""
 
     def __init__(self, rate: int) -> None:
         self._tokens, self._updated_s = float(rate), 0.0
 
     def take(self, rate: int, now_s: float) -> float:
-        """0 if a token was available, which is taken; otherwise the seconds until one becomes available, at `rate` tokens a minute.
+        """Take a token and return 0 if one is available; otherwise return the seconds until then, at `rate` tokens a minute.
 
         >>> bucket = TokenBucket(2)
         >>> [bucket.take(2, now) for now in (0.0, 0.0, 0.0, 15.0, 30.0)]

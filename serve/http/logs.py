@@ -1,7 +1,7 @@
-"""The access log (method, route, status, milliseconds, error code and key name of each request, unless a full server refuses it) and the audit log.
+"""The access log (method, route, status, milliseconds, error code and key name of each request that `OverflowMiddleware` lets through) and the audit log.
 
 The audit log has one line of JSON for each addition or deletion of documents that reaches its route, whether done,
-refused or failed; the line is on disk before the client gets the response. A request without the scope write does not reach the route."""
+refused or failed; the line is on disk before the client gets the response. A request whose key lacks the scope `write` does not reach the route."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LOG = logging.getLogger("modegraph.access")
 
 
 class AccessLogMiddleware:
-    """Logs and counts each request that passes `OverflowMiddleware`; wraps all other middleware."""
+    """Logs and counts each request that `OverflowMiddleware` lets through; wraps all other middleware except that one."""
 
     def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
         self.app = app
@@ -60,7 +60,7 @@ class AccessLogMiddleware:
 
 
 class AuditLog:
-    """Appends to a file; does nothing without one."""
+    """Appends lines to `file`; does nothing if it is None."""
 
     def __init__(self, file: Path | None) -> None:
         try:

@@ -8,7 +8,7 @@ from fastapi import FastAPI
 
 from serve.http.auth import OPEN_PATHS
 
-STREAMED: dict[int | str, dict[str, Any]] = {
+STREAMABLE_RESPONSES: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "the answer; with `stream`, its parts as server-sent events",
         "content": {
@@ -18,10 +18,10 @@ STREAMED: dict[int | str, dict[str, Any]] = {
     }
 }
 """The `responses` of a route that can stream."""
-KEY = "the server's key, if it has one"
+KEY_DESCRIPTION = "the server's key, if it has one"
 SCHEMES = {
-    "bearer": {"type": "http", "scheme": "bearer", "description": KEY},
-    "x-api-key": {"type": "apiKey", "in": "header", "name": "X-Api-Key", "description": KEY},
+    "bearer": {"type": "http", "scheme": "bearer", "description": KEY_DESCRIPTION},
+    "x-api-key": {"type": "apiKey", "in": "header", "name": "X-Api-Key", "description": KEY_DESCRIPTION},
 }
 """The two ways to send the key; either is enough."""
 

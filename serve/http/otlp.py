@@ -61,7 +61,7 @@ class OtlpTracing(Tracing):
 
 
 class OtlpSpan(Span):
-    """A span that is sent when its block ends."""
+    """A span that is queued for sending when its block ends."""
 
     def __init__(self, span: ApiSpan) -> None:
         self._span = span

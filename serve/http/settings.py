@@ -33,10 +33,8 @@ class ServerSettings(Settings):
     feedback: bool = Field(False, description="whether readers' feedback on answers is stored with the index")
     show_runs: Path | None = Field(None, description="folder of training runs to show to the operator; none by default")
     max_feedback_mb: int = Field(256, ge=1, description="MiB of feedback to store; more is refused")
-    capacity: int = Field(8, ge=1, le=1024, description="requests processed at once")
-    queue: int = Field(
-        4, ge=0, le=4096, description="requests that may wait; further ones are answered with status 429 at once"
-    )
+    capacity: int = Field(8, ge=1, le=1024, description="requests processed at the same time")
+    queue: int = Field(4, ge=0, le=4096, description="requests that may wait; further ones immediately get status 429")
     write_queue: int = Field(
         64,
         ge=1,
@@ -47,7 +45,7 @@ class ServerSettings(Settings):
     max_body_bytes: int = Field(1 << 20, ge=1024, description="largest body of a request")
     max_upload_bytes: int = Field(32 << 20, ge=1024, description="largest body of an upload of documents")
     max_connections: int = Field(
-        2_000, ge=2, description="connections open at once; an idle one is closed for a new one"
+        2_000, ge=2, description="connections open at the same time; an idle one is closed for a new one"
     )
     idle_timeout_s: float = Field(
         5.0, gt=0, description="seconds within which an open connection must send the headers of a request"
@@ -55,10 +53,10 @@ class ServerSettings(Settings):
     file_seconds: float = Field(
         4.5,
         ge=0.1,
-        description="processor seconds to read a file of up to 1 MiB that is not plain text; more for larger files",
+        description="CPU seconds allowed for reading a file of up to 1 MiB that is not plain text; more for larger files",
     )
     file_memory_mb: int = Field(
-        512, ge=64, description="MiB of memory to read a file of up to 1 MiB that is not plain text"
+        512, ge=64, description="MiB of memory allowed for reading a file of up to 1 MiB that is not plain text"
     )
     whole_pages: bool = Field(
         False, description="whether to read uploaded HTML pages in full, not only their main text"
@@ -68,7 +66,7 @@ class ServerSettings(Settings):
     )
     ocr_languages: str = Field("eng", min_length=1, description="languages of scans, joined by +, such as eng+deu")
     ocr_pages: int = Field(500, ge=1, description="maximum number of pages of a file to read by OCR")
-    ocr_page_seconds: float = Field(30.0, ge=1, description="processor seconds to read a page by OCR")
+    ocr_page_seconds: float = Field(30.0, ge=1, description="CPU seconds allowed for reading a page by OCR")
     body_timeout_s: float = Field(10.0, gt=0, description="seconds within which a body must arrive")
     request_timeout_s: float = Field(
         300.0, gt=0, description="seconds within which a request must be answered, except at /v1/documents"
@@ -102,7 +100,7 @@ class ServerSettings(Settings):
     @field_validator("otlp_endpoint")
     @classmethod
     def _check_collector(cls, url: str | None) -> str | None:
-        if url is not None and not is_collector(url):
+        if url is not None and not is_collector_url(url):
             raise ValueError(
                 "the address of a collector is http(s)://HOST[:PORT], such as http://localhost:4318, without /v1/traces, "
                 "a query or a password (headers go into OTEL_EXPORTER_OTLP_HEADERS)"
@@ -127,10 +125,10 @@ class ServerSettings(Settings):
         return self
 
 
-def is_collector(url: str) -> bool:
-    """Whether `url` is a valid base address for sending spans.
+def is_collector_url(url: str) -> bool:
+    """Whether `url` is a valid base address of a collector of spans.
 
-    >>> is_collector("http://localhost:4318"), is_collector("localhost:4318"), is_collector("http://me:word@localhost")
+    >>> is_collector_url("http://localhost:4318"), is_collector_url("localhost:4318"), is_collector_url("http://me:word@localhost")
     (True, False, False)
     """
     try:

@@ -71,7 +71,7 @@ class Span:
     """A timed piece of work; this base class discards it."""
 
     def set(self, values: Values) -> None:
-        """Add attributes: numbers and our own names, never the text of a question, a passage or an answer."""
+        """Add attributes: numbers and names that modegraph defines, never the text of a question, a passage or an answer."""
 
 
 class Tracing:

@@ -91,7 +91,7 @@ class SearchResults(BaseModel):
     mode: str
 
 
-class Fetched(BaseModel):
+class FetchedText(BaseModel):
     """Characters start to end of the text of a document; there is more where `end` is less than `length`."""
 
     id: str
@@ -105,7 +105,7 @@ class Fetched(BaseModel):
     metadata: dict[str, Any]
 
 
-class Path(BaseModel):
+class PassagePath(BaseModel):
     """The steps from the question to a passage."""
 
     id: str
@@ -121,7 +121,7 @@ class Explanation(BaseModel):
 
     mode: str
     search: tuple[str, ...]
-    ways: list[Path]
+    ways: list[PassagePath]
 
 
 class Citation(BaseModel):
@@ -143,7 +143,7 @@ class Citation(BaseModel):
     quotes: tuple[Quote, ...]
 
 
-class Answered(BaseModel):
+class CheckedAnswer(BaseModel):
     """An answer. `removed` are cited numbers without a passage, removed from the text; `left_out` counts passages that did not fit the window.
 
     If the model wrote no answer (`answered` false), the nearest passage is quoted instead. `unsupported` are the sentences that the
@@ -162,7 +162,7 @@ class Answered(BaseModel):
     checked: int | None
 
 
-class Added(BaseModel):
+class AddResult(BaseModel):
     """The document is in the index; `written` is 0 if it was there already, unchanged."""
 
     source: str

@@ -39,7 +39,7 @@ from graph.shared.console import say
 from graph.shared.home import installed_version
 from serve.http.admission import MCP
 from serve.http.encoding import ascii_json, with_whole_characters
-from serve.http.errors import ApiError, unavailable
+from serve.http.errors import ApiError, unavailable_as_api_error
 from serve.http.keys import FULL_ACCESS, access_of
 from serve.mcp.tools import URI_TEMPLATE, Call, document_text, document_uri, read_uri, tools_for
 from serve.server.collections import warm_up
@@ -87,29 +87,31 @@ class _Handlers:
         return ListToolsResult(tools=[tool.to_protocol() for tool in tools.values()])
 
     async def call_tool(self, context: Context, params: CallToolRequestParams) -> CallToolResult:
-        """The tool's result; an error becomes an error result."""
+        """The tool's result; an exception becomes an error result."""
         call = self._call_of(context)
-        tool = tools_for(self._services, call.access).get(params.name)
+        tools = tools_for(self._services, call.access)
+        tool = tools.get(params.name)
         if tool is None:
-            return _failed(f"no tool {params.name[:80]!r}")
+            return _error_result(f"no tool {params.name[:80]!r}; available: {', '.join(tools)}")
         try:
             result = await tool.call(call, params.arguments or {})
         except ApiError as problem:
-            return self._refused(problem)
+            return self._counted_error(problem)
         except Unavailable as problem:
-            return self._refused(unavailable(problem))
+            return self._counted_error(unavailable_as_api_error(problem))
         except UserError as problem:
-            return _failed(str(problem))
+            return _error_result(str(problem))
         except Exception:
             LOG.exception("the tool %s failed", tool.name)
             self._services.metrics.errors.labels("internal_error").inc()
-            return _failed("the server failed; the cause is in its log")
+            return _error_result("the server failed; the cause is in its log")
         content = with_whole_characters(result.model_dump(mode="json"))
         return CallToolResult(content=[_text(ascii_json(content).decode("ascii"))], structured_content=content)
 
-    def _refused(self, problem: ApiError) -> CallToolResult:
+    def _counted_error(self, problem: ApiError) -> CallToolResult:
+        """The error result for `problem`, which is counted in the metrics."""
         self._services.metrics.errors.labels(problem.code).inc()
-        return _failed(problem.message)
+        return _error_result(problem.message)
 
     async def list_resources(self, context: Context, params: PaginatedRequestParams | None) -> ListResourcesResult:
         """One page of the documents in the caller's collections, starting at the cursor."""
@@ -146,7 +148,9 @@ class _Handlers:
             if passages:
                 text = with_whole_characters(document_text(passages))
                 return ReadResourceResult(contents=[TextResourceContents(uri=params.uri, text=text, mime_type=TEXT)])
-        raise MCPError(code=INVALID_PARAMS, message=f"no resource {params.uri[:200]!r}")
+        raise MCPError(
+            code=INVALID_PARAMS, message=f"no resource {params.uri[:200]!r}; resources/list names those available"
+        )
 
     def _call_of(self, context: Context) -> Call:
         request = context.request
@@ -168,7 +172,7 @@ def _text(text: str) -> TextContent:
     return TextContent(type="text", text=text)
 
 
-def _failed(message: str) -> CallToolResult:
+def _error_result(message: str) -> CallToolResult:
     return CallToolResult(content=[_text(with_whole_characters(message))], is_error=True)
 
 

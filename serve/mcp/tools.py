@@ -24,14 +24,14 @@ from serve.http.routes.chat import checked_completion
 from serve.http.routes.documents import add_documents, no_document
 from serve.mcp.schemas import (
     AddArguments,
-    Added,
-    Answered,
+    AddResult,
     AskArguments,
+    CheckedAnswer,
     Citation,
     Explanation,
     FetchArguments,
-    Fetched,
-    Path,
+    FetchedText,
+    PassagePath,
     QuestionArguments,
     Result,
     Search,
@@ -154,7 +154,7 @@ async def search(call: Call, arguments: SearchArguments) -> SearchResults:
     return SearchResults(results=results, mode=evidence.trace.mode)
 
 
-async def fetch(call: Call, arguments: FetchArguments) -> Fetched:
+async def fetch(call: Call, arguments: FetchArguments) -> FetchedText:
     """The text of a document, starting at a passage or an offset."""
     view = await call.view(arguments.collection)
     current = view.generation
@@ -169,7 +169,7 @@ async def fetch(call: Call, arguments: FetchArguments) -> Fetched:
     part = text[start : start + FETCHED_CHARS]
     title = passages[0].title if passages else ""
     excerpt = Passage(arguments.id, source, title, 0, start, start + len(part), part)
-    return Fetched(
+    return FetchedText(
         id=arguments.id,
         title=title,
         url=call.url(view, excerpt),
@@ -185,12 +185,14 @@ async def fetch(call: Call, arguments: FetchArguments) -> Fetched:
 async def explain(call: Call, arguments: QuestionArguments) -> Explanation:
     """How a question led to its passages: their paths, or, if the mode has none, their scores."""
     _, evidence = await _find(call, arguments.question, arguments)
-    paths = evidence.paths or tuple((f"own score {found.score:.3f}",) for found in evidence.passages)
-    passage_paths = [Path(**vars(found.item), steps=path) for found, path in zip(evidence.passages, paths, strict=True)]
+    paths = evidence.paths or tuple((f"score {found.score:.3f}",) for found in evidence.passages)
+    passage_paths = [
+        PassagePath(**vars(found.item), steps=path) for found, path in zip(evidence.passages, paths, strict=True)
+    ]
     return Explanation(mode=evidence.trace.mode, search=evidence.trace.steps, ways=passage_paths)
 
 
-async def ask(call: Call, arguments: AskArguments) -> Answered:
+async def ask(call: Call, arguments: AskArguments) -> CheckedAnswer:
     """An answer, by the same steps as a chat completion."""
     services = call.services
     values = {
@@ -201,7 +203,7 @@ async def ask(call: Call, arguments: AskArguments) -> Answered:
     prepared = await prepare(services, chat_request(values), call.access, arguments.collection, "collection")
     choice = (await checked_completion(services, prepared, ""))["choices"][0]
     message, metadata = choice["message"], prepared.retrieval or {}
-    return Answered(
+    return CheckedAnswer(
         answer=message["content"] or "",
         reason=message.get(REASONING) or "",
         citations=[Citation.model_validate(citation) for citation in message.get("citations", ())],
@@ -215,7 +217,7 @@ async def ask(call: Call, arguments: AskArguments) -> Answered:
     )
 
 
-async def add_document(call: Call, arguments: AddArguments) -> Added:
+async def add_document(call: Call, arguments: AddArguments) -> AddResult:
     """Add a document to the index, and switch to the new index."""
     if not arguments.text.strip():
         raise ApiError(400, "empty_document", "text: the document has no text", "text")
@@ -225,7 +227,7 @@ async def add_document(call: Call, arguments: AddArguments) -> Added:
 
     view = await call.view(arguments.collection)
     result = await add_documents(call.services, view, [arguments.source], read)
-    return Added(source=arguments.source, written=result.report["written"])
+    return AddResult(source=arguments.source, written=result.report["written"])
 
 
 async def _find(call: Call, question: str, arguments: Search) -> tuple[CollectionView, Evidence]:
@@ -242,7 +244,9 @@ SEARCH = Tool(
     SearchResults,
     search,
 )
-FETCH = Tool("fetch", "Read a document, starting at a search result, or by its source.", FetchArguments, Fetched, fetch)
+FETCH = Tool(
+    "fetch", "Read a document, starting at a search result, or by its source.", FetchArguments, FetchedText, fetch
+)
 EXPLAIN = Tool(
     "explain",
     "Explain step by step how a question led to each passage found.",
@@ -254,14 +258,14 @@ ASK = Tool(
     "ask",
     "Answer a question from the documents; every citation is checked against the passages read.",
     AskArguments,
-    Answered,
+    CheckedAnswer,
     ask,
 )
 ADD = Tool(
     "add_document",
     "Add a document to the collection, or replace the one with the same source.",
     AddArguments,
-    Added,
+    AddResult,
     add_document,
     writes=True,
 )

@@ -1,8 +1,8 @@
-"""Serves the pages (/ and /docs) from memory; their files are under a path that contains a hash of all files, so that browsers may cache them forever.
+"""Serves the pages (/ and /docs) and their scripts and styles from memory.
 
-If the server has a key, both pages answer 401 without it, like the routes of the API; the body is then the page, which asks for the key. The files
-below /page/ are the same for everyone, contain no data from the index, and need no key. Only files already in memory are served: no path in a
-request reaches the disk.
+The URLs of scripts and styles contain a hash of all files, so that browsers may cache them forever. If the server requires a key, a request for a page
+without it gets a 401, as on the routes of the API, but the body is the page, which asks for the key. The files below /page/ are the same for everyone,
+contain no data from the index, and need no key. No path in a request is ever used to read from the disk.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def page_router() -> APIRouter:
     @router.api_route("/", methods=["GET", "HEAD"])
     @router.api_route("/docs", methods=["GET", "HEAD"])
     async def page(request: Request) -> Response:
-        """The page; 304 when the browser has it cached."""
+        """The page; 304 when the browser has this version of it in its cache."""
         tag = f'"{version()}"'
         headers = {**SECURITY_HEADERS, "ETag": tag, "Cache-Control": "no-cache"}
         if tag in request.headers.get("if-none-match", ""):
@@ -58,7 +58,7 @@ def page_router() -> APIRouter:
 
 
 class PageMiddleware:
-    """ASGI middleware outside `AuthMiddleware`: serves the pages' files, and replaces the body of a 401 at a page's address with the page."""
+    """ASGI middleware around `AuthMiddleware`: serves the pages' files, and replaces the body of a 401 at a page's address with the page."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
@@ -99,7 +99,7 @@ def with_page_for_401(send: Send, body: bytes, method: str) -> Send:
 
 @cache
 def version() -> str:
-    """A hash of the page's files, in 16 hexadecimal digits."""
+    """A hash of the names and contents of the pages' files, in 16 hexadecimal digits."""
     contents = _read_files()
     return hashlib.sha256(b"".join(name.encode() + contents[name] for name in sorted(contents))).hexdigest()[:16]
 

@@ -4,7 +4,7 @@ import { collection, get, sentence } from "./shared/api.js";
 import { startAsk } from "./ask/ask.js";
 import { setAcceptsFeedback } from "./shared/feedback.js";
 import { openBrowse, startBrowse } from "./views/browse.js";
-import { byId, count, decoded, el } from "./shared/dom.js";
+import { byId, count, decodePart, el } from "./shared/dom.js";
 import { startKey } from "./shared/key.js";
 import { openDocuments, startDocuments } from "./views/documents.js";
 import { openGraph, startGraph } from "./views/graph.js";
@@ -18,7 +18,8 @@ const RETRY_MS = 5000;
 const VIEWS = ["ask", "documents", "browse", "graph", "questions", "runs"];
 let conversation = null;
 
-async function choices() {
+/** The models (those of the page's collection, if the URL names one) and the modes to choose from. */
+async function modelsAndModes() {
   const [models, openapi] = await Promise.all([get("v1/models"), get("openapi.json")]);
   const modes = openapi.components.schemas.RetrieveRequest.properties.mode.anyOf.find((each) => each.enum).enum;
   const chosen = collection();
@@ -27,8 +28,8 @@ async function choices() {
 }
 
 /**
- * If the server has several collections, show a field to choose one; the page's URL then always names it. Returns false if the page is being reloaded
- * with a name in its URL.
+ * If the server has several collections, show a field to choose one; the page's URL then always names the chosen collection. Returns false if the URL
+ * named none, so that the page is being reloaded with the name of the first.
  */
 async function chooseCollection() {
   const names = (await get("v1/vector_stores", { collection: null })).data.map((store) => store.id);
@@ -45,7 +46,7 @@ async function chooseCollection() {
   return true;
 }
 
-/** Show the size of the collection, and allow feedback and uploads if the server accepts them; try again after RETRY_MS while its model does not answer. */
+/** Show the size of the collections, and allow feedback and uploads if the server accepts them; try again after RETRY_MS while the model does not answer. */
 async function showStatus() {
   try {
     const ready = await get("ready");
@@ -73,9 +74,9 @@ function route() {
   if (view === "documents") openDocuments();
   if (view === "graph") openGraph();
   if (view === "questions") openQuestions();
-  if (view === "runs") openRuns(kind === undefined ? undefined : decoded(kind));
-  if (view === "browse") openBrowse(kind, id === undefined ? undefined : decoded(id));
-  if (view === "read" && id) openReader(placeIn(decoded(kind), id));
+  if (view === "runs") openRuns(kind === undefined ? undefined : decodePart(kind));
+  if (view === "browse") openBrowse(kind, id === undefined ? undefined : decodePart(id));
+  if (view === "read" && id) openReader(placeIn(decodePart(kind), id));
   if (view === "ask" && kind) conversation.open(kind);
 }
 
@@ -93,7 +94,7 @@ async function start() {
   startUploads();
   try {
     if (!(await chooseCollection())) return;
-    const [options] = await Promise.all([choices(), showStatus()]);
+    const [options] = await Promise.all([modelsAndModes(), showStatus()]);
     conversation = startAsk(options);
     startHistory(conversation.forget);
   } catch (problem) {

@@ -65,7 +65,12 @@ def constant_classifier(probability: float, index: Index) -> Classifier:
 def run(world: Path, *arguments: object, model: ScriptedModel | None = None) -> Result:
     app = typer.Typer()
     app.callback()(lambda: None)
-    add_retrieval(app, lambda spec, ledger=None: model or pytest.fail("no model is needed"))
+    add_retrieval(
+        app,
+        lambda spec, ledger=None: (
+            model or pytest.fail("a model was opened. Expected none, as the selectors of this test call none")
+        ),
+    )
     common = ["retrieval", world / "index", "--questions", world / "questions.jsonl"]
     common += [] if "--modes" in arguments else ["--modes", "local"]
     result = CliRunner().invoke(app, [str(word) for word in (*common, *arguments)])
@@ -90,7 +95,7 @@ def first_choice_model(prompts: list[str]) -> ScriptedModel:
     return ScriptedModel(reply)
 
 
-def test_only_a_model_costs_calls_and_tokens(world: Path, tmp_path: Path) -> None:
+def test_only_the_llm_selector_costs_calls_and_tokens(world: Path, tmp_path: Path) -> None:
     prompts: list[str] = []
     folder = world / "likes-all"
     result = run(
@@ -113,9 +118,9 @@ def test_only_a_model_costs_calls_and_tokens(world: Path, tmp_path: Path) -> Non
     for name in ("threshold", str(folder)):
         assert found["systems"][name]["calls/query"] == found["systems"][name]["tokens/query"] == 0
     costs = found["systems"]["llm"]
-    assert costs["calls/query"] == 3, "one call to start, one to prune, one to answer"
+    assert costs["calls/query"] == 3, "each query takes one call to start, one to prune and one to answer"
     assert costs["tokens/query"] > 30 and len(prompts) == 3 * 3 + 3 + 2, (
-        "three questions, a warm-up question, and two selections"
+        "three calls for each of three questions and a warm-up question, and a selection for each of two questions with gold sentences"
     )
     assert found["systems"][str(folder)][SELECTION] > 0
     assert set(found["Recall@5 differences"]) == {str(folder), "llm"}

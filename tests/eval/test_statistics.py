@@ -138,7 +138,7 @@ def test_copies_of_one_question_do_not_narrow_the_interval():
 
 def test_bootstrap_of_uneven_clusters_weighs_rows_not_clusters():
     found = bootstrap_difference([1.0, 1.0, 1.0, 0.0], [0.0] * 4, clusters=["a", "a", "a", "b"])
-    # Draws of two clusters: aa -> 1, ab and ba -> 3/4, bb -> 0.
+    # Resamples of two clusters: aa -> 1, ab and ba -> 3/4, bb -> 0.
     assert (found.mean, found.low, found.high) == (0.75, 0.0, 1.0)
 
 
@@ -207,7 +207,7 @@ def test_the_sign_flip_test_equals_an_enumeration(differences):
 
 
 def test_the_sign_flip_test_matches_values_computed_by_hand():
-    # Six differences of one sign: 2 of 2⁶ flips are as far from 0. With a seventh of the same size and the opposite sign: 16 of 128.
+    # Six equal differences: 2 of the 2⁶ sums are as far from 0. With a seventh of the same size and the opposite sign: 16 of 128.
     assert sign_flip_test([0.1] * 6) == 2 / 64
     assert sign_flip_test([0.1] * 6 + [-0.1]) == 16 / 128
     assert sign_flip_test([0.3, 0.1, -0.1]) == 6 / 8, "sums of ±.5, ±.3, ±.3 and ±.1"
@@ -261,14 +261,14 @@ def test_one_seed_never_shows_a_difference_and_six_that_agree_do():
 
 
 def test_pairs_of_seeds_cancel_differences_between_seeds():
-    """Results differ much more by seed than by system; compared in pairs, they show the difference, whatever the order of the seeds."""
+    """Results differ far more between seeds than between systems; comparing them seed by seed shows the difference, whatever the order of the seeds."""
     shared = [0.1, 0.9, 0.4, 0.7, 0.2, 0.5]
     better = [level + 0.02 + 0.001 * number for number, level in enumerate(shared)]
     verdict = compare_seeds({"ms": seeds_of(*better), "dpo": dict(reversed(seeds_of(*shared).items()))}, "dpo")["ms"]
     assert verdict.shown and verdict.interval.low == pytest.approx(0.02, abs=0.002)
 
 
-def test_equality_needs_a_margin_and_seeds():
+def test_equality_needs_a_margin_and_more_than_one_seed():
     systems = {"dpo": seeds_of(*[0.5] * 6), "ms": seeds_of(0.51, 0.49, 0.5, 0.5, 0.51, 0.49)}
     assert compare_seeds(systems, "dpo")["ms"].equal_p is None
     assert compare_seeds(systems, "dpo", margin=0.03)["ms"].equal

@@ -36,7 +36,7 @@ def arm(stage: str, **settings: Any) -> dict[str, Any]:
 
 
 def values(**changes: Any) -> dict[str, Any]:
-    """Two arms of 100 updates of 10 seconds, and a third of 20 seconds that is in no contrast."""
+    """Two arms with updates of 10 seconds, and a third with updates of 20 seconds that is not in the contrast; each trains for 100 updates."""
     arms = {"ms": arm("ms"), "dpo": arm("dpo"), "pairs": {**arm("dpo", responses=2), "seconds_per_update": 20}}
     numbers = {"train_prompts": 10, "dev_prompts": 5, "test_prompts": 20, "train_samples": 4, "test_samples": 3}
     assumed = {"seconds_per_sample": 2, "seed_sd": 0.03, "prompt_sd": 0.2}
@@ -50,7 +50,7 @@ def study(**changes: Any) -> StudySettings:
 
 
 def refuse_to_time(arm: Any) -> float:
-    raise AssertionError("the seconds per update are configured")
+    raise AssertionError(f"an update of {arm.stage} was timed. Expected its configured seconds_per_update")
 
 
 def test_runs_and_hours_match_values_computed_by_hand() -> None:
@@ -67,7 +67,7 @@ def test_runs_and_hours_match_values_computed_by_hand() -> None:
     assert plan.looks[0].smallest_difference == pytest.approx(plan.difference_sd * smallest_difference(6, 0.032))
 
 
-def test_an_update_without_seconds_is_timed() -> None:
+def test_the_updates_of_an_arm_without_seconds_per_update_are_timed() -> None:
     arms = values()["arms"]
     del arms["dpo"]["seconds_per_update"]
     plan = plan_study(study(arms=arms), lambda one: 7.0 if one.stage == "dpo" else refuse_to_time(one))
@@ -75,7 +75,7 @@ def test_an_update_without_seconds_is_timed() -> None:
 
 
 def simulated_power(difference: float, seeds: int, level: float, draw: np.random.Generator) -> float:
-    """The share of 1500 whole studies, each with its seeds and 40 prompts per seed, whose sign-flip test finds the difference."""
+    """The share of 1500 simulated studies, each with this number of seeds and 40 prompts per seed, in which the sign-flip test finds the difference."""
     found = 0
     for _ in range(1500):
         of_seed_S1, of_prompt_SQ = draw.normal(0, 0.03, (seeds, 1)), draw.normal(0, 0.2, (seeds, 40))
@@ -131,7 +131,7 @@ def plan(folder: Path, *words: str, **changes: Any) -> Result:
     return run("plan", "study", file, *words)
 
 
-def test_injected_faults_are_refused_by_name(tmp_path: Path) -> None:
+def test_studies_with_injected_faults_are_refused_by_errors_that_name_the_fault(tmp_path: Path) -> None:
     """A test prompt in the training data, an unpaired seed, a reward component that cannot be measured, unequal rewards. Without these, the plan is printed."""
     for name in ("sft", "responses"):
         (tmp_path / name).mkdir()

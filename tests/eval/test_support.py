@@ -81,7 +81,7 @@ def test_overlap_matches_values_computed_by_hand() -> None:
     assert overlaps(row.claim, ground.wordings)[0] == word_overlap(row, form_of), "the verifier computes the same share"
 
 
-def test_unchecked_sentences_are_never_marked(tmp_path: Path) -> None:
+def test_unchecked_sentences_are_never_marked_as_unsupported(tmp_path: Path) -> None:
     foreign = [{**ROWS[1], "sentence": "Флориан Ахтерберг был избран в совет города."}] * 3
     found = measure_support(read_support(write_rows(tmp_path, [ROWS[0], *foreign])), word_verifier(""))["verifier"]
     assert found.not_checked == 0.75 and found.unsupported_marked == 0.0

@@ -47,11 +47,11 @@ def test_only_the_llm_selector_calls_the_model_and_the_server_counts_its_calls(t
     assert found["threshold"]["calls/query"] == found["threshold"]["tokens/query"] == 0
     assert found["llm"]["calls/query"] > 1 and found["llm"]["tokens/query"] > 100
     assert served > LIMIT * found["llm"]["calls/query"], (
-        "the server counts the questions, one warm-up question and the selections"
+        "the server also counts a warm-up question and the selections whose precision is measured"
     )
 
 
 @pytest.fixture(autouse=True)
 def offline(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without requests to the hub."""
+    """Prevent requests to the hub."""
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")

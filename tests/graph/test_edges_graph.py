@@ -78,14 +78,16 @@ def test_the_same_seed_gives_the_same_communities_where_many_partitions_are_equa
     linked = np.triu(np.random.default_rng(2).random((90, 90)) < 0.06, 1)
     graph = sp.csr_array((linked | linked.T).astype(np.float32))
     found = [find_communities(graph, method, seed).tolist() for seed in (7, 7, 7, 1, 2, 3)]  # type: ignore[arg-type]
-    assert found[0] == found[1] == found[2] and found[1:].count(found[0]) < 5, "another seed may find others"
+    assert found[0] == found[1] == found[2] and found[1:].count(found[0]) < 5, (
+        "at least one other seed should give other communities"
+    )
 
 
 KINDS = ("ship", "yard", "boat", "inn", "sail")
 
 
-class Clustered(HashEncoder):
-    """Encodes only the kind of a thing, so that all things of one kind get the same vector."""
+class KindEncoder(HashEncoder):
+    """Encodes only the kind that a name begins with (one of KINDS), so that all names of a kind get the same vector."""
 
     def encode(self, texts: Sequence[str]) -> Floats:
         return super().encode([next((kind for kind in KINDS if text.startswith(kind)), text) for text in texts])
@@ -98,27 +100,31 @@ def test_synonyms_are_symmetric_independent_of_order_and_never_reflexive_among_d
         for n in range(12)
     ]
     values = {"synonym_neighbours": 4, "min_synonym_similarity": 1.0}
-    forward, backward = (build(tmp_path / str(step), documents[::step], Clustered(), **values) for step in (1, -1))
+    forward, backward = (build(tmp_path / str(step), documents[::step], KindEncoder(), **values) for step in (1, -1))
     synonyms = forward.data.synonym_EE.toarray()
     assert np.array_equal(synonyms, backward.data.synonym_EE.toarray()) and np.array_equal(synonyms, synonyms.T)
     names = list(forward.data.entity_texts)
     for kind in KINDS:
         rows = [row for row, name in enumerate(names) if name.startswith(kind)]
         others = [row for row in range(len(names)) if row not in rows]
-        assert len(rows) == 12 and (np.count_nonzero(synonyms[rows], axis=1) >= 4).all(), "cosine 1.0 counts"
+        assert len(rows) == 12 and (np.count_nonzero(synonyms[rows], axis=1) >= 4).all(), (
+            "names with a cosine of 1 should be synonyms"
+        )
         assert not synonyms[np.ix_(rows, others)].any() and not synonyms.diagonal().any()
-    assert synonyms.max() <= 1 + 1e-6 and synonyms[synonyms > 0].min() >= 1 - 1e-6, "a pair found twice is not summed"
+    assert synonyms.max() <= 1 + 1e-6 and synonyms[synonyms > 0].min() >= 1 - 1e-6, (
+        "the weights of a pair found twice should not be added"
+    )
 
 
 def test_an_identical_vector_is_a_neighbour_at_the_highest_threshold() -> None:
     vectors_ND = unit_rows(np.random.default_rng(4).normal(size=(40, 96)).astype(np.float32))
     graph = similarity_graph(np.concatenate([vectors_ND, vectors_ND]), 3, 1.0).toarray()
     assert np.array_equal(graph > 0, np.roll(np.eye(80), 40, axis=1) > 0), (
-        "rounding removes no edge between identical vectors"
+        "rounding should remove no edge between identical vectors"
     )
 
 
-AWKWARD = (
+AWKWARD_WORDS = (
     "10:30",
     "https://e.org/a_b?c=1&d=(x)",
     "snake_case",
@@ -128,7 +134,7 @@ AWKWARD = (
     "−3.5 %",
 )
 sentences = st.lists(
-    st.lists(st.sampled_from([*AWKWARD, "kelp", "and", "bread"]), min_size=1, max_size=8)
+    st.lists(st.sampled_from([*AWKWARD_WORDS, "kelp", "and", "bread"]), min_size=1, max_size=8)
     .map(" ".join)
     .map("We saw {} there.".format),
     min_size=1,
@@ -160,7 +166,7 @@ def test_propositions_are_neighbours_only_through_a_shared_name_or_a_synonym(tmp
         "It rains.",
         "In Tarn it rains.",
     )
-    index = build(tmp_path / "i", [Document(f"d{n}", "", text) for n, text in enumerate(texts)], Clustered())
+    index = build(tmp_path / "i", [Document(f"d{n}", "", text) for n, text in enumerate(texts)], KindEncoder())
     place = {text: row for row, text in enumerate(index.data.proposition_texts)}
     near = paths.neighbours(index, np.arange(len(texts))).toarray() > 0
     pairs = {(a, b) for a in range(5) for b in range(a + 1, 5) if near[place[texts[a]], place[texts[b]]]}
@@ -200,5 +206,7 @@ def test_a_fact_that_only_a_summary_contains_is_found_and_quoted_first_in_every_
 
 def test_a_summary_continues_after_a_sentence_that_does_not_fit() -> None:
     vectors_SD = unit_rows(np.array([[1, 0.5, 0], [1, -0.3, 0.4], [1, -0.3, -0.45]], np.float32))
-    assert choose_sentences(vectors_SD, [5, 5, 5].__getitem__, 10) == [0, 1], "the first is better than the third"
+    assert choose_sentences(vectors_SD, [5, 5, 5].__getitem__, 10) == [0, 1], (
+        "the first sentence should be preferred to the third"
+    )
     assert choose_sentences(vectors_SD, [50, 5, 5].__getitem__, 10) == [1, 2]

@@ -34,9 +34,9 @@ PATTERNS = (
     "ida-*.md",
 )
 QUESTION = "Who founded the yard that built the Lantern?"
-EVERYTHING = RetrieveSettings(mode="hops", top_k=100, selector="none")
-PLAIN = "How many burrows of the lamp petrel were counted?"
-ANSWERS = {QUESTION: "brandt-yard.md", PLAIN: "petrel-count-final.md"}
+ALL_PASSAGES = RetrieveSettings(mode="hops", top_k=100, selector="none")
+PETREL_QUESTION = "How many burrows of the lamp petrel were counted?"
+ANSWERS = {QUESTION: "brandt-yard.md", PETREL_QUESTION: "petrel-count-final.md"}
 
 
 @pytest.fixture(scope="module")
@@ -78,8 +78,8 @@ def test_ranks_and_scores_are_those_of_each_mode(harbour: Index, question: str) 
             assert ANSWERS[question] not in sources
 
 
-def test_a_rank_is_reported_however_deep_it_is(harbour: Index, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`dense` compared with a slow reference, for the passage that is farthest from the question."""
+def test_a_rank_is_reported_however_low_it_is(harbour: Index, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`dense` compared with a slow reference, for the passage that is least similar to the question."""
     cosines_P = harbour.data.passage_vectors_PD @ harbour.encode_queries([QUESTION])[0]
     last = harbour.passage(int(cosines_P.argmin()))
     monkeypatch.setattr(explain, "SEARCH_DEPTHS", (2, 10_000))
@@ -145,12 +145,12 @@ def test_the_lift_of_words_is_their_contribution_to_the_score(harbour: Index, mo
 def test_hops_scores_a_passage_by_the_best_link_from_its_seeds(
     harbour: Index, monkeypatch: pytest.MonkeyPatch, seeds: int
 ) -> None:
-    """A link that was not followed is worth the score that it would give if its first passage ranked among the seeds."""
+    """The worth of a link that was not followed is the score that it would give if the passage that it starts from ranked among the seeds."""
     monkeypatch.setattr(mode, "SEEDS", seeds)
     monkeypatch.setattr(explain, "SEEDS", seeds)
     linked = 0
-    for question in (QUESTION, PLAIN, "Who broke the bottle at the launch of the ferry?"):
-        scores = {each.item.id: each.score for each in retrieve(harbour, question, EVERYTHING).passages}
+    for question in (QUESTION, PETREL_QUESTION, "Who broke the bottle at the launch of the ferry?"):
+        scores = {each.item.id: each.score for each in retrieve(harbour, question, ALL_PASSAGES).passages}
         query = Query(question, harbour.encode_queries([question])[0])
         alone = score_alone(harbour, query)
         for row, identity in enumerate(harbour.data.passage_ids):

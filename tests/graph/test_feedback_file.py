@@ -1,4 +1,4 @@
-"""Feedback on disk: acknowledged entries persist, even if others write at the same time or the process is killed; deleted entries leave no trace."""
+"""Feedback on disk: acknowledged entries persist even if the process is killed or the disk is full; deleted entries leave no trace."""
 
 import re
 import sqlite3
@@ -128,10 +128,10 @@ def test_a_full_file_accepts_no_more_entries(tmp_path: Path) -> None:
     assert (tmp_path / FEEDBACK).stat().st_size < 50_000
 
 
-def test_a_missing_file_means_no_feedback_and_a_foreign_file_is_refused(tmp_path: Path) -> None:
+def test_a_missing_file_means_no_feedback_and_an_unreadable_or_newer_file_is_refused(tmp_path: Path) -> None:
     assert read_feedback(tmp_path) == [] and FeedbackFile(tmp_path, 1).delete_user("reader-1") == 0
     assert not (tmp_path / FEEDBACK).exists()
-    (tmp_path / FEEDBACK).write_bytes(b"no database at all, but long enough to be looked at")
+    (tmp_path / FEEDBACK).write_bytes(b"not a database, but long enough to have a header")
     store = FeedbackFile(tmp_path, 1 << 30)
     for call in (
         store.all,

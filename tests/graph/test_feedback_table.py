@@ -16,7 +16,7 @@ from graph.store.database import DATABASE_FILE, has_database
 from tests.graph.test_feedback_file import EVERY_KIND, YARD, entry
 from tests.postgres_server import fresh_database
 
-LARGE = 1 << 30
+LIMIT_BYTES = 1 << 30
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -31,13 +31,13 @@ def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
 
 
 def test_every_kind_is_read_back_in_order_and_by_user(folder: Path) -> None:
-    assert read_feedback(folder) == [] and open_feedback(folder, LARGE).of_user("reader-1") == []
+    assert read_feedback(folder) == [] and open_feedback(folder, LIMIT_BYTES).of_user("reader-1") == []
     entries = [entry(content, id=str(9 - n), user=f"reader-{n % 2}") for n, content in enumerate(EVERY_KIND)]
     for each in entries:
-        open_feedback(folder, LARGE).add(each)
-    assert read_feedback(folder) == entries and open_feedback(folder, LARGE).of_user("reader-1") == entries[1::2]
-    assert open_feedback(folder, LARGE).delete_user("reader-1") == 2 == len(read_feedback(folder))
-    assert open_feedback(folder, LARGE).delete_user("reader-1") == 0
+        open_feedback(folder, LIMIT_BYTES).add(each)
+    assert read_feedback(folder) == entries and open_feedback(folder, LIMIT_BYTES).of_user("reader-1") == entries[1::2]
+    assert open_feedback(folder, LIMIT_BYTES).delete_user("reader-1") == 2 == len(read_feedback(folder))
+    assert open_feedback(folder, LIMIT_BYTES).delete_user("reader-1") == 0
     assert (folder / FEEDBACK).exists() is not has_database(folder)
 
 
@@ -52,7 +52,7 @@ def test_feedback_beyond_the_limit_is_refused(folder: Path) -> None:
 def test_several_writers_lose_nothing(folder: Path) -> None:
     def write(writer: int) -> None:
         for number in range(5):
-            open_feedback(folder, LARGE).add(entry(Vote(YARD, "up"), id=f"{writer}-{number}"))
+            open_feedback(folder, LIMIT_BYTES).add(entry(Vote(YARD, "up"), id=f"{writer}-{number}"))
 
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(write, range(4)))
@@ -67,7 +67,7 @@ def test_the_first_entry_migrates_an_older_schema(folder: Path) -> None:
         connection.execute("DELETE FROM migrations WHERE number > 2")
     with pytest.raises(Unavailable, match="migration 0003-feedback has not been run"):
         read_feedback(folder)
-    open_feedback(folder, LARGE).add(entry(EVERY_KIND[0]))
+    open_feedback(folder, LIMIT_BYTES).add(entry(EVERY_KIND[0]))
     assert read_feedback(folder) == [entry(EVERY_KIND[0])]
 
 
@@ -76,6 +76,9 @@ def test_an_unreachable_database_is_reported(folder: Path) -> None:
     (folder / DATABASE_FILE).write_text(
         json.dumps({"postgresql": {"host": "127.0.0.1", "port": "9", "dbname": "docs"}})
     )
-    for attempt in (lambda: read_feedback(folder), lambda: open_feedback(folder, LARGE).add(entry(EVERY_KIND[0]))):
+    for attempt in (
+        lambda: read_feedback(folder),
+        lambda: open_feedback(folder, LIMIT_BYTES).add(entry(EVERY_KIND[0])),
+    ):
         with pytest.raises(Unavailable, match="a server that answers"):
             attempt()

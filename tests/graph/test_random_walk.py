@@ -187,5 +187,5 @@ def test_an_isolated_seed_keeps_its_mass_and_bad_restarts_are_refused() -> None:
     assert personalised_pagerank(isolated, restart_at(np.array([1]), 3), 0.85)[:, 0].tolist() == [0, 1, 0]
     with pytest.raises(ValueError, match="at least one seed"):
         restart_at(np.array([], np.int64), 3)
-    with pytest.raises(ValueError, match="some mass"):
+    with pytest.raises(ValueError, match="positive sum"):
         personalised_pagerank(isolated, np.zeros((3, 1), np.float32), 0.85)

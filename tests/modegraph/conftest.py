@@ -13,8 +13,8 @@ from tests.fakes import HashEncoder
 
 
 @pytest.fixture(autouse=True)
-def hashed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Replaces every encoder with the stand-in encoder."""
+def use_hash_encoder(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Replace every encoder with the stand-in encoder."""
     monkeypatch.setattr(graph.models.encoder, "open_encoder", lambda spec: HashEncoder())
 
 
@@ -25,8 +25,8 @@ def isles(hashed_isles: Path, tmp_path: Path) -> mg.Index:
 
 
 @pytest.fixture(scope="session")
-def tiny(tmp_path_factory: pytest.TempPathFactory) -> mg.Run:
-    """A tiny Llama, trained for a few steps."""
+def tiny_run(tmp_path_factory: pytest.TempPathFactory) -> mg.Run:
+    """The run that trained a tiny Llama for two steps."""
     folder = tmp_path_factory.mktemp("tiny")
     write_jsonl(folder / "texts.jsonl", ({"id": each.source, "text": each.text} for each in ISLES))
     size = {"vocabulary": 600, "hidden_size": 32, "layers": 2, "heads": 2, "block_tokens": 32}

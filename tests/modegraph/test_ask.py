@@ -1,4 +1,4 @@
-"""Answers through the API: the same as on the command line, streamed by a real model and a real server, with all citations checked."""
+"""Answers of the Python API: equal to those of the underlying functions, streamed by a model in the process and over HTTP, with invalid citations removed."""
 
 import asyncio
 import json
@@ -40,9 +40,9 @@ def test_a_model_given_by_name_is_opened_once_and_replaced_by_the_next(
     assert opened == ["openai:a@http://b", "openai:c@http://b"]
 
 
-def test_a_stream_ends_with_the_answer_that_ask_gives(isles: mg.Index, tiny: mg.Run) -> None:
-    whole = isles.ask(QUESTION, model=tiny, max_answer_tokens=24)
-    stream = isles.ask_stream(QUESTION, model=tiny, max_answer_tokens=24)
+def test_a_stream_ends_with_the_answer_that_ask_gives(isles: mg.Index, tiny_run: mg.Run) -> None:
+    whole = isles.ask(QUESTION, model=tiny_run, max_answer_tokens=24)
+    stream = isles.ask_stream(QUESTION, model=tiny_run, max_answer_tokens=24)
     with pytest.raises(mg.UserError, match="not finished"):
         _ = stream.answer
     pieces = list(stream)
@@ -122,7 +122,7 @@ def test_token_counts_that_the_server_leaves_empty_are_zero(isles: mg.Index) -> 
 
 
 @pytest.mark.long
-def test_an_answer_without_evidence_needs_no_call(isles: mg.Index, tiny: mg.Run) -> None:
+def test_an_answer_without_evidence_needs_no_call(isles: mg.Index, tiny_run: mg.Run) -> None:
     isles.delete(*isles.sources)
     with chat_server(lambda body, number: REPLY) as server:
         spec = f"openai:m@{server.url}"
@@ -131,22 +131,24 @@ def test_an_answer_without_evidence_needs_no_call(isles: mg.Index, tiny: mg.Run)
         assert stream.answer.text == isles.ask(QUESTION, model=spec).text and stream.answer.text in shown
         assert server.requests == []
     too_long = " ".join([QUESTION] * 60)
-    stream = isles.ask_stream(too_long, model=tiny)
-    assert "".join(stream).strip() == shown.strip() and isles.ask(too_long, model=tiny).text == stream.answer.text
+    stream = isles.ask_stream(too_long, model=tiny_run)
+    assert "".join(stream).strip() == shown.strip() and isles.ask(too_long, model=tiny_run).text == stream.answer.text
 
 
-def test_the_underlying_functions_give_the_same_answer(isles: mg.Index, tiny: mg.Run) -> None:
-    model = open_model(f"hf:{tiny.folder}")
+def test_the_underlying_functions_give_the_same_answer(isles: mg.Index, tiny_run: mg.Run) -> None:
+    model = open_model(f"hf:{tiny_run.folder}")
     expected = answer_from(isles.retrieve(QUESTION, top_k=2), 2, None, model, 16)
     assert isles.ask(QUESTION, model=model, top_k=2, max_answer_tokens=16).text == (expected.answer or expected.reason)
 
 
-def test_by_default_absence_is_judged_and_at_zero_every_question_is_declined(isles: mg.Index, tiny: mg.Run) -> None:
+def test_by_default_absence_is_estimated_and_with_abstain_0_every_question_is_declined(
+    isles: mg.Index, tiny_run: mg.Run
+) -> None:
     model = ScriptedModel(lambda request: REPLY)
     absence = isles.ask(QUESTION, model=model).evidence.absence
     assert absence is not None and absence.abstained == (absence.probability >= 0.9) and len(model.requests) == 1
     declined = isles.ask(QUESTION, model=model, abstain=0)
     assert declined.text == "not in the documents" and len(model.requests) == 1
-    stream = isles.ask_stream(QUESTION, model=tiny, max_answer_tokens=4)
+    stream = isles.ask_stream(QUESTION, model=tiny_run, max_answer_tokens=4)
     list(stream)
     assert stream.answer.evidence.absence == absence

@@ -1,4 +1,6 @@
-"""The public API: importing it loads nothing else, its list of names is complete, and a file that hides one of our folders is reported."""
+"""The public API: importing it loads no other package of ours and no heavy library, its list of names is complete, and a file that hides one of our
+folders is reported.
+"""
 
 import pkgutil
 import subprocess
@@ -13,19 +15,19 @@ from graph.shared.modes import DEFAULT_MODE
 from tests.places import ROOT
 
 
-def python(program: str, cwd: Path = ROOT) -> "subprocess.CompletedProcess[str]":
+def run_python(program: str, cwd: Path = ROOT) -> "subprocess.CompletedProcess[str]":
     return subprocess.run([sys.executable, "-c", program], cwd=cwd, capture_output=True, text=True, check=False)
 
 
-def test_importing_modegraph_imports_nothing_else() -> None:
+def test_importing_modegraph_loads_no_other_package_of_ours_and_no_heavy_library() -> None:
     ours = ("graph", "serve", "train", "eval", "data_synth", "modegraph")
-    done = python("import sys, modegraph; print(*sorted(sys.modules))")
+    done = run_python("import sys, modegraph; print(*sorted(sys.modules))")
     loaded = [name for name in done.stdout.split() if name.split(".")[0] in (*ours, "numpy", "torch", "pydantic")]
     assert loaded == ["modegraph"]
 
 
 def test_a_command_whose_extra_is_not_installed_names_the_extra() -> None:
-    done = python(
+    done = run_python(
         "import sys; sys.modules['fastapi'] = None; sys.argv = ['modegraph', 'serve', 'index']\n"
         "from modegraph.cli import main; main()"
     )
@@ -55,5 +57,5 @@ def test_no_module_has_the_name_of_a_public_function() -> None:
 
 def test_a_file_that_hides_a_folder_is_reported(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("")
-    done = python("import sys; sys.path.insert(0, '.'); import modegraph as mg; mg.Document", tmp_path)
+    done = run_python("import sys; sys.path.insert(0, '.'); import modegraph as mg; mg.Document", tmp_path)
     assert done.returncode == 1 and f"'import train' finds {tmp_path / 'train.py'}" in done.stderr

@@ -9,7 +9,7 @@ import modegraph as mg
 from modegraph.notebook import node_paths, paths_svg
 from tests.fakes import ScriptedModel
 
-HOSTILE = "<script>alert(1)</script><img src=x onerror='alert(1)'>\"&</td></table></svg>"
+HOSTILE_TEXT = "<script>alert(1)</script><img src=x onerror='alert(1)'>\"&</td></table></svg>"
 QUESTION = "Who founded the yard that built the Lantern?"
 HTML_TAGS = {*("div", "style", "p", "strong", "span", "table", "thead", "tbody", "tr", "th", "td", "h4")}
 SVG_TAGS = {*("svg", "g", "title", "rect", "text", "line")}
@@ -48,20 +48,28 @@ def check_markup(html: str) -> Markup:
 
 
 @pytest.fixture
-def hostile(isles: mg.Index) -> mg.Index:
-    isles.add([mg.Document(f"evil{HOSTILE}", f"Title {HOSTILE}", f"The Lantern Quarry of {HOSTILE} stands in Quill.")])
+def index_with_markup(isles: mg.Index) -> mg.Index:
+    isles.add(
+        [
+            mg.Document(
+                f"evil{HOSTILE_TEXT}", f"Title {HOSTILE_TEXT}", f"The Lantern Quarry of {HOSTILE_TEXT} stands in Quill."
+            )
+        ]
+    )
     return isles
 
 
-def test_markup_from_documents_and_models_is_escaped(hostile: mg.Index) -> None:
-    question = f"Where is the Lantern Quarry? {HOSTILE}"
-    evidence = hostile.retrieve(question, top_k=6)
+def test_markup_from_documents_and_models_is_escaped(index_with_markup: mg.Index) -> None:
+    question = f"Where is the Lantern Quarry? {HOSTILE_TEXT}"
+    evidence = index_with_markup.retrieve(question, top_k=6)
     shown = check_markup(evidence._repr_html_())
-    assert shown.text.count("<script>alert(1)</script>") >= 3, "question, title and text"
-    model = ScriptedModel(lambda request: f"###Reason: {HOSTILE} [1]\n###Answer: {HOSTILE} [1] [2]", name=HOSTILE)
-    answer = hostile.ask(question, model=model, top_k=6)
+    assert shown.text.count("<script>alert(1)</script>") >= 3, "question, title and text should each show it as text"
+    model = ScriptedModel(
+        lambda request: f"###Reason: {HOSTILE_TEXT} [1]\n###Answer: {HOSTILE_TEXT} [1] [2]", name=HOSTILE_TEXT
+    )
+    answer = index_with_markup.ask(question, model=model, top_k=6)
     assert check_markup(answer._repr_html_()).text.count("<script>") >= 4
-    check_markup(hostile._repr_html_())
+    check_markup(index_with_markup._repr_html_())
 
 
 def test_evidence_shows_rank_title_score_text_and_path(isles: mg.Index) -> None:
@@ -77,7 +85,7 @@ def test_the_picture_of_the_paths_is_a_graph_from_the_question_to_the_passages(i
     evidence = isles.retrieve(QUESTION, top_k=3)
     paths = node_paths(evidence)
     assert [path[0] for path in paths] == [(0, QUESTION)] * 3
-    assert len({path[-1][0] for path in paths}) == 1, "passages in one column"
+    assert len({path[-1][0] for path in paths}) == 1, "all passages should be in one column"
     svg = ElementTree.fromstring(paths_svg(evidence))
     boxes = {(each.get("x"), each.get("y")) for each in svg.iter("{http://www.w3.org/2000/svg}rect")}
     assert len(boxes) == len({node for path in paths for node in path})
@@ -101,8 +109,8 @@ def test_an_index_shows_its_contents(isles: mg.Index) -> None:
     assert repr(isles) == f"Index({str(isles.folder)!r}, 5 documents, generation 1)"
 
 
-def test_a_run_shows_stage_settings_and_figures(tiny: mg.Run) -> None:
-    run = mg.open_run(tiny.folder)
+def test_a_run_shows_stage_settings_and_figures(tiny_run: mg.Run) -> None:
+    run = mg.open_run(tiny_run.folder)
     shown = check_markup(run._repr_html_()).text
     assert "tiny" in shown and "learning_rate" in shown and "train_loss" in shown
-    assert str(run) == str(tiny.folder) and run.log()[-1]["step"] == run.settings["steps"]
+    assert str(run) == str(tiny_run.folder) and run.log()[-1]["step"] == run.settings["steps"]

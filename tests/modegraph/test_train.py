@@ -41,17 +41,19 @@ def test_a_share_of_hard_negatives_outside_0_to_1_is_refused(isles: mg.Index, tm
 
 @pytest.mark.slow
 def test_models_trained_on_documents_can_be_compared(
-    isles: mg.Index, tiny: mg.Run, pairs: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    isles: mg.Index, tiny_run: mg.Run, pairs: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "sft.yaml").write_text(f"model: {tiny}\ndata: elsewhere\nmax_steps: 7\nlora: {{rank: 4, alpha: 8}}\n")
+    (tmp_path / "sft.yaml").write_text(
+        f"model: {tiny_run}\ndata: elsewhere\nmax_steps: 7\nlora: {{rank: 4, alpha: 8}}\n"
+    )
     sft = mg.train.sft(tmp_path / "sft.yaml", data=pairs, out=tmp_path / "sft", lora={"rank": 2}, **QUICK)
     assert read_run(sft.folder) == sft.record and sft.stage == "sft" and "train_loss" in sft.metrics
     lora = sft.settings["lora"]
     assert (lora["rank"], lora["alpha"], sft.settings["data"]) == (2, 8, str(pairs))
     ms = mg.train.ms(model=sft, data=pairs, out=tmp_path / "ms", **QUICK)
     with pytest.raises(mg.UserError, match="no such file"):
-        mg.train.reward(model=tiny, data=tmp_path / "none", out=tmp_path / "reward")
-    compared = mg.compare([ms, sft], data=pairs, base=tiny, max_answer_tokens=8)
+        mg.train.reward(model=tiny_run, data=tmp_path / "none", out=tmp_path / "reward")
+    compared = mg.compare([ms, sft], data=pairs, base=tiny_run, max_answer_tokens=8)
     assert capfd.readouterr() == ("", "")
 
     frames = compared.to_frames()

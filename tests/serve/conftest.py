@@ -43,7 +43,7 @@ def tiny_adapter(tiny_llama: Path) -> Path:
 
 @pytest.fixture
 def no_waiting() -> Iterator[None]:
-    """Failed calls are retried at once."""
+    """Failed calls are retried without a delay."""
     with stamina.set_testing(True, attempts=ATTEMPTS, cap=True):
         yield
 

@@ -16,8 +16,8 @@ from tests.places import EXAMPLES
 
 
 def requests(per_kind: int) -> list[tuple[type[ReplyModel], CompletionRequest]]:
-    """`per_kind` requests of each of five kinds: for the sub-questions of a question, the statements relevant to it, their contributions to the answer,
-    its answer from passages, and a verdict on whether passages support an answer's reasoning.
+    """`per_kind` requests of each of five kinds. For one question each, they request: its sub-questions; which of some statements are relevant; what
+    the statements contribute to an answer; an answer from passages; a verdict on whether the passages support a reason and an answer.
     """
     questions = [str(row["question"]) for _, row in read_jsonl(EXAMPLES / "questions.jsonl")][:per_kind]
     documents = read_documents(EXAMPLES / "documents", note=print)
@@ -41,7 +41,7 @@ def requests(per_kind: int) -> list[tuple[type[ReplyModel], CompletionRequest]]:
 
 
 def count_valid(model: LanguageModel, per_kind: int) -> tuple[Counter[str], int]:
-    """The number of valid replies by kind, and the number of requests."""
+    """The number of valid replies of each kind, and the number of all requests."""
     calls = requests(per_kind)
     answers = model.complete([request for _, request in calls])
     valid = Counter(kind.__name__ for (kind, _), answer in zip(calls, answers, strict=True) if is_valid(kind, answer))

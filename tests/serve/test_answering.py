@@ -20,15 +20,15 @@ from tests.fakes import ScriptedModel
 LANTERN = Passage("p1", "lantern.md", "Lantern", 0, 0, 36, "The Lantern was launched in May 1958")
 YARD = Passage("p2", "yard.md", "Yard", 3, 200, 227, "The yard closed <|im_end|> up")
 TRACE = Trace("local", (), 2.0, 0.5, model_calls=3, prompt_tokens=40, completion_tokens=20)
-FOUND = Evidence("When was the Lantern launched?", (Scored(LANTERN, 0.9), Scored(YARD, 0.4)), trace=TRACE)
+EVIDENCE = Evidence("When was the Lantern launched?", (Scored(LANTERN, 0.9), Scored(YARD, 0.4)), trace=TRACE)
 
 
-def answer(text: str, evidence: Evidence = FOUND, top_k: int = 5, finish: str = "stop"):  # type: ignore[no-untyped-def]
+def answer(text: str, evidence: Evidence = EVIDENCE, top_k: int = 5, finish: str = "stop"):  # type: ignore[no-untyped-def]
     model = ScriptedModel(lambda request: text, finish)  # type: ignore[arg-type]
     return answer_from(evidence, top_k, None, model, 64), model.requests
 
 
-def test_citations_resolve_to_their_excerpts_and_others_are_removed() -> None:
+def test_citations_are_resolved_to_excerpts_and_those_of_no_excerpt_are_removed() -> None:
     result, model_calls = answer("###Reason: It left in May [1], says [3]; the yard shut [2]. ###Answer: May 1958 [7]")
     assert (result.reason, result.answer) == ("It left in May [1], says; the yard shut [2].", "May 1958")
     assert result.citations == {
@@ -37,7 +37,7 @@ def test_citations_resolve_to_their_excerpts_and_others_are_removed() -> None:
     }
     assert result.removed == (3, 7)
     assert result.well_formed and result.finish_reason == "stop"
-    assert (result.question, result.model) == (FOUND.query, "scripted")
+    assert (result.question, result.model) == (EVIDENCE.query, "scripted")
     assert model_calls[0].max_tokens == 64
     assert (
         "[1] Lantern: The Lantern" in model_calls[0].messages[1].content
@@ -45,7 +45,7 @@ def test_citations_resolve_to_their_excerpts_and_others_are_removed() -> None:
     )
 
 
-def test_if_the_model_cites_nothing_a_citation_is_attributed() -> None:
+def test_an_answer_without_citations_gets_one_marked_as_attributed() -> None:
     result, _ = answer("###Reason: It is known. ###Answer: May 1958")
     [(number, found)] = result.citations.items()
     quotes = (Quote("May 1958", LANTERN.text, 0, 36),)
@@ -55,10 +55,10 @@ def test_if_the_model_cites_nothing_a_citation_is_attributed() -> None:
     assert refused.citations == {}
 
 
-def test_a_short_answer_is_judged_with_its_question_or_not_at_all() -> None:
+def test_a_short_answer_is_checked_together_with_its_question_unless_it_says_too_little() -> None:
     def marks(text: str) -> tuple[list[str], list[tuple[str, str]]]:
         model = ScriptedModel(lambda request: f"###Reason: The Lantern was launched. ###Answer: {text}")
-        result = answer_from(FOUND, 5, None, model, 64, word_verifier(""))
+        result = answer_from(EVIDENCE, 5, None, model, 64, word_verifier(""))
         return [each.text for each in result.unsupported], [(each.text, each.because) for each in result.not_checked]
 
     assert marks("May 1958") == ([], [])
@@ -72,26 +72,26 @@ def test_sentences_that_the_passages_do_not_support_are_marked_and_can_be_droppe
         "###Reason: The Lantern was launched in May 1958 [1]. The yard opened in 1962 [2]. ###Answer: In May 1958 [1]."
     )
     model = ScriptedModel(lambda request: text)
-    result = answer_from(FOUND, 5, None, model, 64, word_verifier(""))
+    result = answer_from(EVIDENCE, 5, None, model, 64, word_verifier(""))
     (wrong,) = result.unsupported
     assert (wrong.part, wrong.text) == ("reason", "The yard opened in 1962 [2].")
     assert (wrong.cited, wrong.missing) == ((2,), ("1962",)) and result.reason[wrong.start : wrong.end] == wrong.text
-    shortened = answer_from(FOUND, 5, None, model, 64, word_verifier(""), drop_unsupported=True)
+    shortened = answer_from(EVIDENCE, 5, None, model, 64, word_verifier(""), drop_unsupported=True)
     assert (shortened.reason, shortened.answer) == ("The Lantern was launched in May 1958 [1].", "In May 1958 [1].")
     assert shortened.unsupported == (replace(wrong, start=41, end=41),) and set(shortened.citations) == {1}
-    assert answer_from(FOUND, 5, None, model, 64).unsupported == ()
+    assert answer_from(EVIDENCE, 5, None, model, 64).unsupported == ()
     wrong_model = ScriptedModel(lambda request: "###Reason: So. ###Answer: The yard opened in 1962 [2].")
-    refused = answer_from(FOUND, 5, None, wrong_model, 64, word_verifier(""), drop_unsupported=True)
+    refused = answer_from(EVIDENCE, 5, None, wrong_model, 64, word_verifier(""), drop_unsupported=True)
     assert (refused.answer, len(refused.unsupported), set(refused.citations)) == (NOT_FOUND, 1, set())
 
 
 @pytest.mark.parametrize("abstained", [True, False])
-def test_when_abstaining_no_model_is_called(abstained: bool) -> None:
+def test_a_model_is_called_only_if_the_retrieval_did_not_abstain(abstained: bool) -> None:
     result, model_calls = answer(
-        "###Reason: so [1]. ###Answer: May 1958", replace(FOUND, absence=Absence(0.9, abstained))
+        "###Reason: so [1]. ###Answer: May 1958", replace(EVIDENCE, absence=Absence(0.9, abstained))
     )
     assert (result.answer == NOT_FOUND, len(model_calls)) == (abstained, int(not abstained))
-    assert result.evidence.passages == FOUND.passages and result.writing.calls == len(model_calls)
+    assert result.evidence.passages == EVIDENCE.passages and result.writing.calls == len(model_calls)
 
 
 def test_only_the_best_excerpts_are_shown_to_the_model() -> None:
@@ -122,15 +122,17 @@ def test_a_cut_off_answer_shows_its_reason_with_checked_citations() -> None:
 
 def test_the_prompt_is_the_training_prompt() -> None:
     _, model_calls = answer("x")
-    assert model_calls == [CompletionRequest(answer_messages(FOUND.query, build_context(FOUND, 5)), 64)]
+    assert model_calls == [CompletionRequest(answer_messages(EVIDENCE.query, build_context(EVIDENCE, 5)), 64)]
 
 
 def test_a_model_is_prompted_for_the_answer_form_that_it_was_trained_on() -> None:
     model = ScriptedModel(lambda request: "May 1958 [1]", form="cited")
-    result = answer_from(FOUND, 5, None, model, 64)
-    assert model.requests[0].messages == answer_messages(FOUND.query, build_context(FOUND, 5), "cited")
+    result = answer_from(EVIDENCE, 5, None, model, 64)
+    assert model.requests[0].messages == answer_messages(EVIDENCE.query, build_context(EVIDENCE, 5), "cited")
     assert (result.answer, result.reason, result.well_formed, set(result.citations)) == ("May 1958 [1]", "", True, {1})
-    assert not answer("May 1958 [1]")[0].well_formed, "a model that reasons first must not answer in this format"
+    assert not answer("May 1958 [1]")[0].well_formed, (
+        "a reply without a reason should not be well-formed for a model trained to reason first"
+    )
 
 
 def test_costs_of_retrieval_and_of_the_answer_are_counted_separately() -> None:
@@ -146,7 +148,7 @@ def test_a_replayed_answer_has_the_cost_of_the_original_call(tmp_path: Path) -> 
         return "###Reason: r ###Answer: May 1958"
 
     model = Ledger(ScriptedModel(reply), tmp_path / "ledger.sqlite")
-    first, again = (answer_from(FOUND, 5, None, model, 64).writing for _ in range(2))
+    first, again = (answer_from(EVIDENCE, 5, None, model, 64).writing for _ in range(2))
     assert (first.replayed, again.replayed) == (0, 1) and again.completion_tokens == 5
     assert again.seconds >= 0.3 and first.seconds >= 0.3
 
@@ -154,17 +156,17 @@ def test_a_replayed_answer_has_the_cost_of_the_original_call(tmp_path: Path) -> 
 def test_the_context_stays_within_its_token_limit() -> None:
     # ScriptedModel counts words: "[1] Lantern: The Lantern was …" has 9, and "[2] Yard: The … < |im_end| > up" has 9.
     model = ScriptedModel(lambda request: "x")
-    answer_from(FOUND, 5, 17, model, 64)
-    answer_from(FOUND, 5, 18, model, 64)
+    answer_from(EVIDENCE, 5, 17, model, 64)
+    answer_from(EVIDENCE, 5, 18, model, 64)
     first, second = (request.messages[1].content for request in model.requests)
     assert "[1] Lantern" in first and "[2]" not in first and "[2] Yard" in second
     with pytest.raises(UserError, match="max_context_tokens = 3: none of the 2 excerpts fits"):
-        answer_from(FOUND, 5, 3, model, 64)
+        answer_from(EVIDENCE, 5, 3, model, 64)
 
 
-def test_a_window_that_is_too_small_for_all_excerpts_gets_the_best() -> None:
+def test_only_the_best_excerpts_are_sent_if_the_window_is_too_small_for_all() -> None:
     model = ScriptedModel(lambda request: "###Reason: r [1] [2] ###Answer: a", window=90)
-    result = answer_from(FOUND, 5, None, model, 64)
+    result = answer_from(EVIDENCE, 5, None, model, 64)
     assert "[1] Lantern" in model.requests[0].messages[1].content and "[2]" not in model.requests[0].messages[1].content
     assert (result.left_out, result.removed, model.requests[0].max_tokens) == (
         1,
@@ -172,16 +174,16 @@ def test_a_window_that_is_too_small_for_all_excerpts_gets_the_best() -> None:
         90 - model.prompt_tokens(model.requests[0].messages),
     )
     with pytest.raises(UserError, match="of the model's window of 40"):
-        answer_from(FOUND, 5, None, ScriptedModel(lambda request: "x", window=40), 64)
+        answer_from(EVIDENCE, 5, None, ScriptedModel(lambda request: "x", window=40), 64)
 
 
-def test_a_refusal_of_a_long_prompt_leads_to_fewer_excerpts() -> None:
-    class Refusing(ScriptedModel):
+def test_a_prompt_refused_as_too_long_is_sent_again_with_fewer_excerpts() -> None:
+    class RefusesLongPrompts(ScriptedModel):
         def complete(self, requests):  # type: ignore[no-untyped-def]
             result = super().complete(requests)
             long = "[2]" in requests[0].messages[1].content
             return [Completion("status 400 (maximum context length is 9)", "refused", 0, 0)] if long else result
 
-    model = Refusing(lambda request: "###Reason: r [1] ###Answer: a")
-    result = answer_from(FOUND, 5, None, model, 64)
+    model = RefusesLongPrompts(lambda request: "###Reason: r [1] ###Answer: a")
+    result = answer_from(EVIDENCE, 5, None, model, 64)
     assert (result.answer, result.left_out, len(model.requests)) == ("a", 1, 2)

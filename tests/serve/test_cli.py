@@ -73,7 +73,7 @@ def test_with_a_model_the_answer_is_cited(hashed_isles: Path) -> None:
     assert full["citations"]["1"]["source"] in shown
 
 
-def test_if_the_model_cites_nothing_the_passage_is_shown_as_attributed(hashed_isles: Path) -> None:
+def test_if_the_model_cites_nothing_a_passage_is_shown_as_attributed(hashed_isles: Path) -> None:
     arguments = (hashed_isles, "Where was Ada Marlow born?", "--model", "scripted")
     text = "###Reason: It is known. ###Answer: Tarn"
     shown = " ".join(run(*arguments, text=text).split())
@@ -99,21 +99,21 @@ def test_unsupported_sentences_are_marked_dropped_or_ignored(hashed_isles: Path)
     assert dropped["reason"] == "Ada Marlow was born in Tarn." and len(dropped["unsupported"]) == 1
 
 
-def test_a_question_about_something_else_is_not_answered_and_no_model_is_called(hashed_isles: Path) -> None:
+def test_a_question_that_the_documents_do_not_cover_is_not_answered_and_no_model_is_called(hashed_isles: Path) -> None:
     model = ScriptedModel(lambda request: "###Reason: so [1]. ###Answer: yes", name="scripted")
-    uncovered = (hashed_isles, "Do statins lower mortality after strokes?", "--model", "scripted")
-    shown = invoke(*uncovered, "--abstain", 0.5, model=model).stdout
+    arguments = (hashed_isles, "Do statins lower mortality after strokes?", "--model", "scripted")
+    shown = invoke(*arguments, "--abstain", 0.5, model=model).stdout
     assert shown.startswith(f"{NOT_FOUND}\n") and "; the model was not called." in shown and model.requests == []
-    assert "Not in these documents: probability 0.7" in run(*uncovered, "--abstain", 0.5, "--retrieve-only")
+    assert "Not in these documents: probability 0.7" in run(*arguments, "--abstain", 0.5, "--retrieve-only")
     answered = run(hashed_isles, QUESTION, "--model", "scripted", "--abstain", 0.5)
     assert answered.startswith("Ada Marlow\n") and "Not in these documents" not in answered
-    by_default = run(*uncovered)
+    by_default = run(*arguments)
     assert "Not in these documents: probability 0.7" in by_default and "not called" not in by_default
-    full = json.loads(run(*uncovered, "--abstain", 1, "--json"))
+    full = json.loads(run(*arguments, "--abstain", 1, "--json"))
     assert full["answer"] == "Ada Marlow" and full["evidence"]["absence"]["abstained"] is False
 
 
-UNCOVERED = ("Do statins lower mortality after strokes?", "--abstain", 0.5)
+ARGUMENTS_THAT_ABSTAIN = ("Do statins lower mortality after strokes?", "--abstain", 0.5)
 
 
 def test_an_answer_without_a_call_does_not_wait_for_the_model(hashed_isles: Path) -> None:
@@ -124,12 +124,12 @@ def test_an_answer_without_a_call_does_not_wait_for_the_model(hashed_isles: Path
             time.sleep(0.01)
         return ScriptedModel(lambda request: "never")
 
-    done = invoke_with(open_model, hashed_isles, *UNCOVERED, "--model", "slow")
+    done = invoke_with(open_model, hashed_isles, *ARGUMENTS_THAT_ABSTAIN, "--model", "slow")
     assert done.exception is None and done.stdout.startswith(f"{NOT_FOUND}\n")
 
 
-def test_a_wrong_model_is_an_error_even_if_no_call_was_needed(hashed_isles: Path) -> None:
-    done = invoke_with(engines.open_model, hashed_isles, *UNCOVERED, "--model", "gpt9")
+def test_an_unknown_model_is_an_error_even_if_no_call_was_needed(hashed_isles: Path) -> None:
+    done = invoke_with(engines.open_model, hashed_isles, *ARGUMENTS_THAT_ABSTAIN, "--model", "gpt9")
     assert isinstance(done.exception, UserError) and "model 'gpt9': no such model" in str(done.exception)
 
 
@@ -153,7 +153,7 @@ def test_bad_input_is_reported_in_one_line(hashed_isles: Path, arguments: tuple[
     assert "\n" not in str(problem.value)
 
 
-def test_a_missing_index_is_reported_in_one_line(tmp_path: Path) -> None:
+def test_a_missing_folder_or_a_file_instead_of_an_index_is_reported(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="nowhere"):
         run(tmp_path / "nowhere", QUESTION)
     (tmp_path / "notes.md").write_text("High at noon.")
@@ -180,7 +180,7 @@ def test_an_explanation_follows_the_evidence(hashed_isles: Path) -> None:
     assert "How it was found" in run(hashed_isles, QUESTION, "--model", "scripted", "--explain")
 
 
-def test_a_trace_file_is_complete(hashed_isles: Path, tmp_path: Path) -> None:
+def test_a_trace_file_contains_the_evidence_and_the_settings(hashed_isles: Path, tmp_path: Path) -> None:
     file = tmp_path / "trace.json"
     shown = json.loads(run(hashed_isles, QUESTION, "--mode", "hops", "--trace", file, "--json"))
     trace = json.loads(file.read_text(encoding="utf-8"))
@@ -209,7 +209,7 @@ def test_a_retrieval_that_stops_early_shows_its_evidence_and_fails(
     assert [each.name for each in models] == [model.name] and model.requests == []
 
 
-def test_the_budget_reranker_and_selector_options_take_effect(hashed_isles: Path) -> None:
+def test_the_options_for_context_tokens_reranker_and_selector_take_effect(hashed_isles: Path) -> None:
     with pytest.raises(UserError, match="max_context_tokens = 2"):
         run(hashed_isles, QUESTION, "--model", "m", "--max-context-tokens", 2)
     with pytest.raises(UserError, match=r"reranker '[.]/none': no such folder"):

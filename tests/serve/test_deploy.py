@@ -1,4 +1,4 @@
-"""The files shipped for deployment are correct: they parse, their commands exist, they run without privileges and contain no secret."""
+"""The files shipped for deployment are correct: they can be parsed, use only existing options, run modegraph without privileges and contain no secret."""
 
 import re
 import shutil
@@ -24,7 +24,7 @@ def options_of(command: str) -> set[str]:
     return {option for each in found.params for option in each.opts if option.startswith("--")}
 
 
-def test_the_commands_use_only_existing_options() -> None:
+def test_the_serve_commands_of_compose_and_systemd_use_only_existing_options() -> None:
     serve = options_of("serve")
     command = COMPOSE["services"]["modegraph"]["command"]
     assert command[0] == "serve" and {word for word in command if word.startswith("--")} <= serve

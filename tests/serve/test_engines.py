@@ -45,4 +45,4 @@ def test_a_catalogue_model_is_opened_by_the_fastest_available_engine(
     monkeypatch.setattr("serve.engines.openvino_ir.is_installed", lambda: "openvino" in installed)
     monkeypatch.setattr("serve.engines.llama.is_installed", lambda: "llama" in installed)
     assert kind_of(name) == (kind, name)
-    assert kind_of(f"vllm:{name}") == ("vllm", name), "an engine named in the spec takes precedence"
+    assert kind_of(f"vllm:{name}") == ("vllm", name), "an engine named in the spec should take precedence"

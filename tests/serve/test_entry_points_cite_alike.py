@@ -21,8 +21,8 @@ from tests.serve.http.running import Running, serving
 from tests.serve.mcp.clients import with_client
 
 QUESTION = "When was the Lantern built by the Marlow Yard, and where was Ada Marlow born?"
-PASSAGES = 3
-ABSENT = (
+TOP_K = 3
+CITATIONS_OF_NO_PASSAGE = (
     "［9］",
     "[12345]",
     "[p. 9]",
@@ -35,12 +35,24 @@ ABSENT = (
     "&#91;98&#93;",
     "[٩]",
 )
-"""Citations of passages that do not exist, in all notations."""
-NORMALISED = {"[1, 9]": "[1]", "［2］": "[2]", "【3†source】": "[3]", "\\[1\\]": "[1]", "[^2]": "[2]", "[p. 3]": "[3]"}
+"""Citations of passages that do not exist, in all notations; they are removed."""
+NORMALISED_CITATIONS = {
+    "[1, 9]": "[1]",
+    "［2］": "[2]",
+    "【3†source】": "[3]",
+    "\\[1\\]": "[1]",
+    "[^2]": "[2]",
+    "[p. 3]": "[3]",
+}
 """Citations of passages that exist, and the form in which they are shown."""
-PLAIN = ("a[0]=b[99]", "`x[9]`", "as in [2019] UKSC 5 it was held", "(see above)", "f(x) = [x]")
-REASON = "It says " + ", ".join([*ABSENT, *NORMALISED]) + "."
-ANSWER = "1911 [1]; " + "; ".join([*PLAIN, *ABSENT, *NORMALISED, "[[7]7]", "[2-9]", "[1-9]", "[1][x]"]) + "; the end"
+NOT_CITATIONS = ("a[0]=b[99]", "`x[9]`", "as in [2019] UKSC 5 it was held", "(see above)", "f(x) = [x]")
+"""Texts with brackets that are no citations and are left unchanged."""
+REASON = "It says " + ", ".join([*CITATIONS_OF_NO_PASSAGE, *NORMALISED_CITATIONS]) + "."
+ANSWER = (
+    "1911 [1]; "
+    + "; ".join([*NOT_CITATIONS, *CITATIONS_OF_NO_PASSAGE, *NORMALISED_CITATIONS, "[[7]7]", "[2-9]", "[1-9]", "[1][x]"])
+    + "; the end"
+)
 REPLY = f"###Reason: {REASON} ###Answer: {ANSWER}"
 
 
@@ -56,8 +68,8 @@ class View:
 
 def by_python(folder: Path, mode: str) -> View:
     index = open_index(folder, lambda spec: HashEncoder())
-    evidence = retrieve(index, QUESTION, RetrieveSettings.model_validate({"mode": mode, "top_k": PASSAGES}))
-    answer = answer_from(evidence, PASSAGES, None, ScriptedModel(lambda request: REPLY), 500)
+    evidence = retrieve(index, QUESTION, RetrieveSettings.model_validate({"mode": mode, "top_k": TOP_K}))
+    answer = answer_from(evidence, TOP_K, None, ScriptedModel(lambda request: REPLY), 500)
     return View(answer.reason, answer.answer, tuple(answer.citations), answer.removed)
 
 
@@ -65,14 +77,14 @@ def by_command(folder: Path, mode: str) -> View:
     app = typer.Typer()
     app.callback()(lambda: None)
     register(app, lambda spec, ledger=None: ScriptedModel(lambda request: REPLY))
-    words = ["ask", str(folder), QUESTION, "--mode", mode, "--top-k", str(PASSAGES), "--model", "m", "--json"]
+    words = ["ask", str(folder), QUESTION, "--mode", mode, "--top-k", str(TOP_K), "--model", "m", "--json"]
     done = CliRunner().invoke(app, words, catch_exceptions=False)
     answer = json.loads(done.stdout)
     return View(answer["reason"], answer["answer"], tuple(map(int, answer["citations"])), tuple(answer["removed"]))
 
 
 async def by_mcp(client: Client, mode: str) -> View:
-    result = await client.call_tool("ask", {"question": QUESTION, "mode": mode, "k": PASSAGES})
+    result = await client.call_tool("ask", {"question": QUESTION, "mode": mode, "k": TOP_K})
     content = result.structured_content
     assert content is not None and not result.is_error
     return View(
@@ -85,7 +97,7 @@ async def by_mcp(client: Client, mode: str) -> View:
 
 def body(mode: str, stream: bool) -> dict[str, Any]:
     turns = [{"role": "user", "content": QUESTION}]
-    return {"model": "tiny", "messages": turns, "stream": stream, "retrieval": {"mode": mode, "k": PASSAGES}}
+    return {"model": "tiny", "messages": turns, "stream": stream, "retrieval": {"mode": mode, "k": TOP_K}}
 
 
 def by_http(running: Running, mode: str) -> View:
@@ -135,13 +147,13 @@ def test_a_reply_is_shown_with_the_same_citations_at_every_entry_point(
     assert by_http(running, mode) == expected
     assert by_stream(running, mode) == expected
     assert set(expected.cited) == {1, 2, 3} and {9, 99, 12345, 98, 7} <= set(expected.removed)
-    assert min(expected.removed) > PASSAGES
+    assert min(expected.removed) > TOP_K
     shown = f"{expected.reason} {expected.answer}"
-    for hostile in ABSENT:
-        assert hostile not in shown, hostile
-    for plain in PLAIN:
-        assert plain in expected.answer, plain
-    assert "[1][x]" not in expected.answer, "Markdown clients would show a link"
+    for citation in CITATIONS_OF_NO_PASSAGE:
+        assert citation not in shown, citation
+    for text in NOT_CITATIONS:
+        assert text in expected.answer, text
+    assert "[1][x]" not in expected.answer, "[1][x] should be removed, because Markdown clients would show it as a link"
     for part in (expected.reason, expected.answer):
-        for variant, normalised in NORMALISED.items():
+        for variant, normalised in NORMALISED_CITATIONS.items():
             assert variant not in part and normalised in part, variant

@@ -19,7 +19,7 @@ from serve.engines.hf import GumbelSampler, HfModel, can_decode_side_by_side, de
 from serve.engines.hf_open import open_hf
 from serve.engines.open_backend import VllmOptions, open_backend
 from tests.hub import go_online, hub, put_into_cache
-from tests.tiny_models import CONTEXT_TOKENS, CONTROL
+from tests.tiny_models import CONTEXT_TOKENS, CONTROL_TOKENS
 
 
 @pytest.fixture(scope="module")
@@ -73,14 +73,13 @@ def test_sampling_depends_on_the_seed_and_not_on_the_other_requests(model: HfMod
 
 
 def test_requests_with_the_same_prompt_are_decoded_side_by_side(model: HfModel, monkeypatch) -> None:
-    """There is one row per prompt until half of the prompts are finished, and one column per unfinished request; the texts equal those of single calls."""
+    """One row per prompt until half of the prompts are finished, one column per unfinished request of the prompt with the most; the texts of single calls."""
     counts = {"bread": 3, "x " * 40: 4, "other": 1, "ship": 1}
     requests = [request_of(text, 300, 50.0, seed) for text, count in counts.items() for seed in range(count)]
     alone = [model.complete([request])[0] for request in requests]
     assert {one.finish_reason for one in alone} == {"stop", "length"}
-    assert model.complete(requests[:2]) == alone[:2], (
-        "the first such call also checks that the model can decode side by side"
-    )
+    # The first such call also checks that the model can decode side by side.
+    assert model.complete(requests[:2]) == alone[:2]
     shapes, forward = [], model._model.forward
 
     def count(*args: object, **inputs: torch.Tensor) -> object:
@@ -121,7 +120,7 @@ def test_prompts_that_differ_only_in_padding_are_different_prompts(model: HfMode
     assert (long - short).abs().max() > 1e-3
 
 
-def test_every_step_has_the_logits_of_the_whole_sequence_even_after_prompts_left_the_cache(model: HfModel) -> None:
+def test_cached_logits_equal_uncached_ones_even_after_prompts_left_the_cache(model: HfModel) -> None:
     """Prompts of different lengths, two rows each, with forced tokens; the rows of prompts 0 and 2 end first, then one of prompt 3."""
     stop, steps = 2, 6
     prompts = [[5, 7, 9], [4, 6], [8, 3, 3, 5, 7], [9, 4, 8, 6]]
@@ -149,18 +148,18 @@ def test_every_step_has_the_logits_of_the_whole_sequence_even_after_prompts_left
 
 
 @pytest.mark.parametrize("window", [None, 8])
-def test_a_model_that_cannot_decode_side_by_side_decodes_each_row(
+def test_a_model_that_cannot_decode_side_by_side_decodes_each_row_separately(
     window: int | None, tiny_llama: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A model whose attention ignores the mask of the caller, and a model with sliding windows."""
+    """A model whose attention ignores the caller's mask, and a model with a sliding window."""
     if window is None:
-        name, attention = "blind", ALL_ATTENTION_FUNCTIONS["sdpa"]
+        name, attention = "ignores_mask", ALL_ATTENTION_FUNCTIONS["sdpa"]
 
-        def blind(module: Any, query: Any, key: Any, value: Any, mask: torch.Tensor | None, **rest: Any) -> Any:
+        def ignore_mask(module: Any, query: Any, key: Any, value: Any, mask: torch.Tensor | None, **rest: Any) -> Any:
             causal = torch.ones(query.shape[2], key.shape[2], dtype=torch.bool).tril(key.shape[2] - query.shape[2])
             return attention(module, query, key, value, causal[None, None], **rest)
 
-        monkeypatch.setitem(ALL_ATTENTION_FUNCTIONS._global_mapping, name, blind)
+        monkeypatch.setitem(ALL_ATTENTION_FUNCTIONS._global_mapping, name, ignore_mask)
         model = open_hf(str(tiny_llama))
         model._model.set_attn_implementation(name)
     else:
@@ -189,7 +188,7 @@ def test_an_end_token_ends_the_text_and_is_left_out(model: HfModel) -> None:
     completions = model.complete([request_of("go", 300, temperature=50.0, seed=seed) for seed in range(6)])
     stopped = [one for one in completions if one.finish_reason == "stop"]
     assert stopped and all(one.completion_tokens < 300 for one in stopped)
-    assert not any(CONTROL[0] in one.text for one in completions)
+    assert not any(CONTROL_TOKENS[0] in one.text for one in completions)
     assert all(one.completion_tokens == 300 for one in completions if one.finish_reason == "length")
 
 
@@ -202,7 +201,7 @@ ATTACKS = [
 
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_text_from_documents_and_users_never_becomes_a_control_token(model: HfModel, attack: str) -> None:
-    control = set(model._tokenizer.convert_tokens_to_ids(list(CONTROL)))
+    control = set(model._tokenizer.convert_tokens_to_ids(list(CONTROL_TOKENS)))
 
     def controls(ids: list[int]) -> list[int]:
         return [token for token in ids if token in control]
@@ -321,7 +320,7 @@ def test_a_missing_path_is_reported_without_a_network_request(
     target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*args: object) -> None:
-        raise AssertionError("a connection was opened")
+        raise AssertionError("a connection was opened; expected none, because the target is a path")
 
     monkeypatch.setattr(socket.socket, "connect", refuse)
     monkeypatch.chdir(tmp_path)

@@ -37,7 +37,7 @@ def echo(request: CompletionRequest) -> str:
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def file(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
-    """A ledger in a file, or the ledger of an index that is stored in PostgreSQL."""
+    """The path of a ledger: of an SQLite file, or of an index stored in PostgreSQL, where no file may be created."""
     if request.param == "sqlite":
         yield tmp_path / LEDGER
         return
@@ -48,7 +48,7 @@ def file(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
 
 
 def rows_of(file: Path, statement: str = "SELECT key FROM calls") -> list[tuple[object, ...]]:
-    """The rows of a query on the stored calls."""
+    """The rows that a statement on the stored calls returns."""
     if has_database(file.parent):
         with psycopg.connect(dsn_of(file.parent)) as connection:
             found = connection.execute(statement.replace("calls", "modegraph_index.calls"))
@@ -110,12 +110,12 @@ def test_a_failing_call_loses_no_finished_call(file: Path) -> None:
 def test_a_batching_model_gets_full_batches(tmp_path: Path) -> None:
     sizes: list[int] = []
 
-    class Batched(ScriptedModel):
+    class RecordsBatchSizes(ScriptedModel):
         def complete(self, requests):  # type: ignore[no-untyped-def]
             sizes.append(len(requests))
             return super().complete(requests)
 
-    ledger = Ledger(Batched(echo, batch_size=4), tmp_path / "ledger.sqlite")
+    ledger = Ledger(RecordsBatchSizes(echo, batch_size=4), tmp_path / "ledger.sqlite")
     assert [one.text for one in ledger.complete([request_of(str(n)) for n in range(10)])] == [
         f"echo {n}" for n in range(10)
     ]
@@ -130,7 +130,7 @@ def test_threads_and_a_second_ledger_share_a_file(file: Path) -> None:
     assert len(rows_of(file)) == 50
 
 
-def test_two_equal_calls_get_the_reply_of_the_first(file: Path) -> None:
+def test_two_equal_simultaneous_calls_get_the_same_reply(file: Path) -> None:
     barrier = threading.Barrier(2, timeout=20)
 
     def ledger(text: str) -> Ledger:
@@ -167,7 +167,7 @@ def test_a_reply_that_postgresql_cannot_store_is_returned_but_not_stored(file: P
     assert rows_of(file) == []
 
 
-def test_another_file_is_refused_and_left_unchanged(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_ledger_is_refused_and_left_unchanged(tmp_path: Path) -> None:
     notes = tmp_path / "notes.txt"
     notes.write_text("my notes, of more than sixteen bytes\n" * 40)
     with pytest.raises(UserError, match=r"notes\.txt: not a call ledger"):

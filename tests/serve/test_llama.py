@@ -50,9 +50,9 @@ def test_the_engine_agrees_with_transformers_for_single_and_simultaneous_request
     """The same weights, in 4 bits for llama.cpp and dequantised for transformers. In a batch, rounding differs and may change a token that is nearly tied."""
     requests = [request_of(question) for question in QUESTIONS]
     alone = [model.complete([each])[0] for each in requests]
-    at_once = model.complete(requests)
-    assert [one.prompt_tokens for one in at_once] == [one.prompt_tokens for one in alone]
-    assert sum(one == other for one, other in zip(at_once, alone, strict=True)) >= 5
+    batched = model.complete(requests)
+    assert [one.prompt_tokens for one in batched] == [one.prompt_tokens for one in alone]
+    assert sum(one == other for one, other in zip(batched, alone, strict=True)) >= 5
     by_transformers = open_model("hf:smollm2").complete(requests)
     assert alone[0].text.startswith(REPLY) and by_transformers[0].text.startswith(REPLY)
     assert sum(one.text == other.text for one, other in zip(alone, by_transformers, strict=True)) >= 5
@@ -82,7 +82,9 @@ def test_a_prompt_that_is_too_long_is_refused_without_failing_the_others(model: 
 
 def test_a_file_is_opened_only_once(model: LanguageModel) -> None:
     assert open_llama("smollm2") is model and open_llama(str(gguf_of(SMOLLM2))) is model
-    assert model.name.startswith("SmolLM2-135M-Instruct.Q4_1#"), "named after the file, however it is opened"
+    assert model.name.startswith("SmolLM2-135M-Instruct.Q4_1#"), (
+        "the name should be that of the file, however the model was specified"
+    )
 
 
 def test_the_key_is_required_and_appears_on_no_command_line(model: LanguageModel) -> None:
@@ -158,7 +160,9 @@ def test_an_exported_adapter_is_applied_to_the_base_that_its_record_names(tmp_pa
     assert spec.file == gguf_of(SMOLLM2).resolve() and spec.name == "smollm2"
     assert spec.extra(tmp_path.name)["lora"] == [{"id": 0, "scale": 1.0}]
     assert spec.extra("smollm2")["lora"] == [{"id": 0, "scale": 0.0}], "the base should answer without the adapter"
-    assert spec.extra("smollm2")["chat_template_kwargs"] == {"enable_thinking": False}, "as in training"
+    assert spec.extra("smollm2")["chat_template_kwargs"] == {"enable_thinking": False}, (
+        "thinking should be turned off, as in training"
+    )
 
 
 @pytest.mark.parametrize(("requested", "threads"), [("3", 3), ("", None), ("0", None), ("2,1", None)])
@@ -179,14 +183,14 @@ def test_a_server_that_does_not_start_is_reported_with_its_log(tmp_path: Path) -
 
 
 def test_waiting_for_a_local_server_does_not_use_the_proxy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Answers(LlamaSpec):
+    class HttpServerSpec(LlamaSpec):
         def command(self, port: int) -> list[str]:
             folder = ["--directory", str(tmp_path)]
             return [sys.executable, "-m", "http.server", str(port), "--bind", "127.0.0.1", *folder]
 
     (tmp_path / "health").touch()
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
-    server = CommandServer(Answers(tmp_path / "m.gguf", "m", {}))
+    server = CommandServer(HttpServerSpec(tmp_path / "m.gguf", "m", {}))
     waiting = threading.Thread(target=server.wait, daemon=True)
     waiting.start()
     waiting.join(20)

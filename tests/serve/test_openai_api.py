@@ -134,7 +134,7 @@ def test_a_malformed_spec_is_refused(target: str) -> None:
 
 
 @pytest.mark.parametrize("target", ["m@file:///etc/passwd", "m@ftp://host/v1", "m@http:///v1"])
-def test_only_http_addresses_are_opened(target: str) -> None:
+def test_only_http_and_https_addresses_are_accepted(target: str) -> None:
     with pytest.raises(UserError, match="an http:// or https:// address"):
         open_openai(target)
 
@@ -145,7 +145,7 @@ def test_the_estimated_number_of_tokens_is_rounded_up() -> None:
 
 
 @pytest.mark.parametrize(("status", "counts"), [(503, [24, 5]), (429, [24, 5]), (404, [24, 24]), (501, [24, 24])])
-def test_tokens_are_counted_again_after_a_failure_unless_the_server_has_no_such_route(
+def test_after_a_failed_token_count_the_server_is_called_again_unless_it_lacks_the_route(
     monkeypatch: pytest.MonkeyPatch, status: int, counts: list[int]
 ) -> None:
     monkeypatch.setattr(openai_api, "UNREACHABLE_RETRY_S", 0.0)

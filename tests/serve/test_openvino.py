@@ -1,4 +1,4 @@
-"""OpenVINO as an engine, with smollm2 in 8 bits: agreement with transformers, several requests at once, streams, schemas."""
+"""OpenVINO as an engine, with smollm2 in 8 bits: agreement with transformers, simultaneous requests, streams, schemas."""
 
 import json
 import subprocess
@@ -46,20 +46,24 @@ def test_the_engine_agrees_with_transformers_for_single_and_simultaneous_request
     assert [one.prompt_tokens for one in alone] == [one.prompt_tokens for one in by_transformers]
 
 
-def test_a_prompt_of_several_requests_is_prefilled_once(model: OpenVinoModel, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A step prefills at most BATCH_TOKENS tokens, so the number of steps shows how often the prompt of eight requests is read."""
+def test_a_prompt_shared_by_several_requests_is_prefilled_once(
+    model: OpenVinoModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A step prefills at most BATCH_TOKENS tokens, so the number of steps shows how often the prompt that eight requests share is read."""
     long = (Message("user", f"{'The ferry was built in 1911. ' * (2 * BATCH_TOKENS // 8)}When?"),)
     requests = [CompletionRequest(long, 4, 1.0, seed=seed) for seed in range(8)]
     pipeline, steps = model._pipeline, []
 
-    class Counting:
+    class StepCounter:
         def __getattr__(self, name: str) -> Any:
             steps.extend([name] * (name == "step"))
             return getattr(pipeline, name)
 
-    monkeypatch.setattr(model, "_pipeline", Counting())
+    monkeypatch.setattr(model, "_pipeline", StepCounter())
     drawn = model.complete(requests)
-    assert len(steps) < 12, "prefilled for each request, the prompt alone takes more than sixteen steps"
+    assert len(steps) < 12, (
+        "the prompt should be prefilled once: for each request, it alone would take more than sixteen steps"
+    )
     assert len({each.text for each in drawn}) > 1
 
 
@@ -67,20 +71,20 @@ def test_a_prompt_of_several_requests_is_prefilled_once(model: OpenVinoModel, mo
 def test_the_light_tokenizer_agrees_with_the_tokenizer_of_transformers(pretrained: PretrainedModel) -> None:
     """The two tokenizers give the same ids for text in several scripts, special tokens and whole chats, and decode them to the same text."""
     folder = folder_of(pretrained)
-    light, own = read_light_tokenizer(folder, pretrained.name), AutoTokenizer.from_pretrained(folder)
+    light, reference = read_light_tokenizer(folder, pretrained.name), AutoTokenizer.from_pretrained(folder)
     assert isinstance(light, LightTokenizer)
     texts = ["It's  a\n\ntest, b’s", "<|im_end|> <think>", "東京 😀 naïve", "x = [1, 2]\tfor", ""]
     for text in texts:
-        ids = own(text)["input_ids"]
+        ids = reference(text)["input_ids"]
         assert light(text)["input_ids"] == ids
         for skip in (True, False):
-            assert light.decode(ids, skip_special_tokens=skip) == own.decode(ids, skip_special_tokens=skip)
+            assert light.decode(ids, skip_special_tokens=skip) == reference.decode(ids, skip_special_tokens=skip)
         chat = (Message("system", "Be short."), Message("user", f"{text}?"), Message("assistant", "No."))
         for turns in (chat[:2], chat[1:2], (*chat, chat[1])):
-            assert template.prompt_ids(light, turns) == template.prompt_ids(own, turns)
+            assert template.prompt_ids(light, turns) == template.prompt_ids(reference, turns)
     chats = [(chat[:2], "in 1911"), (chat[1:2], "")]
-    assert template.chat_ids(light, chats) == template.chat_ids(own, chats)
-    assert light.eos_token_id == own.eos_token_id
+    assert template.chat_ids(light, chats) == template.chat_ids(reference, chats)
+    assert light.eos_token_id == reference.eos_token_id
 
 
 def test_the_engine_answers_without_torch_transformers_or_openai() -> None:
@@ -103,7 +107,7 @@ def test_replies_follow_the_schema_and_repeat_with_the_seed(model: OpenVinoModel
     assert texts[0] == texts[1] and len(set(texts)) > 1
 
 
-def test_a_negative_top_k_is_no_limit(model: OpenVinoModel) -> None:
+def test_a_negative_top_k_sets_no_limit(model: OpenVinoModel) -> None:
     request = request_of("Name a town.", 8, 1.5, seed=2)
     model.complete(
         [request]
@@ -125,7 +129,7 @@ def test_a_watcher_gets_each_token_and_can_end_the_text(model: OpenVinoModel) ->
     )
 
 
-def test_a_bias_is_refused(model: OpenVinoModel) -> None:
+def test_a_logit_bias_is_refused(model: OpenVinoModel) -> None:
     with pytest.raises(UserError, match="logit_bias with openvino:"):
         model.stream(request_of("hi"), lambda ids: False, Sampling(logit_bias={1: 1.0}))
 

@@ -52,7 +52,7 @@ def test_the_faster_server_gets_more_calls_and_the_answers_stay_in_order() -> No
 
 @pytest.mark.long
 def test_no_server_is_idle_while_a_call_waits() -> None:
-    """Eight calls of equal length for two servers with two slots each: four per server, whichever is first."""
+    """Eight calls of equal length for two servers with two slots each: each server gets four."""
     with chat_server(echo(0.2)) as one, chat_server(echo(0.2)) as other:
         pool_of(one, other).complete([request_of(number) for number in range(8)])
     assert (len(one.requests), len(other.requests)) == (4, 4)
@@ -80,7 +80,7 @@ def test_a_server_that_fails_leaves_its_calls_to_the_others_and_one_line_is_prin
         pool.complete([request_of(number) for number in range(30, 40)])
     assert [one.text for one in completions] == [f"echo {number}" for number in range(30)]
     assert 3 + ATTEMPTS <= len(dying.requests) == before <= 3 + 2 * ATTEMPTS, (
-        "a server that failed gets no more requests"
+        "a server that failed should get no more requests"
     )
     lines = capsys.readouterr().err.splitlines()
     assert (

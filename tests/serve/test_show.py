@@ -94,7 +94,7 @@ def test_the_problems_of_a_reply_are_shown() -> None:
     shown = show_answer(wrong)
     assert "(the model wrote nothing)" in shown
     assert "Removed: [4], [6]" in shown and "Left out: 2 " in shown and "Cut off: " in shown
-    assert "did not follow the answer format" not in shown, "an empty reply has no format"
+    assert "did not follow the answer format" not in shown, "an empty reply should not be reported as malformed"
     assert "did not follow the answer format" in show_answer(replace(ANSWER, well_formed=False))
 
 
@@ -123,4 +123,4 @@ def test_an_explanation_shows_the_steps_and_a_path_to_each_passage() -> None:
         "2. Moon · a.md 12–40 · p1",
         "    question → near to it",
     ]
-    assert "question → own score 0.500" in show_paths(Evidence("q", found, trace=Trace("dense")))
+    assert "question → score 0.500" in show_paths(Evidence("q", found, trace=Trace("dense")))

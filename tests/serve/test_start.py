@@ -18,7 +18,7 @@ log_to_stderr()
 logging.getLogger("sentence_transformers").info("Loading SentenceTransformer model from here")
 logging.getLogger("modegraph.serve").info("index: generation 2 is in use")
 logging.getLogger("anyone").warning("the disk is full")
-logging.getLogger("bitsandbytes.backends.cpu.ops").warning("another thing")
+logging.getLogger("bitsandbytes.backends.cpu.ops").warning("a slow kernel")
 """
 OPEN_MODELS = """
 import sys
@@ -57,13 +57,13 @@ def run(program: str, *arguments: object, **environment: str) -> "subprocess.Com
     return subprocess.run(command, env=variables, capture_output=True, text=True, check=True)
 
 
-def test_only_warnings_of_other_libraries_are_logged() -> None:
+def test_messages_of_other_libraries_are_logged_only_if_they_are_warnings() -> None:
     lines = [line.split(" ", 2)[2] for line in run(LOG).stderr.splitlines()]
-    assert lines == ["INFO index: generation 2 is in use", "WARNING the disk is full", "WARNING another thing"]
+    assert lines == ["INFO index: generation 2 is in use", "WARNING the disk is full", "WARNING a slow kernel"]
 
 
 @pytest.mark.slow
-def test_opening_a_model_prints_nothing_but_a_download_would_show_progress(
+def test_opening_a_model_prints_nothing_although_a_download_would_show_progress(
     tiny_llama: Path, tiny_adapter: Path
 ) -> None:
     pytest.importorskip("bitsandbytes")
@@ -80,7 +80,7 @@ def test_a_wrong_name_is_reported_before_anything_heavy_is_imported() -> None:
 
 
 @pytest.mark.slow
-def test_a_new_folder_is_served_empty_and_accepts_documents(tmp_path: Path) -> None:
+def test_with_writable_a_new_folder_is_served_as_an_empty_index_that_accepts_documents(tmp_path: Path) -> None:
     index, port = tmp_path / "new", free_port()
     command = modegraph("serve", index, "--port", port)
     refused = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -29,7 +29,7 @@ QUESTION = "How do the guilds of the islands live?"
 
 
 @pytest.fixture(scope="module")
-def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("vllm")
     texts = folder / "texts.jsonl"
     rows = [{"id": d.source, "title": d.title, "text": d.text} for d in guild_documents()]
@@ -49,8 +49,8 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def server(tiny: Path) -> Iterator[Server]:
-    with serving(tiny, max_tokens=8192) as running:
+def server(tiny_model: Path) -> Iterator[Server]:
+    with serving(tiny_model, max_tokens=8192) as running:
         yield running
 
 
@@ -62,7 +62,7 @@ def guilds(tmp_path_factory: pytest.TempPathFactory) -> Index:
 
 
 def calls_of(index: Index, server: Server, mode: Mode) -> int:
-    """Retrieve in a mode, compare its count of calls with that of the server, and return the count."""
+    """Retrieve in a mode, check that the trace counts as many calls as the server, and return their number."""
     before = server.requests_served()
     settings = RetrieveSettings(mode=mode, top_k=4, selector="threshold" if mode == "plan" else "llm")
     found = retrieve(index, QUESTION, settings, open_openai(server.spec.removeprefix("openai:")))
@@ -72,7 +72,9 @@ def calls_of(index: Index, server: Server, mode: Mode) -> int:
     return found.trace.model_calls
 
 
-def test_every_mode_that_calls_a_model_runs_end_to_end_and_stops_with_the_server(guilds: Index, server: Server) -> None:
+def test_modes_that_call_a_model_run_end_to_end_and_show_their_evidence_if_the_server_is_killed(
+    guilds: Index, server: Server
+) -> None:
     calls = {mode: calls_of(guilds, server, mode) for mode in ("local", "global", "plan")}
     assert calls["local"] > 1 and calls["global"] > 1
     with relay_that_kills(server, completions=1) as url:

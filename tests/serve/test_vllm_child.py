@@ -104,7 +104,9 @@ def test_the_command_line_contains_the_model_its_adapters_and_the_options(tmp_pa
     assert f"--enable-lora --max-lora-rank 8 --lora-modules sft={tmp_path / 'sft'}" in words and words.endswith(
         "--enforce-eager"
     )
-    assert "--generation-config vllm" in words, "the sampling defaults of a model would change greedy answers"
+    assert "--generation-config vllm" in words, (
+        "the sampling defaults of a model should be ignored: they would change greedy answers"
+    )
     assert "--host 127.0.0.1 --port 99" in words and "--enable-lora" not in read_spec(
         "o/m", {}, sys.executable, ()
     ).command(1)
@@ -119,8 +121,8 @@ def test_the_command_line_contains_the_model_its_adapters_and_the_options(tmp_pa
 
 
 @pytest.mark.parametrize("how", ["closed", "killed"])
-def test_all_processes_end_with_the_holder_of_the_guard(how: str, tmp_path: Path) -> None:
-    """The holder either exits normally or is killed."""
+def test_all_processes_end_when_the_process_that_started_the_guard_ends(how: str, tmp_path: Path) -> None:
+    """The process that started the guard either exits normally or is killed."""
     holder = tmp_path / "holder.py"
     holder.write_text(
         "import subprocess, sys, time\n"
@@ -180,10 +182,10 @@ def test_no_process_of_the_child_remains_if_the_guard_cannot_end_it(
     asyncio.run(live())
 
 
-def test_starting_a_child_that_cannot_be_started_is_retried(
+def test_a_child_that_cannot_be_started_is_started_again_later(
     fake_server: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """At first, its log cannot be written; then, an adapter is missing for a while."""
+    """First, the log of the child cannot be written; then, the configuration of an adapter is missing for a while."""
 
     async def live() -> None:
         lora = adapter(fake_server.parent / "lora", r=4)
@@ -205,7 +207,7 @@ def test_starting_a_child_that_cannot_be_started_is_retried(
     assert "FileNotFoundError" in caplog.text
 
 
-def test_the_child_is_restarted_and_ended_on_request(fake_server: Path) -> None:
+def test_a_killed_child_is_restarted_and_stopping_it_ends_all_its_processes(fake_server: Path) -> None:
     async def live() -> None:
         child = SupervisedServer(read_spec("owner/model", {}, str(fake_server), ()))
         await child.start()
@@ -230,7 +232,7 @@ def test_the_child_is_restarted_and_ended_on_request(fake_server: Path) -> None:
     asyncio.run(live())
 
 
-def test_on_a_cpu_vllm_computes_in_one_process_unless_the_environment_sets_otherwise(
+def test_on_a_cpu_vllm_runs_in_one_process_unless_the_environment_overrides_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """On a CPU, the two processes of vLLM would busy-wait for each other; on a GPU they do not."""

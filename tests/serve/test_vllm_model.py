@@ -72,15 +72,21 @@ def test_samples_come_from_the_requested_adapter(adapters: list[Path]) -> None:
             )
             for engine, samples in (("vllm", vllm_samples), ("hf", draw_here(policy, prompts, SETTINGS)))
         }
-        assert divergence["hf"] > 0.2, "for samples from the base, the divergence is about 0"
-        assert 0.5 < divergence["vllm"] / divergence["hf"] < 1.5, "tolerance for 192 samples each and bfloat16 in vLLM"
+        assert divergence["hf"] > 0.2, (
+            "the samples should come from the adapter: samples from the base have a divergence of about 0"
+        )
+        assert 0.5 < divergence["vllm"] / divergence["hf"] < 1.5, (
+            "the engines should agree, up to the error of 192 samples each and of bfloat16 in vLLM"
+        )
     assert vllm_samples == list(draw_by_vllm(policy, prompts, SETTINGS)), "the same seed should give the same samples"
 
 
 def test_seeded_requests_with_long_prompts_are_all_answered(base: Path) -> None:
-    """The prompts have more tokens than vLLM processes at once: on a CPU, vLLM would crash at the first seeded prompt that it processes in parts."""
+    """Together, the prompts have more tokens than vLLM processes in one step: on a CPU, it would crash at the first seeded prompt split between two steps."""
     model = open_vllm(str(base))
-    assert open_vllm(str(base)) is model, "a second server would take as much memory again"
+    assert open_vllm(str(base)) is model, (
+        "the running server should be used again: a second one would need as much memory"
+    )
     requests = [
         CompletionRequest((Message("user", f"{number}. " + "The mill is old. " * 90),), 4, 1.0, seed=number)
         for number in range(48)

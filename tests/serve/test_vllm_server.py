@@ -47,7 +47,7 @@ from train.tiny import train_tiny
 pytestmark = with_vllm
 READY_S = 300
 QUESTION = [{"role": "user", "content": "Who built the Lantern?"}]
-EXTRA = ("--enforce-eager", "--max-model-len=2048")
+VLLM_ARGUMENTS = ("--enforce-eager", "--max-model-len=2048")
 CONVERSATIONS = 200
 
 
@@ -82,7 +82,7 @@ def server(world: Path) -> Iterator[tuple[Running, Any, SupervisedServer]]:
 def vllm_serving(world: Path) -> Iterator[tuple[Running, Any, SupervisedServer]]:
     """The server, the services of its application and the child, when the child is ready."""
     adapters = (f"sft={world / 'sft'}", f"ms={world / 'ms'}")
-    options = VllmOptions(PYTHON, EXTRA)
+    options = VllmOptions(PYTHON, VLLM_ARGUMENTS)
     with serving(world / "index", f"vllm:{world / 'tiny'}", adapters, options, max_answer_tokens=128) as running:
         assert running.post("/v1/retrieve", json={"query": "Lantern"}).status_code == 200
         early = running.post("/v1/chat/completions", json={"model": "tiny", "messages": QUESTION})
@@ -202,7 +202,7 @@ def test_vllm_reports_its_window_and_counts_a_prompt(server: tuple[Running, Any,
         assert (model.window(), model.prompt_tokens(turns)) == (2048, len(chat["input_ids"]))
 
 
-def test_a_responses_request_is_passed_to_the_engine(server: tuple[Running, Any, SupervisedServer]) -> None:
+def test_a_request_of_the_responses_api_is_passed_to_the_engine(server: tuple[Running, Any, SupervisedServer]) -> None:
     running, _, _ = server
     response = running.client().responses.create(model="ms", input="Hello", max_output_tokens=8)
     assert response.object == "response" and response.usage is not None and response.usage.output_tokens <= 8

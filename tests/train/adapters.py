@@ -28,7 +28,7 @@ SMALL_SIZES = {
 
 
 def random_adapter(base: str, data: Path, output: Path, size: float = 0.02, rank: int = 4, **options: Any) -> Path:
-    """The folder of a finished run whose LoRA matrices B are normal, with mean 0 and standard deviation `size`; `options` are those of PEFT's LoraConfig."""
+    """The folder of a finished run whose LoRA weights B are sampled from N(0, `size`²); `options` are those of PEFT's LoraConfig."""
     from peft import LoraConfig, get_peft_model
 
     lora = LoraSettings(rank=rank, alpha=2 * rank)

@@ -10,7 +10,7 @@ ENCODER = "encoder-of-the-small-world"
 
 
 def write_rows(folder: Path, rows: list[dict[str, Any]], encoder: str | None = ENCODER, **origin: str) -> Path:
-    """A new folder with a file of rows for each split, and a summary that names the encoder and the `origin`."""
+    """A new folder with a file for each split that has rows, and a summary that names the encoder, if there is one, and the `origin`."""
     folder.mkdir(parents=True)
     for split in SPLITS:
         lines = [json.dumps(row) for row in rows if row["split"] == split]

@@ -94,7 +94,7 @@ def test_gradients_equal_their_closed_form_and_finite_differences(
 
 
 @pytest.mark.parametrize("smoothing", [None, 1e-3, 0.1, 0.4])
-def test_gradients_of_the_pair_forms_equal_finite_differences(smoothing: float | None) -> None:
+def test_gradients_of_the_pair_losses_equal_finite_differences(smoothing: float | None) -> None:
     loss, label_2 = dpo_loss if smoothing is None else mode_seeking_loss, torch.tensor(hard_label(smoothing or 0.0))
 
     def loss_at(delta_Q2: Tensor) -> Tensor:
@@ -132,7 +132,7 @@ def loss_and_gradient(
 @METHODS
 @settings(max_examples=40, deadline=None)
 @given(sizes=SIZES, seed=st.integers(0, 1000), shift=st.floats(-50, 50))
-def test_a_different_constant_in_each_group_changes_nothing(
+def test_adding_a_constant_to_each_group_changes_neither_loss_nor_gradient(
     method: Method, sizes: list[int], seed: int, shift: float
 ) -> None:
     """A constant that differs between groups, added to the log-probabilities (so to Δ), the reference or the rewards."""
@@ -196,7 +196,7 @@ def test_two_responses_follow_trls_formulas_for_a_pair(
 
 @METHODS
 @pytest.mark.parametrize("groups", ["all outcomes", "every pair"])
-def test_a_free_policy_ends_at_the_reference_tilted_by_the_rewards(method: Method, groups: str) -> None:
+def test_an_unrestricted_policy_ends_at_the_reference_tilted_by_the_rewards(method: Method, groups: str) -> None:
     """π* ∝ π_ref exp(r / (β_r β_π)) with β_π ≠ 1, for any K and an unrestricted policy over six outcomes."""
     objective = Objective(method, 0.25, 0.8)
     log_reference_X = torch.log_softmax(normal(6, seed=1), dim=0)
@@ -255,7 +255,7 @@ def test_a_hard_label_stays_finite_at_extreme_log_ratios(extreme: float) -> None
 
 
 @pytest.mark.parametrize("extreme", [1e4, -1e4])
-def test_the_pair_forms_stay_finite_at_extreme_log_ratios(extreme: float) -> None:
+def test_the_pair_losses_stay_finite_at_extreme_log_ratios(extreme: float) -> None:
     """−log σ(Δ) is 0 or the gap itself; `exo_pair` is −ln of the label's share of the side that p_f prefers."""
     delta_Q2 = torch.tensor([[extreme, 0.0]], requires_grad=True)
     hard_2, smoothed_2 = torch.tensor(hard_label(0.0)), torch.tensor(hard_label(1e-3))
@@ -267,7 +267,7 @@ def test_the_pair_forms_stay_finite_at_extreme_log_ratios(extreme: float) -> Non
 
 
 @METHODS
-def test_half_precision_is_converted_before_anything_is_subtracted(method: Method) -> None:
+def test_bfloat16_is_converted_before_anything_is_subtracted(method: Method) -> None:
     """−300 and −3.0625 differ by 296.9375; bfloat16 has steps of 2 there."""
     logps, reference = torch.tensor([-300.0, -7.0]), torch.tensor([-3.0625, -7.03125])
     rewards, objective = torch.tensor([0.0, 1.0]), Objective(method, 0.01, 0.5)
@@ -447,7 +447,7 @@ def test_a_model_with_dropout_starts_at_the_reference_too(
     assert abs(first["rewards/chosen"]) < 1e-5 and abs(first["rewards/rejected"]) < 1e-5
 
 
-def test_bfloat16_keeps_its_weights_and_losses_in_float32(base: Path, scored_data: Path, tmp_path: Path) -> None:
+def test_bfloat16_training_keeps_weights_and_losses_in_float32(base: Path, scored_data: Path, tmp_path: Path) -> None:
     """A learning rate of 1e-6 moves weights of .02 by less than bfloat16 resolves; master weights in float32 still move."""
     values = common(base, scored_data, tmp_path / "run", precision="bfloat16", learning_rate=1e-6, **SCORED)
     trainer = trainer_of(values, tmp_path / "work")
@@ -512,9 +512,7 @@ def test_whole_responses_are_trained_on_with_their_end_token(
         read_preference_data(run.model_copy(update={"max_length_tokens": longest - 1}), tokenizer, 0.1)
 
 
-def test_log_probabilities_of_both_sides_are_logged_separately_over_their_own_tokens(
-    base: Path, data: Path, tmp_path: Path
-) -> None:
+def test_log_probabilities_of_chosen_and_rejected_are_logged_separately(base: Path, data: Path, tmp_path: Path) -> None:
     """For a model that finds all tokens equally likely: −(tokens with the end token) ln V, for the chosen and the rejected side."""
     even, tokenizer = even_model(base), load_tokenizer(str(base))
     for part in (even, tokenizer):
@@ -563,7 +561,7 @@ def server(base: Path) -> HfModel:
     return HfModel("base", load_model(str(base), "float32"), load_tokenizer(str(base)))
 
 
-def test_sft_reads_the_same_prompts(server: HfModel, base: Path, tmp_path: Path) -> None:
+def test_sft_trains_on_the_prompts_that_the_server_reads(server: HfModel, base: Path, tmp_path: Path) -> None:
     """SFT on rows whose prompts spell special tokens."""
     rows = [replace(preference(n), prompt=(Message("user", AWKWARD[n]),)) for n in range(len(AWKWARD) - 1)]
     write_jsonl(tmp_path / "train.jsonl", (preference_to_json(row) for row in rows))
@@ -603,7 +601,7 @@ def one_token_at_a_time(model: Any, prompt: tuple[int, ...], limit_tokens: int, 
     return tuple(ids)
 
 
-def test_greedy_answers_equal_one_token_at_a_time_whatever_the_generation_settings(base: Path) -> None:
+def test_greedy_answers_equal_decoding_one_token_at_a_time_whatever_the_generation_settings(base: Path) -> None:
     """Prompts of different lengths; the end token is a token from the middle of the first answer."""
     tokenizer = load_tokenizer(str(base))
     config = load_model(str(base), "float32").config
@@ -659,7 +657,7 @@ def test_generation_figures_are_logged_at_their_steps_and_change_no_weight(
     assert one == other
 
 
-def test_sampling_without_dev_prompts_or_by_trl_is_refused(base: Path, data: Path, tmp_path: Path) -> None:
+def test_sampling_without_dev_prompts_or_with_trl_is_refused(base: Path, data: Path, tmp_path: Path) -> None:
     folder = tmp_path / "data"
     folder.mkdir()
     (folder / "train.jsonl").write_bytes((data / "train.jsonl").read_bytes())

@@ -115,7 +115,7 @@ def optimal_log_odds(refusal_weight: float, answer_weight: float, kinds: Sequenc
 
 
 @pytest.mark.parametrize("refused", [1, 4, 9])
-def test_with_identical_prompts_the_share_of_refusals_changes_nothing(refused: int) -> None:
+def test_with_identical_prompts_the_anchored_loss_ignores_the_share_of_refusals(refused: int) -> None:
     """Ten rows with one prompt: the anchored loss stays at the initial log-odds; the plain loss moves to the log-odds of the share of refusals."""
     kinds = [1] * refused + [-1] * (10 - refused)
     weights = (10 / (2 * refused), 10 / (2 * (10 - refused)))
@@ -168,7 +168,7 @@ def test_an_answer_is_learned_separately_from_the_refusal(base: Path, tmp_path: 
     assert abs(moved[True]) < 1 and abs(moved[False]) > 2
 
 
-def test_the_models_weights_are_restored_after_a_failure(base: Path) -> None:  # noqa: F811
+def test_the_models_weights_are_restored_after_a_failure_and_sharded_weights_are_refused(base: Path) -> None:  # noqa: F811
     """Even if the `with` block raises an exception, the model's weights and training mode are restored and another swap is permitted."""
     model = AutoModelForCausalLM.from_pretrained(base).train()
     initial = trained_weights(model)

@@ -151,7 +151,7 @@ def test_the_same_seed_gives_the_same_reward_model_and_another_does_not(
     assert again == (run / "model.safetensors").read_bytes() != other
 
 
-def test_responses_get_one_more_component(run: Path, responses: Path, tmp_path: Path) -> None:
+def test_scoring_adds_a_reward_component_to_responses(run: Path, responses: Path, tmp_path: Path) -> None:
     scores = score_responses(run, responses, tmp_path / "out")
     assert {file.name for file in (tmp_path / "out").iterdir()} == {"train.jsonl", "dev.jsonl"}
     rewards: list[float] = []

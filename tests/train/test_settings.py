@@ -36,14 +36,16 @@ PLACES = {"model": "m", "data": "d", "output": "o"}
         (SftSettings, {"beta": 0.1}, "unknown key 'beta'"),
     ],
 )
-def test_a_bad_value_is_named(kind: type[SftSettings], change: dict[str, Any], message: str) -> None:
+def test_the_error_for_a_bad_value_states_its_name(
+    kind: type[SftSettings], change: dict[str, Any], message: str
+) -> None:
     with pytest.raises(UserError) as problem:
         parse_settings(kind, {**PLACES, **change}, "run.yaml")
     assert message in str(problem.value)
 
 
 @pytest.mark.parametrize(("supported", "precision"), [(True, "bfloat16"), (False, "float32")])
-def test_auto_is_the_precision_that_the_machine_computes_in(
+def test_auto_precision_is_bfloat16_where_the_machine_computes_in_it(
     supported: bool, precision: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("train.run.settings.computes_in_bfloat16", lambda: supported)
@@ -51,6 +53,6 @@ def test_auto_is_the_precision_that_the_machine_computes_in(
     assert settings.precision == ("bfloat16" if torch.cuda.is_available() else precision)
 
 
-def test_a_missing_output_is_named() -> None:
+def test_the_error_for_a_missing_output_states_its_name() -> None:
     with pytest.raises(UserError, match="'output' is missing"):
         parse_settings(SftSettings, {"model": "m", "data": "d"}, "run.yaml")

@@ -100,7 +100,7 @@ def test_the_loss_and_its_gradients_equal_those_of_separate_rows(base: Path, rea
         torch.testing.assert_close(ours.grad, theirs.grad, atol=1e-5, rtol=1e-3, msg=name)
 
 
-def test_a_batch_has_the_loss_of_trls_trainer(base: Path, tmp_path: Path) -> None:
+def test_the_loss_of_a_batch_equals_that_of_trls_trainer(base: Path, tmp_path: Path) -> None:
     """TRL's SFTTrainer on prompt and completion of one batch, its end token included."""
     folder = tmp_path / "data"
     folder.mkdir()
@@ -174,7 +174,7 @@ def test_the_f1_of_dev_rows_does_not_depend_on_the_batch(base: Path, reading: Pa
         {"prompt": [{"role": "system", "content": "Be short."}, {"role": "user", "content": "Where?"}], "completion": [{"role": "assistant", "content": "Here."}]},
     ],
 )  # fmt: skip
-def test_user_rows_are_read_in_every_form(row: dict[str, Any]) -> None:
+def test_conversations_are_read_in_every_supported_format(row: dict[str, Any]) -> None:
     prompt = (Message("system", "Be short."), Message("user", "Where?"))
     assert conversation_of(row) == Conversation(prompt, "Here.", ("Here.",))
 

@@ -35,7 +35,7 @@ def texts(tmp_path: Path) -> Path:
     return folder
 
 
-def test_any_text_round_trips_and_known_words_are_short(base: Path) -> None:
+def test_unusual_text_round_trips_and_known_words_take_few_tokens(base: Path) -> None:
     tokenizer = load_tokenizer(str(base))
     assert tokenizer.decode(tokenizer(WILD)["input_ids"]) == WILD
     assert len(tokenizer("###Reason: ###Answer:")["input_ids"]) <= 8

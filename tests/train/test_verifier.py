@@ -176,7 +176,7 @@ def test_sets_count_equally_and_a_constant_input_gets_no_weight() -> None:
         (lambda row: {**row, "dataset": 3}, (), "train.jsonl line 1: TypeError: expected strings"),
     ],
 )
-def test_real_sentences_that_cannot_be_learned_from_are_refused(
+def test_unusable_labelled_sentences_are_refused(
     tmp_path: Path, real: Path, change: Any, names: tuple[str, ...], expected: str
 ) -> None:
     rows = [json.loads(line) for name in ("train", "dev") for line in (real / f"{name}.jsonl").open(encoding="utf-8")]
@@ -194,7 +194,7 @@ def test_a_folder_without_a_summary_states_no_licences() -> None:
     assert licences(Path("nowhere")) == {}
 
 
-def test_the_threshold_stays_within_its_limit_on_the_claims_that_set_it() -> None:
+def test_the_share_marked_stays_within_its_limit_on_the_claims_that_set_the_threshold() -> None:
     supported_n = np.random.default_rng(0).uniform(0.8, 1, 1000)
     for share in (0.01, 0.03, 0.2):
         marked = (supported_n >= threshold_of(supported_n, share)).mean()
@@ -243,6 +243,6 @@ def test_the_command_prints_its_figures(tmp_path: Path, data: Path) -> None:
 
 
 @pytest.mark.long
-def test_python_trains_a_verifier_that_opens(tmp_path: Path, data: Path) -> None:
+def test_the_python_function_trains_a_verifier_that_can_be_opened(tmp_path: Path, data: Path) -> None:
     run = mg.train.verifier(data=[str(data)], out=tmp_path / "v", max_trees=20)
     assert run.stage == "verifier" and run.metrics["AUROC"] > 0.8 and word_verifier(str(run)).threshold >= 0.5

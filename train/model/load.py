@@ -21,13 +21,13 @@ from transformers import logging as transformers_logging
 
 from graph.errors import UserError
 from graph.models.catalogue import resolve
-from graph.models.checkpoint import ADAPTER_CONFIG, adapter_base, check_base, is_adapter, tokenizer_place
-from graph.models.load import check_vocabulary, load_adapter, load_whole, read_tokenizer
+from graph.models.checkpoint import ADAPTER_CONFIG, adapter_base, check_base, is_adapter, tokenizer_source
+from graph.models.load import check_vocabulary, load_adapter, load_full_model, read_tokenizer
 from graph.shared.hub import only_in_cache, quiet_loading
 from train.model.trial import check_model
 
 
-def four_bits() -> BitsAndBytesConfig:
+def four_bit_config() -> BitsAndBytesConfig:
     """The quantisation of the base model; UserError if bitsandbytes is not installed."""
     if importlib.util.find_spec("bitsandbytes") is None:
         found = "quantise = nf4 without bitsandbytes"
@@ -40,7 +40,7 @@ def four_bits() -> BitsAndBytesConfig:
     )
 
 
-def train_quantised(model: Any) -> Any:
+def prepare_for_adapter_training(model: Any) -> Any:
     """A 4-bit model prepared for training an adapter: frozen, with float32 for weights that are not quantised, and without repacking.
 
     On CPUs with AVX512-BF16, bitsandbytes repacks a layer's weights at its first pass without gradients, after which the
@@ -130,7 +130,7 @@ def load_model(
 def load_tokenizer(source: str) -> PreTrainedTokenizerBase:
     """A model's tokenizer, with chat template, end token and pad token; UserError if it lacks one of the first two."""
     cached = check_source(source)
-    tokenizer: PreTrainedTokenizerBase = read_tokenizer(tokenizer_place(source), source, local_files_only=cached)
+    tokenizer: PreTrainedTokenizerBase = read_tokenizer(tokenizer_source(source), source, local_files_only=cached)
     if tokenizer.chat_template is None:
         remedy = "choose its instruct variant, or put a chat_template.jinja next to its tokenizer"
         raise UserError(f"{source}: its tokenizer has no chat template", "a chat (instruct) model", remedy)
@@ -175,13 +175,13 @@ def _load_base(source: str, precision: Precision, quantisation: Quantisation, he
     """The full model; with `cached`, from the hub's cache without a request to the hub."""
     options: dict[str, Any] = {"dtype": getattr(torch, precision), "local_files_only": cached}
     if quantisation != "none":
-        options["quantization_config"] = four_bits()
+        options["quantization_config"] = four_bit_config()
     kind = AutoModelForCausalLM
     if head == "score":
         kind = AutoModelForSequenceClassification
         options |= {"new_modules": NEW_HEADS, "num_labels": 1}
-    model = load_whole(kind, resolve(source), f"model {source!r}", **options)
-    return model if quantisation == "none" else train_quantised(model)
+    model = load_full_model(kind, resolve(source), f"model {source!r}", **options)
+    return model if quantisation == "none" else prepare_for_adapter_training(model)
 
 
 def _is_present(source: str) -> bool:

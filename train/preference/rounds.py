@@ -16,7 +16,7 @@ from pathlib import Path
 from statistics import fmean
 
 from data_synth.dataset.write import SUMMARY, ledger_of, write_dataset
-from data_synth.responses.responses import PROMPTS_AT_ONCE, DrawnTexts, draw_texts
+from data_synth.responses.responses import PROMPTS_AT_ONCE, SampledTexts, sample_texts
 from data_synth.responses.rewards import RESPONSES, REWARDS, gold_reward
 from data_synth.rows import Dropped, ResponseRow, Sampling
 from graph.answer.prompt import NOT_FOUND, is_no_answer
@@ -149,7 +149,7 @@ def respond(
     """
     remaining = iter(prompts)
     while batch := list(islice(remaining, PROMPTS_AT_ONCE)):
-        drawn = draw_texts([((prompt.row.id,), prompt.row.prompt) for prompt in batch], model, sampling)
+        drawn = sample_texts([((prompt.row.id,), prompt.row.prompt) for prompt in batch], model, sampling)
         for prompt, texts in zip(batch, drawn, strict=True):
             if refusing == "left_out":
                 texts = texts.without(is_no_answer)
@@ -168,7 +168,7 @@ def drop_equal(rows: Iterable[ResponseRow | Dropped], weights: Mapping[str, floa
         yield Dropped(EQUAL) if equal else row
 
 
-def with_rewards(prompt: Prompt, responses: DrawnTexts) -> ResponseRow:
+def with_rewards(prompt: Prompt, responses: SampledTexts) -> ResponseRow:
     """The row of a prompt with its responses and every reward that can be computed from the two."""
     row, gold = prompt.row, prompt.gold
     rewards = {name: tuple(reward(text, row) for text in responses.texts) for name, reward in REWARDS.items()}

@@ -20,7 +20,7 @@ from graph.errors import UserError
 from graph.index.index import Index, open_index
 from graph.retrieve.hops.hop_features import HOP_FEATURES, HopRows, hop_rows
 from graph.retrieve.hops.mode import search_hops
-from graph.retrieve.hops.trained_hop import Hop, best_rows, save_hop, with_others
+from graph.retrieve.hops.trained_hop import Hop, best_rows, save_hop, scores_of_all_passages
 from graph.retrieve.parts.query import Query
 from graph.retrieve.parts.ranking import top_rows
 from graph.shared.console import say, track
@@ -246,7 +246,7 @@ def measure_gain(hop: Hop, training: TrainingIndex, questions: Sequence[Question
     for question in questions:
         logits_X = forest_logits(hop.forest, question.rows.features_XF)
         best_C = best_rows(logits_X, question.rows.candidate_X, len(question.rows.candidates_C))
-        scores_P = with_others(question.reached_P, question.rows.candidates_C, logits_X[best_C])
+        scores_P = scores_of_all_passages(question.reached_P, question.rows.candidates_C, logits_X[best_C])
         figures.append(
             [gold_recall(training.index, scores, question.gold) for scores in (question.reached_P, scores_P)]
         )

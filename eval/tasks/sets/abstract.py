@@ -1,7 +1,7 @@
 """Abstract questions over a whole collection by LightRAG's recipe (Guo et al. 2025, after Edge et al. 2024): users × tasks × questions.
 
 A model reads a description of the collection and invents users, their tasks and, for each user and task, questions that need the complete collection.
-There are no gold answers: systems are compared by `modegraph eval judge`."""
+There are no gold answers: systems are compared with `modegraph eval judge`."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ class GeneratedQuestions(ReplyModel):
 def generate_questions(
     description: Sequence[str], model: LanguageModel, users: int, tasks: int, questions: int
 ) -> tuple[list[Question], int]:
-    """Up to users × tasks × questions distinct abstract questions, and how many fewer these are than requested.
+    """Up to users × tasks × questions distinct abstract questions, and by how many they fall short of that number.
 
-    `description` is a list of texts that describe the collection. UserError when the model names no users.
+    `description` is a list of texts that describe the collection. UserError when the model's reply is invalid or names no users.
     """
     description_text = "\n".join(f"- {quote(text)}" for text in description)
     text = fill("eval/abstract_users.txt", description=description_text, users=str(users), tasks=str(tasks))

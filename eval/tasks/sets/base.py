@@ -29,7 +29,7 @@ Read = Callable[[Row], Item]
 
 @dataclass(frozen=True)
 class HubSet:
-    """Where `datasets` finds a task, and how its rows are read."""
+    """Where `datasets` finds a task on the hub, and how the rows there are read."""
 
     path: str
     name: str | None
@@ -103,5 +103,5 @@ def paragraph(title: str, text: str) -> Document:
 
 
 def read_native(row: Row) -> Item:
-    """A row in modegraph's own layout (graph/documents/questions.py)."""
+    """The question in a row of modegraph's own layout (graph/documents/questions.py)."""
     return Item((parse_question(row, "this row"),))

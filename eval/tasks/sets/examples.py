@@ -8,7 +8,7 @@ TASK = Task(
     size="237 questions (59 test) over 100 documents",
     licence="Apache-2.0",
     metrics=("em", "f1", "answer_in_context", "recall@5", "all_gold@5"),
-    get="examples/ of a clone of the repository",
+    get="examples/ from a clone of the repository",
     read=read_native,
     gold="the documents of the evidence",
 )

@@ -7,7 +7,7 @@ from graph.documents.questions import Question
 
 
 def read(row: Row) -> Item:
-    """One row of hotpot_dev_distractor_v1.json, or in the hub's form, where lists of objects are objects of lists."""
+    """One row of hotpot_dev_distractor_v1.json or of the hub's data, where lists of pairs are objects of lists."""
     context, facts = row["context"], row["supporting_facts"]
     pairs = zip(context["title"], context["sentences"], strict=True) if isinstance(context, dict) else context
     documents = {title: paragraph(title, " ".join(s.strip() for s in sentences)) for title, sentences in pairs}

@@ -1,4 +1,4 @@
-"""MedMCQA (Pal et al. 2022): questions of Indian entrance exams, four options, as in MIRAGE (its dev split)."""
+"""MedMCQA (Pal et al. 2022): questions from Indian medical entrance exams with four options; like MIRAGE, uses the dev split."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ def read(row: Row) -> Item:
 
 
 def read_hub(row: Row) -> Item:
-    """One row of the hub, whose `cop` counts from 0."""
+    """One row of the hub's data, whose `cop` counts from 0."""
     return _item(row, row["cop"])
 
 
 def _item(row: Row, index: int) -> Item:
     options = by_letter([row[key] for key in OPTIONS])
     if not 0 <= index < len(options):
-        raise ValueError(f"cop {row['cop']}")
+        raise ValueError(f"cop {row['cop']} is none of the {len(options)} options")
     label, reasoning = list(options)[index], row.get("exp") or ""
     return Item((choice_question(row["id"], row["question"], options, label, "dev", reasoning=reasoning),))
 
@@ -33,7 +33,7 @@ def _item(row: Row, index: int) -> Item:
 TASK = Task(
     name="medmcqa",
     title="MedMCQA, four options",
-    size="4,183 dev questions (MIRAGE's choice; the test split hides its labels)",
+    size="4,183 dev questions (as in MIRAGE; the labels of the test split are not published)",
     licence="MIT",
     metrics=("choice", "mirage_choice"),
     get="rawdata/medmcqa/data/dev.json from github.com/Teddy-XiongGZ/MIRAGE",

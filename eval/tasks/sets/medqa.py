@@ -7,7 +7,7 @@ from graph.shared.ids import content_id
 
 
 def read(row: Row) -> Item:
-    """One row of phrases_no_exclude_test.jsonl (4_options), where `answer_idx` is the letter of the right option; published rows have no id."""
+    """One row of 4_options/phrases_no_exclude_test.jsonl, where `answer_idx` is the letter of the right option; a row without an id gets one."""
     key = row.get("id") or content_id("medqa", row["question"])
     return Item((choice_question(key, row["question"], row["options"], row["answer_idx"]),))
 

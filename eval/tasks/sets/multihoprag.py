@@ -1,4 +1,4 @@
-"""MultiHop-RAG (Tang & Yang 2024): questions across news articles; the corpus is a separate file."""
+"""MultiHop-RAG (Tang & Yang 2024): questions that span several news articles; the corpus is a separate file."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from graph.types import Document
 
 
 def read(row: Row) -> Item:
-    """One row of MultiHopRAG.json (a question) or of corpus.json (an article); articles are named by their URL."""
+    """One row of MultiHopRAG.json (a question) or of corpus.json (an article); an article's source is its URL."""
     if "body" in row:
         return Item((), (Document(row["url"], row["title"], row["body"]),))
     evidence = tuple(Quote(item["url"], item["fact"]) for item in row["evidence_list"])

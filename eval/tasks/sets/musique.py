@@ -27,10 +27,10 @@ def read(row: Row) -> Item:
 TASK = Task(
     name="musique",
     title="MuSiQue, 2 to 4 hops",
-    size="2,417 dev questions (answerable)",
+    size="2,417 answerable dev questions",
     licence="CC BY 4.0",
     metrics=("em", "f1", "recall@5", "all_gold@5"),
-    get="musique_ans_v1.0_dev.jsonl, which download_data.sh downloads, from github.com/StonyBrookNLP/musique",
+    get="musique_ans_v1.0_dev.jsonl by running download_data.sh from github.com/StonyBrookNLP/musique",
     read=read,
     hub=HubSet("dgslibisey/MuSiQue", None, "validation", read),
     gold="the supporting paragraphs",

@@ -1,4 +1,4 @@
-"""PopQA (Mallen et al. 2023): one-hop questions about rare and common things; many accepted spellings."""
+"""PopQA (Mallen et al. 2023): one-hop questions about rare and common entities, with many accepted answers each."""
 
 from __future__ import annotations
 

@@ -19,14 +19,14 @@ def read(row: Row) -> Item:
 
 
 def read_hub(row: Row) -> Item:
-    """One item of the hub's pqa_labeled."""
+    """One row of the hub's pqa_labeled."""
     contexts = row["context"]["contexts"]
     return _item(str(row["pubid"]), row["question"], contexts, row["final_decision"], row["long_answer"])
 
 
 def _item(key: str, text: str, contexts: Sequence[str], label: str, conclusion: str, split: str = "test") -> Item:
     if label not in LABELS:
-        raise ValueError(f"label {label!r}")
+        raise ValueError(f"label {label!r} is not yes, no or maybe")
     source = f"pubmed-{key}"
     question = Question(
         id=key,

@@ -12,7 +12,7 @@ from graph.types import Document
 
 
 def read(row: Row) -> Item:
-    """One paper of qasper-*-v0.3.json, which is keyed by paper, or in the hub's form, where lists of objects are objects of lists."""
+    """One paper of qasper-*-v0.3.json, which is keyed by paper, or of the hub's data, where lists of objects are objects of lists."""
     source = str(row["id"])
     sections = list(_sections(row["full_text"]))
     body = "\n\n".join(f"## {name}\n\n{text}" if name else text for name, text in sections if text)
@@ -44,7 +44,7 @@ def _questions(qas: Any) -> Iterator[tuple[str, str, tuple[str, ...]]]:
 
 
 def _texts(answers: list[Any]) -> tuple[str, ...]:
-    """Each annotator's answer as text, without duplicates: free text, else the spans, else yes or no, unless it is unanswerable."""
+    """Each annotator's answer as text, without duplicates: NOT_FOUND if marked as unanswerable, else the free text, else the spans, else yes or no."""
     texts = [
         NOT_FOUND
         if answer["unanswerable"]
@@ -59,7 +59,7 @@ def _texts(answers: list[Any]) -> tuple[str, ...]:
 TASK = Task(
     name="qasper",
     title="QASPER, questions about papers",
-    size="1,451 test questions over 416 papers (5,049 in all)",
+    size="1,451 test questions over 416 papers (5,049 questions in all splits)",
     licence="CC BY 4.0",
     metrics=("f1", "rouge1", "rouge2", "rougeL", "bleu", "meteor"),
     get="qasper-test-v0.3.json of qasper-test-and-evaluator-v0.3.tgz, linked from allenai.org/data/qasper",

@@ -1,4 +1,4 @@
-"""QuALITY (Pang et al. 2022): four-way questions about long stories and articles."""
+"""QuALITY (Pang et al. 2022): questions about long stories and articles, with four options."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def read(row: Row) -> Item:
 
 
 def read_hub(row: Row) -> Item:
-    """One question of the hub's form, which carries its article and counts answers from 0."""
+    """One row of the hub's data: a question with its article; `answer` counts from 0."""
     options, source = by_letter(row["options"]), f"quality-{content_id(row['article'])}"
     key = content_id(row["article"], row["question"])
     question = choice_question(key, row["question"], options, list(options)[row["answer"]])
@@ -29,14 +29,14 @@ def read_hub(row: Row) -> Item:
 
 def _index_of(gold_label: int) -> int:
     if gold_label < 1:
-        raise ValueError(f"gold_label {gold_label}")
+        raise ValueError(f"gold_label {gold_label} is less than 1")
     return gold_label - 1
 
 
 TASK = Task(
     name="quality",
     title="QuALITY, long stories, four options",
-    size="2,086 dev questions over 115 articles (the test split hides its labels)",
+    size="2,086 dev questions over 115 articles (the labels of the test split are not published)",
     licence="CC BY 4.0",
     metrics=("choice", "mirage_choice"),
     get="QuALITY.v1.0.1.htmlstripped.dev from github.com/nyu-mll/quality",

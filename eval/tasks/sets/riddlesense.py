@@ -6,7 +6,7 @@ from eval.tasks.sets.base import HubSet, Item, Row, Task, choice_question
 
 
 def read(row: Row) -> Item:
-    """One riddle: as published (stem and choices nested), as on the hub (lists), or a row with "options" by letter."""
+    """One riddle: as published (stem and choices nested), as on the hub (`choices` as an object of lists), or a row with "options" by letter."""
     if "options" in row:
         return Item((choice_question(row["id"], row["question"], row["options"], row["label"], row["split"]),))
     if isinstance(row["question"], str):
@@ -19,10 +19,10 @@ def read(row: Row) -> Item:
 TASK = Task(
     name="riddlesense",
     title="RiddleSense, five options",
-    size="1,021 dev riddles (3,510 train; the test split hides its labels)",
-    licence="MIT (repository)",
+    size="1,021 dev riddles (3,510 train; the labels of the test split are not published)",
+    licence="MIT (stated in its repository)",
     metrics=("choice",),
-    get="rs_dev.jsonl from github.com/INK-USC/RiddleSense, branch site",
+    get="rs_dev.jsonl from github.com/INK-USC/RiddleSense (branch `site`)",
     read=read,
     hub=HubSet("INK-USC/riddle_sense", None, "validation", read),
 )

@@ -9,7 +9,7 @@ TASK = Task(
     size="12,576 dev questions",
     licence="Apache-2.0",
     metrics=("em", "hotpot_f1", "recall@5", "all_gold@5"),
-    get="data_ids_april7.zip (dev.json), linked from github.com/Alab-NII/2wikimultihop",
+    get="dev.json of data_ids_april7.zip, linked from github.com/Alab-NII/2wikimultihop",
     read=read,
     gold="the paragraphs of the supporting facts",
 )

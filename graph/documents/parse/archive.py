@@ -42,7 +42,7 @@ def open_archive(data: bytes, file: str) -> ZipFile:
 def check_office(data: bytes, file: str) -> None:
     """UserError as in `open_archive`, and for XML with a document type; BadZipFile as in `part_of`.
 
-    Office files have no document types (ECMA-376-2 §8.1.4); entity attacks do.
+    Office files have no document types (ECMA-376-2 §8.1.4); attacks with entities need one.
     """
     with open_archive(data, file) as archive:
         for part in archive.infolist():

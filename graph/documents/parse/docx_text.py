@@ -104,7 +104,7 @@ def _style_marks(styles: Any) -> dict[str, str]:
 
 
 def _related(part: Any, kind: str) -> Any:
-    """The root element of the first part of a kind to which `part` has an internal relation; () if there is none."""
+    """The root element of the first part of a kind to which `part` has an internal relationship; () if there is none."""
     parts = [each.target_part for each in part.rels.values() if each.reltype == kind and not each.is_external]
     return _element(parts[0]) if parts else ()
 

@@ -1,4 +1,4 @@
-"""File endings, the modules that read them, their limits, and the result of a reader.
+"""File endings, the modules that read such files, the limits on reading, and the result of a reader.
 
 To add a format, add a line to READERS and a module of that name to this folder. Nothing heavy is imported here, because the child process
 imports this file when it starts."""
@@ -10,10 +10,10 @@ from typing import Any
 from graph.documents.parse.ocr import Ocr
 
 PLAIN = (".txt", ".md", ".markdown", ".rst", ".adoc", ".tex")
-"""Text that is indexed unchanged, apart from the front matter of MARKDOWN."""
+"""Endings of text that is indexed unchanged, apart from the front matter of MARKDOWN."""
 MARKDOWN = (".md", ".markdown")
 TABLES = (".csv", ".tsv")
-"""Text whose lines are table rows."""
+"""Endings of text whose lines are table rows."""
 _LANGUAGES = """
 py python, js javascript, mjs javascript, jsx javascript, ts typescript, tsx typescript, java java, kt kotlin, scala scala, c c,
 h c, cpp cpp, cc cpp, hpp cpp, cs csharp, go go, rs rust, rb ruby, php php, swift swift, r r, jl julia, lua lua, pl perl,
@@ -37,7 +37,7 @@ READERS = {
 }
 """Endings of files that the child process reads, and the module in this folder whose `read` reads them."""
 FRONT_MATTER = "front_matter"
-"""The module that reads Markdown files that begin with metadata, also in the child process."""
+"""The module with which the child process reads Markdown files that begin with metadata."""
 SUFFIXES = (*PLAIN, *TABLES, *READERS, *LANGUAGES)
 ENDINGS_SHOWN = ".txt, .md, .html, .pdf, .docx, .pptx, .xlsx, .csv, .epub, .eml, .ipynb, source code"
 """A short list of endings for messages; SUFFIXES has all of them."""
@@ -56,7 +56,7 @@ MAX_PARTS = 20_000
 
 @dataclass(frozen=True)
 class ParsedFile:
-    """A file's contents: its own title ("" if it has none), its text, and metadata for filters.
+    """A file's contents: its title ("" if it has none), its text, and metadata for filters.
 
     For a file with pages, `page_starts` in the metadata has the offsets of pages 1, 2, … in the text.
     """
@@ -64,9 +64,9 @@ class ParsedFile:
     title: str
     text: str
     metadata: Mapping[str, Any] = field(default_factory=dict)
-    textless: Sequence[int] = ()
+    textless_pages: Sequence[int] = ()
     """The numbers, from 1, of pages without text, which may be scans."""
-    pictured: Sequence[int] = ()
+    image_pages: Sequence[int] = ()
     """The numbers of pages without text that have an image."""
 
 
@@ -86,7 +86,7 @@ class Limits:
     """Whether to read all of an HTML page instead of its main text."""
 
     def seconds_for(self, size: int) -> float:
-        """Seconds for a file of `size` bytes, in proportion to its size above 1 MiB."""
+        """Seconds for a file of `size` bytes: `seconds` up to 1 MiB, and `seconds` per MiB for a larger file."""
         return self.seconds * max(1.0, size / MIB)
 
     def memory_for(self, size: int) -> int:

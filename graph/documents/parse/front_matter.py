@@ -38,7 +38,7 @@ def read(data: bytes, file: str) -> ParsedFile:
 
 
 def _fields(fence: str, block: str) -> dict[str, Any]:
-    """The keys of a block that have a value; {} if it is not valid TOML (after a fence of +++) or YAML."""
+    """The keys of a block that have a value, with their values; {} if the block is not valid TOML (after a fence of +++) or YAML."""
     try:
         fields = tomllib.loads(block) if fence == "+++" else yaml.safe_load(block)
     except (yaml.YAMLError, tomllib.TOMLDecodeError, ValueError):

@@ -1,7 +1,7 @@
-"""HTML to text: tokens in time linear in the page's length, then the main part of the page, without navigation.
+"""HTML to text: splits a page into tokens, in time linear in its length, and selects its main part, without navigation.
 
 A failed search is not repeated: the standard library's parser and libxml2 search for missing ends again and again (1 MB of `<!--`
-or of `<b></i>` takes them minutes). Attributes are searched, not parsed; a tag without an end is text."""
+or of `<b></i>` takes them minutes). Attributes are searched, not parsed; a tag without its > and all that follows it are text."""
 
 import re
 from collections import Counter
@@ -99,11 +99,11 @@ BLOCKS = (
 )
 MAIN = ("main", "article")
 """Elements that may have their own footer."""
-FURNITURE = ("nav", "dialog")
+BOILERPLATE = ("nav", "dialog")
 """Elements outside the main text, besides the page's footer."""
 _ROLES = re.compile(r"""\srole\s*=\s*["']?(?:navigation|contentinfo|dialog|alertdialog|search)\b""", re.IGNORECASE)
 _NAMES = re.compile(r"""\s(?:class|id)\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s>"']+))""", re.IGNORECASE)
-_FURNITURE_NAME = re.compile(
+_BOILERPLATE_NAME = re.compile(
     r"(?<![a-z])(?:cookies?|consent|gdpr|breadcrumbs?|navbar|navigation|sitemap|skip-?link|site-?footer|page-?footer)(?![a-z])",
     re.IGNORECASE,
 )
@@ -134,10 +134,10 @@ def html_text(markup: str) -> ParsedFile:
 
 
 def main_text(markup: str) -> ParsedFile:
-    """As `html_text`, without furniture (navigation, dialogs, the page's footer, cookie notices), recognised by elements, roles and names.
+    """As `html_text`, without boilerplate (navigation, dialogs, the page's footer, cookie notices), recognised by elements, roles and names.
 
     Only elements are used if roles and names would remove more than half of the remaining words; all text stays if elements would remove
-    everything. If furniture recognised in one of these ways has no end tag, nothing is removed in that way.
+    everything. If boilerplate recognised in one of these ways has no end tag, nothing is removed in that way.
     """
     pages = _collect(markup, [_Page(), _Page(_by_element), _Page(_by_name)])
     whole, by_element, by_name = (page.parsed() for page in pages)
@@ -162,18 +162,18 @@ def _collect(markup: str, pages: "list[_Page]") -> "list[_Page]":
 
 
 def _by_element(token: Token, in_main: bool) -> bool:
-    """Whether a start tag begins furniture, by its element."""
-    return token.value in FURNITURE or (token.value == "footer" and not in_main)
+    """Whether a start tag begins boilerplate, by its element."""
+    return token.value in BOILERPLATE or (token.value == "footer" and not in_main)
 
 
 def _by_name(token: Token, in_main: bool) -> bool:
-    """Whether a start tag begins furniture, by its element, role, classes or id."""
+    """Whether a start tag begins boilerplate, by its element, role, classes or id."""
     if _by_element(token, in_main):
         return True
     if token.value not in (*BLOCKS, "a") or token.value in (*MAIN, "hr") or "=" not in token.tag:
         return False
     names = (" ".join(groups) for groups in _NAMES.findall(token.tag))
-    return bool(_ROLES.search(token.tag)) or any(map(_FURNITURE_NAME.search, names))
+    return bool(_ROLES.search(token.tag)) or any(map(_BOILERPLATE_NAME.search, names))
 
 
 class _Page:
@@ -185,7 +185,7 @@ class _Page:
         """The name of the omitted element that is open, and the number of open elements of that name, including itself."""
         self._main = 0
         self.pieces: list[str] = []
-        self.title, self.heading = _First(), _First()
+        self.title, self.heading = _FirstText(), _FirstText()
         self._invisible: Counter[str] = Counter()
         self._rows: list[list[list[str]]] = []
         """The current row of each open table, outermost first: its cells, each a list of pieces."""
@@ -284,7 +284,7 @@ class _Page:
         (self._rows[-1][-1] if self._rows and self._rows[-1] else self.pieces).append(piece)
 
 
-class _First:
+class _FirstText:
     """The text of the first element with a given tag."""
 
     def __init__(self) -> None:

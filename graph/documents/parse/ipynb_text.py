@@ -25,7 +25,7 @@ def read(data: bytes, file: str) -> ParsedFile:
 
 
 def _cells(notebook: dict[str, Any]) -> list[Any] | None:
-    """The cells of all worksheets, or of the notebook itself."""
+    """The cells of all worksheets (format 3) or of the notebook itself (format 4); None if any of these has no list of cells."""
     worksheets = notebook.get("worksheets", [notebook])
     cell_lists = [worksheet.get("cells") for worksheet in worksheets]
     return None if None in cell_lists else [cell for cells in cell_lists for cell in cells]

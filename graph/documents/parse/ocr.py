@@ -1,4 +1,4 @@
-"""OCR of scanned pages: Poppler's pdftoppm renders a page of a PDF, tesseract reads the image.
+"""OCR of scanned pages: Poppler's pdftoppm renders a page of a PDF, and tesseract reads the image.
 
 Both programs read standard input and write to standard output: none of their arguments comes from a document, and the kernel stops
 them from writing files. Nothing heavy is imported here, because the child process imports this file when it starts."""
@@ -28,10 +28,10 @@ class Ocr:
     page_seconds: float = 30.0
 
 
-def ocr_by(program: str | None, languages: str, pages: int, page_seconds: float) -> Ocr | None:
+def ocr_settings(program: str | None, languages: str, pages: int, page_seconds: float) -> Ocr | None:
     """The settings of an OCR program by its name; None if there is no name, UserError for any name except tesseract.
 
-    >>> ocr_by("tesseract", "eng+deu", 20, 30.0), ocr_by(None, "eng", 20, 30.0)
+    >>> ocr_settings("tesseract", "eng+deu", 20, 30.0), ocr_settings(None, "eng", 20, 30.0)
     (Ocr(languages='eng+deu', pages=20, page_seconds=30.0), None)
     """
     if program is None:
@@ -46,7 +46,7 @@ PROGRAMS = 2
 """The number of programs that process a page, one after the other."""
 DPI = "300"
 """Resolution of the rendered page in dots per inch: tesseract expects letters about 30 dots high."""
-PACKAGES = "install both, for example: apt-get install tesseract-ocr poppler-utils"
+PACKAGES = "install tesseract and Poppler, for example: apt-get install tesseract-ocr poppler-utils"
 MAX_REASON_CHARS = 200
 LIST_SECONDS = 20.0
 
@@ -82,7 +82,7 @@ def check_programs(ocr: Ocr) -> None:
 
 
 def page_text(data: bytes, page: int, languages: str, file: str, limits: PageLimits) -> str:
-    """The text on a page, counted from 1, of a PDF; "" for an empty page.
+    """The text on a page of a PDF, counted from 1; "" for an empty page.
 
     UserError naming `file` and the page if a program fails or exceeds a limit. Call it in a single-threaded process.
     """

@@ -24,9 +24,9 @@ def read(data: bytes, file: str) -> ParsedFile:
     headings = _headings(reader)
     text, starts = with_pages([with_headings(page, headings.get(number, ())) for number, page in enumerate(pages)])
     title = str(reader.metadata.title or "").strip() if reader.metadata else ""
-    textless = [number for number, page in enumerate(pages, 1) if not page]
-    pictured = [number for number in textless if _has_image(reader.pages[number - 1])]
-    return ParsedFile(title or title_of(text), text, starts, textless, pictured)
+    textless_pages = [number for number, page in enumerate(pages, 1) if not page]
+    image_pages = [number for number in textless_pages if _has_image(reader.pages[number - 1])]
+    return ParsedFile(title or title_of(text), text, starts, textless_pages, image_pages)
 
 
 def _has_image(page: PageObject) -> bool:

@@ -63,7 +63,7 @@ def begins_with_front_matter(text: str) -> bool:
 
 
 def table_text(text: str) -> str:
-    """A CSV file as table rows, without empty rows and trailing empty cells; lines above the table stay lines.
+    """A CSV file as table rows, without empty rows and trailing empty cells; lines above the table stay plain text.
 
     >>> table_text('Fares of 2026\\n\\nStop;Fare\\n"Quill; quay";3,5\\n;\\n')
     'Fares of 2026\\n\\n| Stop | Fare |\\n| Quill; quay | 3,5 |'
@@ -151,7 +151,7 @@ def check_count(count: int, what: str, file: str) -> None:
 
 
 def _delimiter(sample: str) -> str:
-    """The delimiter that splits the largest share of rows into the same number of cells, above 1; on a tie, into the most cells."""
+    """The delimiter that splits the largest share of rows into the same number of cells, above 1; on a tie, the one that gives the most cells."""
 
     def regularity(delimiter: str) -> tuple[float, int]:
         widths = Counter(map(len, _cells(sample, delimiter)))

@@ -29,7 +29,7 @@ from graph.text.bm25 import idf, terms_of
 from graph.text.word_forms import FUNCTION_WORDS, form_of
 from graph.types import Floats, Ints
 
-PREFIX = 3
+PREFIX_LENGTH = 3
 """All forms of a word share at least this many initial letters."""
 
 
@@ -82,9 +82,9 @@ def rows_of_form(terms: Strings | Sequence[str], word: str) -> list[int]:
     >>> rows_of_form(["founder", "founders", "fountain"], "founders")
     [0, 1]
     """
-    start, form = word[:PREFIX], form_of(word)
+    start, form = word[:PREFIX_LENGTH], form_of(word)
     low = bisect_left(terms, start)
-    high = bisect_right(terms, start, low, key=lambda term: term[:PREFIX])
+    high = bisect_right(terms, start, low, key=lambda term: term[:PREFIX_LENGTH])
     return [row for row in range(low, high) if form_of(terms[row]) == form]
 
 
@@ -101,7 +101,7 @@ WAYS, NEAREST = 48, 3
 """The maximum number of ways, and how many passages nearest to each become candidates."""
 MAX_SEARCHED = 20_000
 """In a larger index, only passages that mention an entity of a way are searched for the passages nearest to a way, at most this many."""
-TITLE_SHARE = 0.5
+TITLE_WEIGHT = 0.5
 """The weight of the bridge's title in a composed question: of .3, .5 and .7 the best on 2wiki_train500 and hotpotqa_train together."""
 
 
@@ -130,7 +130,7 @@ def find_ways(index: Index, bridges_B: Ints, alone: OwnScores, reached_P: Floats
 
 
 def compose(index: Index, query_D: Floats, bridges_B: Ints, ways: Ways) -> Floats:
-    """question − TITLE_SHARE · bridge's title + entity, of length 1: [K, D]. The title counts as 0 if no entity has its name."""
+    """question − TITLE_WEIGHT · bridge's title + entity, of length 1: [K, D]. The title counts as 0 if no entity has its name."""
     data = index.data
     titles = [data.document_titles[row] for row in data.passage_document_P[bridges_B].tolist()]
     title_BD = np.zeros((len(titles), len(query_D)), np.float32)
@@ -139,7 +139,7 @@ def compose(index: Index, query_D: Floats, bridges_B: Ints, ways: Ways) -> Float
         entities = rows[rows >= 0]
         if len(entities):
             title_BD[bridge] = data.entity_vectors_ED[entities].mean(axis=0)
-    return unit_rows(query_D - TITLE_SHARE * title_BD[ways.bridge_K] + data.entity_vectors_ED[ways.entity_K])
+    return unit_rows(query_D - TITLE_WEIGHT * title_BD[ways.bridge_K] + data.entity_vectors_ED[ways.entity_K])
 
 
 def beyond_pool(index: Index, pool: Ints, ways: Ways, composed_KD: Floats) -> Ints:
@@ -155,7 +155,9 @@ def beyond_pool(index: Index, pool: Ints, ways: Ways, composed_KD: Floats) -> In
 
 
 def highest(values_RK: Floats, count: int) -> Ints:
-    """The rows of the `count` highest values of each column (or all rows), unordered and possibly repeated. Ten times as fast as argpartition.
+    """The rows of the `count` highest values of each column (all rows if there are fewer), unordered and possibly repeated.
+
+    Ten times as fast as argpartition.
 
     >>> sorted(highest(np.array([[1.0], [3.0], [2.0]], np.float32), 2).tolist())
     [1, 2]
@@ -185,9 +187,10 @@ OF_WAY = (
 )
 HOP_FEATURES = (*OF_QUESTION, *OF_PASSAGE, *OF_WAY)
 """The columns, in order. `own` is a passage's score before links, `reached` its score after links, and `lead` the difference between a score and
-the highest. `nearness` is normalised similarity to the question; `cover` is the idf-weighted share of the question's words that a text
-contains, `asked` the share of a text's words that the question contains. `said` is the proposition in which the bridge mentions the entity;
-`called` means that the entity names the candidate's document. `composed` are cosines with the composed question, `sum` with question + entity.
+the highest (for the highest itself in `own_lead` and `composed_lead`: the second highest). `nearness` is normalised similarity to the question;
+`cover` is the idf-weighted share of the question's words that a text contains, `asked` the share of a text's words that the question
+contains. `said` is the proposition in which the bridge mentions the entity; `called` means that the entity names the candidate's
+document. `composed` are cosines with the composed question, `sum` with question + entity.
 A row without a way has NO_WAY in OF_WAY."""
 NO_WAY = -9.0
 """Below every value of a feature of a way."""
@@ -198,7 +201,7 @@ ANSWER_KINDS = {
     **dict.fromkeys(("how", "many", "population"), 4),
 }
 """Words that reveal the kind of answer that a question asks for (a person, a time, a place, a number), as the feature `asks_for`."""
-FAR = np.float32(-3)
+BELOW_ANY_SUM = np.float32(-3)
 """Below the sum of any two cosines."""
 Flags = NDArray[np.bool_]
 
@@ -256,7 +259,7 @@ class _Features:
         self.vectors_YD = data.proposition_vectors_ND[self.proposition_Y]
         self.entity_KD = data.entity_vectors_ED[ways.entity_K]
         self.composed_CK, self.best_composed_CK = self._near(composed_KD)
-        self.both_CK = np.where(self._elsewhere_CK(), self.composed_CK + self.best_composed_CK, FAR)
+        self.both_CK = np.where(self._elsewhere_CK(), self.composed_CK + self.best_composed_CK, BELOW_ANY_SUM)
         titles = [data.document_titles[row] for row in self.document_C.tolist()]
         self.words = QuestionWords(index, query.text, [name for name, _ in alone.named])
         title_CW = self.words.in_texts(titles)
@@ -331,7 +334,7 @@ class _Features:
         pair_YK /= np.sqrt(2 + 2 * np.maximum(self.vectors_YD @ proposition_KD.T, -0.9))
         best_pair_CK = self._best_in(pair_YK)
         best_pair_CK = np.where(np.isfinite(best_pair_CK), best_pair_CK, 0)
-        best_C = self.both_CK.max(axis=1, initial=FAR)
+        best_C = self.both_CK.max(axis=1, initial=BELOW_ANY_SUM)
         columns = (
             self.own_C[bridge_X],
             self.reached_C[bridge_X],
@@ -366,7 +369,7 @@ class _Features:
         return np.stack(columns, axis=1).astype(np.float32)
 
     def _near(self, queries_KD: Floats) -> tuple[Floats, Floats]:
-        """The cosines of candidates with queries, and those of the best proposition in each candidate (its own, if it has no propositions): both [C, K]."""
+        """The cosines of candidates with queries, and those of each candidate's best proposition (if it has none, of the candidate): both [C, K]."""
         passages_CK = self.vectors_CD @ queries_KD.T
         best_CK = self._best_in(self.vectors_YD @ queries_KD.T)
         return passages_CK, np.where(np.isfinite(best_CK), best_CK, passages_CK)

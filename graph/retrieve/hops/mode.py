@@ -1,11 +1,13 @@
-"""`hops`: multi-hop retrieval without a model, our own method for small encoders.
+"""`hops`: multi-hop retrieval without a language model, designed in this project for small encoders.
 
 A question about the builder of Port Ellery's ferry names the ferry; only the ferry's passage names the builder. So:
-1. Every passage gets its own score (parts/passage_scores.py) from its similarity, its best proposition's, the question's words and its document's name.
-2. Links lead from the best passages, the seeds, to documents named like an entity in them and to propositions that share a rare entity.
-3. A link by a shared entity gains from the question's words in its passage, and more if the document's title combines the entity with
-   words of the question.
-4. A passage ranks by its own score or by its best link's, whichever is higher. A trained hop, if there is one, then reranks by log odds.
+1. Every passage gets its own score (parts/passage_scores.py): the mean of its similarity and that of its best proposition, raised if it contains
+   words of the question or if the question names its document.
+2. Links lead from the best passages, the seeds, to documents whose title is an entity that a seed mentions, and to propositions that share
+   a rare entity with a seed.
+3. A link through a shared entity scores higher if the passage that it leads to contains words of the question, and higher still if the title of
+   that passage's document combines the entity with words of the question.
+4. A passage ranks by its own score or by its best link's, whichever is higher. A trained hop, if there is one, then reranks the passages by its log odds.
 
 Legend: P passages, N propositions, E entities, U documents, S seeds, X links, Y links that may gain, R distinct rows."""
 
@@ -31,14 +33,14 @@ STEP = 0.9
 """A link passes on this share of the mean of two scores: its seed's, and its proposition's (for a link through a shared entity, the joint score of
 both propositions)."""
 TARGET_WEIGHT, TARGET_LEVEL = 0.6, 0.3
-"""A link by title gains if its passage scores above TARGET_LEVEL, and loses if it scores below."""
+"""A link by title scores higher if its target's own score is above TARGET_LEVEL, and lower if it is below."""
 CROWD_LOSS = 0.1
 """A seed that names many documents is not specific: its links by title lose this much times the logarithm of the number of documents."""
 MENTION_LOSS = 0.15
 RARITY_LOSS = 0.05
 """A link through a shared entity loses MENTION_LOSS, and this much times the logarithm of the number of propositions with that entity."""
 MAX_MENTIONS = 150
-"""Entities in more propositions than this link almost everything; a link by a shared entity never goes through them."""
+"""Entities in more propositions than this link almost everything, so no link goes through them, except by title."""
 
 
 @dataclass(frozen=True)
@@ -64,8 +66,8 @@ def links_from(scores: Scores, seeds_S: Ints) -> Links:
     scores.add_propositions(proposition_X)
     from_X, entity_X = expand_rows(data.proposition_entity_NE, proposition_X)
     seed_X, proposition_X = seeds_S[seed_X[from_X]], proposition_X[from_X]
-    called_U = np.unique(expand_rows(data.entity_document_EU, entity_X)[1])
-    scores.add_passages(passages_in(data.passage_document_P, called_U.tolist()))
+    named_U = np.unique(expand_rows(data.entity_document_EU, entity_X)[1])
+    scores.add_passages(passages_in(data.passage_document_P, named_U.tolist()))
     titled = _title_links(scores, seed_X, proposition_X, entity_X)
     shared = _mention_links(scores, seed_X, proposition_X, entity_X)
     scores.add_passages(shared.to_passage_X)
@@ -73,16 +75,16 @@ def links_from(scores: Scores, seeds_S: Ints) -> Links:
 
 
 def raise_by_words(links: Links, lift_P: Floats) -> Links:
-    """The links, raised by the question's words in their targets: a link through an entity gains STEP / 2 of its passage's lift.
+    """The links, raised by the question's words in their targets: a link through a shared entity gains STEP / 2 times its target's lift (`OwnScores.lift_P`).
 
-    A link by title does not, because its score already includes TARGET_WEIGHT of its passage's own score.
+    A link by title does not, because its score already includes TARGET_WEIGHT times its target's own score.
     """
     lift_X = np.where(links.title_X, 0, STEP / 2 * lift_P[links.to_passage_X])
     return replace(links, worth_X=(links.worth_X + lift_X).astype(np.float32))
 
 
 def mention_loss(mentions_X: Ints) -> Floats:
-    """The loss of a link through an entity, given the number of propositions that mention it."""
+    """The loss of a link through a shared entity, given the number of propositions that mention it."""
     return np.asarray(MENTION_LOSS + RARITY_LOSS * np.log(mentions_X))
 
 
@@ -156,11 +158,11 @@ def _best_passage(passage_document_P: Ints, own_P: Floats, document: int) -> int
 
 
 TITLE_GAIN = 0.05
-"""A link that the title raises regains its `mention_loss`, and gains this much more."""
+"""A link that is raised by its target's title regains its `mention_loss`, and gains this much more."""
 QUESTION_SHARE = 0.5
 """The minimum share of the title's words, apart from the entity's, that the question must contain."""
 RAISE_DEPTH = 50
-"""Only links that could raise their passage to this rank are checked."""
+"""Only links that could raise their target to this rank or a better one are checked."""
 
 
 def raise_by_titles(index: Index, links: Links, question: str, own_P: Floats) -> Links:
@@ -184,15 +186,15 @@ def raise_by_titles(index: Index, links: Links, question: str, own_P: Floats) ->
 
 
 def title_adds_question_words(name: frozenset[str], title: frozenset[str], question: frozenset[str]) -> bool:
-    """Whether a title contains the name of an entity that the question lacks, and at least QUESTION_SHARE of its other words are in the question.
+    """Whether a title contains an entity's name that is not in the question, and other words, at least QUESTION_SHARE of which are in the question.
 
     >>> question = content_forms("What time does the state where Corran High is stop selling alcohol?")
     >>> [title_adds_question_words(content_forms("Indiana"), content_forms(title), question) for title in ("Alcohol laws of Indiana", "Indiana", "History of Indiana")]
     [True, False, False]
     """
-    rest = title - name
-    new_name = bool(name and rest) and name <= title and not name <= question
-    return new_name and len(rest & question) >= QUESTION_SHARE * len(rest)
+    other_words = title - name
+    new_name = bool(name and other_words) and name <= title and not name <= question
+    return new_name and len(other_words & question) >= QUESTION_SHARE * len(other_words)
 
 
 @lru_cache(maxsize=65_536)
@@ -219,7 +221,7 @@ def search_hops(index: Index, query: Query) -> HopSearch:
 
 
 def retrieve_hops(index: Index, query: Query, settings: RetrieveSettings) -> Evidence:
-    """Top k passages, each with the path that led to it, scored by a trained hop's probability if there is one.
+    """Top k passages, each with the path that led to it. If there is a trained hop, a passage's score is the hop's probability for it.
 
     UserError for a hop trained for another encoder.
     """
@@ -234,7 +236,7 @@ def retrieve_hops(index: Index, query: Query, settings: RetrieveSettings) -> Evi
         f"documents named by the question: {len(alone.named)}",
         f"other words of the question that are in the index: {len(alone.terms)}",
         f"{len(links.worth_X):,} links from {SEEDS} passages",
-        *([f"{ranking.rows:,} paths to passages scored by a trained hop"] if hop is not None else []),
+        *([f"a trained hop scored {ranking.rows:,} paths to passages"] if hop is not None else []),
     )
     paths = []
     for row, words in zip(rows.tolist(), best_terms(index, alone.terms, rows), strict=True):

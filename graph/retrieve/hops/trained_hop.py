@@ -1,8 +1,9 @@
-"""The trained hop at query time: boosted trees rerank the results of `hops` and the passages that they lead to. No model is called.
+"""The trained hop at query time: boosted trees rerank the results of `hops` and the passages that these lead to. No language model is called.
 
-`modegraph train selector` with `size: hop` writes the file with `save_hop`; the trees read HOP_FEATURES (hop_features.py). A passage's score
-is the highest log odds of its rows: the row without a way and one for each way to it. Passages without a row follow in the order of `hops`. The package
-includes a hop for MiniLM (see README.md in this folder); indexes of that encoder use it by default.
+`modegraph train selector` with `size: hop` writes the file with `save_hop`; the trees read HOP_FEATURES. A candidate passage
+has a row of features for each way that leads to it (hop_features.py defines ways), and one row without a way; its score is the highest log odds of
+these rows. Passages without a row follow in the order of `hops`. The package includes a hop for MiniLM (see README.md in this folder); indexes of
+that encoder use it by default.
 
 Legend: P passages, C candidates, X rows, F features."""
 
@@ -24,9 +25,9 @@ from graph.types import Floats, Ints
 
 HOP_FILE = "hop.safetensors"
 FORMAT = "modegraph selector, hop, 1"
-SHIPPED = Path(__file__).parent
+PACKAGE_FOLDER = Path(__file__).parent
 HEADER = "hop"
-"""The one key of the file's metadata; its value is JSON, so that equal hops give equal bytes."""
+"""The only key of the file's metadata. Its value is one JSON object with all facts, so that equal hops give equal bytes."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ class Hop:
 class HopRanking:
     """The scores of all passages, as log odds if a trained hop gave them, and the number of `rows` that it scored.
 
-    `ways` maps each passage that a way reached to the rows of its proposition and its entity.
+    `ways` maps each passage whose best row has a way to the rows of that way's proposition and entity.
     """
 
     scores_P: Floats
@@ -57,12 +58,12 @@ def rank_by_hop(hop: Hop, index: Index, query: Query, alone: OwnScores, reached_
     rows = hop_rows(index, query, alone, reached_P)
     logits_X = forest_logits(hop.forest, rows.features_XF)
     best_C = best_rows(logits_X, rows.candidate_X, len(rows.candidates_C))
-    by_way = {
+    way_to = {
         candidate: (int(rows.ways.proposition_K[way]), int(rows.ways.entity_K[way]))
         for candidate, way in zip(rows.candidates_C.tolist(), rows.way_X[best_C].tolist(), strict=True)
         if way >= 0
     }
-    return HopRanking(with_others(reached_P, rows.candidates_C, logits_X[best_C]), by_way, len(logits_X))
+    return HopRanking(scores_of_all_passages(reached_P, rows.candidates_C, logits_X[best_C]), way_to, len(logits_X))
 
 
 def best_rows(logits_X: NDArray[np.float64], candidate_X: Ints, candidates: int) -> Ints:
@@ -75,10 +76,10 @@ def best_rows(logits_X: NDArray[np.float64], candidate_X: Ints, candidates: int)
     return order_X[np.searchsorted(candidate_X[order_X], np.arange(candidates))]
 
 
-def with_others(reached_P: Floats, candidates_C: Ints, logits_C: NDArray[np.float64]) -> Floats:
-    """The candidates' log odds, and the other passages' scores, shifted so that the highest of them equals the lowest log odds: float32[P].
+def scores_of_all_passages(reached_P: Floats, candidates_C: Ints, logits_C: NDArray[np.float64]) -> Floats:
+    """The candidates' log odds; for all other passages, their scores, shifted so that the highest shifted score equals the lowest log odds: float32[P].
 
-    >>> with_others(np.array([1, 0.5, 0.75], np.float32), np.array([1]), np.array([-2.0])).tolist()
+    >>> scores_of_all_passages(np.array([1, 0.5, 0.75], np.float32), np.array([1]), np.array([-2.0])).tolist()
     [-2.0, -2.0, -2.25]
     """
     others_P = np.ones(len(reached_P), np.bool_)
@@ -96,7 +97,7 @@ def save_hop(folder: Path, hop: Hop) -> None:
 
 
 def find_hop(spec: str, encoder: str) -> Hop | None:
-    """The hop in a folder or on the hub; else the hop shipped for the encoder with that fingerprint, if any. None for the selector `none`.
+    """The hop in the folder or hub model `spec`; without one, the hop in the package for the encoder with that fingerprint, if any. None for `none`.
 
     UserError for a missing folder and for a broken file.
     """
@@ -110,7 +111,7 @@ def find_hop(spec: str, encoder: str) -> Hop | None:
 @cache
 def shipped_hops() -> Mapping[str, Hop]:
     """The hops that the package includes, by their encoder's fingerprint."""
-    hops = (_load(file, 0) for file in sorted(SHIPPED.glob("*.safetensors")))
+    hops = (_load(file, 0) for file in sorted(PACKAGE_FOLDER.glob("*.safetensors")))
     return {hop.encoder: hop for hop in hops}
 
 

@@ -1,7 +1,7 @@
-"""The light selector: the features of a proposition and a question, and the boosted trees that score them. No model is called.
+"""The light selector: the features of a proposition and a question, and the boosted trees that score them. No language model is called.
 
 Features are computed at query time from the index alone: `data_synth` writes them into training rows, and a trained selector reads the same columns.
-They compare a proposition with the question's best propositions, the seeds: a relevant proposition of a multi-hop question often continues
+The features compare a proposition with the question's best propositions, the seeds: a relevant proposition of a multi-hop question often continues
 one of them. `modegraph train selector` writes the file with `save_selector`.
 
 Legend: N propositions, P passages, E entities, U documents, S seeds, W keywords, n candidates, X and Y pairs, F features."""
@@ -41,7 +41,7 @@ from graph.types import Floats, Ints
 
 FARTHEST_HOPS = 3
 OPPOSITE = -0.9
-"""The least similarity of two propositions in `pair_scores`: the mean of opposite vectors has no direction."""
+"""The lowest similarity of two propositions that `pair_scores` uses: the mean of opposite vectors has no direction."""
 
 
 def shares_entity(index: Index, rows_n: Ints, seeds_S: Ints) -> NDArray[np.bool_]:
@@ -132,13 +132,13 @@ measure the overlap with the documents and entities that the question names; `lo
 """
 SEEDS = 5
 WALK = SuggestSettings(damping=0.85, structure_weight=0.5)
-"""The walk of the training data: trained selectors use it whatever the settings of the query."""
+"""The walk of the training data: trained selectors always use it, whatever the settings of the query."""
 
 
 @dataclass(frozen=True)
 class QuestionView:
-    """The data that all candidates of a question share. `own_P` and `reached_P` are the scores of `hops` without the question's words, as in the
-    training data."""
+    """The data that all candidates of a question share. `own_P` and `reached_P` are the scores of `hops` without the gain for the question's words,
+    as in the training data."""
 
     near_N: Floats
     own_P: Floats
@@ -170,7 +170,7 @@ def view_of(index: Index, query: Query) -> QuestionView:
     )
 
 
-def measure(index: Index, query: Query, view: QuestionView, rows_n: Ints) -> Floats:
+def features_of(index: Index, query: Query, view: QuestionView, rows_n: Ints) -> Floats:
     """The FEATURES of candidates in any order, given the question's view: float32[n, F], all finite."""
     data, seeds_S = index.data, view.seeds_S
     vectors_nD = data.proposition_vectors_ND[rows_n]
@@ -213,7 +213,7 @@ def walk_mass(index: Index, near_N: Floats, seeds_S: Ints) -> Floats:
 
 
 def log_ranks(near_N: Floats, near_n: Floats) -> Floats:
-    """ln(1 + the number of propositions in the index that are nearer to the question): [n].
+    """ln(1 + the number of propositions in the index that are more similar to the question): [n].
 
     >>> np.exp(log_ranks(np.array([.1, .9, .5, .5]), np.array([.5, .9]))).round().tolist()
     [2.0, 1.0]
@@ -252,12 +252,12 @@ def first_span(index: Index, rows_n: Ints) -> tuple[Floats, Floats]:
 SELECTOR_FILE = "selector.safetensors"
 FORMAT = "modegraph selector, light, 2"
 HEADER = "selector"
-"""The one key of the file's metadata; its value is JSON, so that equal selectors give equal bytes."""
+"""The only key of the file's metadata. Its value is one JSON object with all facts, so that equal selectors give equal bytes."""
 
 
 @dataclass(frozen=True)
 class Classifier:
-    """A forest that predicts logits, the temperature of their probabilities, and the fingerprint of the encoder of the training data.
+    """A forest that predicts logits, the temperature that turns these into probabilities, and the fingerprint of the encoder of the training data.
 
     A proposition is relevant if its probability reaches `threshold`.
     """
@@ -276,7 +276,7 @@ def relevance(classifier: Classifier, features_nF: Floats) -> NDArray[np.float64
 def judge(classifier: Classifier, index: Index, query: Query, view: QuestionView, rows_n: Ints) -> NDArray[np.float64]:
     """The probability that each proposition is relevant: [n]. UserError for an index made with another encoder."""
     check_encoder("selector", classifier.encoder, index, "data of `modegraph synth relevance`")
-    return relevance(classifier, measure(index, query, view, rows_n))
+    return relevance(classifier, features_of(index, query, view, rows_n))
 
 
 def save_selector(folder: Path, classifier: Classifier) -> None:

@@ -1,7 +1,7 @@
-"""A cross-encoder after any mode: the mode returns more results than were requested; the cross-encoder scores them against the question and
-decides their order.
+"""A cross-encoder that reranks the results of any mode: the mode returns more results than were requested; the cross-encoder scores them against the
+question and decides their order.
 
-Whatever the mode's scores are (cosines, mass, ranks), the cross-encoder puts passages, propositions and summaries on one scale.
+Whatever the mode's scores are (cosines, PageRank mass, ranks), the cross-encoder scores passages, propositions and summaries on the same scale.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,7 +22,7 @@ from graph.types import Evidence, Floats, Scored
 ScoreTexts = Callable[[str, Sequence[str]], Floats]
 """(question, N texts) -> float32[N], higher for a better match."""
 
-RERANK_DEPTH = 5
+RERANK_FACTOR = 5
 """For reranking, a mode retrieves this many times the requested number of items."""
 BATCH_SIZE = 32
 _loading = Lock()
@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 
 def rerank(evidence: Evidence, score: ScoreTexts, top_k: int) -> Evidence:
-    """The evidence in the order of `score`, ties in their previous order: `top_k` passages and summaries together, and `top_k` propositions."""
+    """The evidence in the order of `score`, ties in their previous order: at most `top_k` passages and summaries together, and at most `top_k` propositions."""
     texts = [with_title(of_passage(each.item)) for each in evidence.passages]
     texts += [each.item.text for each in evidence.summaries] + [each.item.text for each in evidence.propositions]
     if not texts:

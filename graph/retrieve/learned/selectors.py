@@ -1,4 +1,4 @@
-"""Selectors choose the propositions to keep for a question (ToPG Eq. 2). All have one signature."""
+"""Selectors choose the propositions to keep for a question (ToPG Eq. 2). All have the same signature."""
 
 from collections.abc import Callable, Sequence
 from typing import Annotated
@@ -15,7 +15,7 @@ from graph.text.replies import ReplyModel, at_most, number_up_to, numbers_up_to,
 from graph.types import Ints
 
 Select = Callable[[Index, Query, Ints], Ints]
-"""(index, query, rows of candidate propositions, best first) -> the selected rows in order, each once; may be empty."""
+"""(index, query, rows of candidate propositions, best first) -> the selected rows, best first, each once; may be empty."""
 
 MIN_SIMILARITY = 0.3
 MIN_SHARE_OF_BEST = 0.6
@@ -39,7 +39,7 @@ def find_selector(name: str, query: Query) -> Select:
 
 
 def select_by_threshold(index: Index, query: Query, candidates: Ints) -> Ints:
-    """Keep candidates whose normalised similarity is at least 0.3 and at least 0.6 of the best candidate's; drop duplicates."""
+    """Keep candidates whose normalised similarity is at least 0.3 and at least 0.6 times that of the best candidate; drop duplicates."""
     if len(candidates) == 0:
         return candidates
     near = normalised_similarity_to(
@@ -51,7 +51,7 @@ def select_by_threshold(index: Index, query: Query, candidates: Ints) -> Ints:
 def select_by_model(index: Index, query: Query, candidates: Ints) -> Ints:
     """Keep the propositions that the query's model chooses, in the model's order; numbers that are not in the list are ignored.
 
-    If the reply is unusable, the threshold decides. Raises ModelUnavailable if the model does not answer.
+    Without a model or a usable reply, `select_by_threshold` decides. Raises ModelUnavailable if the model does not answer.
     """
     if query.model is None or len(candidates) == 0:
         return select_by_threshold(index, query, candidates)
@@ -63,7 +63,7 @@ def select_by_model(index: Index, query: Query, candidates: Ints) -> Ints:
 def select_by_trained(selector: Classifier) -> Select:
     """A selector that keeps the candidates whose probability reaches the trained threshold, most probable first.
 
-    It caches a view of every query, so create a selector for each question. It raises UserError for an index made with another encoder.
+    It caches the QuestionView of every query, so create a new selector for each question. It raises UserError for an index made with another encoder.
     """
     views: dict[str, QuestionView] = {}
 
@@ -82,12 +82,12 @@ def select_by_trained(selector: Classifier) -> Select:
 
 
 def choices_of_model(index: Index, query: Query, lists: Sequence[Ints]) -> list[Ints | None]:
-    """The rows that the query's model selects from each list of distinct candidates, in the model's order; None for an unusable reply.
+    """The rows that the query's model selects from each list of distinct rows, in the model's order; None for an unusable reply.
 
     All lists go into one batch. ValueError without a model; ModelUnavailable if the model does not answer.
     """
     if query.model is None:
-        raise ValueError("a question without a model")
+        raise ValueError(f"question {query.text!r}: no model, but choices_of_model needs one")
     prompts = [list_statements(query.text, [index.data.proposition_texts[row] for row in rows]) for rows in lists]
     numbers = numbers_up_to(max(map(len, lists), default=1))
     replies = query.model.ask(Selection, read_prompt("graph/select.txt"), prompts, MAX_TOKENS, selected=numbers)
@@ -113,4 +113,4 @@ def _distinct(rows: Ints) -> Ints:
 
 
 SELECTORS: dict[str, Select] = {"threshold": select_by_threshold, "llm": select_by_model, "none": select_by_threshold}
-"""`none` differs from `threshold` only in `hops`, which then uses no trained hop."""
+"""`none` differs from `threshold` only in `hops`, where it turns off the trained hop."""

@@ -63,7 +63,7 @@ def matching_rows(scores_P: Floats, count: int) -> Ints:
 
 RANK_CONSTANT = 60
 DEPTH = 1000
-"""How many ranks of each ranking count: a deeper rank would add less than 1/1060."""
+"""Only this many top passages of each ranking (or top k, if that is more) are fused: a deeper rank would add less than 1/1060."""
 
 
 def retrieve_hybrid(index: Index, query: Query, settings: RetrieveSettings) -> Evidence:

@@ -30,11 +30,11 @@ from graph.retrieve.parts.query import Query, RetrieveSettings, SuggestSettings
 from graph.retrieve.parts.ranking import expand_rows, nearest, top_rows
 from graph.retrieve.parts.suggest import TEMPERATURE, THRESHOLD, extract_subgraph, used_columns
 from graph.text.prompting import quote, read_prompt
-from graph.text.replies import ReplyModel, Sentence, at_most, plain, sound_items
+from graph.text.replies import ReplyModel, Sentence, as_one_line, at_most, sound_items
 from graph.types import Evidence, Finding, Floats, Ints, Scored, Trace
 
 BREADTH, SUGGESTED = 10, 20
-"""The number of parallel explorations, and of propositions that each offers to the selector."""
+"""The number of parallel explorations, and the number of propositions that each offers to the selector."""
 MIN_ANCHORS, MAX_ROUNDS = 200, 5
 ORIGIN, POSITIVE, NEGATIVE = 1.0, 0.7, 0.15
 """α, β and γ of Eq. 11."""
@@ -60,7 +60,7 @@ class Anchors:
 def collect_anchors(
     index: Index, start: Query, questions: Sequence[Query], select: Select, anchors: Anchors, settings: SuggestSettings
 ) -> None:
-    """Fill `anchors`: first with the propositions nearest to each of `questions`, then round by round,
+    """Fill `anchors`: first with the selected propositions among those nearest to each of `questions`, then round by round,
     until there are MIN_ANCHORS, a round adds none, or MAX_ROUNDS have run.
 
     After ModelUnavailable, `anchors` contains the anchors of the finished rounds.
@@ -82,7 +82,7 @@ def collect_anchors(
 
 @contextmanager
 def queries_of_threads(queries: Sequence[Query]) -> Iterator[Sequence[Query]]:
-    """The queries for parallel threads, each with a separate Caller; of the threads' durations, only the longest is counted."""
+    """The queries for parallel threads, each with a separate Caller (if there is a model); of the threads' durations, only the longest is counted."""
     model = queries[0].model
     if model is None:
         yield queries
@@ -184,7 +184,7 @@ def greedy_cover(
     cost: Callable[[int], int],
     budget: int,
 ) -> list[int]:
-    """Rows of `nested` in the order chosen: always the community with the most uncovered anchors for its size, ties by row.
+    """The chosen rows of `nested`, in the order of choice: each time, the community with the most uncovered anchors per node, ties by row.
 
     A community that exceeds the remaining budget is skipped; one that encloses a chosen community, or is within one, is
     never chosen. Ends when no community covers another anchor.
@@ -292,7 +292,7 @@ def sub_questions(index: Index, query: Query) -> list[Query]:
         return [query]
     prompt = f"Question: {quote(query.text)}"
     reply = query.model.ask(SubQuestions, read_prompt("graph/decompose.txt"), [prompt], MAX_REPLY_TOKENS)[0]
-    texts = [text for text in map(plain, reply.questions if reply is not None else ()) if text]
+    texts = [text for text in map(as_one_line, reply.questions if reply is not None else ()) if text]
     if not texts:
         return [query]
     texts = list(dict.fromkeys(texts))[:MAX_QUESTIONS]
@@ -343,9 +343,9 @@ def contributions(
     prompts = [list_statements(query.text, [texts[row] for row in community.propositions]) for community in communities]
     replies = query.model.ask(Contribution, read_prompt("graph/facet.txt"), prompts, MAX_REPLY_TOKENS)
     pairs = [
-        (Finding(query.text, plain(reply.answer), _passage_ids(index, community), reply.score / 100), community)
+        (Finding(query.text, as_one_line(reply.answer), _passage_ids(index, community), reply.score / 100), community)
         for reply, community in zip(replies, communities, strict=True)
-        if reply is not None and reply.score > 0 and plain(reply.answer)
+        if reply is not None and reply.score > 0 and as_one_line(reply.answer)
     ]
     return sorted(pairs, key=lambda pair: -pair[0].score)
 

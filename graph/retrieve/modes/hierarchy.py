@@ -15,7 +15,7 @@ from graph.types import Evidence, Floats, Ints, Passage, Scored, Summary, Trace
 
 
 def retrieve_hierarchy(index: Index, query: Query, settings: RetrieveSettings) -> Evidence:
-    """Top k nodes of all layers, or of the layers in the settings; the trace counts the nodes of each layer."""
+    """Top k nodes of all layers, or of the layers in the settings; the trace gives the number of these nodes in each layer."""
     data = index.data
     passages = len(data.passage_ids)
     candidates = rows_in_layers(index, settings.layers)
@@ -36,7 +36,7 @@ def retrieve_hierarchy(index: Index, query: Query, settings: RetrieveSettings) -
 
 
 def rows_in_layers(index: Index, layers: Collection[int]) -> Ints:
-    """Rows of nodes, passages and then summaries, in `layers` (empty: all), ascending. UserError for a layer without nodes."""
+    """The rows of the nodes in `layers` (empty: all), ascending; passages come before summaries. UserError for a layer without nodes."""
     layer_X = np.concatenate([np.zeros(len(index.data.passage_ids), np.int64), index.data.summary_layer_S])
     if not layers:
         return np.arange(len(layer_X))
@@ -51,7 +51,7 @@ def rows_in_layers(index: Index, layers: Collection[int]) -> Ints:
 
 
 def node_scores(index: Index, query_D: Floats) -> Floats:
-    """The cosine of every node with the question, passages and then summaries: float32[X]."""
+    """The cosine of every node with the question, passages before summaries: float32[X]."""
     data = index.data
     return np.concatenate([data.passage_vectors_PD @ query_D, data.summary_vectors_SD @ query_D])
 

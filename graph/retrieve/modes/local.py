@@ -1,8 +1,8 @@
 """`local` (ToPG §2.3.2, Algorithm 1): from the best propositions, a walk attracted by the question suggests others.
 
 Three variants: with a model, rounds in which the selector prunes the walk's suggestions and the model answers or asks further questions; with
-a trained selector and no model, the selector's scores raise passages, and links lead on from the best of these; with neither, one round of
-suggestions. A second round without a model lowered Recall@5 by .02 on two public sets (docs/log.md): the walk drifts.
+a trained selector and no model, the selector's scores raise the scores of passages, and links lead from the best passages to others; with
+neither, one round of suggestions. A second round without a model lowered Recall@5 by .02 on two public sets (docs/log.md): the walk drifts.
 
 Legend: P passages, N propositions, n candidates."""
 
@@ -26,14 +26,14 @@ from graph.retrieve.parts.query import Query, RetrieveSettings, SuggestSettings
 from graph.retrieve.parts.ranking import expand_rows, passages_at, top_rows, worth_in_passages, worth_of_propositions
 from graph.retrieve.parts.suggest import suggest
 from graph.text.prompting import read_prompt
-from graph.text.replies import ReplyModel, Sentence, at_most, plain, sound_items
+from graph.text.replies import ReplyModel, Sentence, as_one_line, at_most, sound_items
 from graph.types import Evidence, Finding, Floats, Ints, Trace
 
 MAX_ROUNDS = 3
 MAX_NEXT_QUESTIONS = 3
 MAX_STATEMENTS_SHOWN = 60
 NEAREST_OFFERED = 5
-"""How many propositions nearest to an open question are offered in addition to the walk's, which may miss the answer."""
+"""How many propositions nearest to an open question are offered to the selector in addition to the walk's, which may miss the answer."""
 MAX_VERDICT_TOKENS = 500
 
 
@@ -57,7 +57,7 @@ class Rounds:
 def run_rounds(
     index: Index, query: Query, candidates: Ints, near_N: Floats, select: Select, count: int, settings: SuggestSettings
 ) -> Rounds:
-    """Up to MAX_ROUNDS rounds from the selection among `candidates`; each suggests about `count` propositions for each open question."""
+    """Select among `candidates`, then run rounds until the model answers, at most MAX_ROUNDS; each suggests about `count` propositions per open question."""
     rounds = Rounds([])
     open_queries = [(query, near_N)]
     try:
@@ -69,7 +69,7 @@ def run_rounds(
             rounds.selected += pool.tolist()
             rounds.steps.append(f"round {number}: {len(pool)} more propositions selected")
             verdict = judge_statements(index, query, rounds.selected)
-            answer = plain(verdict.answer) if verdict is not None else ""
+            answer = as_one_line(verdict.answer) if verdict is not None else ""
             if not is_no_answer(answer):
                 rounds.answer = answer
                 rounds.steps.append(f"round {number}: answered")
@@ -93,7 +93,7 @@ def _explore(
     count: int,
     settings: SuggestSettings,
 ) -> Ints:
-    """New rows that the walk from `pool` and similarity suggest for the open questions, pruned by the selector; each once."""
+    """New rows, each once: for every open question, the walk from `pool` and similarity suggest propositions, and the selector prunes them."""
     known = set(selected)
     new: dict[int, None] = {}
     for query, near_N in open_queries:
@@ -118,7 +118,7 @@ def judge_statements(index: Index, query: Query, selected: Sequence[int]) -> Ver
 
 def _next_queries(index: Index, query: Query, questions: Sequence[str]) -> list[tuple[Query, Floats]]:
     """The questions of the next round, and all propositions' similarity to each."""
-    texts = list(dict.fromkeys(text for text in map(plain, questions) if text))[:MAX_NEXT_QUESTIONS]
+    texts = list(dict.fromkeys(text for text in map(as_one_line, questions) if text))[:MAX_NEXT_QUESTIONS]
     if not texts:
         return []
     vectors_QD = index.encode_queries(texts)
@@ -168,7 +168,7 @@ def retrieve_by_selector(index: Index, query: Query, selector: Classifier, top_k
 
 
 def _judgement(relevance: float) -> tuple[str, ...]:
-    """The step of a path that gives the highest relevance among a passage's judged propositions; none if none was judged."""
+    """The step of a path that gives the highest relevance among a passage's judged propositions; no step if none of them was judged."""
     return (f"probability of relevance {relevance:.2f}",) if relevance > 0 else ()
 
 
@@ -209,7 +209,7 @@ def _retrieve_by_walk(
     suggestion = suggest(index, near_N, seeds, SUGGESTED, settings.suggestions)
     steps = (f"{len(seeds)} propositions to start from", f"{len(suggestion.rows)} suggested by the walk")
     share = np.sqrt(suggestion.mass / suggestion.mass[0]) if len(suggestion.rows) else suggestion.mass
-    return _ranked(
+    return _rank_passages(
         index, query, own_P, worth_in_passages(index, suggestion.rows, share), settings.top_k, Trace("local", steps)
     )
 
@@ -218,7 +218,7 @@ def _retrieve_by_rounds(index: Index, query: Query, own_P: Floats, rounds: Round
     """The passages by their own score plus a gain for propositions of any round; the model's answer, if any, is a finding."""
     selected = np.array(rounds.selected, np.int64)
     trace = Trace("local", tuple(rounds.steps), stopped=rounds.stopped)
-    evidence = _ranked(
+    evidence = _rank_passages(
         index, query, own_P, worth_in_passages(index, selected, np.ones(len(selected), np.float32)), top_k, trace
     )
     if not rounds.answer:
@@ -228,7 +228,7 @@ def _retrieve_by_rounds(index: Index, query: Query, own_P: Floats, rounds: Round
     return replace(evidence, findings=(Finding(query.text, rounds.answer, ids, 1.0),))
 
 
-def _ranked(index: Index, query: Query, own_P: Floats, worth_P: Floats, top_k: int, trace: Trace) -> Evidence:
+def _rank_passages(index: Index, query: Query, own_P: Floats, worth_P: Floats, top_k: int, trace: Trace) -> Evidence:
     """The best passages by their own score plus WALK_GAIN · `worth_P`."""
     scores_P = own_P + WALK_GAIN * worth_P
     rows = top_rows(scores_P, top_k)

@@ -1,7 +1,7 @@
 """`paths` (PropRAG): explore by PageRank, search proposition paths with a beam, then run PageRank around the entities on them.
 
-No model is called. The published method embeds the joined text of every candidate path; here, a path's score is the normalised
-similarity of the question to the mean of its propositions' unit vectors, which needs no further encoding and puts paths of all lengths on one
+No language model is called. The published method embeds the joined text of every candidate path; here, a path's score is the normalised
+similarity of the question to the mean of its propositions' unit vectors, which needs no further encoding and puts paths of all lengths on the same
 scale.
 
 Legend: P passages, N propositions, E entities, V vertices (entities, then passages), k passages or propositions chosen for this query,
@@ -31,7 +31,7 @@ BEST_PATHS, BEST_SINGLES = 5, 4
 
 @dataclass(frozen=True)
 class Path:
-    """Propositions (rows), each linked to its predecessor or among the RESTARTS best, and the path's score."""
+    """The path's propositions (rows), each linked to its predecessor or one of the RESTARTS best, and its score."""
 
     propositions: tuple[int, ...]
     score: float
@@ -58,7 +58,7 @@ def retrieve_paths(index: Index, query: Query, settings: RetrieveSettings) -> Ev
 
 
 def explore(index: Index, scores_N: Floats, prior_P: Floats, count: int) -> Ints:
-    """The `count` passages with the most mass around the entities of the best propositions, ascending; none in an empty index."""
+    """The `count` passages with the most PageRank mass around the entities of the best propositions, as ascending rows; none in an empty index."""
     entities = len(index.data.entity_ids)
     best = top_rows(scores_N, EXPLORE_PROPOSITIONS)
     from_R, entity_R = expand_rows(index.data.proposition_entity_NE, best)
@@ -98,7 +98,8 @@ def beam_search(index: Index, propositions_k: Ints, scores_N: Floats) -> list[Pa
 
 
 def describe_path(index: Index, passage: int, paths: list[Path]) -> tuple[str, ...]:
-    """How a passage was reached, in words: the first of `paths` that contains one of the passage's propositions, up to that proposition."""
+    """How a passage was reached, in words: the first of `paths` that contains one of its propositions, up to that proposition;
+    a general phrase if no path does."""
     _, in_passage = expand_rows(index.data.passage_proposition_PN, np.array([passage]))
     for path in paths:
         ranks = [rank for rank, row in enumerate(path.propositions, start=1) if row in in_passage]
@@ -127,7 +128,7 @@ def neighbours(index: Index, propositions_k: Ints) -> sp.csr_array:
 def exploit(
     index: Index, passages_k: Ints, paths: list[Path], scores_N: Floats, propositions_k: Ints, prior_P: Floats
 ) -> Floats:
-    """PageRank mass of the explored passages around the entities of the best paths and best single propositions: [k]."""
+    """PageRank mass of the explored passages around the entities of the best paths and best single propositions; `prior_P` if nothing has weight: [k]."""
     by_path = entity_weights(index, [(row, path.score) for path in paths[:BEST_PATHS] for row in path.propositions])
     singles = propositions_k[top_rows(scores_N[propositions_k], BEST_SINGLES)]
     by_single = entity_weights(index, [(int(row), float(scores_N[row])) for row in singles])

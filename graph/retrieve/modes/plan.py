@@ -2,7 +2,7 @@
 
 One call makes the plan (§3.2), which is validated before any other call; sub-questions are answered level by level, and their results reranked
 by the answers that they depend on (§3.3). A missing answer is a NoAnswer, never text. Without a model, or with an invalid plan, `hops`
-searches for the whole question.
+searches with the whole question.
 
 Legend: P passages, S summaries, X nodes (passages, then summaries), k nodes found, D dimensions."""
 
@@ -26,7 +26,7 @@ from graph.retrieve.modes.paths import min_max
 from graph.retrieve.parts.query import Caller, Query, RetrieveSettings
 from graph.retrieve.parts.ranking import top_rows
 from graph.text.prompting import quote, read_prompt
-from graph.text.replies import ReplyModel, Sentence, at_most, number_up_to, plain, sound_items
+from graph.text.replies import ReplyModel, Sentence, as_one_line, at_most, number_up_to, sound_items
 from graph.types import Evidence, Excerpt, Finding, Floats, Ints, Trace
 
 MAX_SUB_QUESTIONS = 8
@@ -62,20 +62,21 @@ def find_fault(plan: Plan) -> str | None:
         return f"more than {MAX_SUB_QUESTIONS} sub-questions ({len(steps)})"
     numbers = [str(number) for number in range(1, len(steps) + 1)]
     for number, step in enumerate(steps, 1):
-        if not plain(step.text):
+        if not as_one_line(step.text):
             return f"an empty sub-question ({number})"
         if missing := [name for name in placeholders_of(step.text) if name not in numbers]:
-            return f"a dependency that is not in the plan ({', '.join(missing)} of {number})"
+            return f"a dependency that is not in the plan (sub-question {number}: {', '.join(missing)})"
         if number in step.depends_on:
             return f"a sub-question that depends on itself ({number})"
     ordered = {str(number) for level in levels_of(steps) for number in level}
     if waiting := [number for number in numbers if number not in ordered]:
-        return f"sub-questions that wait for each other ({', '.join(waiting)})"
+        return f"sub-questions that are in a cycle or depend on one ({', '.join(waiting)})"
     return None
 
 
 def levels_of(steps: Sequence[SubQuestion]) -> list[list[int]]:
-    """The numbers of the steps by level: each level depends on earlier ones only. They keep the plan's order; those in a cycle are left out."""
+    """The numbers of the steps by level: each level depends only on earlier ones. Within a level, steps keep the plan's order; steps in a cycle, and
+    steps that depend on one, are left out."""
     levels: list[list[int]] = []
     done: set[int] = set()
     waiting = dict(enumerate(steps, 1))
@@ -106,12 +107,12 @@ def placeholders_of(text: str) -> list[str]:
 
 
 QUALITY_WEIGHT: dict[QuestionKind, float] = {"specific": 0.6, "abstract": 0.75}
-"""α: the weight of the retrieval score; the rest is the weight of the similarity to earlier answers."""
+"""α: the weight of the retrieval score; 1 − α is the weight of the similarity to earlier answers."""
 
 
 @dataclass(frozen=True)
 class FoundNodes:
-    """The nodes of a question, best first: rows of X, their scores, and the path to each in words."""
+    """The nodes found for a question, best first: rows of X, their scores, and the path to each in words."""
 
     question: str
     rows_k: Ints
@@ -121,7 +122,7 @@ class FoundNodes:
 
 @dataclass(frozen=True)
 class SubQuery:
-    """A sub-question of a plan with its placeholders replaced by answers, and the findings that these come from."""
+    """A sub-question of a plan with its placeholders replaced by answers, and the findings that contain these answers."""
 
     text: str
     kind: QuestionKind
@@ -129,7 +130,7 @@ class SubQuery:
 
 
 def search_all(index: Index, queries: Sequence[SubQuery], settings: RetrieveSettings) -> dict[str, FoundNodes]:
-    """The `settings.top_k` best nodes of each question, with its text as the key, reranked by the findings that it depends on, if any."""
+    """The `settings.top_k` best nodes for each question, by its text; reranked by the findings on which the question depends, if any."""
     vectors_QD = index.encode_queries([query.text for query in queries])
     nodes_of = {}
     for query, vector_D in zip(queries, vectors_QD, strict=True):
@@ -211,7 +212,7 @@ class PlanRun:
 
 
 def execute(index: Index, model: Caller, plan: Plan, settings: RetrieveSettings, run: PlanRun) -> None:
-    """Search for the sub-questions and answer them, level by level. Raises ModelUnavailable."""
+    """Search with the sub-questions and answer them, level by level. Raises ModelUnavailable."""
     for level in levels_of(plan.sub_questions):
         _answer_level(index, model, {number: plan.sub_questions[number - 1] for number in level}, settings, run)
 
@@ -219,7 +220,7 @@ def execute(index: Index, model: Caller, plan: Plan, settings: RetrieveSettings,
 def _answer_level(
     index: Index, model: Caller, level: Mapping[int, SubQuestion], settings: RetrieveSettings, run: PlanRun
 ) -> None:
-    """Search for all sub-questions of a level (by their numbers) whose dependencies are answered, and request their answers in one batch."""
+    """Search with those sub-questions of a level (by number) whose dependencies are answered, and request their answers in one batch."""
     ready: dict[int, SubQuestion] = {}
     for number, step in level.items():
         if missing := [f"{{{each}}}" for each in step.depends_on if each not in run.findings]:
@@ -252,7 +253,7 @@ def judge_reply(reply: Resolution | None, question: str, excerpts: Sequence[Exce
     """A reply as a finding from the passages that it names (all excerpts, if it names none), or the reason why there is none."""
     if reply is None:
         return NoAnswer.UNUSABLE
-    answer = plain(reply.answer)
+    answer = as_one_line(reply.answer)
     if is_no_answer(answer):
         return NoAnswer.NOT_FOUND
     cited = [excerpts[number - 1] for number in reply.passages if 1 <= number <= len(excerpts)] or excerpts
@@ -264,7 +265,7 @@ def _fill(step: SubQuestion, run: PlanRun) -> SubQuery:
     """A sub-question with its placeholders filled; every step that it depends on must have a finding."""
     findings = {each: run.findings[each] for each in step.depends_on}
     answers = {each: finding.answer for each, finding in findings.items()}
-    return SubQuery(plain(fill_placeholders(step.text, answers)), step.kind, tuple(findings.values()))
+    return SubQuery(as_one_line(fill_placeholders(step.text, answers)), step.kind, tuple(findings.values()))
 
 
 DEPTH = 20
@@ -275,7 +276,7 @@ MAX_PLAN_TOKENS = 800
 
 
 def retrieve_plan(index: Index, query: Query, settings: RetrieveSettings) -> Evidence:
-    """Top k nodes by the fused lists of the question and its sub-questions; findings are the sub-answers."""
+    """Top k nodes by the fused lists of the question and its sub-questions; findings are the answers to these. Without such lists, the evidence of `hops`."""
     run, stopped = PlanRun(), ""
     deep = settings.model_copy(update={"top_k": max(DEPTH, settings.top_k)})
     if query.model is not None:
@@ -309,7 +310,7 @@ def make_plan(model: Caller, question: str, run: PlanRun) -> Plan | None:
     plan = model.ask(Plan, read_prompt("graph/plan.txt"), [f"Question: {quote(question)}"], MAX_PLAN_TOKENS)[0]
     reason = "no usable reply" if plan is None else find_fault(plan)
     if plan is None or reason is not None:
-        run.steps.append(f"plan rejected: {reason}; searching for the whole question")
+        run.steps.append(f"plan rejected: {reason}; searching with the whole question")
         return None
     levels = levels_of(plan.sub_questions)
     run.steps.append(f"{len(plan.sub_questions)} sub-questions in {len(levels)} levels")

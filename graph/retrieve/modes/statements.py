@@ -1,9 +1,9 @@
 """`statements` (HLG §4.1, StatementGraphRAG): keywords and similarity give the first propositions; a beam over shared entities adds others.
 
 The published method reranks statements with a cross-encoder; here, a statement's score is the mean of its similarity and its passage's score, or
-that of the best path to it, if higher. A path grows by a proposition that shares an entity with its last one (Eq. 5 and 8); a step through an entity
-costs more, the more documents mention it, and nothing if it leads to a document of that name. The published search keeps only steps that raise a
-path's score; without that condition Recall@5 is .12 higher on 2wiki_dev164. Duplicates are dropped (diversity.py).
+the score of the best path to it, if that is higher. A path grows by a proposition that shares an entity with its last one (Eq. 5 and 8); a step through an
+entity costs more the more documents mention the entity, and nothing if it leads to a document of that name. The published search keeps only
+steps that raise a path's score; without that condition Recall@5 is .12 higher on 2wiki_dev164. Duplicates are dropped (diversity.py).
 
 Legend: P passages, N propositions, E entities, U documents, D dimensions, F paths of the frontier, X pairs of a path and a next proposition,
 Y propositions of an entity, R distinct next propositions."""
@@ -27,7 +27,7 @@ from graph.types import Evidence, Floats, Ints, Scored, Trace
 
 BEAM_WIDTH, BEAM_DEPTH = 50, 3
 MAX_MENTIONS = 150
-"""Entities in more propositions link almost everything; no path goes through them."""
+"""Entities in more propositions than this link almost everything; no path goes through them."""
 RARITY_LOSS = 0.08
 """A step through an entity loses this much times the logarithm of the number of documents that mention it."""
 
@@ -46,7 +46,7 @@ class Frontier:
 
 @dataclass(frozen=True)
 class Steps:
-    """Steps to propositions that share an entity: the position of the source, the row of the target, and the loss."""
+    """Steps to propositions that share an entity: the position of the path that ends at the source, the row of the target, and the loss."""
 
     path_X: Ints
     next_X: Ints
@@ -193,7 +193,7 @@ def rank_statements(
     mode: str,
     first_step: str,
 ) -> Evidence:
-    """Search paths from `starts` and rank the propositions that the search visits; `mode` and `first_step` begin the trace."""
+    """Search paths from `starts` and rank the propositions that the search visits; the trace starts with `mode` and `first_step`."""
     data = index.data
     frontiers = search_paths(index, starts, worth_N, judge)
     path_to = best_paths(frontiers)
@@ -214,7 +214,9 @@ def rank_statements(
         passages=tuple(Scored(index.passage(passage), float(best_N[row])) for passage, row in passages),
         propositions=tuple(Scored(index.proposition(int(row)), float(best_N[row])) for row in listed),
         paths=tuple(describe_path(index, row, best_N[row], path_to) for _, row in passages),
-        trace=Trace(mode, (first_step, f"{len(visited)} visited, {len(order) - len(distinct)} duplicates dropped")),
+        trace=Trace(
+            mode, (first_step, f"{len(visited)} propositions visited, {len(order) - len(distinct)} duplicates dropped")
+        ),
     )
 
 

@@ -1,8 +1,8 @@
-"""`topics` (HLG §4.2, TopicGraphRAG): a beam that starts from topics near the question (top down) and from its keywords (bottom up).
+"""`topics` (HLG §4.2, TopicGraphRAG): a beam that starts from topics similar to the question (top down) and from the question's keywords (bottom up).
 
 The model that extracts propositions names the topics; the similarity of a topic to the question is the mean similarity of its propositions. After
 extraction by rules, which names no topics, each document counts as a topic: in the paper, too, most topics belong to one document. The statements'
-own scores guide the beam, as a reranker guides the published one.
+own scores guide the beam; in the published method, a reranker does.
 
 Legend: K topics, N propositions.
 """
@@ -26,7 +26,7 @@ PER_TOPIC = 8
 
 
 def retrieve_topics(index: Index, query: Query, settings: RetrieveSettings) -> Evidence:
-    """Top k passages (or propositions), ranked as in `statements`, but with other starts and other scores of paths."""
+    """Top k passages (or propositions), ranked as in `statements`, but with other starting propositions and another path score."""
     near_N = normalised_similarity_to(index, query.vector_D, index.data.proposition_vectors_ND @ query.vector_D)
     proposition_KN = topic_blocks(index)
     sizes_K = np.maximum(np.diff(proposition_KN.indptr), 1)

@@ -14,7 +14,7 @@ import numpy as np
 from graph.types import Ints
 
 THRESHOLD = 0.005
-"""τ: two statements with the same distinctive words both remain if their distance is at least this."""
+"""τ: two statements with the same distinctive words both remain if the distance of their vectors (1 − cosine) is at least this."""
 _TOKEN = re.compile(r"[-−+]?[$€£¥]?\d+(?:[.,:/]\d+)*(?:\s?[%°])?|[^\W\d_]+(?:['’][^\W\d_]+)?|\w+")
 _NEGATIONS = frozenset(
     ["no", "not", "never", "none", "nor", "neither", "nobody", "nothing", "without", "cannot", "hardly", "unlike"]

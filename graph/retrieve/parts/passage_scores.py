@@ -1,4 +1,4 @@
-"""A passage's own score: its similarity and its best proposition's, raised if it contains words of the question (words.py) or if
+"""A passage's own score: the mean of its similarity and that of its best proposition, raised if the passage contains words of the question (words.py) or if
 the question names its document.
 
 Legend: P passages, N propositions, D dimensions.
@@ -19,7 +19,7 @@ from graph.types import Floats, Ints
 
 NAMED_BONUS = 0.5
 OTHER_PASSAGES_SHARE = 0.25
-"""A named document's best passage gets the whole bonus, its other passages this share of the bonus."""
+"""A named document's best passage gets the whole NAMED_BONUS, its other passages this share of it."""
 SCAN_ALL, SCANNED_PASSAGES = 150_000, 5_000
 """When all passages are scored, all propositions are too if there are at most SCAN_ALL; otherwise only those of the SCANNED_PASSAGES nearest passages."""
 NEAREST_CANDIDATES, WORDED_CANDIDATES, SAMPLE_SIZE = 2_000, 1_000, 1_000
@@ -72,15 +72,15 @@ class OwnScores(Scores):
             self.lift_P[missing] = self.own_P[missing] - near
 
 
-def score_alone(index: Index, query: Query, of_all: bool = False) -> OwnScores:
-    """The scores of propositions and passages before links.
+def score_alone(index: Index, query: Query, score_all: bool = False) -> OwnScores:
+    """The scores of propositions and passages before any link is followed.
 
-    If passages have an ANN index, only some are scored, unless `of_all` is set.
+    If passages have an ANN index, only some are scored, unless `score_all` is set.
     """
     named = named_documents(index, query.text)
     terms = unnamed_terms(index, query.text, (name for name, _ in named))
     words_P, documents = word_scores(index, terms), [document for _, document in named]
-    near = None if of_all else index.data.passage_vectors_PD.candidates(query.vector_D[None], NEAREST_CANDIDATES)
+    near = None if score_all else index.data.passage_vectors_PD.candidates(query.vector_D[None], NEAREST_CANDIDATES)
     if near is not None:
         alone = _score_some(index, query.vector_D, near[0], words_P, terms, named)
         alone.own_P = add_names(index, alone.own_P, documents)
@@ -127,7 +127,7 @@ def score_passages(index: Index, query_D: Floats) -> Floats:
 
 
 def score_propositions(index: Index, near_P: Floats, query_D: Floats) -> Floats:
-    """The question's similarity to every proposition, given that to every passage: float32[N].
+    """The question's similarity to every proposition, given its similarity to every passage: float32[N].
 
     In an index with more than SCAN_ALL propositions, only those of the nearest SCANNED_PASSAGES are scored.
     """
@@ -146,13 +146,13 @@ def own_scores(index: Index, query: Query, scores_N: Floats) -> Floats:
 
 
 def near_scores(index: Index, near_P: Floats, scores_N: Floats) -> Floats:
-    """The mean of each passage's own similarity and that of its best proposition that has a score: float32[P]."""
+    """The mean of each passage's similarity and that of its best scored proposition; its similarity alone if it has none: float32[P]."""
     best_P = best_in_passage(scores_N, index.data.passage_proposition_PN, near_P)
     return np.asarray((near_P + np.where(best_P == NOT_SCORED, near_P, best_P)) / 2, np.float32)
 
 
 def add_names(index: Index, scores_P: Floats, named: list[int]) -> Floats:
-    """The scores with NAMED_BONUS for the passages of `named` documents: float32[P]."""
+    """The scores, with the bonus for the passages of `named` documents added: float32[P]."""
     own_P = scores_P.copy()
     for document in dict.fromkeys(named):
         first, last = passages_of(index.data.passage_document_P, document)

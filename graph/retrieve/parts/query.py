@@ -73,7 +73,7 @@ class Caller:
         self._spent = ModelUsage()
         self._lock = Lock()
         self.first_unusable: str | None = None
-        """The first unusable reply, or the server's reason for refusing; None if there was none, not counting the callers of `in_threads`."""
+        """The first unusable reply, or the server's reason for refusing a request; None without either. Replies to the callers of `in_threads` do not count."""
 
     @property
     def spent(self) -> ModelUsage:
@@ -103,7 +103,7 @@ class Caller:
     ) -> list[R | None]:
         """One structured reply to each of the `users` messages (one batch), each after the same `system` message.
 
-        `narrower` are further keywords of fields in the schema of `kind`, as in strict_schema. After an unusable reply (not of `kind`,
+        `narrower` adds keywords to fields in the schema of `kind`, as in strict_schema. After an unusable reply (not of `kind`,
         cut at `max_tokens`, or about the prompt's example), the request is repeated once, with the reason; None if that fails too,
         or if the server refuses the request. Raises ModelUnavailable if the model does not answer; if that happens only at the
         retry, and a first reply was usable, the usable replies are returned.
@@ -232,7 +232,7 @@ class RetrieveSettings(Settings):
 
     @field_validator("where")
     @classmethod
-    def _readable(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+    def _check_conditions(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         try:
             for condition in value:
                 parse_condition(condition)
@@ -242,7 +242,7 @@ class RetrieveSettings(Settings):
 
     @field_validator("selector")
     @classmethod
-    def _known(cls, value: str) -> str:
+    def _check_selector(cls, value: str) -> str:
         if value in BUILT_IN_SELECTORS or "/" in value or (value and Path(value).is_dir()):
             return value
         expected = "'threshold', 'llm', 'none' or the folder or hub name of a trained selector"

@@ -13,7 +13,7 @@ from graph.store.vectors import Vectors
 from graph.types import Floats, Ints, Passage, Scored
 
 SAMPLE_SIZE, SPARE = 16_384, 16
-"""The size of the sample that estimates the lowest of the top scores, and a margin of scores for that estimate."""
+"""The size of the sample that estimates the lowest of the top scores, and the number of scores that are added as a margin to that estimate."""
 
 
 def top_rows(scores_N: Floats, count: int) -> NDArray[np.int64]:
@@ -30,7 +30,7 @@ def top_rows(scores_N: Floats, count: int) -> NDArray[np.int64]:
 
 
 def _lowest_of_top(scores_N: Floats, count: int) -> np.floating[Any]:
-    """The lowest of the `count` highest scores. With many scores, a sample estimates a lower bound; if it is too high, all are partitioned."""
+    """The lowest of the `count` highest scores. With many scores, a sample estimates a lower bound; if it is too high, all scores are partitioned."""
     sample = scores_N[:: max(1, len(scores_N) // SAMPLE_SIZE)]
     above = 2 * count * len(sample) // len(scores_N) + SPARE
     if above < len(sample) // 2 and len(scores_N) > 2 * SAMPLE_SIZE:
@@ -101,7 +101,7 @@ def worth_of_propositions(index: Index, near_N: Floats, own_P: Floats) -> Floats
 
 
 def worth_in_passages(index: Index, rows_R: Ints, worth_R: Floats) -> Floats:
-    """The highest value among the propositions in each passage, where those not given count as 0: float32[P]."""
+    """The highest value among each passage's propositions; propositions that are not in `rows_R` count as 0: float32[P]."""
     data = index.data
     worth_N = np.zeros(len(data.proposition_ids), np.float32)
     worth_N[rows_R] = worth_R

@@ -52,8 +52,8 @@ def suggest(index: Index, near_N: Floats, known: Ints, count: int, settings: Sug
 
 
 def extract_subgraph(index: Index, seeds: Ints) -> Ints:
-    """GExtract: the seeds and the propositions that a plain walk from them visits most, ascending; at most SUBGRAPH_PROPOSITIONS, or only the seeds
-    if there are more of them.
+    """GExtract: the rows, ascending, of the seeds and of the propositions that a walk from them, not attracted by the question, visits most; at most
+    SUBGRAPH_PROPOSITIONS in all, or only the seeds if there are more of them.
     """
     vertices = len(index.bipartite_chain.missing_V)
     walk_on = 1 - SUBGRAPH_RESTART

@@ -32,7 +32,7 @@ def row_of_term(index: Index, term: str) -> int | None:
 
 
 def unnamed_terms(index: Index, text: str, names: Iterable[str]) -> list[int]:
-    """`known_terms` without the terms of `names`, which raise the documents that they name instead."""
+    """`known_terms` without the terms of `names`: those already raise the scores of the documents that they name."""
     named = {term for name in names for term in terms_of(name)}
     return [row for row in known_terms(index, text) if index.data.term_texts[row] not in named]
 
@@ -44,7 +44,7 @@ def word_scores(index: Index, terms: list[int]) -> Floats:
 
 @dataclass(frozen=True)
 class Scale:
-    """The distribution among passages: median similarity m, root mean square s of the similarity above m, and median BM25."""
+    """The distribution among passages: median similarity m, root mean square s of similarity − m where this is positive, and median BM25."""
 
     middle: float
     spread: float
@@ -64,8 +64,8 @@ def scale_of(near_P: Floats, words_P: Floats) -> Scale:
 def with_words(near_P: Floats, words_P: Floats, scale: Scale | None = None) -> Floats:
     """Normalised similarity raised by words, on the scale of these passages, or on a given scale of more passages: float32[P].
 
-    Both are converted to nats. Similarity: z|z|/2 of z = (near − m) / s, a normal variable's negative log-likelihood with the sign of z; m is the
-    median and s the root mean square above it, so that relevant passages, few and near, are compared with the bulk. Words: BM25, an estimate of
+    Similarity and BM25 are converted to nats. Similarity: z|z|/2 of z = (near − m) / s, a normal variable's negative log-likelihood with the sign of z; m is
+    the median and s the root mean square of the excess over it, so that the few relevant passages are compared with the bulk. Words: BM25, an estimate of
     log-odds (Robertson & Zaragoza 2009), less its median, w ≥ 0. Their sum t is converted back: m + s·sign(t)·√(2|t|). So no constant
     depends on the encoder, a higher value of either never lowers a passage's score, and a passage that no word raises keeps its score.
 

@@ -48,7 +48,7 @@ class Entries:
         return Entries(*(np.concatenate(pair) for pair in both))
 
 
-def edited(
+def edit_block(
     block: sp.csr_array,
     row_L: Ints,
     column_C: Ints,
@@ -56,12 +56,12 @@ def edited(
     added: Entries,
     dropped_X: NDArray[np.bool_] | None = None,
 ) -> sp.csr_array:
-    """The block with its rows and columns at their current positions (−1: deleted), without the entries `dropped_X`, and with the entries `added`.
+    """The block with its rows and columns at their current positions (−1: deleted), without the entries marked in `dropped_X`, and with the entries `added`.
 
     Requires that remaining rows and columns keep their order, and that no remaining entry is in the cell of an added one.
     """
     count_L, value_X = np.diff(block.indptr), block.data
-    index_X, deleted_X = _moved(block.indices, column_C)
+    index_X, deleted_X = _current_columns(block.indices, column_C)
     dropped = [mask_X for mask_X in (dropped_X, deleted_X) if mask_X is not None]
     if (row_L < 0).any():
         dropped.append(np.repeat(row_L < 0, count_L))
@@ -74,7 +74,7 @@ def edited(
     np.cumsum(start_N, out=start_N)
     new = sp.csr_array(sp.coo_array((added.value_X, (added.row_X, added.column_X)), shape=shape))
     if REMAINING_PER_NEW * new.nnz >= len(index_X):
-        return _sorted(start_N, index_X, value_X, new)
+        return _sort_all_entries(start_N, index_X, value_X, new)
     new_row_X = np.repeat(np.arange(shape[0]), np.diff(new.indptr))
     before = first_not_below(index_X, start_N[new_row_X], start_N[new_row_X + 1], new.indices)
     start_N += new.indptr
@@ -111,7 +111,7 @@ def entries_by_row(block: sp.csr_array, chosen_X: NDArray[np.bool_]) -> Ints:
 
 
 def first_not_below(sorted_X: Any, first_K: Ints, end_K: Ints, value_K: Ints) -> Ints:
-    """`numpy.searchsorted` of each value in the sorted range of `sorted_X` given for that value, reading only a few entries: [K]."""
+    """For each value, its `numpy.searchsorted` position in the sorted range of `sorted_X` from its first to its end, found by bisection: [K]."""
     first_K, end_K = first_K.copy(), end_K.copy()
     while len(open_K := np.flatnonzero(first_K < end_K)):
         middle = (first_K[open_K] + end_K[open_K]) // 2
@@ -120,7 +120,7 @@ def first_not_below(sorted_X: Any, first_K: Ints, end_K: Ints, value_K: Ints) ->
     return first_K
 
 
-def _moved(index_X: NDArray[Any], column_C: Ints) -> tuple[NDArray[Any], NDArray[np.bool_] | None]:
+def _current_columns(index_X: NDArray[Any], column_C: Ints) -> tuple[NDArray[Any], NDArray[np.bool_] | None]:
     """The current columns of entries, and a mask of the entries in deleted columns (None: there are none)."""
     if np.array_equal(column_C, np.arange(len(column_C))):
         return index_X, None
@@ -128,8 +128,8 @@ def _moved(index_X: NDArray[Any], column_C: Ints) -> tuple[NDArray[Any], NDArray
     return moved_X, moved_X < 0 if (column_C < 0).any() else None
 
 
-def _sorted(start_N: Ints, index_X: NDArray[Any], value_X: Floats, new: sp.csr_array) -> sp.csr_array:
-    """Remaining entries, by row, and new entries as one block."""
+def _sort_all_entries(start_N: Ints, index_X: NDArray[Any], value_X: Floats, new: sp.csr_array) -> sp.csr_array:
+    """The remaining entries (row by row, as `start_N` delimits them) and the new entries as one block."""
     both = new.tocoo()
     row_X = np.concatenate([np.repeat(np.arange(len(start_N) - 1), np.diff(start_N)), both.coords[0]])
     column_X = np.concatenate([index_X, both.coords[1]])

@@ -17,7 +17,7 @@ from graph.store.columns.strings import Strings
 
 
 def write_array(opened: BinaryIO, array: Any) -> None:
-    """Write an array in numpy's format through Python: numpy (2.4) silently loses the last 4 KiB when the disk is full."""
+    """Write an array in numpy's format through a Python file, because numpy's own writer (2.4) silently loses the last 4 KiB when the disk is full."""
     np.save(SimpleNamespace(write=opened.write), array, allow_pickle=False)
 
 
@@ -33,7 +33,7 @@ BLOCKS: tuple[Any, ...] = (sp.csr_array, Block)
 
 
 def save_column(folder: Path, name: str, value: Any) -> None:
-    """Write a column to the files of that name."""
+    """Write a column to the files whose names start with `name`."""
     if isinstance(value, Strings):
         save_array(folder / f"{name}.data.npy", value.data)
         save_array(folder / f"{name}.starts.npy", value.starts)
@@ -47,7 +47,7 @@ def save_column(folder: Path, name: str, value: Any) -> None:
 
 
 def load_column(folder: Path, name: str, kind: Any) -> Any:
-    """The column of that name, memory-mapped where possible."""
+    """The column in the files whose names start with `name`, memory-mapped where possible."""
     if kind is Strings:
         return Strings(_load_array(folder / f"{name}.data.npy"), _load_array(folder / f"{name}.starts.npy"))
     if kind in BLOCKS:
@@ -62,7 +62,7 @@ def _load_array(file: Path) -> Any:
 
 
 MOVED = ".moved.npz"
-"""Suffix of a field for which only the changes are stored."""
+"""Suffix of the file of a field of which only the changes are stored."""
 MovedColumn: TypeAlias = MovedStrings | MovedBlock | MovedNumbers
 
 
@@ -82,7 +82,7 @@ def save_moved(file: Path, column: MovedColumn) -> None:
 
 
 class MovedFiles:
-    """Reads moved columns from a base and a file of changes; columns with equal row maps share one."""
+    """Reads moved columns from a base and a file of changes; columns with equal row maps share one RowMap."""
 
     def __init__(self) -> None:
         self._row_maps: dict[tuple[int, bytes, bytes], RowMap] = {}

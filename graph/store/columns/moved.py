@@ -14,9 +14,9 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from graph.store.columns.blocks import Entries, cells_of, edited
+from graph.store.columns.blocks import Entries, cells_of, edit_block
 from graph.store.columns.row_map import NO_ROWS, RowMap, existing
-from graph.store.columns.strings import Ids, Strings, id_bytes, rows_in_order
+from graph.store.columns.strings import Ids, Strings, id_bytes, rows_among_sorted
 from graph.types import Floats, IdBytes, Ints
 
 
@@ -93,15 +93,15 @@ def count_at_least(column: Numbers, least: int) -> int:
     return int(np.count_nonzero(column >= least)) if least else len(column)
 
 
-def appended(column: Numbers, end: int) -> tuple[Ints, Numbers]:
+def renumber_from(column: Numbers, end: int) -> tuple[Ints, Numbers]:
     """The rows whose numbers are at least `end` (only inserted rows, if the column has moved); and the column with those numbers renumbered from `end`."""
     if isinstance(column, MovedNumbers):
-        rows, new_K = _appended(column.new_K, end)
+        rows, new_K = _renumber_from(column.new_K, end)
         return column.merge.inserted_K[rows], replace(column, new_K=new_K)
-    return _appended(column, end)
+    return _renumber_from(column, end)
 
 
-def _appended(numbers: Ints, end: int) -> tuple[Ints, Ints]:
+def _renumber_from(numbers: Ints, end: int) -> tuple[Ints, Ints]:
     rows, renumbered = np.flatnonzero(numbers >= end), np.array(numbers)
     renumbered[rows] = end + np.arange(len(rows))
     return rows, renumbered
@@ -131,7 +131,7 @@ def rows_with_numbers(column: Numbers, values_V: Ints) -> Ints:
 
 
 def rows_holding(column: Numbers, values_V: Ints) -> Ints:
-    """The rows, ascending, of a column in any order that have one of these numbers."""
+    """The rows, ascending, that have one of these numbers, in a column in any order."""
     if not isinstance(column, MovedNumbers):
         return np.flatnonzero(np.isin(column, values_V)) if len(values_V) else values_V
     previous_V = values_V if column.of is None else column.of.previous_rows(values_V)
@@ -219,7 +219,7 @@ def ids_below(column: Strings, ids: IdBytes) -> Ints:
     return remaining + np.searchsorted(id_bytes(column.new), ids)
 
 
-def find_ids(column: Strings, ids: Ids, find: Callable[[Ids, Ids], Ints] = rows_in_order) -> Ints:
+def find_ids(column: Strings, ids: Ids, find: Callable[[Ids, Ids], Ints] = rows_among_sorted) -> Ints:
     """The row of each id in a column, −1 if absent; `find` looks them up in a column that has not moved."""
     if not isinstance(column, MovedStrings):
         return find(column, ids)
@@ -261,7 +261,7 @@ class MovedBlock:
         else:
             row_L = row_L.copy()
             row_L[self.replaced_G] = -1
-        return edited(self.base, row_L, self.columns.current_L, self.shape, self.added, dropped_X)
+        return edit_block(self.base, row_L, self.columns.current_L, self.shape, self.added, dropped_X)
 
     def moved(self, rows: RowMap, columns: RowMap, added: Entries, replaced_R: Ints, both_ways: bool) -> "MovedBlock":
         """The block after another edit; `replaced_R` are current rows."""
@@ -284,7 +284,7 @@ def moved_block(
     block: Block, rows: RowMap, columns: RowMap, added: Entries, replaced_R: Ints = NO_ROWS, both_ways: bool = False
 ) -> Block:
     """The block after an edit of its rows and columns, without the entries of the rows `replaced_R` (ascending), and with the entries `added`;
-    entries of the same cell are summed. A block that has not moved yet is assembled at once if at least as many entries are added as it has.
+    entries of the same cell are summed. A block that has not moved yet is assembled immediately if at least as many entries are added as it has.
     """
     if isinstance(block, MovedBlock):
         return block.moved(rows, columns, added.summed(len(columns)), replaced_R, both_ways)
@@ -300,7 +300,7 @@ def assembled(column: Any) -> Any:
 
 
 class AssembledWhenRead:
-    """Base of a dataclass of columns: the columns in `vars(self)["_moved"]` are assembled when first read, because no reader needs all of them."""
+    """Base of a dataclass of columns: those in `vars(self)["_moved"]` are assembled only when first read, because no caller reads all of them."""
 
     if not TYPE_CHECKING:  # Otherwise a type checker would accept any attribute.
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from graph.types import Ints
 
 RUNS = 200
-"""Up to this many insertions or deletions, an array is copied run by run; with more, by numpy."""
+"""With up to this many insertions or deletions, an array is copied run by run; with more, by `numpy.insert` or `numpy.delete`."""
 NO_ROWS: Ints = np.zeros(0, np.int64)
 A = TypeVar("A", bound=np.generic)
 
@@ -140,7 +140,7 @@ class RowMap:
         return put_between(_without(column_L, self.deleted_G), self.insert_at_K, inserted_K)
 
     def _deleted_before(self, rank_X: Ints) -> Ints:
-        """The number of deleted rows before each of these remaining rows, which are given by their index among the remaining rows."""
+        """The number of deleted rows before each of these remaining rows; `rank_X` are their positions among the remaining rows."""
         return np.searchsorted(self.deleted_G - np.arange(len(self.deleted_G)), rank_X, "right")
 
 
@@ -188,6 +188,6 @@ def _without(array: NDArray[A], deleted_G: Ints) -> NDArray[A]:
 
 
 def _runs(array: NDArray[A], ends: Ints, skipped: int) -> Sequence[NDArray[A]]:
-    """The runs of an array up to each of the ends, and the rest; the `skipped` entries after each end are left out."""
+    """The runs of an array up to each of the ends, and the run after the last end; the `skipped` entries after each end are left out."""
     bounds = [0, *(ends + skipped).tolist()]
     return [array[start:end] for start, end in zip(bounds, [*ends.tolist(), len(array)], strict=True)]

@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from graph.shared.ids import ID_BYTES
 from graph.types import IdBytes
 
-FEW = 8
+MAX_COMPARED_IDS = 8
 """Up to this many ids are each compared with all known ids, which is faster than sorting the known ids."""
-ONE_BY_ONE = 256
-"""Up to this many ids are read one by one."""
+MAX_IDS_READ_SINGLY = 256
+"""Up to this many ids are read one by one, without assembling their column."""
 DECODED_ROWS = 4_096
 """The number of texts that iteration copies at a time."""
 
@@ -58,7 +58,7 @@ class Strings:
 
     def take(self, rows: NDArray[np.int64]) -> "Strings":
         """The texts of the given rows, in that order; consecutive rows share the bytes of this column."""
-        if follow_one_another(rows):
+        if is_consecutive(rows):
             return Strings(self.data, self.starts[rows[0] : rows[-1] + 2])
         return Strings.of([self[int(row)] for row in rows])
 
@@ -81,7 +81,7 @@ class Strings:
         return Strings(np.concatenate(parts), starts)
 
     def rows_where(self, choose: Callable[["Strings"], NDArray[np.int64]]) -> NDArray[np.int64]:
-        """The rows, ascending, that `choose` returns for a column; whether it returns a row may depend only on the text of that row."""
+        """The rows, ascending, that `choose` returns for this column. `choose` must judge each row by the text of that row alone."""
         return choose(self)
 
     def rows_with(self, matches: Callable[[NDArray[np.uint8]], NDArray[np.bool_]]) -> NDArray[np.int64]:
@@ -110,8 +110,8 @@ def id_bytes(ids: Ids) -> IdBytes:
 
 
 def ids_at(ids: Ids, rows: NDArray[np.int64]) -> IdBytes:
-    """The ids of some rows; a few are read one by one, so that a moved column is not assembled for them."""
-    return id_bytes([ids[row] for row in rows.tolist()]) if len(rows) <= ONE_BY_ONE else id_bytes(ids)[rows]
+    """The ids of some rows; a few are read one by one, because assembling a moved column (moved.py) takes longer."""
+    return id_bytes([ids[row] for row in rows.tolist()]) if len(rows) <= MAX_IDS_READ_SINGLY else id_bytes(ids)[rows]
 
 
 @dataclass(frozen=True)
@@ -145,21 +145,21 @@ def rows_among(known: Ids, ids: Ids) -> NDArray[np.int64]:
     [1, -1, 0]
     """
     known_K, id_N = id_bytes(known), id_bytes(ids)
-    if len(id_N) <= FEW and len(known_K):
+    if len(id_N) <= MAX_COMPARED_IDS and len(known_K):
         equal_NK = [known_K == identity for identity in id_N]
         return np.array([equal_K.argmax() if equal_K.any() else -1 for equal_K in equal_NK], np.int64)
     return KnownIds.of(known_K).rows(id_N)
 
 
-def rows_in_order(known: Ids, ids: Ids) -> NDArray[np.int64]:
+def rows_among_sorted(known: Ids, ids: Ids) -> NDArray[np.int64]:
     """`rows_among` for sorted known ids."""
     return KnownIds(id_bytes(known), None).rows(ids)
 
 
-def follow_one_another(rows: NDArray[np.int64]) -> bool:
-    """Whether the rows are consecutive and ascending.
+def is_consecutive(rows: NDArray[np.int64]) -> bool:
+    """Whether there is at least one row and each row is one more than the row before it.
 
-    >>> follow_one_another(np.array([3, 4, 5])), follow_one_another(np.array([3, 5])), follow_one_another(np.array([], int))
+    >>> is_consecutive(np.array([3, 4, 5])), is_consecutive(np.array([3, 5])), is_consecutive(np.array([], int))
     (True, False, False)
     """
     return len(rows) > 0 and bool((np.diff(rows) == 1).all())

@@ -18,7 +18,7 @@ from serve.engines.chat_backend import Body
 from serve.http.encoding import DONE, SSE, AsciiJSONResponse, event
 from serve.http.errors import ApiError
 from serve.http.keys import access_of
-from serve.http.openapi import STREAMED
+from serve.http.openapi import STREAMABLE_RESPONSES
 from serve.server.chat_request import ChatRequest
 from serve.server.completion import PreparedRequest, complete, feed_parts, open_stream, parts_of, prepare
 from serve.server.services import Services
@@ -88,7 +88,7 @@ class CitedStream:
         return {**choice, "delta": delta} if delta or has_ended or choice.get("logprobs") else None
 
     def _citations(self) -> list[dict[str, Any]]:
-        """The choices of the last chunk: the extra fields, without text."""
+        """The choices of the last chunk, which have the extra fields but no text."""
         self._metrics.removed.inc(sum(len(parts.removed) for parts in self._parts.values()))
         return [
             {"index": index, "delta": parts.fields(self._base), "finish_reason": None}
@@ -105,9 +105,9 @@ def chat_router(services: Services) -> APIRouter:
     """The router of /v1/chat/completions, answered by `services`."""
     router = APIRouter(prefix="/v1", tags=["chat"])
 
-    @router.post("/chat/completions", response_model=None, responses=STREAMED)
+    @router.post("/chat/completions", response_model=None, responses=STREAMABLE_RESPONSES)
     async def chat_completions(request: ChatRequest, http: Request) -> Response:
-        """A chat completion from the passages of the index.
+        """A chat completion based on the passages of the index.
 
         The message has extra fields: `reasoning_content` (the model's reasoning before the answer), `citations` (number, title, source,
         start, end, text of each cited passage; `quotes`, its sentences that best support those of the answer; `attributed`, true if the
@@ -132,7 +132,7 @@ def chat_router(services: Services) -> APIRouter:
 
 
 async def checked_completion(services: Services, prepared: PreparedRequest, base: str) -> dict[str, Any]:
-    """The engine's completion with checked choices and the extra fields."""
+    """The engine's completion with checked choices and the extra fields; without retrieval, unchanged."""
     prepared, completion = await complete(services, prepared)
     if prepared.retrieval is None:
         return completion

@@ -23,7 +23,7 @@ from pydantic import BaseModel, Field, StringConstraints, field_validator
 
 from graph.build.build import Edit
 from graph.documents.parse.formats import ENDINGS_SHOWN, SUFFIXES, Limits
-from graph.documents.parse.ocr import check_programs, ocr_by
+from graph.documents.parse.ocr import check_programs, ocr_settings
 from graph.documents.read import read_bytes
 from graph.documents.sandbox import ParseWorker
 from graph.errors import UserError
@@ -43,13 +43,13 @@ def source_problem(source: str) -> str:
     """The reason why a name cannot be a document's source; "" if it can.
 
     >>> source_problem("reports/2024.md"), source_problem("shot 9.41\u202fAM.png"), source_problem("%2e%2e/passwd")
-    ('', '', 'source: a name must not lead out of its folder')
+    ('', '', 'the name must not lead out of its folder')
     """
     plain = unquote(unquote(source)).replace("\\", "/")
     if any(category(character)[0] == "C" or category(character) in ("Zl", "Zp") for character in plain):
-        return "source: the name contains a control character"
+        return "the name contains a control character"
     if plain.startswith(("/", "~")) or ".." in plain.split("/") or (len(plain) > 1 and plain[1] == ":"):
-        return "source: a name must not lead out of its folder"
+        return "the name must not lead out of its folder"
     return ""
 
 
@@ -81,9 +81,11 @@ class Uploads:
 
 
 def _check_name(name: str) -> None:
-    problem = source_problem(name) if name else "the file has no name"
-    if problem or len(name) > MAX_SOURCE_CHARS:
-        raise ApiError(400, "bad_name", problem or f"the name is longer than {MAX_SOURCE_CHARS} characters", "files")
+    problem = source_problem(name) if name else "every file needs a name"
+    if not problem and len(name) > MAX_SOURCE_CHARS:
+        problem = f"the name has {len(name)} characters; the limit is {MAX_SOURCE_CHARS}"
+    if problem:
+        raise ApiError(400, "bad_name", f"file {name[:80]!r}: {problem}", "files")
     if Path(name).suffix.lower() not in SUFFIXES:
         raise ApiError(400, "bad_ending", f"{name}: its ending is not one of {ENDINGS_SHOWN}", "files")
 
@@ -152,7 +154,7 @@ class DocumentText(DocumentInfo):
 
 
 class NewDocument(BaseModel):
-    """A document to add; one with the same source is replaced."""
+    """A document to add; an existing document with the same source is replaced."""
 
     source: Text = Field(
         min_length=1, max_length=MAX_SOURCE_CHARS, description="name of the document, unique in the index"
@@ -292,7 +294,7 @@ def documents_router(services: Services) -> APIRouter:
             Query(min_length=1, max_length=1000, description="only documents that mention this entity (id or text)"),
         ] = None,
     ) -> DocumentList:
-        """The documents of the index, by source, title, size or the date in their metadata (`date`, `updated`, `year`, …)."""
+        """The documents of the index, sorted by source, title, size or the date in their metadata (`date`, `updated`, `year`, …)."""
         current = view.generation
         rows = current.listing.rows(sort, descending)
         if entity is not None:
@@ -322,7 +324,7 @@ def documents_router(services: Services) -> APIRouter:
 
 def _add_write_routes(router: APIRouter, services: Services) -> None:
     settings = services.settings
-    scans = ocr_by(settings.ocr, settings.ocr_languages, settings.ocr_pages, settings.ocr_page_seconds)
+    scans = ocr_settings(settings.ocr, settings.ocr_languages, settings.ocr_pages, settings.ocr_page_seconds)
     uploads = Uploads(Limits(settings.file_seconds, settings.file_memory_mb, scans, settings.whole_pages))
 
     @router.post("")

@@ -52,7 +52,7 @@ class EmbeddingsRequest(BaseModel):
         """The texts; ApiError 400 for tokens."""
         texts = [self.input] if isinstance(self.input, str) else self.input
         if not all(isinstance(text, str) for text in texts):
-            raise not_supported("input", "the server cannot tell which tokenizer made the tokens; send text")
+            raise not_supported("input", "the server cannot tell which tokenizer produced the tokens; send text")
         return [text for text in texts if isinstance(text, str)]
 
 
@@ -116,8 +116,8 @@ def as_base64(vector_D: np.ndarray[Any, np.dtype[np.float32]]) -> str:
     return base64.b64encode(vector_D.astype("<f4").tobytes()).decode("ascii")
 
 
-class RankedDocument(BaseModel):
-    """A document to be ranked, as an object."""
+class RerankDocument(BaseModel):
+    """A document to be ranked, in the form of an object."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -131,7 +131,7 @@ class RerankRequest(BaseModel):
 
     model: Annotated[str, Field(min_length=1, max_length=200)] | None = None
     query: Text = Field(min_length=1)
-    documents: list[Text | RankedDocument] = Field(min_length=1, max_length=MAX_TEXTS)
+    documents: list[Text | RerankDocument] = Field(min_length=1, max_length=MAX_TEXTS)
     top_n: int | None = Field(None, ge=1)
     return_documents: bool = False
 
@@ -140,20 +140,20 @@ class RerankRequest(BaseModel):
         return [each if isinstance(each, str) else each.text for each in self.documents]
 
 
-class Ranked(BaseModel):
+class RerankResult(BaseModel):
     """A document by its index in the request; the score is the cross-encoder's, or a cosine."""
 
     index: int
     relevance_score: float
-    document: RankedDocument | None = None
+    document: RerankDocument | None = None
 
 
-class Reranked(BaseModel):
+class RerankResponse(BaseModel):
     """The documents, best first."""
 
     id: str
     model: str
-    results: list[Ranked]
+    results: list[RerankResult]
 
 
 def rerank_router(services: Services) -> APIRouter:
@@ -162,7 +162,7 @@ def rerank_router(services: Services) -> APIRouter:
     reranker = services.settings.reranker
 
     @router.post("/rerank", response_model_exclude_none=True)
-    async def rerank(request: RerankRequest, view: RequestedCollection) -> Reranked:
+    async def rerank(request: RerankRequest, view: RequestedCollection) -> RerankResponse:
         """Documents of the request, ranked by relevance to its query. Works without the language model."""
         index, texts = view.generation.index, request.texts()
         names = tuple(public_name(spec) for spec in (reranker, index.settings.encoder) if spec)
@@ -181,8 +181,10 @@ def rerank_router(services: Services) -> APIRouter:
 
         scores_N = await services.retriever.in_thread(scores)
         best = np.argsort(-scores_N, kind="stable")[: request.top_n]
-        documents = [RankedDocument(text=text) if request.return_documents else None for text in texts]
-        results = [Ranked(index=n, relevance_score=float(scores_N[n]), document=documents[n]) for n in best.tolist()]
-        return Reranked(id=f"rerank-{uuid4().hex}", model=model, results=results)
+        documents = [RerankDocument(text=text) if request.return_documents else None for text in texts]
+        results = [
+            RerankResult(index=n, relevance_score=float(scores_N[n]), document=documents[n]) for n in best.tolist()
+        ]
+        return RerankResponse(id=f"rerank-{uuid4().hex}", model=model, results=results)
 
     return router

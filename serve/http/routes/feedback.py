@@ -30,15 +30,15 @@ from serve.server.collections import CollectionView
 from serve.server.retriever import MAX_K
 from serve.server.services import RequestedCollection, Services
 
-MAX_TEXT = 20_000
+MAX_TEXT_CHARS = 20_000
 USER_PATTERN = "[A-Za-z0-9_.-]{8,64}"
 Name = Annotated[str, StringConstraints(pattern=f"^{USER_PATTERN}$")]
 Id = Annotated[str, StringConstraints(pattern="^[0-9a-f]{32}$")]
-OptionalText = Annotated[Text, StringConstraints(max_length=MAX_TEXT)]
-NonBlankText = Annotated[Text, StringConstraints(max_length=MAX_TEXT, pattern=r"\S")]
+OptionalText = Annotated[Text, StringConstraints(max_length=MAX_TEXT_CHARS)]
+NonBlankText = Annotated[Text, StringConstraints(max_length=MAX_TEXT_CHARS, pattern=r"\S")]
 
 
-class Shown(BaseModel):
+class ShownAnswer(BaseModel):
     """An answer as shown to a reader."""
 
     model_config = ConfigDict(extra="forbid")
@@ -50,8 +50,8 @@ class Shown(BaseModel):
     mode: Annotated[Text, StringConstraints(max_length=50)] = Field("", description="`retrieval.mode`")
 
 
-class Given(BaseModel):
-    """The fields of every entry."""
+class EntryFields(BaseModel):
+    """The fields that every kind of feedback has."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -60,25 +60,25 @@ class Given(BaseModel):
     question: NonBlankText = Field(description="the question that was searched for: `retrieval.question`")
 
 
-class VoteGiven(Given):
+class VoteRequest(EntryFields):
     """Whether an answer is good."""
 
     kind: Literal["vote"]
-    answer: Shown
+    answer: ShownAnswer
     rating: Rating
 
 
-class CorrectionGiven(Given):
+class CorrectionRequest(EntryFields):
     """The right answer, with its passages."""
 
     kind: Literal["correction"]
-    answer: Shown
+    answer: ShownAnswer
     corrected: NonBlankText
     reasoning: OptionalText = ""
     passage_ids: list[Id] = Field(default=[], max_length=MAX_K, description="passages that support the right answer")
 
 
-class PassageGiven(Given):
+class PassageRequest(EntryFields):
     """The passage that answers the question."""
 
     kind: Literal["passage"]
@@ -86,29 +86,31 @@ class PassageGiven(Given):
     shown_ids: list[Id] = Field(default=[], max_length=MAX_K, description="all passages that were shown")
 
 
-class PreferenceGiven(Given):
+class PreferenceRequest(EntryFields):
     """Which of two answers is better."""
 
     kind: Literal["preference"]
-    first: Shown
-    second: Shown
+    first: ShownAnswer
+    second: ShownAnswer
     better: Better
 
 
-FeedbackRequest = Annotated[VoteGiven | CorrectionGiven | PassageGiven | PreferenceGiven, Field(discriminator="kind")]
+FeedbackRequest = Annotated[
+    VoteRequest | CorrectionRequest | PassageRequest | PreferenceRequest, Field(discriminator="kind")
+]
 
 
 OwnerName = Annotated[
     str,
     Path(
         pattern=rf"^([\w.@+-]{{1,80}}/)?{USER_PATTERN}$",
-        description="`user`; an unrestricted key reaches entries sent with a restricted key named KEY as KEY/USER",
+        description="`user` of the entries; for entries sent with a restricted key named KEY, an unrestricted key gives KEY/USER",
     ),
 ]
 
 
 class Entry(BaseModel):
-    """A stored entry; `said` has the fields of its kind."""
+    """A stored entry; `said` has the fields specific to its `kind`."""
 
     id: str
     at: str
@@ -148,7 +150,7 @@ def feedback_router(services: Services) -> APIRouter:
         question = services.retriever.check_question(request.question)
         at = datetime.now(UTC).isoformat(timespec="seconds")
         owner = owner_of(view.access, request.user)
-        content = content_of(request.kind, request.model_dump(exclude={*Given.model_fields, "kind"}))
+        content = content_of(request.kind, request.model_dump(exclude={*EntryFields.model_fields, "kind"}))
         entry = Feedback(uuid4().hex, owner, at, request.consent, question, content)
         try:
             store_of(view).add(entry)

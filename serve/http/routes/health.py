@@ -87,7 +87,7 @@ def health_router(services: Services) -> APIRouter:
 
     @router.get("/v1/models")
     async def models(access: Caller) -> Models:
-        """The models, the base model first, then its adapters; with several collections, each model for each of them: MODEL@COLLECTION."""
+        """The models, the base model first, then its adapters; with several collections, one entry per model and collection: MODEL@COLLECTION."""
         return Models(data=[Model(id=name) for name in services.model_names(access)])
 
     @router.get("/v1/models/{model:path}")

@@ -20,7 +20,7 @@ from serve.engines.engine_fields import MAX_DEPTH, Share, Stop, is_deep
 from serve.http.encoding import SSE, AsciiJSONResponse, Text, named_event
 from serve.http.errors import ApiError, not_supported
 from serve.http.keys import access_of
-from serve.http.openapi import STREAMED
+from serve.http.openapi import STREAMABLE_RESPONSES
 from serve.server.chat_request import AnswerOptions, ChatRequest, chat_request
 from serve.server.completion import TextEnd, open_stream, prepare, stream_text
 from serve.server.services import Services
@@ -30,7 +30,7 @@ CACHE_NOTE = "accepted without effect: nothing is cached on request"
 
 
 class Block(BaseModel):
-    """A piece of text, or the thinking of an earlier answer, which is not passed to the model."""
+    """A piece of text, or the thinking of an earlier answer; thinking is not passed to the model."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -100,7 +100,7 @@ class MessagesRequest(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _shallow(cls, value: Any) -> Any:
+    def _check_depth(cls, value: Any) -> Any:
         if is_deep(value):
             raise ValueError(f"the body nests deeper than {MAX_DEPTH} levels")
         return value
@@ -111,7 +111,7 @@ class MessagesRequest(BaseModel):
         return self.thinking is not None and self.thinking.type != "disabled" and self.thinking.display != "omitted"
 
     def as_chat(self) -> ChatRequest:
-        """The request as a chat completion; ApiError 400 for tools."""
+        """The request as a chat completion; ApiError 400 for tools, or for a `tool_choice` other than none."""
         if self.tools:
             raise not_supported("tools", "the index is searched without them")
         if self.tool_choice and self.tool_choice.get("type") != "none":
@@ -263,7 +263,7 @@ def messages_router(services: Services) -> APIRouter:
     """The router of /v1/messages, answered by `services`."""
     router = APIRouter(prefix="/v1", tags=["chat"])
 
-    @router.post("/messages", response_model=None, responses=STREAMED)
+    @router.post("/messages", response_model=None, responses=STREAMABLE_RESPONSES)
     async def messages(request: MessagesRequest, http: Request) -> Response:
         """A message based on the passages of the index; its text blocks have `citations` of the type search_result_location.
 

@@ -31,9 +31,10 @@ ITEM_KINDS = frozenset(
 )
 """Allowed types of input items and their parts: text, and calls of the client's functions."""
 NAME_FIELDS = frozenset({"type", "role", "id", "status", "call_id", "name"})
+"""Fields of an item that are passed on without escaping."""
 TEXT_FIELDS = frozenset({"text", "refusal", "arguments"})
 NESTED_FIELDS = frozenset({"content", "output", "summary"})
-"""Fields of an item that are text or contain further items."""
+"""TEXT_FIELDS of an item are text; NESTED_FIELDS are text or a list of further items."""
 ROLES = frozenset({"user", "assistant", "system", "developer"})
 SKIPPED_ITEMS = frozenset({"reasoning", "file_search_call"})
 """Items of an earlier response that are left out of a conversation answered from the index."""
@@ -50,7 +51,7 @@ def text_only(value: Any, escape: Callable[[str], str], location: str) -> Any:
 
 def _item(item: dict[str, Any], escape: Callable[[str], str], location: str) -> dict[str, Any]:
     if item.get("type", "message") not in ITEM_KINDS:
-        message = f"{location}.type: this server passes on only text: no images, files or built-in tools"
+        message = f"{location}.type: expected text or a call of the client's functions, not an image, a file or a built-in tool"
         raise ApiError(400, "not_supported", message, f"{location}.type")
     escaped: dict[str, Any] = {}
     for name, value in item.items():
@@ -179,7 +180,7 @@ class ResponsesRequest(EngineFields):
                 "tool_choice", "file_search always searches the index; omit the tool for an answer without a search"
             )
         if self.max_tool_calls == 0:
-            raise not_supported("max_tool_calls", "file_search needs one call")
+            raise not_supported("max_tool_calls", "file_search needs one call; set at least 1, or leave it out")
         return search
 
 

@@ -18,7 +18,7 @@ from serve.citations import file_citation
 from serve.http.encoding import DONE, SSE, AsciiJSONResponse, named_event
 from serve.http.errors import ApiError
 from serve.http.keys import access_of
-from serve.http.openapi import STREAMED
+from serve.http.openapi import STREAMABLE_RESPONSES
 from serve.http.routes.response_request import RESULTS, ResponsesRequest
 from serve.http.routes.vector_stores import attributes
 from serve.server.completion import PreparedRequest, TextEnd, open_stream, prepare, stream_text
@@ -191,7 +191,7 @@ def responses_router(services: Services) -> APIRouter:
     """The router of /v1/responses, answered by `services`."""
     router = APIRouter(prefix="/v1", tags=["chat"])
 
-    @router.post("/responses", response_model=None, responses=STREAMED)
+    @router.post("/responses", response_model=None, responses=STREAMABLE_RESPONSES)
     async def responses(request: ResponsesRequest, http: Request) -> Response:
         """A response based on the passages of the index, if the request has the tool `file_search`.
 

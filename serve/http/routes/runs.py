@@ -18,7 +18,7 @@ MAX_RUNS = 1000
 
 
 class RunInfo(BaseModel):
-    """A run: its name (the path below the folder), the kind of work, its state and its latest figures.
+    """A run: its name (the path below the folder), its `stage` (the kind of work: sft, tune, eval, …), its state and its latest figures.
 
     `ended` is when its record or its progress was last written (seconds since 1970). `step` of `steps` is the progress of an unfinished run,
     `seconds` the duration of a finished one.

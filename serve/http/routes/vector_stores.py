@@ -54,8 +54,8 @@ Filter = Comparison | Compound
 
 
 def conditions(filter_: Filter | None, field: str) -> tuple[str, ...]:
-    """The conditions of a filter; ApiError 400 for `or` of several filters and `in` of several values, which need alternatives, and for a list
-    where the type takes one value, or one value where it takes a list.
+    """The conditions of a filter; ApiError 400 for alternatives (`or` of several filters, `in` with several values), for a list where the type
+    takes one value, and for one value where it takes a list.
 
     >>> conditions(Comparison(type="gte", key="year", value=1990), "filters")
     ('year >= 1990',)

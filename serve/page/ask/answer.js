@@ -2,7 +2,7 @@
 
 import { count, el } from "../shared/dom.js";
 import { openCitation } from "./evidence.js";
-import { describe, prose } from "../text/prose.js";
+import { labelCitations, prose } from "../text/prose.js";
 
 const REFRESH_MS = 50;
 const CHECKS = ["citations", "removed", "unsupported", "not_checked"];
@@ -50,7 +50,7 @@ export class AnswerView {
 
   finish() {
     this.show();
-    for (const part of [this.text, this.reasoning]) describe(part, this.reply.citations);
+    for (const part of [this.text, this.reasoning]) labelCitations(part, this.reply.citations);
     const verdict = verdictOf(this.reply);
     this.verdict.hidden = !verdict;
     if (verdict) this.verdict.replaceChildren(el("strong", { class: `badge ${verdict.kind}` }, verdict.name), ` ${verdict.why}`);
@@ -77,8 +77,8 @@ export class AnswerView {
 }
 
 /**
- * Whether the sentences of a reply were checked, as {kind, name, why}; null for a reply that the server does not check, such as a reply to a remark,
- * or that has no sentence to check.
+ * The verdict of the check of a reply's sentences, as {kind, name, why}; null for a reply that the server does not check, such as a reply to a remark,
+ * and for one without a sentence to check.
  */
 export function verdictOf({ answer, reason, retrieval, checked, unsupported, not_checked: unchecked }) {
   const marked = unsupported.filter(({ start, end }) => start < end).length;

@@ -81,7 +81,7 @@ export class EvidenceView {
   }
 }
 
-/** Open the passage of a citation with the sentences closest to `statement` marked or, without a statement, its quotes; for a summary, browse to its node. */
+/** Open the passage of a citation, with marks on its sentences closest to `statement`, or on its quotes if there is no statement. A summary opens as a node. */
 export function openCitation(citation, statement) {
   if (!citation.source) {
     location.hash = nodeAddress("summary", citation.id);
@@ -106,7 +106,7 @@ function passageList(heading, passages) {
 const locationText = ({ source, page, start, end }) => [source, page ? `p. ${page}` : "", `${start}–${end}`].filter(Boolean).join(" · ");
 
 function pathsInWords(evidence) {
-  const pathText = ({ path, score }) => (path.length ? path.join(" → ") : `own score ${score.toFixed(3)}`);
+  const pathText = ({ path, score }) => (path.length ? path.join(" → ") : `score ${score.toFixed(3)}`);
   const lines = evidence.passages.map((each) => el("li", {}, `${each.title || each.source}: question → ${pathText(each)}`));
   const steps = evidence.trace.steps.map((step) => el("li", {}, step));
   return el("div", {}, el("ol", {}, ...lines), steps.length ? el("ul", {}, ...steps) : null);

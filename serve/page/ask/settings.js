@@ -2,15 +2,15 @@
 
 import { el } from "../shared/dom.js";
 
-const ABSTAIN_OPTIONS = [["", "server’s default"], ["0.9", "decline if nearly certain"], ["0.5", "decline if likely"], ["1", "always answer"]];
+const ABSTAIN_OPTIONS = [["", "server’s default"], ["0.9", "decline if very likely missing"], ["0.5", "decline if likely missing"], ["1", "always answer"]];
 
-/** The settings of one column, folded away; their names and values are those of the API. */
+/** The settings of one column, collapsed at first; their names and values are those of the API. */
 export class Settings {
   constructor(number) {
     this.fields = {
       temperature: numeric(`temperature-${number}`, "Temperature", { min: 0, max: 2, step: 0.1, placeholder: "0" }),
       max_tokens: numeric(`max-tokens-${number}`, "Longest answer, in tokens", { min: 1, max: 1_000_000, placeholder: "auto" }),
-      abstain: select(`abstain-${number}`, "If the documents lack an answer", ABSTAIN_OPTIONS),
+      abstain: select(`abstain-${number}`, "If the answer may be missing", ABSTAIN_OPTIONS),
     };
     this.line = el("summary", {});
     this.element = el("details", { class: "settings", onchange: () => this.show() }, this.line,

@@ -110,7 +110,7 @@ export class Turn {
     this.close(parts.join(" · "));
   }
 
-  /** The last lines: actions on the answer, and its cost. */
+  /** Add the last lines: actions on the answer, and its cost (mode, seconds and tokens). */
   close(cost) {
     this.cost = cost;
     if (this.answer.reply.answer || this.answer.reply.reason) this.answer.element.after(actionsOf(this));

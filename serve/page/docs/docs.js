@@ -1,7 +1,7 @@
 // The page at /docs: the routes of openapi.json by tag, each with its request, its responses and, unless it deletes or accepts files, a form to try it.
 
 import { get, sentence } from "../shared/api.js";
-import { byId, count, decoded, el, withCode } from "../shared/dom.js";
+import { byId, count, decodePart, el, withCode } from "../shared/dom.js";
 import { startKey } from "../shared/key.js";
 import { fields, kind, line } from "./schema.js";
 import { tryForm } from "./try.js";
@@ -79,7 +79,7 @@ function fieldsOrKind(schema, openapi) {
 }
 
 function openTarget() {
-  const target = byId(decoded(location.hash.slice(1)));
+  const target = byId(decodePart(location.hash.slice(1)));
   if (!(target instanceof HTMLDetailsElement)) return;
   target.open = true;
   target.scrollIntoView();

@@ -4,7 +4,7 @@ import { count, el, withCode } from "../shared/dom.js";
 
 const KINDS = { integer: "whole number", number: "number", string: "text", boolean: "true or false", null: "null", object: "object" };
 const LIMITS = [["minimum", "≥"], ["exclusiveMinimum", ">"], ["maximum", "≤"], ["exclusiveMaximum", "<"]];
-const EMPTY = ["null", '""', "[]", "{}"];
+const EMPTY_DEFAULTS = ["null", '""', "[]", "{}"];
 const LENGTHS = [["minLength", "maxLength", "character"], ["minItems", "maxItems", "item"]];
 
 /** The target of a `$ref` in `openapi` (an OpenAPI document); any other schema unchanged. */
@@ -30,13 +30,13 @@ export function kind(schema, openapi) {
   return KINDS[found.type] ?? "anything";
 }
 
-/** ["≥ 1", "≤ 100", "default 5"]: the limits of a schema, of its alternatives and of its items. */
+/** The limits of a schema, of its alternatives and of its items, then its default, as texts: ["≥ 1", "≤ 100", "default 5"]. */
 export function limits(schema, openapi) {
   const found = resolve(schema, openapi);
-  const texts = LIMITS.filter(([name]) => found[name] !== undefined).map(([name, sign]) => `${sign} ${amount(found[name])}`);
-  for (const [least, most, thing] of LENGTHS) {
-    if (found[most] !== undefined) texts.push(`${amount(found[least] ?? 0)} to ${count(found[most], thing)}`);
-    else if (found[least] !== undefined) texts.push(`at least ${count(found[least], thing)}`);
+  const texts = LIMITS.filter(([name]) => found[name] !== undefined).map(([name, sign]) => `${sign} ${formatNumber(found[name])}`);
+  for (const [least, most, unit] of LENGTHS) {
+    if (found[most] !== undefined) texts.push(`${formatNumber(found[least] ?? 0)} to ${count(found[most], unit)}`);
+    else if (found[least] !== undefined) texts.push(`at least ${count(found[least], unit)}`);
   }
   if (found.pattern) texts.push(`pattern ${found.pattern}`);
   for (const choice of found.anyOf ?? found.oneOf ?? []) texts.push(...limits(choice, openapi));
@@ -44,7 +44,7 @@ export function limits(schema, openapi) {
     texts.push(...limits(found.items, openapi).map((each) => `each ${each}`));
   }
   const usual = JSON.stringify(found.default);
-  if (usual !== undefined && !EMPTY.includes(usual)) texts.push(`default ${usual}`);
+  if (usual !== undefined && !EMPTY_DEFAULTS.includes(usual)) texts.push(`default ${usual}`);
   return texts;
 }
 
@@ -59,7 +59,7 @@ export function line(name, schema, required, description, openapi, above = []) {
     ...fields(schema, openapi, above));
 }
 
-/** The lists of fields below a schema: none for a plain value, several for alternatives; a recursive type is not expanded again. */
+/** The lists of fields below a schema: none for a plain value, several for alternatives. A type inside itself is not expanded again. */
 export function fields(schema, openapi, above = []) {
   const found = resolve(schema, openapi);
   if (schema.$ref && above.includes(schema.$ref)) return [el("span", { class: "about" }, "(as above)")];
@@ -71,7 +71,10 @@ export function fields(schema, openapi, above = []) {
   return [el("ul", { class: "fields" }, ...lines)];
 }
 
-/** An initial body: the schema's example or default, or else its required fields, each with its first alternative. */
+/**
+ * An initial value for a schema: its first example or its default; otherwise its first alternative, an object of its required fields, a list of one item,
+ * or an empty value.
+ */
 export function example(schema, openapi) {
   const found = resolve(schema, openapi);
   if (found.examples ?? found.default) return found.examples?.[0] ?? found.default;
@@ -85,4 +88,4 @@ export function example(schema, openapi) {
   return { string: "", integer: found.minimum ?? 0, number: 0, boolean: false, object: {} }[found.type] ?? null;
 }
 
-const amount = (number) => (Math.abs(number) >= 1e15 ? String(number) : number.toLocaleString("en"));
+const formatNumber = (number) => (Math.abs(number) >= 1e15 ? String(number) : number.toLocaleString("en"));

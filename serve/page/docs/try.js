@@ -1,4 +1,4 @@
-// The form for trying a route: a field for each parameter, and for POST a box for the JSON body. Routes that delete or accept files have none.
+// The form for trying a route: a field for each parameter, and for POST a box for the JSON body. Routes that delete or accept files have no form.
 
 import { getResponse, postResponse, sentence } from "../shared/api.js";
 import { el } from "../shared/dom.js";
@@ -23,13 +23,13 @@ export function tryForm({ method, path, operation }, openapi) {
     status.textContent = "Waiting for the response…";
     const started = performance.now();
     try {
-      const response = await ask(path, inputs, box);
+      const response = await callRoute(path, inputs, box);
       const text = await response.text();
       status.textContent = `${response.status}, ${Math.round(performance.now() - started)} ms`;
-      output.textContent = indented(text).slice(0, MAX_OUTPUT_CHARS);
+      output.textContent = indentJson(text).slice(0, MAX_OUTPUT_CHARS);
       output.hidden = false;
     } catch (problem) {
-      status.textContent = [problem.status, problem instanceof SyntaxError ? "The body is not JSON." : sentence(problem)].filter(Boolean).join(": ");
+      status.textContent = [problem.status, problem instanceof SyntaxError ? `The body is not valid JSON: ${problem.message}.` : sentence(problem)].filter(Boolean).join(": ");
       output.hidden = true;
     } finally {
       button.disabled = false;
@@ -38,8 +38,8 @@ export function tryForm({ method, path, operation }, openapi) {
   return el("div", {}, el("h3", {}, "Try"), form, status, output);
 }
 
-/** Call a route; URLs are relative to the page. */
-function ask(path, inputs, box) {
+/** Call a route with the values in the form; URLs are relative to the page. */
+function callRoute(path, inputs, box) {
   let address = path.slice(1);
   const values = {};
   for (const [parameter, field] of inputs) {
@@ -64,7 +64,8 @@ function jsonBox(path, schema, openapi) {
   return el("textarea", { rows: Math.min(12, text.split("\n").length + 1), spellcheck: "false", "data-body": path }, text);
 }
 
-function indented(text) {
+/** A JSON text with line breaks and indentation; any other text unchanged. */
+function indentJson(text) {
   try {
     return JSON.stringify(JSON.parse(text), null, 2);
   } catch {

@@ -1,20 +1,20 @@
-// The card of one question: its text, its answers, the sentence that contains them, and buttons. Each edit is stored at once.
+// The card of one question: its text, its answers, the sentences that answer it, and buttons. Each edit is stored immediately.
 
 import { button, cut, el } from "../shared/dom.js";
 import { choosePassage, hasAnswer, openQuote, withAnswer } from "./passage.js";
-import { change, isUnanswerable, missing } from "./store.js";
+import { change, isUnanswerable, missingPart } from "./store.js";
 
 let cardCount = 0;
 
-/** The card of an item; `changed()` is called after each change, `approve(card)` and `discard(card)` when their buttons are clicked. */
-export function cardOf(item, { changed, approve, discard }) {
+/** The card of an item; `onChange()` is called after each change, `approve(card)` and `discard(card)` when their buttons are clicked. */
+export function cardOf(item, { onChange, approve, discard }) {
   const { row } = item;
   const number = cardCount++;
   const id = (part) => `${part}-${number}`;
   const edit = (fields) => {
     change(item, fields);
     refresh();
-    changed();
+    onChange();
   };
   const question = area({ id: id("question"), rows: "2", class: "question-text" }, row.question, (text) => edit({ question: text }));
   const answers = area({ id: id("answers"), rows: "1", "aria-describedby": id("answers-note") }, row.answers.join("\n"), (text) =>
@@ -24,7 +24,7 @@ export function cardOf(item, { changed, approve, discard }) {
   const note = el("p", { id: id("answers-note"), class: "hint" });
   const missingNote = el("p", { class: "hint", role: "status" });
   const approveButton = button(item.approved ? "Back to review" : "Approve", () => {
-    if (!item.approved && missing(item)) missingNote.textContent = missing(item);
+    if (!item.approved && missingPart(item)) missingNote.textContent = missingPart(item);
     else approve(card);
   }, { class: item.approved ? "quiet" : "quiet approve" });
   const discardButton = button("Discard", () => discard(card));
@@ -46,12 +46,12 @@ export function cardOf(item, { changed, approve, discard }) {
     answerFields.hidden = isAbsent;
     chooseButton.hidden = isAbsent;
     if (isAbsent) answers.value = "";
-    if (item.approved || !missing(item)) missingNote.textContent = missing(item);
+    if (item.approved || !missingPart(item)) missingNote.textContent = missingPart(item);
     evidence.replaceChildren(...quotes.map((each) => quotation(each, row.answers)));
     if (!quotes.length) evidence.append(...(row.gold_ids ?? []).map((source) => link(source, { id: source, quote: "" })));
     chooseButton.textContent = row.gold_ids?.length ? "Choose another sentence…" : "Choose the sentence that answers it…";
     const isQuoted = !row.answers.length || !quotes.length || quotes.some((each) => hasAnswer(each.quote, row.answers));
-    note.textContent = isQuoted ? "" : "The sentence does not contain this answer word for word.";
+    note.textContent = isQuoted ? "" : "The sentence does not contain the answer word for word.";
     const name = cut(row.question, 80) || "the new question";
     card.firstChild.setAttribute("aria-label", name);
     approveButton.setAttribute("aria-label", `${approveButton.textContent}: ${name}`);
@@ -62,9 +62,9 @@ export function cardOf(item, { changed, approve, discard }) {
   return card;
 }
 
-/** A text area; `changed(text)` is called at each edit. */
-function area(attributes, text, changed) {
-  const field = el("textarea", { ...attributes, spellcheck: "true", oninput: () => changed(field.value) });
+/** A text area; `onEdit(text)` is called on each edit. */
+function area(attributes, text, onEdit) {
+  const field = el("textarea", { ...attributes, spellcheck: "true", oninput: () => onEdit(field.value) });
   field.value = text;
   return field;
 }

@@ -6,7 +6,7 @@ const isQuote = (value) => typeof value?.id === "string" && typeof value?.quote 
 /** The rows as the text of a file. */
 export const toLines = (rows) => rows.map((row) => `${JSON.stringify(row)}\n`).join("");
 
-/** The rows of a file's text; an Error names the first line that cannot be used, and why. */
+/** The rows of a file's text; throws an Error that gives the first unusable line and the reason, or that the file has no questions. */
 export function fromLines(text) {
   const rows = [];
   const ids = new Set();
@@ -18,7 +18,7 @@ export function fromLines(text) {
     ids.add(row.id);
     rows.push(row);
   }
-  if (!rows.length) throw new Error("The file has no questions.");
+  if (!rows.length) throw new Error("The file has no questions: it needs one JSON object per line.");
   return rows;
 }
 
@@ -36,11 +36,11 @@ function parseRow(line, number) {
 
 function problemOf(row) {
   for (const name of ["id", "question"]) {
-    if (typeof row[name] !== "string" || !row[name].trim()) return `no ${name}`;
+    if (typeof row[name] !== "string" || !row[name].trim()) return `${name} is missing, empty or not a string`;
   }
   for (const name of ["answers", "gold_ids"]) {
     if (row[name] !== undefined && !isTexts(row[name])) return `${name} is not a list of strings`;
   }
   const { evidence = [] } = row;
-  return Array.isArray(evidence) && evidence.every(isQuote) ? "" : "evidence is not a list of sentences with the ids of their documents";
+  return Array.isArray(evidence) && evidence.every(isQuote) ? "" : 'evidence is not a list of objects {"id": document, "quote": sentence}';
 }

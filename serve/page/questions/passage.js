@@ -8,8 +8,8 @@ import { sentences } from "../text/closest.js";
 const RESULTS = 8;
 
 /**
- * Open the dialog with a search for `question`; `onChoose({id, quote})` is called with the sentence that is clicked. In each sentence, the first of the
- * `answers` that it contains is marked.
+ * Open the dialog with a search for `question`; `onChoose({id, quote})` is called with the clicked sentence and its document's id. In each sentence, the
+ * first of the `answers` that it contains is marked.
  */
 export function choosePassage(question, answers, onChoose) {
   const status = el("p", { class: "hint", role: "status" });
@@ -33,7 +33,7 @@ export function choosePassage(question, answers, onChoose) {
     dialog.close();
     onChoose(quote);
   };
-  const dialog = openDialog({ id: "passage", title: "Which sentence answers it?", wide: true },
+  const dialog = openDialog({ id: "passage", title: "Which sentence answers the question?", wide: true },
     question.trim() ? el("p", {}, question) : null,
     el("form", { class: "search-line", onsubmit: search, autocomplete: "off" },
       el("label", { for: "passage-query" }, "Search the documents"), field,
@@ -50,10 +50,10 @@ function passage({ source, title, text }, answers, choose) {
   return el("li", {}, el("p", { class: "title" }, title || source), title ? el("p", { class: "place" }, source) : null, el("ul", {}, ...lines));
 }
 
-/** The position of an answer in `text`, ignoring case; -1 if it does not contain the answer. */
+/** The position of an answer in `text`, ignoring case; -1 if the text does not contain it. */
 const placeIn = (text, answer) => text.toLowerCase().indexOf(answer.toLowerCase());
 
-/** Whether `text` contains one of the answers word for word. */
+/** Whether `text` contains one of the answers, ignoring case. */
 export const hasAnswer = (text, answers) => answers.some((each) => placeIn(text, each) >= 0);
 
 /** The nodes for `text`, with the first answer that it contains marked. */
@@ -65,13 +65,13 @@ export function withAnswer(text, answers) {
   return [text.slice(0, from), el("mark", {}, text.slice(from, end)), text.slice(end)];
 }
 
-/** The sentences of a passage, word for word: a sentence may span the lines of a paragraph; headings are left out. */
+/** The sentences of a passage, verbatim; one may span several lines of a paragraph. Headings and pieces without letters are left out. */
 export function sentencesOf(text) {
   const flat = text.replace(/(?<=[^\n])\n(?=[^\n#>|*\-\d])/g, " ");
   return sentences(flat).map(({ text: piece, from }) => text.slice(from, from + piece.length).trim()).filter((each) => /^(?!#).*\p{L}/su.test(each));
 }
 
-/** Open a document with a quote from it marked; without marks if the document does not contain it. */
+/** Open a document with a quote from it marked; without marks if no passage of the document contains the quote. */
 export async function openQuote({ id: source, quote }) {
   let place = null;
   try {
@@ -82,7 +82,7 @@ export async function openQuote({ id: source, quote }) {
   openReader({ source, ...place });
 }
 
-/** The position of a quote in a document, in code points; null if the document does not contain it. White space may differ. */
+/** The position of a quote in a document, in code points; null if none of its passages contains the quote. White space may differ. */
 export function placeOf(passages, quote) {
   const pattern = new RegExp(quote.trim().split(/\s+/).map((word) => word.replace(/[.*+?^${}()|[\]\\]/g, "\\$&")).join("\\s+"), "u");
   for (const { text, start } of quote.trim() ? passages : []) {

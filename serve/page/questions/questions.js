@@ -1,16 +1,16 @@
-// The view of test questions: proposals from the documents and questions that the reader writes are corrected and approved here, then saved as a file.
+// The view of test questions. They are proposed from the documents, written by the reader or read from a file; then corrected, approved and downloaded.
 
 import { get, sentence } from "../shared/api.js";
 import { button, byId, count, el, moreButton, withCode } from "../shared/dom.js";
 import { randomName } from "../shared/random.js";
 import { cardOf } from "./card.js";
 import { fromLines, toLines } from "./file.js";
-import { isChanged, isReady, isUnanswerable, missing, openStore, save, snapshot, currentState } from "./store.js";
+import { isReady, isStorageKey, isUnanswerable, missingPart, openStore, save, snapshot, currentState } from "./store.js";
 
 const PROPOSED = 10;
 const PAGE = 50;
 const FILE = "questions.jsonl";
-const ABOUT = "Test questions show how well models answer from these documents. Approve some here, then pass the file to `modegraph tune --questions` or `modegraph eval`. They are stored in this browser only.";
+const ABOUT = "Test questions show how well models answer from these documents. Approve some here, download them, then pass the file to `modegraph tune --questions` or `modegraph eval`. Questions are stored in this browser only.";
 const EMPTY_NOTES = {
   review: "Nothing to review. Propose questions, or add your own.",
   approved: "Nothing is approved yet.",
@@ -34,7 +34,7 @@ export async function openQuestions() {
     return;
   }
   addEventListener("storage", async ({ key }) => {
-    if (!isChanged(key)) return;
+    if (!isStorageKey(key)) return;
     await openStore();
     show();
   });
@@ -47,7 +47,7 @@ const itemsOf = (name) => currentState().items.filter((each) => each.approved ==
 function build(view) {
   const file = el("input", { type: "file", id: "questions-file", "aria-label": "Questions file", accept: ".jsonl,.json", hidden: true, onchange: async () => {
     const [chosen] = file.files;
-    if (chosen) await takeFile(chosen);
+    if (chosen) await addFile(chosen);
     file.value = "";
   } });
   const tabs = Object.fromEntries(["review", "approved"].map((name) => [name, button("", () => openTab(name), { class: "" })]));
@@ -67,7 +67,7 @@ function build(view) {
     el("div", { class: "questions-status" }, parts.status, parts.undo),
     el("div", { class: "tabs", role: "group", "aria-label": "Which questions" }, ...Object.values(tabs)),
     parts.list, parts.more);
-  say("");
+  showMessage("");
 }
 
 function openTab(name) {
@@ -79,8 +79,8 @@ function openTab(name) {
 function show() {
   const items = itemsOf(tab);
   shown = Math.max(PAGE, shown);
-  parts.list.replaceChildren(...items.slice(0, shown).map((item) => cardOf(item, { changed, approve: approver(item), discard: discarder(item) })));
-  parts.more.replaceChildren(items.length ? "" : el("p", { class: "hint" }, EMPTY_NOTES[tab]), moreButton(items.length - shown, showMore), discardAll(items));
+  parts.list.replaceChildren(...items.slice(0, shown).map((item) => cardOf(item, { onChange, approve: approver(item), discard: discarder(item) })));
+  parts.more.replaceChildren(items.length ? "" : el("p", { class: "hint" }, EMPTY_NOTES[tab]), moreButton(items.length - shown, showMore), discardAllButton(items));
   showCounts();
 }
 
@@ -91,7 +91,8 @@ function showMore() {
   parts.list.children[first]?.querySelector("textarea").focus();
 }
 
-function discardAll(items) {
+/** A button that discards all `items`; "" if there are fewer than two. */
+function discardAllButton(items) {
   if (items.length < 2) return "";
   return button(`Discard all ${items.length.toLocaleString("en")}`, () => {
     const undo = snapshot();
@@ -118,7 +119,7 @@ function showCounts() {
 }
 
 /** Show a message about an action; `undo`, if given, undoes the action. */
-function say(text, undo = null) {
+function showMessage(text, undo = null) {
   parts.status.textContent = text;
   parts.undo.hidden = undo === null;
   parts.undo.onclick = () => {
@@ -128,51 +129,54 @@ function say(text, undo = null) {
   };
 }
 
-/** Store and show everything after the list has changed. */
+/** Store the questions and show the list and a message, after the list has changed. */
 function finish(text, undo = null) {
   const stored = save();
   show();
-  say(stored ? text : STORAGE_FULL, undo);
+  showMessage(stored ? text : STORAGE_FULL, undo);
 }
 
 /** Store the questions and refresh the counts after a change within a card. */
-function changed() {
-  if (!save()) say(STORAGE_FULL);
+function onChange() {
+  if (!save()) showMessage(STORAGE_FULL);
   showCounts();
 }
 
-const approver = (item) => (card) => leave(card, 0, () => {
+const approver = (item) => (card) => removeCard(card, 0, () => {
   item.approved = !item.approved;
   return item.approved ? "Approved." : "Moved to review.";
 });
 
-const discarder = (item) => (card) => leave(card, 1, () => {
+const discarder = (item) => (card) => removeCard(card, 1, () => {
   drop([item]);
   return "Discarded.";
 });
 
-/** Run an action that removes a card from the list; the focus moves to the same button of the next card. */
-function leave(card, button, act) {
+/**
+ * Run an action that removes a card from the list. The focus moves to the button with the given index on the next card, or on the last card if there is
+ * no next one; to the tab if the list is empty.
+ */
+function removeCard(card, buttonIndex, act) {
   const place = Array.from(parts.list.children).indexOf(card);
   const undo = snapshot();
   const text = act();
   finish(`${text} ${count(itemsOf("review").length, "question")} to review.`, undo);
   const next = parts.list.children[Math.min(place, parts.list.children.length - 1)];
-  (next?.querySelectorAll(".actions button")[button] ?? parts.tabs[tab]).focus();
+  (next?.querySelectorAll(".actions button")[buttonIndex] ?? parts.tabs[tab]).focus();
 }
 
 async function propose() {
   if (proposing) return;
   proposing = true;
-  say("Reading the documents…");
+  showMessage("Reading the documents…");
   try {
     const found = await proposals();
     tab = "review";
     shown = Math.max(shown, itemsOf(tab).length);
-    const none = currentState().offset ? "No more questions can be made from these documents. Add your own." : "No questions could be made: the rules are written for English. Add your own.";
+    const none = currentState().offset ? "No more questions can be made from these documents. Add your own." : "No questions could be made from these documents: the rules that make them are written for English. Add your own.";
     finish(found ? `${count(found, "question")} proposed. Correct them where needed, then approve or discard them.` : none);
   } catch (problem) {
-    say(sentence(problem));
+    showMessage(sentence(problem));
   }
   proposing = false;
 }
@@ -211,28 +215,28 @@ function add() {
   parts.list.querySelector("textarea").focus();
 }
 
-async function takeFile(file) {
+async function addFile(file) {
   let rows;
   try {
     rows = fromLines(await file.text());
   } catch (problem) {
-    say(`${file.name}: ${problem.message}`);
+    showMessage(`${file.name}: ${problem.message}`);
     return;
   }
   const undo = snapshot();
   const state = currentState();
   const ids = new Set(rows.map((row) => row.id));
   const added = rows.map((row) => ({ row, approved: false, own: isUnanswerable(row) }));
-  for (const item of added) item.approved = !missing(item);
+  for (const item of added) item.approved = !missingPart(item);
   state.items = [...state.items.filter(({ row }) => !ids.has(row.id)), ...added];
   if (!save()) {
     undo();
-    say(`${file.name} is too large for this browser's storage. Nothing was added.`);
+    showMessage(`${file.name} is too large for this browser's storage. Nothing was added.`);
     return;
   }
   const lacking = added.filter((item) => !item.approved).length;
   tab = lacking ? "review" : "approved";
-  finish(`${count(rows.length, "question")} from ${file.name}${lacking ? `; ${lacking} without an answer or a document, to review` : ", approved"}.`, undo);
+  finish(`${count(rows.length, "question")} from ${file.name}${lacking ? `: ${added.length - lacking} approved, ${lacking} to review because the answer or the document is missing` : ", approved"}.`, undo);
 }
 
 function download() {
@@ -240,5 +244,5 @@ function download() {
   const address = URL.createObjectURL(new Blob([toLines(rows)], { type: "application/jsonl" }));
   el("a", { href: address, download: FILE }).click();
   setTimeout(() => URL.revokeObjectURL(address), 10_000);
-  say(`${count(rows.length, "question")} saved as ${FILE}.`);
+  showMessage(`${count(rows.length, "question")} saved as ${FILE}.`);
 }

@@ -1,6 +1,6 @@
-// The questions being edited, stored in this browser for each collection: [{row, approved, own}]; `row` is a line of a questions file,
-// `own` is false for proposals and answered questions from files. `index` identifies the index of the last proposals, `offset` is the position of the
-// next one, `discarded` has the ids of questions not to be proposed again.
+// The questions being edited, stored in this browser, separately for each collection: `items` is [{row, approved, own}], where `row` is a line of a
+// questions file, and `own` is true for questions that the reader added and for unanswerable questions from files. `index` identifies the index of the
+// last proposals, `offset` is the position of the next proposal, `discarded` has the ids of questions not to be proposed again.
 
 import { collection, get } from "../shared/api.js";
 
@@ -20,8 +20,8 @@ export async function openStore() {
 /** The state; `save` it after a change. */
 export const currentState = () => state;
 
-/** Whether the storage key that another tab changed is that of these questions. */
-export const isChanged = (key) => key === storageKey;
+/** Whether `key`, which another tab changed in the browser's storage, is that of these questions. */
+export const isStorageKey = (key) => key === storageKey;
 
 /** Store the state; false if the browser's storage is full. */
 export function save() {
@@ -41,7 +41,7 @@ export function snapshot() {
   };
 }
 
-/** Change fields of an item's row; null deletes a field. If no value differs, nothing changes. */
+/** Change fields of an item's row and delete its MAKER_FIELDS; null deletes a field. If no value differs, nothing changes. */
 export function change(item, fields) {
   const { row } = item;
   if (Object.entries(fields).every(([name, value]) => JSON.stringify(row[name] ?? null) === JSON.stringify(value))) return;
@@ -52,11 +52,11 @@ export function change(item, fields) {
   }
 }
 
-/** Whether a question goes into the file. */
-export const isReady = (item) => item.approved && !missing(item);
+/** Whether a question goes into the downloaded file. */
+export const isReady = (item) => item.approved && !missingPart(item);
 
 /** A sentence that asks for the missing part of a question; "" if the question can be approved. */
-export function missing({ row }) {
+export function missingPart({ row }) {
   if (!row.question.trim()) return "Write the question.";
   if (isUnanswerable(row)) return "";
   if (!row.answers.length) return "Write the answer.";

@@ -3,7 +3,7 @@
 import { askForKey, key } from "./key.js";
 
 /** A response with a status other than 2xx, or an error within a stream (status 200). */
-export class Refused extends Error {
+export class ResponseError extends Error {
   constructor(status, code, message) {
     super(message);
     this.status = status;
@@ -17,26 +17,26 @@ export const collection = () => new URLSearchParams(location.search).get("collec
 /** The path of a document's route. */
 export const documentPath = (source) => `v1/documents/${source.split("/").map(encodeURIComponent).join("/")}`;
 
-/** GET, as JSON. */
+/** The JSON that a GET request returns. */
 export const get = async (path, values = {}) => (await getResponse(path, values)).json();
 
-/** GET, as the response. */
+/** The response to a GET request. */
 export const getResponse = (path, values) => call(addressOf(path, values));
 
-/** POST of an object, as JSON. */
+/** The JSON that a POST request with `body` as JSON returns. */
 export const post = async (path, body, signal) => (await postResponse(path, body, signal)).json();
 
-/** POST of an object, as the response. */
+/** The response to a POST request with `body` as JSON. */
 export const postResponse = (path, body, signal, values = {}) => call(addressOf(path, values), body, signal);
 
-/** DELETE, as JSON. */
+/** The JSON that a DELETE request returns. */
 export const remove = async (path, values = {}) =>
   (await call(addressOf(path, values), undefined, undefined, "DELETE")).json();
 
-/** POST of a form with files, as JSON. */
+/** The JSON that a POST request with a form and its files returns. */
 export const upload = async (path, form) => (await call(addressOf(path), form)).json();
 
-/** POST answered by a stream of server-sent events; yields the object of each. */
+/** Send a POST request that is answered with server-sent events; yields the object of each event. */
 export async function* stream(path, body, signal) {
   const response = await postResponse(path, body, signal);
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
@@ -50,7 +50,7 @@ export async function* stream(path, body, signal) {
       const data = event.replace(/^data: /, "");
       if (data === "[DONE]") return;
       const content = JSON.parse(data);
-      if (content.error) throw new Refused(200, content.error.code, content.error.message);
+      if (content.error) throw new ResponseError(200, content.error.code, content.error.message);
       yield content;
     }
   }
@@ -63,7 +63,7 @@ export function sentence(problem) {
   return problem.message.charAt(0).toUpperCase() + problem.message.slice(1);
 }
 
-/** A path with the page's collection and `values` as its query. */
+/** A path with the page's collection and `values` as its query; empty values are left out. */
 function addressOf(path, values = {}) {
   const present = Object.entries({ collection: collection(), ...values }).filter(([, value]) => value !== "" && value !== null);
   return present.length ? `${path}?${new URLSearchParams(present)}` : path;
@@ -89,8 +89,8 @@ async function call(path, body, signal, method = body === undefined ? "GET" : "P
 async function errorOf(response) {
   try {
     const { error } = await response.json();
-    return new Refused(response.status, error.code, error.message);
+    return new ResponseError(response.status, error.code, error.message);
   } catch {
-    return new Refused(response.status, "unknown", `the server answered with status ${response.status}`);
+    return new ResponseError(response.status, "unknown", `the server answered with status ${response.status}`);
   }
 }

@@ -32,17 +32,17 @@ export const withCode = (text) => text.split(/`([^`]+)`/).map((piece, place) => 
 
 export const byId = (id) => document.getElementById(id);
 
-/** A number with its noun: "1 thing", "2 things", "1,234 things". */
-export const count = (number, thing, things = `${thing}s`) =>
-  `${number.toLocaleString("en")} ${number === 1 ? thing : things}`;
+/** A number with its noun: "1 passage", "2 passages", "1,234 passages". */
+export const count = (number, noun, plural = `${noun}s`) =>
+  `${number.toLocaleString("en")} ${number === 1 ? noun : plural}`;
 
-/** Text cut to at most `length` whole characters. */
+/** Text cut to at most `length` code points, with “…” at the end if it is cut; each run of white space becomes one space. */
 export function cut(text, length) {
   const characters = Array.from(text.replace(/\s+/g, " ").trim());
   return characters.length > length ? `${characters.slice(0, length - 1).join("").trimEnd()}…` : characters.join("");
 }
 
-/** The beginning of a passage, without a heading that repeats its title. */
+/** The beginning of a passage, at most `length` code points, without a heading that repeats its title. */
 export function snippet({ title, text }, length) {
   const body = text.replace(/^#+\s*/, "").trim();
   return cut(title && body.startsWith(title) && body !== title ? body.slice(title.length) : body, length);
@@ -52,7 +52,7 @@ export function snippet({ title, text }, length) {
 export const nodeAddress = (kind, id) => `#browse/${kind}/${encodeURIComponent(id)}`;
 
 /** A part of a URL with its percent escapes decoded; unchanged if they are malformed. */
-export function decoded(part) {
+export function decodePart(part) {
   try {
     return decodeURIComponent(part);
   } catch {

@@ -1,5 +1,5 @@
-// Sends feedback on answers to /v1/feedback, if the server accepts it: under a random name stored in this browser, and with the reader's
-// decision on whether it may become training data.
+// The reader's feedback on answers. If the server accepts feedback, it is sent to /v1/feedback under a random name that this browser stores, with the
+// reader's decision on whether it may become training data. A note shows how many entries are stored; a button deletes them.
 
 import { get, post, remove, sentence } from "./api.js";
 import { button, count, el, openDialog } from "./dom.js";
@@ -9,7 +9,7 @@ const STORAGE_KEY = "modegraph-reader";
 let accepted = false;
 let collections = [];
 
-/** Set whether the server accepts feedback, and the collections with which it is stored. */
+/** Set whether the server accepts feedback, and the names of its collections; feedback is stored separately for each. */
 export const setAcceptsFeedback = (accepts, names) => {
   accepted = accepts;
   collections = names;
@@ -26,7 +26,10 @@ export async function sendFeedback(entry) {
   return true;
 }
 
-/** Buttons for the `choices` [[value, label]]; at most one is pressed. `entryOf(value)` is the entry to send; `showStatus` is called with the outcome. */
+/**
+ * Buttons for the `choices` [[value, label]]; at most one is pressed. `entryOf(value)` is the entry to send; `showStatus` is called with a message about
+ * the outcome.
+ */
 export function choiceButtons(choices, entryOf, showStatus) {
   const buttons = choices.map(([value, label]) => button(label, async () => {
     try {
@@ -40,7 +43,7 @@ export function choiceButtons(choices, entryOf, showStatus) {
   return buttons;
 }
 
-/** A note on this reader's feedback in all collections, and a button to delete it; empty without feedback. */
+/** A note on this reader's feedback in all collections, and a button to delete it; empty if the reader has sent none or the server accepts none. */
 export function feedbackNote() {
   const reader = readerOf();
   if (!reader || !accepted) return el("div", {});
@@ -77,7 +80,7 @@ function readerOf() {
   }
 }
 
-/** Ask once whether feedback may become training data; null if the reader cancels. */
+/** Ask whether feedback may become training data, and store the decision; resolves to {user, consent}, or to null if the reader cancels. */
 function askConsent() {
   return new Promise((resolve) => {
     let reader = null;

@@ -9,7 +9,7 @@ let asking = null;
 /** The key in use, "" when there is none. */
 export const key = () => sessionStorage.getItem(STORAGE_KEY) ?? "";
 
-/** Ask for a key, once for all callers; returns whether one was entered. `refused`: the current key was rejected. */
+/** Ask for a key, in one dialog for all callers that wait; returns whether one was entered. `refused`: the server rejected the current key. */
 export function askForKey(refused) {
   asking ??= new Promise((resolve) => open(refused, resolve)).finally(() => {
     asking = null;

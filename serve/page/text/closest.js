@@ -14,8 +14,8 @@ export function sentences(text) {
   return Array.from(text.matchAll(/[^.!?。！？\n]*[.!?。！？\n]+\s*|[^.!?。！？\n]+$/g), (found) => ({ text: found[0], from: found.index }));
 }
 
-/** Up to three sentences of `passage` that together share the most words with `statement`, as {start, end} in code points; none if too few words are shared. */
-export function closest(statement, passage) {
+/** Up to MAX_SENTENCES sentences of `passage` that share the most words with `statement`, as {start, end} in code points; none if too few words are shared. */
+export function closestSentences(statement, passage) {
   const statementWords = words(statement);
   const found = sentences(passage).map((each) => ({ ...each, words: words(each.text) }));
   const weight = new Map([...statementWords].map((word) => [word, 1 / Math.max(1, found.filter((each) => each.words.has(word)).length)]));
@@ -41,7 +41,7 @@ function spanOf({ text, from }, passage) {
   return { start: before, end: before + length(text.trim()) };
 }
 
-/** The words of `text`, each cut to its first letters, so that most endings do not matter. */
+/** The words of `text`, each cut to PREFIX_LENGTH letters, so that most inflections do not matter. */
 function words(text) {
   const plain = text.normalize("NFKC").toLowerCase();
   const found = byWord

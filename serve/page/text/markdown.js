@@ -1,4 +1,4 @@
-// Renders the Markdown that models commonly write: paragraphs, headings, lists, code, emphasis. Everything else becomes text nodes, whatever it
+// Renders the Markdown that models commonly write: paragraphs, headings, lists, code, emphasis, rules. Everything else becomes text nodes, whatever it
 // contains: no link is live, no image is loaded, and other Markdown is shown as it was written.
 
 import { el } from "../shared/dom.js";
@@ -52,7 +52,7 @@ function endOfFence(lines, from, mark) {
   return found < 0 ? lines.length : found;
 }
 
-/** The line after a list. A list consists of items and of indented lines that continue them; one empty line may precede each. */
+/** The index of the first line after a list. A list consists of items and of indented lines that continue them; one empty line may precede each. */
 function endOfList(lines, from) {
   let at = from;
   while (at < lines.length) {

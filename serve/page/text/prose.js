@@ -1,13 +1,13 @@
 // Shows a model's text: each citation of a passage that the model read becomes a button that opens the passage.
 
-import { closest, sentences } from "./closest.js";
+import { closestSentences, sentences } from "./closest.js";
 import { cut, el } from "../shared/dom.js";
 import { markdown } from "./markdown.js";
 
 /** The nodes for `text`; a click on a citation calls `open(citation, statement)`. */
 export const prose = (text, citations, open) => markdown(text, (piece) => withCitations(piece, citations, open));
 
-/** Text nodes and, for every [n] with a citation, a button. Any other bracket stays text. */
+/** Text nodes and, for every [n] with a citation, a button. Other text in brackets stays text. */
 export function withCitations(text, citations, open) {
   const byNumber = new Map(citations.map((citation) => [citation.number, citation]));
   return text.split(/(\[\d{1,4}\])/).filter(Boolean).map((piece) => {
@@ -19,7 +19,7 @@ export function withCitations(text, citations, open) {
 }
 
 /** Label the citations in a finished text with the passage's title, page and closest sentence, which appear on hover and focus. */
-export function describe(container, citations) {
+export function labelCitations(container, citations) {
   for (const button of container.querySelectorAll(".cite")) {
     const citation = citations.find(({ number }) => String(number) === button.textContent);
     const [span] = spansFor(citation, statementOf(button));
@@ -33,8 +33,8 @@ export function describe(container, citations) {
 /** The spans of a citation's text that fit a statement: the server's quotes for it, otherwise the sentences that share the most words with it. */
 export function spansFor({ text, quotes = [] }, statement) {
   const plain = (some) => some.replace(/\[\d+\]/g, " ").replace(/[^\p{L}\p{N}]+/gu, " ").trim().toLowerCase();
-  const mine = quotes.filter((each) => plain(each.statement) === plain(statement));
-  return mine.length ? mine : closest(statement, text);
+  const matching = quotes.filter((each) => plain(each.statement) === plain(statement));
+  return matching.length ? matching : closestSentences(statement, text);
 }
 
 /** The sentence that contains a citation's button or precedes it, without the citations. */

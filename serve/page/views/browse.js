@@ -8,7 +8,7 @@ import { starOf } from "./trees.js";
 import { CHANGED } from "./upload.js";
 
 const PAGE = 50;
-const EDGES = { has: "Document and passages", next: "Before and after", states: "Statements", mentions: "Entities",
+const EDGES = { has: "Document and passages", next: "Previous and next passages", states: "Statements", mentions: "Entities",
   called: "Names", synonym: "Other spellings", "sums up": "Members and summaries", similar: "Similar" };
 let shown = null;
 
@@ -22,11 +22,11 @@ export function startBrowse() {
   onAppearanceChange(drawShown);
 }
 
-/** Show the view: a node, if the address names one, and the first list if none is open yet. */
+/** Show the view: a node, if the URL names one, and the first list if no list is open yet. */
 export async function openBrowse(kind, id) {
   if (!byId("shelf").hasChildNodes()) openShelf("summaries");
   if (kind) await openNode(kind, id);
-  else if (!shown) byId("node").replaceChildren(el("p", { class: "hint" }, "Choose something to see its connections."));
+  else if (!shown) byId("node").replaceChildren(el("p", { class: "hint" }, "Choose an item in a list to see its connections."));
 }
 
 async function openShelf(name) {
@@ -51,7 +51,7 @@ async function summaries() {
     const layer = el("details", { ontoggle: () => layer.open && !list.hasChildNodes() && fill() },
       el("summary", {}, name, el("span", { class: "amount" }, String(each.summaries))), list);
     const page = (offset) => get("v1/graph/summaries", { layer: each.layer, limit: PAGE, offset });
-    const fill = () => paged(list, each.summaries, page);
+    const fill = () => appendPage(list, each.summaries, page);
     layer.open = place === 0;
     return layer;
   });
@@ -64,7 +64,7 @@ async function documents() {
     return found.documents.map((each) => ({ kind: "document", id: each.source, label: each.title || each.source }));
   };
   const { total } = await get("v1/documents", { limit: 1 });
-  await paged(list, total, page);
+  await appendPage(list, total, page);
   return [list];
 }
 
@@ -88,17 +88,17 @@ async function entities() {
   return [el("label", { for: "entities-field" }, "Find an entity"), field, list];
 }
 
-/** Append the next page to a list, with a button for more. */
-async function paged(holder, total, page) {
+/** Append the next page to a list, and a button that appends another if more nodes are left. */
+async function appendPage(holder, total, page) {
   const found = await page(holder.querySelectorAll("li").length);
   holder.querySelector(".more")?.remove();
   holder.append(nodeList(found));
   const left = total - holder.querySelectorAll("li").length;
-  if (found.length) holder.append(moreButton(left, () => paged(holder, total, page)));
+  if (found.length) holder.append(moreButton(left, () => appendPage(holder, total, page)));
 }
 
 function nodeList(nodes) {
-  if (!nodes.length) return el("p", { class: "hint" }, "Nothing here.");
+  if (!nodes.length) return el("p", { class: "hint" }, "None found.");
   return el("ul", { class: "nodes" }, ...nodes.map((each) => el("li", {}, nodeLink(each))));
 }
 
@@ -149,7 +149,7 @@ function drawShown() {
   shown.graph.replaceChildren();
   const star = starOf(shown.neighbourhood, shown.graph.clientWidth);
   const open = (node) => !node.center && (location.hash = nodeAddress(node.kind, node.id));
-  if (!draw(shown.graph, star, open)) shown.graph.replaceChildren(el("p", { class: "hint" }, "The graph needs WebGL."));
+  if (!draw(shown.graph, star, open)) shown.graph.replaceChildren(el("p", { class: "hint" }, "The graph needs WebGL, which this browser does not support."));
 }
 
 function neighbours({ center, nodes, edges, left_out: leftOut }) {
@@ -161,5 +161,5 @@ function neighbours({ center, nodes, edges, left_out: leftOut }) {
   }
   const lists = [...groups].map(([kind, others]) => el("section", {}, el("h3", {}, EDGES[kind] ?? kind), nodeList([...others])));
   if (leftOut) lists.push(el("p", { class: "hint" }, `${count(leftOut, "more neighbour")} not shown.`));
-  return lists.length ? lists : [el("p", { class: "hint" }, "It has no connections.")];
+  return lists.length ? lists : [el("p", { class: "hint" }, "This node has no connections.")];
 }

@@ -18,19 +18,19 @@ let order = "title";
 let descending = false;
 let shown = 0;
 
-/** Reload the list after each change of the collection. */
+/** Reload the list, while it is visible, after each change of the collection that did not come from this view. */
 export const startDocuments = () => addEventListener(CHANGED, (event) => {
   if (!byId("view-documents").hidden && event.detail !== THIS_VIEW) openDocuments(shown);
 });
 
-/** Show the view with the first `rows` documents, or a full page if that is more; `note`, if given, replaces the counts in its heading. */
+/** Show the view with the first `rows` documents (at least a full page, at most 1,000); `note`, if given, replaces the counts in its heading. */
 export async function openDocuments(rows = PAGE, note = "") {
   const view = byId("view-documents");
   if (!view.hasChildNodes()) view.replaceChildren(el("p", { class: "hint" }, "Loading…"));
   try {
     const listed = await page(0, Math.max(rows, PAGE));
     const list = el("ul", { class: "documents" }, ...listed.documents.map(line));
-    const parts = listed.total ? [sorting(), list, more(list, listed.total)] : [emptyNote()];
+    const parts = listed.total ? [sortButtons(), list, more(list, listed.total)] : [emptyNote()];
     view.replaceChildren(head(listed, note), ...parts);
     shown = listed.documents.length;
   } catch (problem) {
@@ -47,7 +47,7 @@ function head({ total, total_passages: passages }, note) {
     total ? uploadButton() : "");
 }
 
-function sorting() {
+function sortButtons() {
   const buttons = Object.entries(ORDERS).map(([key, { name, ways, descending: down }]) => {
     const pressed = key === order;
     const sort = async () => {
@@ -102,7 +102,7 @@ function confirmDelete({ source, passages }, name, item) {
     try {
       await remove(documentPath(source));
       dialog.close();
-      await openDocuments(shown, `${name} is deleted.`);
+      await openDocuments(shown, `${name} was deleted.`);
       (document.querySelectorAll(".documents [aria-label^='Delete ']")[place] ?? byId("documents-title"))?.focus();
       dispatchEvent(new CustomEvent(CHANGED, { detail: THIS_VIEW }));
     } catch (error) {

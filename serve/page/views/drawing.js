@@ -1,4 +1,4 @@
-// Draws nodes at given positions with sigma.js (WebGL); without WebGL, callers show a list instead.
+// Draws nodes at given positions with sigma.js (WebGL); without WebGL, callers show a note or a list instead.
 
 import { cut } from "../shared/dom.js";
 import { ROW } from "./trees.js";
@@ -6,9 +6,9 @@ import { ROW } from "./trees.js";
 const { Sigma, graphology } = globalThis;
 const LABEL_GAP = 5;
 const dark = matchMedia("(prefers-color-scheme: dark)");
-const alive = new Set();
+const drawings = new Set();
 
-/** Draw the tree of trees.pathTree in `holder`, edges down and then right; a click on a passage calls `open(passage)`. */
+/** Draw the tree of trees.pathTree in `holder`, with edges that run down and then right; a click on a passage calls `open(passage)`. */
 export function drawTree(holder, rows, open) {
   const height = rows.length * ROW;
   const nodes = rows.map((each) => ({ ...each, y: height - (each.row + 0.5) * ROW, side: "right" }));
@@ -22,7 +22,10 @@ export function drawTree(holder, rows, open) {
   return draw(holder, { height, nodes, edges }, (node) => node.passage && open(node.passage));
 }
 
-/** Draw nodes with x, y and a side for their labels in a canvas of the holder's width; returns the drawing, or null without WebGL. */
+/**
+ * Draw nodes with x, y and a side for their labels in a canvas of the holder's width; a click calls `open(node)`. Returns the drawing, or null without
+ * WebGL.
+ */
 export function draw(holder, { height, nodes, edges }, open) {
   holder.style.height = `${height}px`;
   const width = holder.clientWidth;
@@ -40,7 +43,7 @@ export function draw(holder, { height, nodes, edges }, open) {
     sigma.on("clickNode", ({ node }) => open(graph.getNodeAttribute(node, "of")));
     sigma.on("enterNode", ({ node }) => holder.classList.toggle("pointing", canOpen(graph.getNodeAttribute(node, "of"))));
     sigma.on("leaveNode", () => holder.classList.remove("pointing"));
-    alive.add({ sigma, holder });
+    drawings.add({ sigma, holder });
     return sigma;
   } catch {
     holder.style.height = "";
@@ -49,8 +52,8 @@ export function draw(holder, { height, nodes, edges }, open) {
 }
 
 /**
- * Draw nodes {key, kind, label, x, y, links} with zoom and drag; a click calls `open(key)`. Returns {zoom(factor), whole(), choose(key)}, or null
- * without WebGL; `choose(key)` highlights a node and its neighbours, `choose(null)` removes the highlight.
+ * Draw nodes {key, kind, label, x, y, links} with zoom and drag; a click calls `open(key)`. Returns {zoom(factor), showWhole(), choose(key)},
+ * or null without WebGL. `showWhole()` resets the zoom; `choose(key)` highlights a node and its neighbours, `choose(null)` removes the highlight.
  */
 export function drawMap(holder, { nodes, edges }, open) {
   const graph = new graphology.Graph();
@@ -61,9 +64,9 @@ export function drawMap(holder, { nodes, edges }, open) {
   }
   for (const { source, target } of edges) graph.addEdge(source, target, { size: 1, color: colors.edge });
   let chosen = null;
-  const isNear = (key) => chosen === null || key === chosen || graph.areNeighbors(key, chosen);
+  const isEmphasized = (key) => chosen === null || key === chosen || graph.areNeighbors(key, chosen);
   const reducers = {
-    nodeReducer: (key, data) => (isNear(key) ? { ...data, zIndex: 1, highlighted: key === chosen, forceLabel: chosen !== null }
+    nodeReducer: (key, data) => (isEmphasized(key) ? { ...data, zIndex: 1, highlighted: key === chosen, forceLabel: chosen !== null }
       : { ...data, zIndex: 0, color: colors.line, size: 3 * scale, label: null }),
     edgeReducer: (key, data) => (chosen === null || graph.hasExtremity(key, chosen) ? data : { ...data, hidden: true }),
   };
@@ -86,10 +89,10 @@ export function drawMap(holder, { nodes, edges }, open) {
     sigma.on("clickNode", ({ node }) => open(node));
     sigma.on("enterNode", () => holder.classList.add("pointing"));
     sigma.on("leaveNode", () => holder.classList.remove("pointing"));
-    alive.add({ sigma, holder });
+    drawings.add({ sigma, holder });
     return {
       zoom: (factor) => camera.animate({ ratio: camera.getBoundedRatio(camera.ratio / factor) }, { duration }),
-      whole: () => camera.animate({ x: 0.5, y: 0.5, ratio: 1 }, { duration }),
+      showWhole: () => camera.animate({ x: 0.5, y: 0.5, ratio: 1 }, { duration }),
       choose: (key) => {
         chosen = key;
         sigma.refresh();
@@ -106,10 +109,10 @@ export function drawMap(holder, { nodes, edges }, open) {
 
 /** Free the drawings inside `holder`. */
 export function erase(holder) {
-  for (const each of alive) {
+  for (const each of drawings) {
     if (!holder.contains(each.holder)) continue;
     each.sigma.kill();
-    alive.delete(each);
+    drawings.delete(each);
   }
 }
 
@@ -154,7 +157,7 @@ function drawHover(context, data, colors, label) {
   label(context, data);
 }
 
-/** The part of `text` that fits `labelWidth` pixels. */
+/** `text`, cut with “…” if it does not fit `labelWidth` pixels; "" if not even one character fits. */
 function fit(context, text, labelWidth) {
   if (context.measureText(text).width <= labelWidth) return text;
   let low = 0;
@@ -176,7 +179,7 @@ function colorsOf(holder) {
     step: color("line-strong"), document: ink, summary: accent, entity: muted, proposition: color("line-strong") };
 }
 
-/** Call `redraw` whenever the colours or the width of the window change. */
+/** Call `redraw` shortly after the colour scheme or the width of the window changes. */
 export function onAppearanceChange(redraw) {
   let width = innerWidth;
   let timer = 0;

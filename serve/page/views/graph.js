@@ -12,7 +12,7 @@ const LISTED = 50;
 let graph = null;
 let map = null;
 
-/** Wire the view: it is reloaded after a change of the collection, and redrawn after a change of colours or width. */
+/** Wire the view: it is reloaded after a change of the collection, and redrawn after a change of the colour scheme or the window's width. */
 export function startGraph() {
   addEventListener(CHANGED, () => {
     graph = null;
@@ -58,9 +58,9 @@ function parts() {
 
 /** The part of the collection that is drawn, in words. */
 function extent() {
-  const shareOf = (kind, all, things) => {
+  const shareOf = (kind, all, plural) => {
     const some = graph.nodes.filter((each) => each.kind === kind).length;
-    return some < all ? `${some} of ${count(all, kind, things)}` : count(all, kind, things);
+    return some < all ? `${some} of ${count(all, kind, plural)}` : count(all, kind, plural);
   };
   const part = graph.nodes.length < graph.documents + graph.entities ? "The best-connected: " : "";
   return `${part}${shareOf("document", graph.documents, "documents")}, ${shareOf("entity", graph.entities, "entities")}. A line means that the document mentions the entity.`;
@@ -77,7 +77,7 @@ function redraw() {
 
 function showAll() {
   map?.choose(null);
-  map?.whole();
+  map?.showWhole();
   byId("graph-field").value = "";
   showList();
 }

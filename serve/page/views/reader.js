@@ -3,12 +3,15 @@
 import { documentPath, get, sentence } from "../shared/api.js";
 import { button, byId, count, cut, el } from "../shared/dom.js";
 
-let latest = null;  // the latest request: earlier ones that arrive later are not shown
+let latest = null;  // the latest request: the responses to earlier ones are ignored
 
 /** A button that opens a document. */
 export const documentLink = ({ source, title }, classes = "link") => button(title || source, () => openReader({ source, title }), { class: classes });
 
-/** Open `source` at characters start to end, or at its beginning; `marks` are its sentences closest to `statement`, a sentence of an answer. */
+/**
+ * Open `source` with the characters from start to end marked, or at its beginning. If `marks` are given, these spans are marked more strongly than the
+ * rest; they belong to `statement`, a sentence of an answer, if it is given.
+ */
 export async function openReader({ source, title, start = 0, end = 0, page, statement = "", marks = [] }) {
   const dialog = byId("reader");
   const text = byId("reader-text");
@@ -21,7 +24,7 @@ export async function openReader({ source, title, start = 0, end = 0, page, stat
   try {
     const found = await get(documentPath(source));
     if (request !== latest) return;
-    text.replaceChildren(...marked(found.passages, start, end, marks, found.metadata.page_starts));
+    text.replaceChildren(...markedText(found.passages, start, end, marks, found.metadata.page_starts));
     byId("reader-title").textContent = found.title || source;
     byId("reader-place").textContent = `${locationOf({ source, page, start, end })} · ${count(found.passages.length, "passage")}`;
     text.querySelector("mark")?.scrollIntoView({ block: "center" });
@@ -36,7 +39,7 @@ export async function openReader({ source, title, start = 0, end = 0, page, stat
 const locationOf = ({ source, page, start, end }) =>
   end ? `${source},${page ? ` p. ${page},` : ""} characters ${start.toLocaleString("en")}–${end.toLocaleString("en")}` : source;
 
-/** A note that explains the marks. A sentence that shares words with a statement does not necessarily support it. */
+/** A note that explains the marks. It claims no support: a sentence may share words with a statement without supporting it. */
 function marksNote(statement, marks) {
   const quotation = `“${cut(statement, 160)}”`;
   if (!marks.length) return `The whole passage is marked: none of its sentences shares enough words with ${quotation}`;
@@ -44,10 +47,11 @@ function marksNote(statement, marks) {
 }
 
 /**
- * The document's text from its passages, in order: plain text, with a <mark> over the characters from start to end; given `marks`,
- * <mark> covers these spans, and <span class="read"> the rest between start and end. Each page's number is shown where the page begins, at one of `pages`.
+ * The document's text from its passages, in order: plain text, with a <mark> around the characters from start to end; given `marks`,
+ * <mark> surrounds these spans, and <span class="read"> the rest between start and end. `pages` are the offsets at which pages begin; each page's number is
+ * shown there.
  */
-export function marked(passages, start, end, marks = [], pages = []) {
+export function markedText(passages, start, end, marks = [], pages = []) {
   const nodes = [];
   const lit = marks.length ? marks : [{ start, end }];
   const pageStarts = Array.isArray(pages) ? pages.filter(Number.isInteger) : [];

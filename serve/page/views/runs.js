@@ -32,13 +32,13 @@ function list({ total, runs }) {
       el("a", { class: "title", href: `#runs/${encodeURIComponent(run.name)}` }, run.name),
       el("span", { class: "place" }, figures(run.figures))),
     el("dl", { class: "document-facts" }, ...facts(run))));
-  const note = runs.length < total ? `${count(total, "run")}, the latest ${runs.length} of them` : count(total, "run");
+  const note = runs.length < total ? `${count(total, "run")}; the latest ${runs.length.toLocaleString("en")} are listed` : count(total, "run");
   return [head("Runs", note), el("ul", { class: "documents" }, ...lines)];
 }
 
 function facts(run) {
   const when = new Date(run.ended * 1000).toLocaleString(undefined, { dateStyle: "medium", timeStyle: "short" });
-  return [["Made by", run.stage], ["State", state(run)], ["Written", when]].flatMap(([name, value]) => [el("dt", {}, name), el("dd", {}, value)]);
+  return [["Made by", run.stage], ["State", state(run)], ["Last written", when]].flatMap(([name, value]) => [el("dt", {}, name), el("dd", {}, value)]);
 }
 
 function state({ state: name, seconds, step, steps, seconds_left: left }) {
@@ -66,7 +66,7 @@ function course({ run, settings, curves, best_step: best, changes }) {
     head(run.name, ""),
     el("dl", { class: "document-facts" }, ...facts(run), ...(best === null ? [] : [el("dt", {}, "Best"), el("dd", {}, `checkpoint of step ${best.toLocaleString("en")}, by F1 on dev rows`)])),
     changes.length ? table(changes) : "",
-    charts.length ? el("div", { class: "charts" }, ...charts) : el("p", { class: "hint" }, "The run logged no losses."),
+    charts.length ? el("div", { class: "charts" }, ...charts) : el("p", { class: "hint" }, "The run logged no losses or dev figures."),
     el("details", {}, el("summary", {}, "Figures and settings"),
       el("p", { class: "place" }, Object.entries(run.figures).map(([name, value]) => `${name} ${number(value)}`).join(", ")),
       el("dl", { class: "document-facts" }, ...dump))];

@@ -1,7 +1,7 @@
 // Adds files to the index, if the server accepts them. They can be dropped anywhere on the page, or chosen in a dialog. A few are sent at a time,
 // since the server indexes waiting files together; a panel shows how many are done, and why any were refused.
 
-import { Refused, sentence, upload } from "../shared/api.js";
+import { ResponseError, sentence, upload } from "../shared/api.js";
 import { button, byId, count, el, withCode } from "../shared/dom.js";
 
 /** The event that is dispatched to the window after the collection has changed. */
@@ -114,7 +114,7 @@ async function work() {
   queue.running += 1;
   for (let next = queue.waiting.shift(); next; next = queue.waiting.shift()) {
     try {
-      if (!next.file) throw new Refused(0, "unreadable", "the browser cannot read it");
+      if (!next.file) throw new ResponseError(0, "unreadable", "the browser cannot read it");
       const form = new FormData();
       form.append("files", next.file, next.name);
       await upload("v1/documents/files", form);
@@ -131,7 +131,7 @@ async function work() {
 
 /** Why a file was refused, without its name. */
 export function reasonOf(problem, name) {
-  if (!(problem instanceof Refused) || problem.status === 429) return sentence(problem);
+  if (!(problem instanceof ResponseError) || problem.status === 429) return sentence(problem);
   if (REASONS[problem.code]) return REASONS[problem.code];
   return problem.message.startsWith(name) ? problem.message.slice(name.length).replace(/^[:,]?\s+/, "") : problem.message;
 }

@@ -255,7 +255,9 @@ def test_questions_about_an_index_are_accepted_if_retrieval_finds_the_answer_aga
     ledger = Ledger(model, tmp_path / "ledger.sqlite")
     rows = list(question_rows(examples, spec, ledger, None, settings))
     kinds = Counter(type(row).__name__ for row in rows)
-    assert kinds["QuestionRow"] == 8 and {row.why for row in rows if isinstance(row, Dropped)} >= {by_model.ANSWER_NOT_RETRIEVED}
+    assert kinds["QuestionRow"] == 8 and {row.why for row in rows if isinstance(row, Dropped)} >= {
+        by_model.ANSWER_NOT_RETRIEVED
+    }
     calls = len(model.requests)
     again = Ledger(model, tmp_path / "ledger.sqlite")
     assert list(question_rows(examples, spec, again, None, settings)) == rows and len(model.requests) == calls

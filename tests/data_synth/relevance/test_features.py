@@ -16,11 +16,11 @@ from graph.retrieve.learned.light import (
     SEEDS,
     WALK,
     entity_counts,
+    features_of,
     first_span,
     hops_from,
     lead_in_passage,
     log_ranks,
-    measure,
     named_by_seeds,
     pair_scores,
     shared_entities,
@@ -42,7 +42,7 @@ QUESTION = "Where was the founder of the yard that built the Lantern (ferry) bor
 
 
 def selector_features(index: Index, query: Query, rows: Ints) -> Floats:
-    return measure(index, query, view_of(index, query), rows)
+    return features_of(index, query, view_of(index, query), rows)
 
 
 @pytest.fixture(scope="module")
@@ -198,7 +198,7 @@ def test_seeds_have_full_walk_mass_and_zero_hops_and_are_not_compared_with_thems
     query = query_of(index, QUESTION)
     view = view_of(index, query)
     assert len(view.seeds_S) == SEEDS
-    values = measure(index, query, view, view.seeds_S)
+    values = features_of(index, query, view, view.seeds_S)
     assert column(values, "walk_mass") == [1] * SEEDS and column(values, "hops") == [0] * SEEDS
     assert max(column(values, "seed_similarity")) < 0.999
     assert (view.mass_N <= 1).all() and (view.mass_N >= 0).all()

@@ -9,14 +9,14 @@ import pytest
 
 from data_synth.relevance.gold import check_sources, read_gold_questions, with_sentences
 from data_synth.relevance.relevance_rows import (
+    CANDIDATES_PER_CALL,
     NO_GOLD,
     NO_PROPOSITION,
-    NOT_THERE,
-    SHOWN_AT_ONCE,
-    UNUSABLE,
-    chosen_rows,
+    SENTENCE_NOT_FOUND,
+    UNUSABLE_CHOICE,
     find_quote,
     gold_rows,
+    labels_by_model,
     quoted_rows,
     rows_of_sources,
 )
@@ -65,10 +65,10 @@ def test_an_overlap_of_half_the_shorter_span_is_enough_and_less_is_not(index: In
 
 
 def test_a_sentence_that_is_not_in_its_document_is_reported(index: Index) -> None:
-    assert quoted_rows(index, Quote("ada", "She was born in Quill.")) == Dropped(NOT_THERE)
+    assert quoted_rows(index, Quote("ada", "She was born in Quill.")) == Dropped(SENTENCE_NOT_FOUND)
     question = Question("q", "?", (), evidence=(Quote("ada", "She was born in Quill."),))
     rows, lost = gold_rows(index, question)
-    assert len(rows) == 0 and lost == [Dropped(NOT_THERE)]
+    assert len(rows) == 0 and lost == [Dropped(SENTENCE_NOT_FOUND)]
 
 
 def test_a_sentence_that_no_proposition_was_read_from_is_reported(tmp_path: Path) -> None:
@@ -120,20 +120,20 @@ def test_the_propositions_that_a_model_selects_from_any_list_are_labelled_releva
 
     model = ScriptedModel(select)
     rows = candidates(index)
-    verdicts = chosen_rows(index, query_with_model(index, model), rows)
+    verdicts = labels_by_model(index, query_with_model(index, model), rows)
     chosen = [index.data.proposition_texts[row] for row, verdict in zip(rows, verdicts, strict=True) if verdict is True]
     assert sorted(text.split()[-1] for text in chosen) == ["Haven21.", "Haven7."]
     assert verdicts.count(False) == len(rows) - 2
-    assert len(model.requests) == -(-len(rows) // SHOWN_AT_ONCE) == 2
+    assert len(model.requests) == -(-len(rows) // CANDIDATES_PER_CALL) == 2
 
 
 def test_an_unusable_reply_labels_nothing(index: Index) -> None:
     def select(request: CompletionRequest) -> str:
         return "no idea" if "Haven7." in request.messages[1].content else '{"selected": []}'
 
-    verdicts = chosen_rows(index, query_with_model(index, ScriptedModel(select)), candidates(index))
-    assert verdicts.count(Dropped(UNUSABLE)) == SHOWN_AT_ONCE
-    assert verdicts.count(False) == 30 - SHOWN_AT_ONCE
+    verdicts = labels_by_model(index, query_with_model(index, ScriptedModel(select)), candidates(index))
+    assert verdicts.count(Dropped(UNUSABLE_CHOICE)) == CANDIDATES_PER_CALL
+    assert verdicts.count(False) == 30 - CANDIDATES_PER_CALL
 
 
 NUMBERED = {

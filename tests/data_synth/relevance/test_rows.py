@@ -15,13 +15,19 @@ from data_synth.relevance.relevance_form import (
     relevance_from_json,
     relevance_to_json,
 )
-from data_synth.relevance.relevance_rows import LOST_GOLD, OTHER_SPLIT, best_allowed, find_candidates, relevance_rows
+from data_synth.relevance.relevance_rows import (
+    NO_GOLD_IN_SPLIT,
+    OTHER_SPLIT,
+    best_allowed,
+    find_candidates,
+    relevance_rows,
+)
 from data_synth.relevance.split import Split, make_split
 from data_synth.rows import Dropped
 from graph.documents.questions import SPLITS, Question, Quote
 from graph.errors import UserError
 from graph.index.index import Index
-from graph.retrieve.learned.light import FEATURES, QuestionView, measure, view_of
+from graph.retrieve.learned.light import FEATURES, QuestionView, features_of, view_of
 from graph.retrieve.parts.query import Query
 from graph.types import Completion, CompletionRequest
 from tests.corpora import ISLES
@@ -75,7 +81,7 @@ def test_the_features_of_rows_equal_those_at_query_time(index: Index) -> None:
     place = {proposition: row for row, proposition in enumerate(index.data.proposition_ids)}
     query = Query(BORN.question.text, index.encode_queries([BORN.question.text])[0])
     candidates = np.array([place[row.proposition_id] for row in rows])
-    expected = measure(index, query, view_of(index, query), candidates)
+    expected = features_of(index, query, view_of(index, query), candidates)
     assert np.allclose([row.features for row in rows], expected, atol=1e-5)
 
 
@@ -98,7 +104,7 @@ def test_propositions_of_another_split_are_dropped_and_counted(index: Index) -> 
 def test_a_question_that_lost_all_its_gold_has_no_rows(index: Index) -> None:
     split = Split({"born": "train"}, np.full(len(index.data.proposition_ids), SPLITS.index("test")))
     rows, dropped = split_rows(relevance_rows(index, [BORN], split, 5))
-    assert rows == [] and sorted(set(dropped)) == sorted({LOST_GOLD, OTHER_SPLIT})
+    assert rows == [] and sorted(set(dropped)) == sorted({NO_GOLD_IN_SPLIT, OTHER_SPLIT})
 
 
 def occurs_in(index: Index, row: int, source: str) -> bool:

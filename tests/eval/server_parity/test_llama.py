@@ -1,4 +1,4 @@
-"""`serve check` against a real llama.cpp: a correct server of an adapter on its base, and injected faults, each found and named."""
+"""`serve check` against a real llama.cpp: a server that applies an adapter to its base correctly, and injected faults, each reported by name."""
 
 import json
 import urllib.request
@@ -51,7 +51,7 @@ Scale = Callable[[float], str]
 
 
 def with_adapter(base: Path, adapter: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scale]:
-    """Serve a file with the adapter; yields a function that sets the scale for requests that state none, and returns the URL of the server."""
+    """Serve a GGUF file with an adapter; yields a function that sets the adapter's scale for requests without one and returns the server's URL."""
     with closing(CommandServer(LlamaSpec(base, base.stem, {"adapter": adapter}))) as child:
         child.wait()
         monkeypatch.setenv("OPENAI_API_KEY", child.key)
@@ -79,7 +79,7 @@ def on_merged(files: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scale]:
 
 
 def test_a_correct_server_has_no_faults(on_base: Scale, run: Path) -> None:
-    """A server given by URL is checked as the adapter at scale 1 and as its base at scale 0; log-probabilities that llama.cpp does not report are unchecked."""
+    """A server given by URL is checked as the adapter at scale 1 and as its base at scale 0; the log-probabilities that it does not report are unchecked."""
     status, result = check_server(on_base(1.0), run)
     assert (status, result["faults"]) == (0, [])
     assert result["unchecked"] == [f"base: {NO_LOGPS}", f"base at scale 0: {NO_LOGPS}"]
@@ -98,7 +98,7 @@ def test_a_check_does_not_affect_the_next_one(on_base: Scale, run: Path) -> None
 
 
 def test_no_answer_depends_on_the_adapter_of_an_earlier_request(files: Path, run: Path) -> None:
-    """The adapter, its base and the adapter again get the same prompts, more than there are slots: all answer as on a server used for one model only."""
+    """The adapter, its base and the adapter again get the same prompts, more than there are slots; the log-probabilities equal those of one model alone."""
     spec = LlamaSpec(files / "base.gguf", "base", {"tuned": files / "adapter.gguf"})
     tokenizer = load_tokenizer(str(run))
     prompts = [" ".join(f"w{(number * 7 + place**2) % 97}" for place in range(60)) for number in range(SLOTS + 2)]

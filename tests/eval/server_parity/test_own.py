@@ -20,13 +20,13 @@ def run(world: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def running(run: Path, world: World, hashed_isles: Path) -> Iterator[Running]:
+def own_server(run: Path, world: World, hashed_isles: Path) -> Iterator[Running]:
     with serving(hashed_isles, f"hf:{world.base}", (f"sft={run}",), capacity=16) as server:
         yield server
 
 
-def test_a_correct_server_has_no_faults(running: Running, run: Path, world: World) -> None:
-    status, result = check_server(f"{running.url}/v1", run, "--base-name", world.base.name, conversations=2)
+def test_a_correct_server_has_no_faults(own_server: Running, run: Path, world: World) -> None:
+    status, result = check_server(f"{own_server.url}/v1", run, "--base-name", world.base.name, conversations=2)
     assert (status, result["faults"]) == (0, [])
     assert result["unchecked"] == [f"sft: {NO_LOGPS}", f"{world.base.name}: {NO_LOGPS}"]
     lines = [(line["model"], line["adapter"], line["answers"], line["batch"]) for line in result["measured"]]
@@ -37,12 +37,12 @@ def test_a_correct_server_has_no_faults(running: Running, run: Path, world: Worl
     ]
 
 
-def test_an_adapter_that_is_not_loaded_is_reported(running: Running, run: Path, world: World) -> None:
-    status, result = check_server(f"openai:{world.base.name}@{running.url}/v1", run, conversations=2)
+def test_an_adapter_that_is_not_loaded_is_reported(own_server: Running, run: Path, world: World) -> None:
+    status, result = check_server(f"openai:{world.base.name}@{own_server.url}/v1", run, conversations=2)
     assert status == 1 and result["faults"][0].startswith(f"{world.base.name}: the adapter is not loaded")
 
 
-def test_a_server_that_refuses_to_return_tokens_is_checked_by_its_prompts(run: Path) -> None:
+def test_if_a_server_refuses_to_return_tokens_the_lengths_of_its_prompts_are_checked(run: Path) -> None:
     def reply(body: dict[str, Any], number: int) -> str | tuple[int, str]:
         refused = (400, json.dumps({"error": {"message": "return_tokens_as_token_ids: leave it out"}}))
         return refused if "logprobs" in body else "Saltmere"

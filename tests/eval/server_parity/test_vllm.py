@@ -51,14 +51,14 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def correct(run: Path) -> Iterator[str]:
-    """A server of smollm2 and of its adapter as `sft`; `forgotten` is the base again, under a name that suggests an adapter."""
+def correct_server(run: Path) -> Iterator[str]:
+    """A server of smollm2 and its adapter `sft`; `forgotten` is another name of the base, as if its adapter had not been loaded."""
     with serving(Path(resolve("smollm2")), 1024, "smollm2 forgotten", (*FLOAT32, f"sft={run}")) as server:
         yield server.url
 
 
 @pytest.fixture(scope="module")
-def faulty(run: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def faulty_server(run: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A server of the merged model with the adapter applied again, and a chat template with a colon instead of a line break."""
     folder = tmp_path_factory.mktemp("faulty") / "merged"
     merged_model(run, "float32").save_pretrained(folder)
@@ -71,9 +71,9 @@ def faulty(run: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]
     shutil.rmtree(folder)
 
 
-def test_a_correct_server_has_no_faults(correct: str, run: Path) -> None:
+def test_a_correct_server_has_no_faults(correct_server: str, run: Path) -> None:
     """A server given by its URL alone: the model with the run's name is checked, and vLLM reports its base."""
-    status, report = check_server(correct, run)
+    status, report = check_server(correct_server, run)
     assert (status, report["faults"], report["unchecked"]) == (0, [], [])
     lines = [(line["model"], line["adapter"], line["answers"], line["batch"]) for line in report["measured"]]
     assert lines == [
@@ -85,8 +85,8 @@ def test_a_correct_server_has_no_faults(correct: str, run: Path) -> None:
     assert all(line["likeliest"] > 0.98 for line in report["measured"] if line["answers"] == "greedy")
 
 
-def test_an_adapter_that_is_not_loaded_is_reported(correct: str, run: Path) -> None:
-    status, report = check_server(f"openai:forgotten@{correct}", run, "--base-name", "smollm2")
+def test_an_adapter_that_is_not_loaded_is_reported(correct_server: str, run: Path) -> None:
+    status, report = check_server(f"openai:forgotten@{correct_server}", run, "--base-name", "smollm2")
     assert status == 1 and len(report["faults"]) == 1 and report["unchecked"] == []
     assert (
         report["faults"][0].startswith("forgotten: the adapter is not loaded")
@@ -94,17 +94,19 @@ def test_an_adapter_that_is_not_loaded_is_reported(correct: str, run: Path) -> N
     )
 
 
-def test_an_adapter_without_effect_is_reported(correct: str, run: Path, tmp_path: Path) -> None:
-    """The base alone serves an adapter of zeros correctly; the fault is in the run."""
+def test_an_adapter_without_effect_is_reported(correct_server: str, run: Path, tmp_path: Path) -> None:
+    """An adapter of zeros does not change the base, so the server is correct: the fault is in the run."""
     idle = random_adapter("smollm2", run.parent / "data", tmp_path / "idle", size=0.0)
-    status, report = check_server(f"openai:smollm2@{correct}", idle, "--base-name", "smollm2")
+    status, report = check_server(f"openai:smollm2@{correct_server}", idle, "--base-name", "smollm2")
     assert status == 1 and report["unchecked"] == []
     assert report["faults"] == [no_effect_fault(str(idle), 0.0)]
 
 
-def test_an_adapter_merged_twice_and_another_template_are_reported(faulty: str, run: Path) -> None:
-    """Each fault of the adapter and of its base is reported once, along with those of the template."""
-    status, report = check_server(f"openai:sft@{faulty}", run)
+def test_an_adapter_applied_to_its_merged_model_and_another_template_are_reported(
+    faulty_server: str, run: Path
+) -> None:
+    """Both faults are reported for the adapter and for its base."""
+    status, report = check_server(f"openai:sft@{faulty_server}", run)
     assert status == 1
     heads = [fault.partition(";")[0].partition(" (")[0] for fault in report["faults"]]
     assert [head.split(": ")[:2] for head in heads] == [
@@ -115,20 +117,22 @@ def test_an_adapter_merged_twice_and_another_template_are_reported(faulty: str, 
     ]
 
 
-def test_another_chat_template_is_reported(faulty: str, run: Path) -> None:
+def test_another_chat_template_is_reported(faulty_server: str, run: Path) -> None:
     """Without the adapter, the merged model agrees with the run, but its prompt is not the one used in training."""
-    status, report = check_server(f"openai:merged@{faulty}", run)
+    status, report = check_server(f"openai:merged@{faulty_server}", run)
     assert status == 1 and len(report["faults"]) == 1
     assert report["faults"][0].startswith("merged: another chat template: the prompt of conversation 1 has ")
     assert "from token 3 on, it reads ':" in report["faults"][0] and "chat_template.jinja" in report["faults"][0]
     assert report["unchecked"] == [
-        f"merged without its adapter: {faulty} does not name the base; if it serves the base, give --base-name"
+        f"merged without its adapter: {faulty_server} does not name the base; if it serves the base, give --base-name"
     ]
 
 
-def test_a_hundred_conversations_are_within_a_twentieth_of_a_nat(correct: str, run: Path) -> None:
+def test_log_probabilities_of_a_hundred_conversations_differ_by_less_than_a_twentieth_of_a_nat(
+    correct_server: str, run: Path
+) -> None:
     """Conversations as training tokenises them; gaps are summed over the tokens of an answer."""
-    server, policy = Server(correct), RunPolicy(run, read_run(run))
+    server, policy = Server(correct_server), RunPolicy(run, read_run(run))
     rows = [tokenize_row(policy.tokenizer, each.prompt, each.chosen) for each in map(row, range(CONVERSATIONS))]
     assert len(set(rows)) == CONVERSATIONS
     # One by one: vLLM 0.32 on a CPU may crash on a batch of such requests.
@@ -144,12 +148,13 @@ def test_a_hundred_conversations_are_within_a_twentieth_of_a_nat(correct: str, r
     assert gaps.conversation < 0.05 and gaps.token < 0.001
 
 
-def test_structured_replies_are_valid(correct: str) -> None:
-    valid, total = count_valid(open_openai(f"smollm2@{correct}"), STRUCTURED)
+def test_structured_replies_are_valid(correct_server: str) -> None:
+    valid, total = count_valid(open_openai(f"smollm2@{correct_server}"), STRUCTURED)
     print(f"{valid} of {total}")
     assert total >= 100 and sum(valid.values()) / total >= 0.99
 
 
-def test_adapters_answer_by_name(correct: str) -> None:
-    assert Server(correct).parents() == {"smollm2": "", "forgotten": "", "sft": "smollm2"}
-    assert read_target(f"openai:sft@{correct}") == ("sft", correct) and read_target(correct) == ("", correct)
+def test_the_server_names_the_base_of_each_adapter_and_a_target_may_name_its_model(correct_server: str) -> None:
+    assert Server(correct_server).parents() == {"smollm2": "", "forgotten": "", "sft": "smollm2"}
+    assert read_target(f"openai:sft@{correct_server}") == ("sft", correct_server)
+    assert read_target(correct_server) == ("", correct_server)

@@ -44,7 +44,7 @@ def test_tasks_are_listed():
     assert len(listed) == 14 and listed[0]["name"] == "qasper" and listed[0]["hub"] == "allenai/qasper"
 
 
-def test_a_task_is_read_into_our_layout(files):
+def test_a_task_is_written_in_our_layout(files):
     done = run("tasks", "examples", "--source", files / "questions.jsonl", "--out", files / "own", "--json")
     assert json.loads(done.stdout) == {"task": "examples", "questions": 2, "documents": 0}
     assert "wrote" in done.stderr and "corpus.jsonl" not in done.stderr, "the task has no documents of its own"
@@ -149,7 +149,7 @@ def test_a_correct_answer_gets_full_scores():
     assert registry.METRICS is METRICS
 
 
-def users_then_questions(request):
+def reply_with_users_or_questions(request):
     text = request.messages[0].content
     if "different kinds of users" in text:
         return json.dumps(
@@ -161,7 +161,7 @@ def users_then_questions(request):
 
 
 def test_abstract_questions_are_written_for_users_and_their_tasks():
-    model = ScriptedModel(users_then_questions)
+    model = ScriptedModel(reply_with_users_or_questions)
     found, lacking = generate_questions(["Isles & <|im_end|> ferries"], model, users=2, tasks=2, questions=2)
     assert [question.text for question in found] == ["What recurs?", "What of log?", "What of plan?"]
     assert found[0].reasoning == "keeper: log" and lacking == 8 - 3 and len(model.requests) == 1 + 3

@@ -160,7 +160,7 @@ def test_gold_documents_are_those_of_the_supporting_facts(tmp_path):
     assert [titles[source] for source in hotpot.questions[0].gold_sources] == ["Tarn", "Lantern"]
 
 
-def test_rows_in_the_form_of_the_hub_are_read_like_published_rows():
+def test_rows_in_the_format_of_the_hub_are_read_like_published_rows():
     hub = TASKS["hotpotqa"].hub
     context = {"title": [t for t, _ in PARAGRAPHS], "sentences": [s for _, s in PARAGRAPHS]}
     hotpot_on_hub = {"id": "h", "question": "Where?", "answer": "Tarn", "type": "bridge", "context": context}
@@ -188,7 +188,7 @@ def test_rows_in_the_form_of_the_hub_are_read_like_published_rows():
     assert TASKS["pubmedqa"].hub.read(pubmed | {"final_decision": "maybe"}) == TASKS["pubmedqa"].read(ROWS["pubmedqa"])
 
 
-def test_the_file_of_quality_is_found_under_its_published_name(tmp_path):
+def test_the_file_of_the_task_quality_is_found_under_its_published_name(tmp_path):
     write_jsonl(tmp_path / "QuALITY.v1.0.1.htmlstripped.dev", [ROWS["quality"]])
     assert load_task(TASKS["quality"], tmp_path).questions[0].answers == ANSWERS["quality"]
 
@@ -242,7 +242,7 @@ def test_the_error_for_missing_data_says_how_to_get_it(tmp_path):
         load_task(TASKS["musique"], tmp_path / "nothing")
     with pytest.raises(
         UserError,
-        match=r"2wiki: not on the hub in a supported form\. Expected a file\. Get data_ids_april7.zip",
+        match=r"2wiki: not on the hub in a supported form\. Expected a file\. Get dev\.json of data_ids_april7\.zip",
     ):
         load_from_hub(TASKS["2wiki"])
     with pytest.raises(UserError, match="no question of musique"):

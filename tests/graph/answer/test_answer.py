@@ -12,7 +12,7 @@ from graph.answer.prompt import (
     answer_messages,
     form_of,
     format_answer,
-    numbered,
+    numbered_excerpt,
     parse_answer,
     write_answer,
 )
@@ -33,11 +33,16 @@ def test_the_prompt_numbers_passages_and_quotes_them_as_data() -> None:
 
 def test_a_prompt_shows_table_rows_as_pairs() -> None:
     table = "Fares.\n\n| Stop | | Fare |\n|---|---|---|\n| Quay | a | 3 |\n| Mill | b | |\n\nEnd."
-    assert numbered(1, Excerpt("p", "Tram", table)) == "[1] Tram: Fares. Stop: Quay; a; Fare: 3. Stop: Mill; b. End."
+    assert (
+        numbered_excerpt(1, Excerpt("p", "Tram", table))
+        == "[1] Tram: Fares. Stop: Quay; a; Fare: 3. Stop: Mill; b. End."
+    )
     ragged = "| Stop |\n| Quay | 3 | x |"
-    assert numbered(1, Excerpt("p", "", ragged)) == "[1] Stop: Quay; 3; x."
-    assert numbered(1, Excerpt("p", "", "| only | a header |\n|---|---|")) == "[1] | only | a header | |---|---|"
-    assert numbered(1, Excerpt("p", "", "a | b\nc")) == "[1] a | b c"
+    assert numbered_excerpt(1, Excerpt("p", "", ragged)) == "[1] Stop: Quay; 3; x."
+    assert (
+        numbered_excerpt(1, Excerpt("p", "", "| only | a header |\n|---|---|")) == "[1] | only | a header | |---|---|"
+    )
+    assert numbered_excerpt(1, Excerpt("p", "", "a | b\nc")) == "[1] a | b c"
 
 
 def test_without_passages_the_prompt_is_the_question() -> None:

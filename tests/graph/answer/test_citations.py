@@ -254,7 +254,7 @@ def test_a_citation_is_shown_as_soon_as_its_bracket_closes() -> None:
     assert [gate.feed(piece) for piece in ("It is [1", "]", "(", "x")] == ["It is", " [1]", " (", "x"]
 
 
-def test_the_end_of_a_line_is_shown_at_once() -> None:
+def test_the_end_of_a_line_is_shown_without_delay() -> None:
     """Otherwise an answer that starts with a line break would appear one token late."""
     gate = CitationGate(PASSAGES)
     assert [gate.feed(piece) for piece in ("\n", "a\n", "\n[9]", "\nb")] == ["\n", "a\n", "\n", "\nb"]
@@ -282,7 +282,7 @@ def test_the_end_of_a_line_is_shown_at_once() -> None:
         "~",
     ],
 )
-def test_the_time_is_linear(piece: str) -> None:
+def test_citations_are_checked_in_linear_time(piece: str) -> None:
     """Both for text in one piece and for pieces of one character."""
 
     def prepare(length: int) -> Callable[[], object]:

@@ -5,7 +5,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from graph.answer.context import TokenBudget, build_context, of_passage, token_budget
-from graph.answer.prompt import answer_messages, numbered
+from graph.answer.prompt import answer_messages, numbered_excerpt
 from graph.errors import UserError
 from graph.types import Evidence, Passage, Scored
 
@@ -64,4 +64,4 @@ def test_an_excerpt_is_counted_as_its_line_in_the_prompt() -> None:
     counted: list[str] = []
     matches = evidence([2])
     build_context(matches, 1, TokenBudget(9, lambda text: counted.append(text) or 1))  # type: ignore[func-returns-value]
-    assert counted == [numbered(1, of_passage(matches.passages[0].item))] == ["[1] word word"]
+    assert counted == [numbered_excerpt(1, of_passage(matches.passages[0].item))] == ["[1] word word"]

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from graph.answer.overlap import NEAR, Wording, overlaps
+from graph.answer.overlap import NEAR_DISTANCE, Wording, overlaps
 from graph.answer.verifier import FEATURES, Ground, align, asides_last, best_source, claim_features, missing_words
 from graph.text.bm25 import terms_of
 from graph.text.word_forms import FUNCTION_WORDS, Words, form_of
@@ -136,7 +136,7 @@ def slow_overlaps(claim: str, texts: list[str]) -> tuple[float, float, float]:
             for words in contents
             for i in range(len(words))
             for j in range(len(words))
-            if 0 < abs(i - j) <= NEAR
+            if 0 < abs(i - j) <= NEAR_DISTANCE
         )
         for at in range(len(content) - 1)
     ]

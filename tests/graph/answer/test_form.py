@@ -1,4 +1,4 @@
-"""The parser of the form gives the same result however the text is split, delays text only briefly, loses no word and takes linear time."""
+"""The parser of an answer's form gives the same result however the text is split, delays text only briefly, loses no word and takes linear time."""
 
 from collections.abc import Callable, Iterable
 from itertools import pairwise
@@ -80,7 +80,7 @@ def test_text_is_split_into_sections_at_its_markers(text: str, expected: list[tu
     assert sections(text) == expected
 
 
-def test_text_that_cannot_become_a_marker_is_passed_on_at_once() -> None:
+def test_text_that_cannot_become_a_marker_is_passed_on_without_delay() -> None:
     splitter = FormSplitter()
     output = ["".join(part.text for part in splitter.feed(piece)) for piece in ("T", "h", "e ", "## ", "###", " x#")]
     assert output == ["T", "h", "e", " ##", "", " ### x"]
@@ -88,7 +88,7 @@ def test_text_that_cannot_become_a_marker_is_passed_on_at_once() -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("unit", [REASON, ANSWER, END_OF_THINKING, THINK, " ", "#", "###Answer", "\n#", "a "])
-def test_the_time_is_linear(unit: str) -> None:
+def test_text_is_split_into_sections_in_linear_time(unit: str) -> None:
     """Linear in the number of characters, whether they are fed as one piece or one by one."""
 
     def split(pieces: Iterable[str]) -> None:

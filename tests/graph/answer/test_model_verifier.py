@@ -29,32 +29,32 @@ from graph.models.load import load_for_inference
 from graph.models.openvino_ir import is_installed
 from graph.types import Excerpt
 from tests.serve.test_llama import with_smollm2
-from tests.tiny_models import CONTROL, write_tiny_llama
+from tests.tiny_models import CONTROL_TOKENS, write_tiny_llama
 
 FERRY = "The ferry Lantern was built in Tarn in 1911."
 CLAIMS = (
     "The Lantern was built in 1911.",
     "It sank.",
-    f"Nobody built {CONTROL} the ferry, which is {'very ' * 30}old.",
+    f"Nobody built {CONTROL_TOKENS} the ferry, which is {'very ' * 30}old.",
 )
 
 
 @pytest.fixture(scope="module")
-def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_tiny_llama(tmp_path_factory.mktemp("tiny"))
 
 
-def opened(folder: Path) -> ModelVerifier:
+def verifier_in(folder: Path) -> ModelVerifier:
     verifier = open_verifier(f"hf:{folder}")
     assert isinstance(verifier, ModelVerifier)
     return verifier
 
 
-def test_the_odds_of_a_batch_are_those_of_each_prompt_alone(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_odds_of_a_batch_are_those_of_each_prompt_alone(tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("graph.models.load.computes_in_bfloat16", lambda: False)
     open_model_verifier.cache_clear()
-    verifier = opened(tiny)
-    model, tokenizer, _ = load_for_inference(str(tiny))
+    verifier = verifier_in(tiny_model)
+    model, tokenizer, _ = load_for_inference(str(tiny_model))
     prompts = [support_prompt([("Lantern", FERRY)], claim) for claim in CLAIMS]
     yes, no = (tokenizer(word)["input_ids"][0] for word in ("yes", "no"))
     alone = []
@@ -72,7 +72,7 @@ def test_the_odds_of_a_batch_are_those_of_each_prompt_alone(tiny: Path, monkeypa
 @with_smollm2
 @pytest.mark.skipif(not is_installed(), reason="openvino-genai is not installed: pip install 'modegraph[cpu]'")
 def test_openvino_gives_the_odds_of_transformers() -> None:
-    """A second sentence about the same passage, whose first tokens are in the cache, has the same odds as alone; 8-bit weights change odds by less than .6."""
+    """A second sentence about a passage in the cache has the same log-odds as alone; 8-bit weights change log-odds by less than .6."""
     prompts = [support_prompt([("Lantern", FERRY * 3)], claim) for claim in CLAIMS]
     by_openvino = open_model_verifier("openvino:smollm2").log_odds
     together = by_openvino(prompts)
@@ -103,7 +103,7 @@ def test_a_claim_comes_after_its_passages_and_neither_can_start_a_chat_turn() ->
     ]
 
 
-def test_long_passages_are_read_only_in_the_windows_that_share_most_words_with_the_claim() -> None:
+def test_long_passages_are_read_only_in_the_windows_that_share_the_most_words_with_the_claim() -> None:
     short = [("Lantern", FERRY)]
     assert closest_windows(short, "It sank.") == short
     long = [("One", f"{'word ' * 20_000}{FERRY}"), ("Two", f"Tarn is a town. {'other ' * 20_000}")]
@@ -118,13 +118,13 @@ def test_text_without_spaces_is_cut() -> None:
     assert len(prompt[1].content) < 2 * MAX_CHARS + 1_000
 
 
-def test_a_calibration_scales_the_odds_and_sets_the_threshold(tiny: Path, tmp_path: Path) -> None:
-    folder = shutil.copytree(tiny, tmp_path / "model")
+def test_a_calibration_scales_the_odds_and_sets_the_threshold(tiny_model: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(tiny_model, tmp_path / "model")
     ground = Ground.of([("Lantern", FERRY)])
-    plain = opened(folder)
+    plain = verifier_in(folder)
     (folder / CALIBRATION).write_text(json.dumps({"scale": 2, "offset": 1, "threshold": 0.7}))
     open_model_verifier.cache_clear()
-    scaled = opened(folder)
+    scaled = verifier_in(folder)
     assert plain.calibration == Calibration() and scaled.threshold == 0.7
     odds = -np.log(1 / plain.judge(CLAIMS[:1], ground) - 1)
     assert scaled.judge(CLAIMS[:1], ground) == pytest.approx(1 / (1 + np.exp(-(1 + 2 * odds))), abs=1e-6)
@@ -140,15 +140,15 @@ def test_claims_that_begin_with_their_question_have_another_offset() -> None:
 
 
 @pytest.mark.parametrize("text", ['{"scale": "two"}', '{"slope": 1}', '{"threshold": NaN}', "[1]", "{"])
-def test_an_invalid_calibration_is_refused(tiny: Path, tmp_path: Path, text: str) -> None:
-    folder = shutil.copytree(tiny, tmp_path / "model")
+def test_an_invalid_calibration_is_refused(tiny_model: Path, tmp_path: Path, text: str) -> None:
+    folder = shutil.copytree(tiny_model, tmp_path / "model")
     (folder / CALIBRATION).write_text(text)
     with pytest.raises(UserError, match=CALIBRATION):
         open_verifier(f"hf:{folder}")
 
 
-def test_an_answer_is_checked_by_the_model(tiny: Path) -> None:
-    verifier = opened(tiny)
+def test_an_answer_is_checked_by_the_model(tiny_model: Path) -> None:
+    verifier = verifier_in(tiny_model)
     excerpts = [Excerpt("1", "Lantern", FERRY)]
     for threshold, marked in ((0.0, 1), (1.1, 0)):
         judge = ModelVerifier(verifier.log_odds, Calibration(threshold=threshold))

@@ -79,8 +79,8 @@ def test_a_claim_that_the_passage_does_not_state_is_marked(claim: str) -> None:
         ("She never carried cattle.", "She carried cattle."),
     ],
 )
-def test_one_error_makes_a_sentence_more_doubtful(right: str, wrong: str) -> None:
-    """Such a sentence is seldom marked: the threshold is set so that few supported sentences of any kind are marked."""
+def test_one_error_raises_the_probability_that_a_sentence_is_unsupported(right: str, wrong: str) -> None:
+    """A sentence with one error is still seldom marked, because the threshold is set so that few supported sentences are marked."""
     good, bad = judge_claims(word_verifier(""), [right, wrong], Ground.of([("Ferry Lantern", FERRY)]))
     assert bad > good + 0.1
 
@@ -213,13 +213,13 @@ def test_missing_words_of_a_short_answer_exclude_those_of_its_question() -> None
     assert found.missing == ("Casimir", "Thole")
 
 
-def test_an_unknown_value_of_unsupported_is_an_error() -> None:
+def test_an_unknown_value_of_the_option_unsupported_is_an_error() -> None:
     assert verifier_for("ignore", "") is None and verifier_for("drop", "") is not None
     with pytest.raises(UserError, match=r"--unsupported hide\. Expected mark, drop or ignore"):
         verifier_for("hide", "")
 
 
-def test_a_saved_verifier_is_the_same(tmp_path: Path) -> None:
+def test_a_verifier_read_from_its_file_gives_the_same_probabilities(tmp_path: Path) -> None:
     verifier = word_verifier("")
     save_verifier(tmp_path, verifier)
     again = word_verifier(str(tmp_path))

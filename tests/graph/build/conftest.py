@@ -23,7 +23,7 @@ MAX_INDEXES_PER_TEST = 4
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests in PostgreSQL to run with `make test-machines`, because PostgreSQL is for indexes on several machines."""
+    """Mark the tests that use PostgreSQL to run with `make test-machines`, because PostgreSQL is for indexes shared by several machines."""
     for item in items:
         call = getattr(item, "callspec", None)
         if call is not None and call.params.get("place") == "postgresql":

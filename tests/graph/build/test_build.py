@@ -22,7 +22,7 @@ from graph.store.arrays import load_arrays
 from graph.store.data import IndexData
 from graph.store.index_settings import IndexSettings
 from graph.store.manifest import FORMAT, MANIFEST, read_manifest
-from graph.store.seal import unsealed
+from graph.store.seal import renew_seal
 from graph.store.sqlite import SQLITE_FILE
 from graph.types import Document, Encoder
 from tests.corpora import ISLES
@@ -165,7 +165,7 @@ def test_bad_input_leaves_an_index_unchanged(tmp_path: Path, bad_file: Path) -> 
 
 
 @in_both_stores
-def test_another_encoder_other_settings_and_foreign_folders_are_refused(tmp_path: Path) -> None:
+def test_another_encoder_other_settings_and_folders_that_are_no_index_are_refused(tmp_path: Path) -> None:
     build(tmp_path / "i", ISLES)
     with pytest.raises(UserError, match="made with encoder"):
         build(tmp_path / "i", ISLES, HashEncoder("another"))
@@ -272,7 +272,7 @@ def test_an_index_of_another_format_must_be_made_again(tmp_path: Path, version: 
     build(tmp_path / "i", ISLES)
     message = f"format {version}. Expected format {FORMAT}. Index the documents again, into a new folder"
     edit_manifest(tmp_path / "i", f'"format": {FORMAT}', f'"format": {version}')
-    with unsealed(tmp_path / "i"), closing(sqlite3.connect(tmp_path / "i" / SQLITE_FILE)) as store:
+    with renew_seal(tmp_path / "i"), closing(sqlite3.connect(tmp_path / "i" / SQLITE_FILE)) as store:
         store.execute(f"PRAGMA user_version = {version}")
     with pytest.raises(UserError, match=message):
         build(tmp_path / "i", ISLES)

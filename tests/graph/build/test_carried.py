@@ -63,7 +63,7 @@ def test_edits_carry_communities_over_and_compact_detects_them_again(
     with monkeypatch.context() as patch:
         patch.setattr(graph.hierarchy.layers, "find_communities", None)
         grown = put(folder, [NEW])
-        assert summaries_above(grown, "new"), "a new member of a guild is in a guild's community"
+        assert summaries_above(grown, "new"), "the new document is in a community"
         grouped = [source for source in before.sources() if summaries_above(before, source)]
         assert grouped and all(summaries_above(grown, source) for source in grouped)
         assert (index_status(folder).changed_passages, index_status(folder).generation) == (1, 2)
@@ -99,7 +99,7 @@ def test_communities_are_carried_over_by_default_and_status_shows_how_many_passa
 
 
 def test_the_graph_of_summaries_is_exact_even_if_their_order_changes(tmp_path: Path) -> None:
-    """Communities are ordered by their first members: when the first member is deleted, its community moves back, but the summaries stay."""
+    """Communities are ordered by their first members: when the first member is deleted, its community comes later in the order, but the summaries stay."""
 
     def member(number: int, guild: str) -> Document:
         own = f" Member m{number} said so." if number else ""
@@ -138,7 +138,7 @@ def test_communities_are_detected_again_when_more_than_a_tenth_of_the_passages_h
 
 
 @pytest.mark.long
-def test_a_graph_too_large_to_be_exact_grows_and_compact_rebuilds_it(
+def test_edits_extend_a_graph_too_large_for_exact_search_and_compact_rebuilds_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(similarity, "FLAT_LIMIT", 30)
@@ -155,7 +155,7 @@ def test_a_graph_too_large_to_be_exact_grows_and_compact_rebuilds_it(
         for document in (NEW, GUILDS[34]):
             put(folder, [document])
         delete_documents(folder, [GUILDS[3].source], encoder)
-    assert all(count < 30 for count in searched), "no large graph is searched again"
+    assert all(count < 30 for count in searched), "edits do not search all vectors of a large graph again"
     assert read_manifest(folder).grown and verify_index(folder) == []
     compact_index(folder, encoder)
     assert not read_manifest(folder).grown
@@ -207,7 +207,7 @@ def test_a_summary_stays_while_few_members_are_added_or_removed_and_none_of_its_
     with_two, other = np.append(np.arange(10), [-1, -1]), np.array([-1, -1])
 
     def stays(hierarchy: LastHierarchy, last_X: np.ndarray) -> bool:
-        (found,) = hierarchy.same_summaries([np.arange(len(last_X))], last_X, 1).tolist()
+        (found,) = hierarchy.reusable_summaries([np.arange(len(last_X))], last_X, 1).tolist()
         return bool(found == 0)
 
     assert stays(last, np.arange(10)) and stays(last, without_one) and stays(last, with_one)
@@ -223,9 +223,9 @@ def test_a_summary_of_summaries_with_a_deleted_sentence_is_removed_even_if_all_i
     texts = ["Gulls nest.", "Kelp dries.", "Gulls nest. Tides turn."]
     members = [list(range(5)), list(range(5, 10)), [10, 11]]
     last = last_hierarchy(texts, [1, 1, 2], members, [])
-    assert last.same_summaries([np.arange(2)], np.array([10, 11]), 2).tolist() == [2]
+    assert last.reusable_summaries([np.arange(2)], np.array([10, 11]), 2).tolist() == [2]
     gone = replace(last, deleted=["Tides turn."])
-    assert gone.same_summaries([np.arange(2)], np.array([10, 11]), 2).tolist() == [-1]
+    assert gone.reusable_summaries([np.arange(2)], np.array([10, 11]), 2).tolist() == [-1]
 
 
 @pytest.mark.parametrize("edits", ["now", "later"])

@@ -58,7 +58,7 @@ class ForkServer:
         )
 
     def run(self, folder: Path, event: str = "", nth: int = 0, kill_after_s: float | None = None) -> bool:
-        """Run an indexer; True when it was killed. Asserts that it made no call that is already in the ledger."""
+        """Run an indexer and return whether it was killed. Asserts that it made no call that is already in the ledger."""
         completed = stored_replies(folder)
         self.server.requests.clear()
         assert self._process.stdin and self._process.stdout
@@ -99,16 +99,16 @@ def fork_server() -> Iterator[ForkServer]:
 
 
 @pytest.fixture(scope="module")
-def undisturbed(fork_server: ForkServer, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def undisturbed_index(fork_server: ForkServer, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("undisturbed") / "i"
     assert not fork_server.run(folder)
     assert len(fork_server.server.requests) == CALLS == len(stored_replies(folder))
     return folder
 
 
-def assert_as_undisturbed(folder: Path, undisturbed: Path) -> None:
-    assert_same_index(load_arrays(folder, IndexData), load_arrays(undisturbed, IndexData))
-    assert index_status(folder).rows == index_status(undisturbed).rows
+def assert_equals_undisturbed(folder: Path, undisturbed_index: Path) -> None:
+    assert_same_index(load_arrays(folder, IndexData), load_arrays(undisturbed_index, IndexData))
+    assert index_status(folder).rows == index_status(undisturbed_index).rows
     assert index_status(folder).quarantined == 1 and verify_index(folder) == []
 
 
@@ -118,7 +118,7 @@ KILLS: Counter[str] = Counter()
 @pytest.mark.slow
 @pytest.mark.parametrize(("place", "step"), [("sqlite", 2), ("postgresql", 4)], indirect=["place"])
 def test_an_indexer_killed_at_any_commit_ends_like_an_undisturbed_run(
-    fork_server: ForkServer, undisturbed: Path, tmp_path: Path, place: Place, step: int
+    fork_server: ForkServer, undisturbed_index: Path, tmp_path: Path, place: Place, step: int
 ) -> None:
     """It is killed at every second commit; in PostgreSQL at every fourth, because a run takes twice as long."""
     for commit in count(1, step):
@@ -127,7 +127,7 @@ def test_an_indexer_killed_at_any_commit_ends_like_an_undisturbed_run(
             break
         KILLS["commit"] += 1
         assert not fork_server.run(folder)
-        assert_as_undisturbed(folder, undisturbed)
+        assert_equals_undisturbed(folder, undisturbed_index)
 
 
 @pytest.mark.slow
@@ -144,19 +144,19 @@ def test_an_indexer_killed_at_any_commit_ends_like_an_undisturbed_run(
     indirect=["place"],
 )
 def test_an_indexer_killed_repeatedly_ends_like_an_undisturbed_run(
-    fork_server: ForkServer, undisturbed: Path, tmp_path: Path, place: Place, event: str, max_nth: int
+    fork_server: ForkServer, undisturbed_index: Path, tmp_path: Path, place: Place, event: str, max_nth: int
 ) -> None:
     place(tmp_path / "i")
     while fork_server.run(tmp_path / "i", event, nth=1 + KILLS[event] % max_nth):
         KILLS[event] += 1
         assert KILLS[event] <= 90, "no progress between kills"
-    assert_as_undisturbed(tmp_path / "i", undisturbed)
+    assert_equals_undisturbed(tmp_path / "i", undisturbed_index)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("place", "seed"), [("sqlite", 0), ("sqlite", 1), ("postgresql", 2)], indirect=["place"])
 def test_an_indexer_killed_at_random_moments_ends_like_an_undisturbed_run(
-    fork_server: ForkServer, undisturbed: Path, tmp_path: Path, place: Place, seed: int
+    fork_server: ForkServer, undisturbed_index: Path, tmp_path: Path, place: Place, seed: int
 ) -> None:
     place(tmp_path / "timed")
     started = time.monotonic()
@@ -168,7 +168,7 @@ def test_an_indexer_killed_at_random_moments_ends_like_an_undisturbed_run(
         place(folder := tmp_path / str(index))
         while fork_server.run(folder, kill_after_s=chance.uniform(0, duration_s)):
             kills += 1
-        assert_as_undisturbed(folder, undisturbed)
+        assert_equals_undisturbed(folder, undisturbed_index)
         if kills >= RANDOM_KILLS:
             break
     KILLS["random"] += kills

@@ -1,4 +1,4 @@
-"""A disk that fills up at any point of a build or an edit: a limit on the size of files, or a small mounted disk.
+"""A disk that fills up at any point of a build or an edit, simulated by a limit on the size of files or by a small mounted disk.
 
 The failure is reported in one line, readers see one complete generation (the new one only if it was already complete), and once there is
 space again the index becomes the same as without the failure.
@@ -55,7 +55,7 @@ def full_disk_message(folder: Path) -> str:
 def edit_with_limit(folder: Path, most_bytes: int) -> str:
     """Add a document in a process whose files may not grow beyond `most_bytes`; return the last line that it prints."""
     call = [sys.executable, "-P", "-c", EDIT, str(folder), str(most_bytes)]
-    # Otherwise Python itself would leave truncated bytecode.
+    # Without PYTHONDONTWRITEBYTECODE, Python itself would leave truncated bytecode.
     environment = {"PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
     run = subprocess.run(call, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     assert run.returncode == 1 and "Traceback" not in run.stderr, run.stderr

@@ -33,7 +33,7 @@ ANN_ROWS = 20
 
 
 def settings_of(vectors: VectorType = "float16", ann_rows: int = ANN_ROWS, neighbours: int = 3) -> IndexSettings:
-    """With these settings an edited index equals one that is built at once."""
+    """With these settings an edited index equals one that is built in a single run."""
     return IndexSettings(
         min_similarity=0.2,
         neighbours=neighbours,
@@ -50,12 +50,12 @@ def put(folder: Path, documents: list[Document], settings: IndexSettings) -> Ind
 
 
 @pytest.fixture(scope="module")
-def exact(tmp_path_factory: pytest.TempPathFactory) -> Index:
+def exact_index(tmp_path_factory: pytest.TempPathFactory) -> Index:
     return put(tmp_path_factory.mktemp("exact") / "i", GUILDS, settings_of("float32", 100_000))
 
 
 @pytest.fixture(scope="module")
-def indexed(tmp_path_factory: pytest.TempPathFactory) -> Index:
+def ann_index(tmp_path_factory: pytest.TempPathFactory) -> Index:
     """An edited index: it has several segments, with vectors of deleted documents in them."""
     folder, settings = tmp_path_factory.mktemp("indexed") / "i", settings_of("float32")
     put(folder, [*GUILDS[:30], Document("gone", "Member Gone", QUESTION)], settings)
@@ -85,9 +85,9 @@ def test_edits_equal_a_build_from_scratch_and_compact_gives_the_same_bytes(tmp_p
     }
 
 
-def test_float16_vectors_are_rounded_and_take_half_the_space(tmp_path: Path, exact: Index) -> None:
+def test_float16_vectors_are_rounded_and_take_half_the_space(tmp_path: Path, exact_index: Index) -> None:
     halves = put(tmp_path / "i", GUILDS, settings_of("float16")).data.proposition_vectors_ND
-    whole = exact.data.proposition_vectors_ND
+    whole = exact_index.data.proposition_vectors_ND
     assert np.array_equal(np.asarray(halves), np.asarray(whole).astype(np.float16).astype(np.float32))
     assert halves.nbytes * 2 == whole.nbytes and halves[3].dtype == np.float32
     with pytest.raises(UserError, match="vectors = 'float32', but this index was made with vectors = 'float16'"):
@@ -146,55 +146,56 @@ def ranking_of(found: Evidence) -> list[tuple[str, float]]:
 
 @pytest.mark.long
 @pytest.mark.parametrize("mode", ["dense", "naive", "hybrid", "hops", "global", "local", "statements"])
-def test_a_mode_finds_the_same_passages_as_an_exact_search(indexed: Index, exact: Index, mode: Mode) -> None:
-    ours, theirs = (retrieve(index, QUESTION, RetrieveSettings(mode=mode, top_k=5)) for index in (indexed, exact))
-    assert any(segment.ann for segment in indexed.data.passage_vectors_PD.segments)
-    assert len(indexed.data.passage_vectors_PD.segments) > 1
+def test_a_mode_finds_the_same_passages_as_an_exact_search(ann_index: Index, exact_index: Index, mode: Mode) -> None:
+    ours, theirs = (
+        retrieve(index, QUESTION, RetrieveSettings(mode=mode, top_k=5)) for index in (ann_index, exact_index)
+    )
+    assert any(segment.ann for segment in ann_index.data.passage_vectors_PD.segments)
+    assert len(ann_index.data.passage_vectors_PD.segments) > 1
     assert ranking_of(ours) == ranking_of(theirs) and len(ours.passages) == 5
 
 
 @pytest.mark.parametrize("mode", ["dense", "naive", "hybrid", "hops"])
 def test_neither_deleted_documents_nor_those_outside_a_filter_are_found(
-    indexed: Index, exact: Index, mode: Mode
+    ann_index: Index, exact_index: Index, mode: Mode
 ) -> None:
     for where in (("source=saltboilers-*",), ("source!=netmakers-3",)):
         settings = RetrieveSettings(mode=mode, top_k=40, where=where)
-        ours, theirs = retrieve(indexed, QUESTION, settings), retrieve(exact, QUESTION, settings)
-        allowed = set(exact.where(settings.conditions).sources())
+        ours, theirs = retrieve(ann_index, QUESTION, settings), retrieve(exact_index, QUESTION, settings)
+        allowed = set(exact_index.where(settings.conditions).sources())
         assert {each.item.source for each in ours.passages} <= allowed
         assert ranking_of(ours) == ranking_of(theirs) and len(ours.passages) > 4
 
 
 def test_candidate_passages_score_as_in_an_exact_search(
-    indexed: Index, exact: Index, monkeypatch: pytest.MonkeyPatch
+    ann_index: Index, exact_index: Index, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    query = Query(QUESTION, indexed.encode_queries([QUESTION])[0])
+    query = Query(QUESTION, ann_index.encode_queries([QUESTION])[0])
     monkeypatch.setattr(passage_scores, "WORDED_CANDIDATES", 3)
     monkeypatch.setattr("graph.store.vectors.Vectors.candidates", lambda self, query_QD, count: [np.arange(4)])
-    some, every = score_alone(indexed, query), score_alone(exact, query, of_all=True)
+    some, every = score_alone(ann_index, query), score_alone(exact_index, query, score_all=True)
     scored = some.own_P != NOT_SCORED
     assert 4 < scored.sum() < len(scored), (
-        "only passages near the question, with its words or of documents that it names are candidates"
+        "candidates are passages near the question, passages with its words and passages of documents that it names"
     )
-    named = np.isin(exact.data.passage_document_P, [document for _, document in every.named])
+    named = np.isin(exact_index.data.passage_document_P, [document for _, document in every.named])
     assert named.any() and scored[named].all() and scored[:4].all()
     assert np.allclose(some.own_P[scored], every.own_P[scored], atol=1e-5)
     assert np.allclose(some.lift_P[scored], every.lift_P[scored], atol=1e-5)
-    rest = np.arange(len(scored))
-    some.add_passages(rest)
+    some.add_passages(np.arange(len(scored)))
     assert np.allclose(some.own_P, every.own_P, atol=1e-5) and np.allclose(some.scores_N, every.scores_N, atol=1e-5)
-    all_at_once = score_alone(indexed, query, of_all=True)
+    all_at_once = score_alone(ann_index, query, score_all=True)
     assert np.allclose(all_at_once.own_P, every.own_P, atol=1e-5)
 
 
 def test_links_lead_to_passages_that_were_not_candidates(
-    indexed: Index, exact: Index, monkeypatch: pytest.MonkeyPatch
+    ann_index: Index, exact_index: Index, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With only the five nearest passages as candidates, links find others, with the scores of an exact search."""
     settings = RetrieveSettings(mode="hops", top_k=8)
-    whole = retrieve(exact, "Whom did Member Kelpburners2 teach?", settings)
+    whole = retrieve(exact_index, "Whom did Member Kelpburners2 teach?", settings)
     monkeypatch.setattr(passage_scores, "NEAREST_CANDIDATES", 5)
     monkeypatch.setattr(passage_scores, "WORDED_CANDIDATES", 0)
-    part = retrieve(indexed, "Whom did Member Kelpburners2 teach?", settings)
+    part = retrieve(ann_index, "Whom did Member Kelpburners2 teach?", settings)
     linked = {each for each, path in zip(ranking_of(whole), whole.paths, strict=True) if "mentions" in " ".join(path)}
     assert linked and linked <= set(ranking_of(part))

@@ -128,7 +128,7 @@ def test_inserting_one_by_one_equals_inserting_in_bulk(examples: int, tmp_path_f
 
 @pytest.mark.long
 @in_either_store(sqlite=8, postgresql=3)
-def test_inserting_twice_equals_once(examples: int, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_inserting_twice_equals_inserting_once(examples: int, tmp_path_factory: pytest.TempPathFactory) -> None:
     @settings(max_examples=examples)
     @given(documents=corpora(), data=st.data())
     def holds(documents: list[Document], data: st.DataObject) -> None:

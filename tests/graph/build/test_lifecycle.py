@@ -33,7 +33,7 @@ EXTRA = Document("gull", "Gull (ferry)", "The Gull is a ferry of Quill. She was 
 
 
 @pytest.fixture
-def in_sqlite(tmp_path: Path) -> Path:
+def sqlite_index(tmp_path: Path) -> Path:
     """An index in SQLite."""
     build_index(tmp_path / "i", ISLES, SETTINGS, encoder)
     return tmp_path / "i"
@@ -75,8 +75,8 @@ def test_an_unknown_source_is_refused_with_a_suggestion_and_nothing_is_deleted(i
     assert index_status(index).rows["documents"] == len(ISLES) and verify_index(index) == []
 
 
-def test_flipped_bytes_and_truncation_of_every_file_are_found_and_named(in_sqlite: Path) -> None:
-    files = [file for file in in_sqlite.rglob("*") if file.is_file() and file.name != "writer.lock"]
+def test_flipped_bytes_and_truncation_of_every_file_are_found_and_named(sqlite_index: Path) -> None:
+    files = [file for file in sqlite_index.rglob("*") if file.is_file() and file.name != "writer.lock"]
     assert len(files) > 40
     for file in files:
         data = file.read_bytes()
@@ -84,11 +84,15 @@ def test_flipped_bytes_and_truncation_of_every_file_are_found_and_named(in_sqlit
             flipped = bytearray(data)
             flipped[offset] ^= 0x10
             file.write_bytes(flipped)
-            assert file.name in [Path(found.file).name for found in verify_index(in_sqlite)], f"{file} at {offset}"
+            assert file.name in [Path(found.file).name for found in verify_index(sqlite_index)], (
+                f"verify does not report {file} with a flipped bit at {offset}"
+            )
         file.write_bytes(data[:-1])
-        assert file.name in [Path(found.file).name for found in verify_index(in_sqlite)], f"{file} cut"
+        assert file.name in [Path(found.file).name for found in verify_index(sqlite_index)], (
+            f"verify does not report {file} without its last byte"
+        )
         file.write_bytes(data)
-    assert verify_index(in_sqlite) == []
+    assert verify_index(sqlite_index) == []
 
 
 @pytest.mark.parametrize(
@@ -106,13 +110,13 @@ def test_repair_restores_the_arrays_and_keeps_sound_vectors(index: Path, name: s
     assert len(working.encoded) == (len(twin.proposition_ids) if "vectors" in name else 0)
 
 
-def test_repair_refuses_a_damaged_database(in_sqlite: Path) -> None:
-    file = in_sqlite / "index.sqlite"
+def test_repair_refuses_a_damaged_database(sqlite_index: Path) -> None:
+    file = sqlite_index / "index.sqlite"
     data = bytearray(file.read_bytes())
     data[len(data) // 2] ^= 1
     file.write_bytes(data)
     with pytest.raises(UserError, match=r"index\.sqlite: its contents have changed since the last run"):
-        repair_index(in_sqlite, encoder)
+        repair_index(sqlite_index, encoder)
 
 
 def test_an_interrupted_run_is_reported_and_resumed(index: Path) -> None:
@@ -145,12 +149,12 @@ from graph.build.build import build_index
 from tests.corpora import ISLES
 from tests.fakes import HashEncoder
 from tests.graph.build.test_lifecycle import SETTINGS
-class Slow(HashEncoder):
+class SlowEncoder(HashEncoder):
     def encode(self, texts):
         time.sleep(.02)
         return super().encode(texts)
 Path({started!r}).touch()
-build_index(Path({folder!r}), ISLES, SETTINGS, lambda spec: Slow())
+build_index(Path({folder!r}), ISLES, SETTINGS, lambda spec: SlowEncoder())
 """
 
 

@@ -101,7 +101,9 @@ def test_entries_move_with_their_rows_and_columns(data: st.DataObject) -> None:
     after = assembled(moved_block(sp.csr_array(before), by_row, by_column, Entries.ones(places[:, 0], places[:, 1])))
     twin = sp.csr_array(expected)
     assert np.array_equal(after.toarray(), expected) and after.shape == twin.shape
-    assert np.array_equal(after.indices, twin.indices) and np.array_equal(after.indptr, twin.indptr), "out of order"
+    assert np.array_equal(after.indices, twin.indices) and np.array_equal(after.indptr, twin.indptr), (
+        "the entries are not in the order of a fresh array"
+    )
 
 
 def test_keys_are_looked_up_in_any_order() -> None:
@@ -111,7 +113,7 @@ def test_keys_are_looked_up_in_any_order() -> None:
 
 
 SETTINGS = IndexSettings(layers_on_edit="now")
-"""With these settings an edited index equals one that is built at once."""
+"""With these settings an edited index equals one that is built in a single run."""
 
 
 def document(number: int) -> Document:
@@ -168,7 +170,7 @@ def test_an_edit_reads_only_rows_that_it_affects(folder: Path, tmp_path: Path, m
 @pytest.mark.parametrize(
     "how", ["arrays are repaired", "killed before the generation was recorded", "another generation was recorded"]
 )
-def test_everything_is_read_when_changes_are_not_known(
+def test_all_passages_are_read_when_the_changes_are_unknown(
     how: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     counter = ReadCounter(monkeypatch)
@@ -201,8 +203,8 @@ def links_of(index: IndexData, entity: str) -> tuple[int, int]:
 
 @pytest.mark.long
 def test_effects_of_one_document_on_others_are_derived_again(tmp_path: Path) -> None:
-    """A full name turns an alias in another document into a mention of that name, a second fitting name undoes this, and a new entity can be the name of
-    an older document.
+    """A full name turns an alias in another document into a mention of that name, a second fitting name undoes this, and a new entity can be part of
+    the title of an older document.
     """
     initials = Document("a", "", "In 1911 the bees of J. Marlow came to the hill.")
     full = Document("b", "", "Later the house of Jane Marlow was sold to the town.")

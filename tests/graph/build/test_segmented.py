@@ -215,7 +215,7 @@ def test_vectors_that_do_not_fit_in_memory_are_streamed_to_the_same_bytes(
             generations.append(read_manifest(folder).segments)
             files = {file.name for file in (folder / "vectors").iterdir()}
             last_two = {name for segments in generations[-2:] for each in segments.values() for name in each}
-            assert last_two >= files, "nothing is left over"
+            assert last_two >= files, "no file of an older generation is left"
         delete_documents(folder, ["new"], encoder)
         compact_index(folder, encoder)
         return [*generations, read_manifest(folder).segments]

@@ -134,7 +134,7 @@ def test_watching_a_file_or_a_folder_that_contains_the_index_is_refused(docs: Pa
 
 
 @pytest.fixture
-def interruptible() -> Iterator[None]:
+def default_sigint_handler() -> Iterator[None]:
     """Tests that run in the background ignore SIGINT, as do the processes that they start; undo that."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
@@ -142,7 +142,7 @@ def interruptible() -> Iterator[None]:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("interruptible")
+@pytest.mark.usefixtures("default_sigint_handler")
 def test_the_command_follows_until_it_is_interrupted(docs: Path, tmp_path: Path) -> None:
     command = modegraph("index", docs, "--out", tmp_path / "i", "--watch", "--json")
     environment = {**os.environ, "PYTHONUNBUFFERED": "1"}

@@ -1,4 +1,4 @@
-"""Two writers and three readers at once, in separate processes: nothing is lost or duplicated, and no reader sees a mixture of two generations.
+"""Two writers and three readers that run in parallel, in separate processes: nothing is lost or duplicated, and no reader sees a mixture of two generations.
 
 This runs benchmarks/writers.py for two seconds; its default is two minutes.
 """

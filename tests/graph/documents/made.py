@@ -39,8 +39,8 @@ def docx_of(fill: Callable[[Any], None]) -> bytes:
     return bytes_of(document)
 
 
-def report(document: Any) -> None:
-    """Headings, lists and a table with merged cells."""
+def fill_report(document: Any) -> None:
+    """Write headings, lists and a table with merged cells."""
     document.add_heading("Tide mills", 0)
     document.add_heading("Wheels", 1)
     document.add_paragraph("The wheel turns twice a day.")
@@ -52,8 +52,8 @@ def report(document: Any) -> None:
     table.cell(0, 1).merge(table.cell(0, 2))
 
 
-def uncommon_parts(document: Any) -> None:
-    """Parts that python-docx's own paragraphs leave out: a content control, a tracked change, a text box, a formula, a footnote; and a
+def fill_uncommon_parts(document: Any) -> None:
+    """Write parts that python-docx's own paragraphs leave out: a content control, a tracked change, a text box, a formula, a footnote; and a
     nested table.
     """
     math = 'xmlns:m="http://schemas.openxmlformats.org/officeDocument/2006/math"'
@@ -111,8 +111,8 @@ def workbook(fill: Callable[[Any], None]) -> bytes:
     return bytes_of(book)
 
 
-def prices(book: Any) -> None:
-    """Two sheets, one hidden, with text, numbers, a date, a boolean and gaps."""
+def fill_prices(book: Any) -> None:
+    """Write two sheets, one hidden, with text, numbers, a date, a boolean and gaps."""
     book.properties.title = "Fares 2026"
     sheet = book.active
     sheet.title = "Fares"
@@ -142,11 +142,11 @@ def with_parts(
     return out.getvalue()
 
 
-def macros(data: bytes, plain: str, enabled: str, folder: str, file: str = "ran") -> bytes:
+def with_macros(data: bytes, plain_type: str, macro_type: str, folder: str, file: str = "ran") -> bytes:
     """An Office file whose content type lets it run macros, with a macro that would create `file`."""
 
     def changed(name: str, content: bytes) -> bytes:
-        return content.replace(plain.encode(), enabled.encode()) if name == "[Content_Types].xml" else content
+        return content.replace(plain_type.encode(), macro_type.encode()) if name == "[Content_Types].xml" else content
 
     return with_parts(
         data, {f"{folder}/vbaProject.bin": f'Sub AutoOpen()\nShell "touch {file}"\nEnd Sub'.encode()}, changed
@@ -165,7 +165,7 @@ CONTAINER = (
 )
 
 
-def epub(chapters: Sequence[str], package: str = "", more: dict[str, bytes] | None = None) -> bytes:
+def epub(chapters: Sequence[str], declaration: str = "", more: dict[str, bytes] | None = None) -> bytes:
     """A book whose spine lists its files in reverse order."""
     items = "".join(
         f'<item id="c{n}" href="text/c%20{n}.xhtml" media-type="application/xhtml+xml"/>' for n in range(len(chapters))
@@ -179,7 +179,7 @@ def epub(chapters: Sequence[str], package: str = "", more: dict[str, bytes] | No
     with ZipFile(out, "w", ZIP_DEFLATED) as book:
         book.writestr("mimetype", "application/epub+zip", ZIP_STORED)
         book.writestr("META-INF/container.xml", CONTAINER)
-        book.writestr("OPS/book.opf", opf.format(package, items, spine))
+        book.writestr("OPS/book.opf", opf.format(declaration, items, spine))
         for number, chapter in enumerate(chapters):
             page = f"<!DOCTYPE html><html><head><title>x</title></head><body>{chapter}</body></html>"
             book.writestr(f"OPS/text/c {number}.xhtml", page)
@@ -269,7 +269,7 @@ def locked_pdf() -> bytes:
     return out.getvalue()
 
 
-def bomb(data: bytes, name: str, mib: int) -> bytes:
+def zip_bomb(data: bytes, name: str, mib: int) -> bytes:
     """An archive with an empty part `name`, and a part `more/name` that unpacks to `mib` MiB of spaces."""
     out = BytesIO(with_parts(data, {name: b""}))
     with ZipFile(out, "a", ZIP_DEFLATED, compresslevel=1) as archive, archive.open(f"more/{name}", "w") as part:
@@ -278,7 +278,7 @@ def bomb(data: bytes, name: str, mib: int) -> bytes:
     return out.getvalue()
 
 
-def overlapping(data: bytes, times: int) -> bytes:
+def with_overlapping_parts(data: bytes, times: int) -> bytes:
     """An archive whose central directory lists one part of 10 MiB `times` times."""
     out = BytesIO(data)
     with ZipFile(out, "a", ZIP_DEFLATED) as archive:
@@ -292,13 +292,13 @@ def overlapping(data: bytes, times: int) -> bytes:
 
 def understated_size(data: bytes, name: str) -> bytes:
     """An archive whose central directory states a size of 100 bytes for a part that unpacks to 257 MiB."""
-    archive = bytearray(bomb(data, name, 257))
+    archive = bytearray(zip_bomb(data, name, 257))
     place = archive.rindex(b"PK\x01\x02", 0, archive.rindex(f"more/{name}".encode()))
     archive[place + 24 : place + 28] = struct.pack("<I", 100)
     return bytes(archive)
 
 
-def entities(kind: str) -> bytes:
+def entity_declarations(kind: str) -> bytes:
     """A document type declaration with an entity that refers to a file, or with nested entities, each ten times as long as the one inside it."""
     if kind == "file":
         return b'<!DOCTYPE x [<!ENTITY a SYSTEM "file:///etc/passwd">]>'
@@ -314,7 +314,7 @@ def with_entity(data: bytes, part: str, kind: str, text: bytes) -> bytes:
             return content
         assert text in content
         head = content[: content.index(b"?>") + 2] if content.startswith(b"<?xml") else b""
-        return head + entities(kind) + content[len(head) :].replace(text, b"&a;")
+        return head + entity_declarations(kind) + content[len(head) :].replace(text, b"&a;")
 
     return with_parts(data, {}, changed)
 
@@ -325,13 +325,13 @@ def deep_docx(depth: int) -> bytes:
     def changed(name: str, content: bytes) -> bytes:
         return content.replace(b"<w:body>", b"<w:body>" + body) if name == "word/document.xml" else content
 
-    return with_parts(docx_of(report), {}, changed)
+    return with_parts(docx_of(fill_report), {}, changed)
 
 
 def remote_docx(address: str) -> bytes:
     """A document whose template and picture are on a server."""
     document = docx.Document()
-    document.add_paragraph("Remote things stay remote.")
+    document.add_paragraph("Remote files stay remote.")
     for kind in ("attachedTemplate", "image"):
         document.part.rels.get_or_add_ext_rel(f"{ROOT_RELATIONSHIPS}/{kind}", f"{address}/{kind}")
     return bytes_of(document)
@@ -358,6 +358,6 @@ def deep_json(depth: int) -> bytes:
     return b'{"cells": ' + b"[" * depth + b"]" * depth + b"}"
 
 
-def yaml_laughs() -> bytes:
+def yaml_billion_laughs() -> bytes:
     steps = "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 10))
     return f"---\na0: &a0 [salt, salt]\n{steps}---\nText.\n".encode()

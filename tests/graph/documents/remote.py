@@ -12,7 +12,7 @@ from pypdf.generic import DictionaryObject, NameObject, TextStringObject
 
 from tests.graph.documents import made
 
-TEXT = "Remote things stay remote."
+TEXT = "Remote files stay remote."
 
 
 def remote_pptx(address: str) -> bytes:
@@ -86,7 +86,7 @@ def remote_notebook(address: str) -> bytes:
 
 REMOTE: dict[str, Callable[[str, str], bytes]] = {
     "remote.docx": lambda address, program: made.remote_docx(address),
-    "remote.docm": lambda address, program: made.macros(
+    "remote.docm": lambda address, program: made.with_macros(
         made.remote_docx(address), made.DOCX_TYPE, made.DOCM_TYPE, "word", program
     ),
     "remote.pptx": lambda address, program: remote_pptx(address),

@@ -28,7 +28,7 @@ def scan(texts: Sequence[str]) -> bytes:
     return out.getvalue()
 
 
-def mixed(text: str, scanned: str, heading: str) -> bytes:
+def partly_scanned_pdf(text: str, scanned: str, heading: str) -> bytes:
     """A page with a text layer, then a scanned page to which an outline heading points."""
     writer = PdfWriter()
     for part in (pdf_pages([text]), scan([scanned])):

@@ -51,16 +51,16 @@ FARES = "| Stop | Fare | Note |\n| Quill | 3 | two lines, one cell |\n| Tarn | 7
 HEAD = "From: Ada Marlow <ada@example.org>\nTo: Zoë <zoe@example.org>\nDate: Mon, 02 Mar 2026 10:00:00 +0100\nSubject: Прилив at noon"
 MAIL = {"from": "Ada Marlow <ada@example.org>", "to": "Zoë <zoe@example.org>", "date": "2026-03-02T10:00:00+01:00"}
 STARTS = {"page_starts": [0, SLIDES.index("# Stops"), SLIDES.index("# Stops")]}
-DOCX, PPTX, XLSX = made.docx_of(made.report), made.presentation(), made.workbook(made.prices)
+DOCX, PPTX, XLSX = made.docx_of(made.fill_report), made.presentation(), made.workbook(made.fill_prices)
 FORWARDED = EmailMessage()
 FORWARDED["Subject"] = "Inner"
 FORWARDED.set_content("Forwarded words.")
 VALID = [
     ValidFile("report.docx", DOCX, "Tide mills", REPORT, {}),
-    ValidFile("macros.docm", made.macros(DOCX, made.DOCX_TYPE, made.DOCM_TYPE, "word"), "Tide mills", REPORT, {}),
+    ValidFile("macros.docm", made.with_macros(DOCX, made.DOCX_TYPE, made.DOCM_TYPE, "word"), "Tide mills", REPORT, {}),
     ValidFile(
         "walked.docx",
-        made.docx_of(made.uncommon_parts),
+        made.docx_of(made.fill_uncommon_parts),
         "walked",
         "In a control.\n\nPut in\n\nBeside\nIn a box.\n\nE=mc\n\n| outer | in side |\n\nAt the foot.",
         {},
@@ -68,10 +68,14 @@ VALID = [
     ValidFile("slides.pptx", PPTX, "Fares of the ferry", SLIDES, STARTS),
     ValidFile("untitled.pptx", made.untitled_presentation(), "untitled", "# of passengers: 3", {"page_starts": [0]}),
     ValidFile(
-        "macros.pptm", made.macros(PPTX, made.PPTX_TYPE, made.PPTM_TYPE, "ppt"), "Fares of the ferry", SLIDES, STARTS
+        "macros.pptm",
+        made.with_macros(PPTX, made.PPTX_TYPE, made.PPTM_TYPE, "ppt"),
+        "Fares of the ferry",
+        SLIDES,
+        STARTS,
     ),
     ValidFile("prices.xlsx", XLSX, "Fares 2026", SHEETS, {}),
-    ValidFile("macros.xlsm", made.macros(XLSX, made.XLSX_TYPE, made.XLSM_TYPE, "xl"), "Fares 2026", SHEETS, {}),
+    ValidFile("macros.xlsm", made.with_macros(XLSX, made.XLSX_TYPE, made.XLSM_TYPE, "xl"), "Fares 2026", SHEETS, {}),
     ValidFile(
         "book.epub", made.epub(["<h1>Two</h1><p>b &amp; c", "<p>One</p>"]), "Salt and tide", "One\n\nTwo\n\nb & c", {}
     ),
@@ -181,10 +185,10 @@ FILE, LAUGHS = "file", "laughs"
 SHEET = "xl/worksheets/sheet1.xml"
 HOSTILE: dict[str, tuple[Callable[[], bytes], str]] = {
     "bomb.docx": (
-        lambda: made.bomb(DOCX, "word/document.xml", 257),
+        lambda: made.zip_bomb(DOCX, "word/document.xml", 257),
         r"MiB, 25[78] MiB when unpacked\. Expected at most 256 MiB",
     ),
-    "overlapping.xlsx": (lambda: made.overlapping(XLSX, 30), r"310 MiB when unpacked"),
+    "overlapping.xlsx": (lambda: made.with_overlapping_parts(XLSX, 30), r"310 MiB when unpacked"),
     "lying.pptx": (lambda: made.understated_size(PPTX, "a.xml"), r"not a readable PPTX \(Bad CRC"),
     "parts.epub": (lambda: made.many_parts(MAX_PARTS + 1), r"20,001 parts\. Expected at most 20,000"),
     "xxe.docx": (
@@ -197,12 +201,15 @@ HOSTILE: dict[str, tuple[Callable[[], bytes], str]] = {
         "slide1.xml declares a document type",
     ),
     "laughs.xlsx": (lambda: made.with_entity(XLSX, SHEET, LAUGHS, b"Quill"), "sheet1.xml declares a document type"),
-    "xxe.epub": (lambda: made.epub(["x"], made.entities(FILE).decode()), r"not a readable EPUB \(EntitiesForbidden"),
-    "laughs.epub": (
-        lambda: made.epub(["x"], made.entities(LAUGHS).decode()),
+    "xxe.epub": (
+        lambda: made.epub(["x"], made.entity_declarations(FILE).decode()),
         r"not a readable EPUB \(EntitiesForbidden",
     ),
-    "laughs.md": (lambda: made.yaml_laughs(), r"not read in|MiB of memory|characters of metadata"),
+    "laughs.epub": (
+        lambda: made.epub(["x"], made.entity_declarations(LAUGHS).decode()),
+        r"not a readable EPUB \(EntitiesForbidden",
+    ),
+    "laughs.md": (lambda: made.yaml_billion_laughs(), r"not read in|MiB of memory|characters of metadata"),
     "deep.docx": (lambda: made.deep_docx(100_000), r"not a readable DOCX \(.*depth"),
     "deep.ipynb": (lambda: made.deep_json(100_000), "nested too deeply"),
     "deep.eml": (lambda: made.deep_message(1_200), "nested too deeply"),

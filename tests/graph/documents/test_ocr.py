@@ -9,14 +9,14 @@ import pytest
 import modegraph as mg
 from graph.documents.parse import ocr as tesseract
 from graph.documents.parse.formats import MIB, Limits
-from graph.documents.parse.ocr import Ocr, PageLimits, check_programs, ocr_by
+from graph.documents.parse.ocr import Ocr, PageLimits, check_programs, ocr_settings
 from graph.documents.read import read_bytes, read_documents
 from graph.documents.sandbox import ParseWorker
 from graph.errors import UserError
 from graph.shared.pages import page_at
 from graph.types import Document
 from tests.graph.documents.made import pdf_pages
-from tests.graph.documents.scans import mixed, needs_tesseract, scan
+from tests.graph.documents.scans import needs_tesseract, partly_scanned_pdf, scan
 from tests.processes import programs_below, runs
 
 LANTERN = "The Lantern of Tarn\n\nwas built in 1911 by the Marlow Yard."
@@ -39,19 +39,19 @@ def test_a_scan_becomes_text_with_page_numbers() -> None:
 
 
 def test_scanned_pages_that_are_not_read_are_reported_and_empty_pages_are_not(tmp_path: Path) -> None:
-    (tmp_path / "deeds.pdf").write_bytes(mixed("One of the mills.", TARN, "Wheels"))
+    (tmp_path / "deeds.pdf").write_bytes(partly_scanned_pdf("One of the mills.", TARN, "Wheels"))
     (tmp_path / "empty.pdf").write_bytes(pdf_pages(["One.", "", "Three."]))
     notes: list[str] = []
     assert len(list(read_documents(tmp_path, notes.append))) == 2
     [note] = notes
     assert note.endswith(
-        "deeds.pdf: not read: pages with images and no text (scans?): 2. Run OCR on it (--ocr tesseract)"
+        "deeds.pdf: pages with images but no text (scans?) were not read: 2. Run OCR on the file (--ocr tesseract)"
     )
 
 
 @needs_tesseract
 def test_a_page_keeps_its_text_and_an_outline_heading_replaces_its_scanned_line() -> None:
-    found = read(mixed("One of the mills.", "Wheels\nThey turn in the tide.", "2 Wheels"), Ocr())
+    found = read(partly_scanned_pdf("One of the mills.", "Wheels\nThey turn in the tide.", "2 Wheels"), Ocr())
     assert found.text == "One of the mills.\n\n# 2 Wheels\n\nThey turn in the tide."
     assert page_at(found.metadata, found.text.index("# 2")) == 2
 
@@ -123,7 +123,7 @@ def test_a_missing_program_is_reported_before_anything_is_read(tmp_path: Path, m
         check_programs.__wrapped__(Ocr())
     with pytest.raises(UserError, match=r"ocr: 'abbyy'\. Expected tesseract\. Set ocr to tesseract"):
         mg.index(tmp_path, tmp_path / "index", ocr="abbyy")
-    assert ocr_by("tesseract", "deu", 7, 9.0) == Ocr("deu", 7, 9.0)
+    assert ocr_settings("tesseract", "deu", 7, 9.0) == Ocr("deu", 7, 9.0)
 
 
 @needs_tesseract

@@ -265,7 +265,7 @@ def test_without_a_usable_domain_the_passages_are_still_read(tmp_path: Path, cap
     reply_to: ReplyTo = lambda body, number: extraction_reply(body) if is_extraction(body) else '{"entity_types": 3}'
     with chat_server(reply_to) as server:
         report = build(tmp_path / "i", MANY[:3], server, infer_domain=True)
-    assert report.read_by == {"llm": 3} and "No entity types and topics were inferred" in capsys.readouterr().err
+    assert report.read_by == {"llm": 3} and "No entity types or topics were inferred" in capsys.readouterr().err
     assert "above all" not in server.requests[-1]["messages"][0]["content"]
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from graph.extract.grounding import best_span, entities_within, share_supported
 from graph.extract.llm import MAX_PROPOSITIONS, Domain, Prompt, Reply, read_reply, repeats_proposition
-from graph.text.replies import BadReply, plain, strict_schema
+from graph.text.replies import BadReply, as_one_line, strict_schema
 from graph.types import Passage
 
 TEXT = (
@@ -114,7 +114,7 @@ def test_any_reply_yields_occurrences_or_the_typed_error(value: object, cut: int
 
 
 def test_characters_that_no_database_or_terminal_accepts_are_removed() -> None:
-    assert plain("a\ud800b\x00c\nd") == "a b c d"
+    assert as_one_line("a\ud800b\x00c\nd") == "a b c d"
 
 
 def test_support_is_counted_in_every_script() -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from graph.build.build import build_index
 from graph.build.lifecycle import delete_documents
 from graph.extract.entities import title_keys
-from graph.extract.terms import RARE, candidates, caseless_terms
+from graph.extract.terms import MAX_RARE_COUNT, candidates, caseless_terms
 from graph.index.index import Index, open_index
 from graph.retrieve.parts.mentions import named_documents
 from graph.retrieve.parts.query import RetrieveSettings
@@ -151,7 +151,7 @@ def test_parts_of_a_longer_name_are_not_names() -> None:
 def test_words_found_in_too_many_sentences_are_not_names() -> None:
     texts = [f"السفينة{chr(0x0628 + n % 20)} ترسو هناك" for n in range(40)]
     assert "ترسو هناك" not in {term for _, term in caseless_terms(texts, [])}
-    assert "ترسو هناك" in {term for _, term in caseless_terms(texts[:RARE], [])}
+    assert "ترسو هناك" in {term for _, term in caseless_terms(texts[:MAX_RARE_COUNT], [])}
 
 
 def test_text_with_casing_is_left_to_the_rules() -> None:

@@ -6,7 +6,7 @@ from typing import get_args
 import pytest
 
 from graph.answer.context import of_passage
-from graph.answer.prompt import numbered
+from graph.answer.prompt import numbered_excerpt
 from graph.build.build import build_index
 from graph.build.lifecycle import delete_documents
 from graph.index.index import NodeKind, open_index, row_of
@@ -71,5 +71,5 @@ def test_a_passage_that_begins_inside_a_table_has_its_header(tmp_path: Path) -> 
     rows_of_b = range(len(backwards.data.passage_ids) - 1, -1, -1)
     looked_up = {one.id: one for one in map(backwards.passage, rows_of_b)}
     assert [looked_up[one.id] for one in passages] == list(passages)
-    shown = numbered(1, of_passage(passages[2]))
+    shown = numbered_excerpt(1, of_passage(passages[2]))
     assert shown.count("Name: Boat ") == shown.count("; Place: berth ") == passages[2].text.count("\n") + 1

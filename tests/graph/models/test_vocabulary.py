@@ -12,7 +12,7 @@ from graph.errors import UserError
 from graph.models.load import vocabulary_rows
 from graph.types import CompletionRequest, Message
 from serve.engines.hf_open import open_hf
-from tests.tiny_models import CONTROL, write_tiny_llama
+from tests.tiny_models import CONTROL_TOKENS, write_tiny_llama
 from train.model.load import load_policy
 
 END = "<|fin|>"
@@ -51,7 +51,7 @@ def test_a_token_without_a_row_is_named(
     tokenizer.save_pretrained(folder)
     with pytest.raises(UserError) as raised:
         load(str(folder))
-    assert f"1 tokens beyond the model's {256 + len(CONTROL)} rows, such as {token!r}" in str(raised.value)
+    assert f"1 tokens beyond the model's {256 + len(CONTROL_TOKENS)} rows, such as {token!r}" in str(raised.value)
 
 
 def test_a_special_token_that_no_text_can_spell_needs_no_row(whole: Path, tmp_path: Path) -> None:

@@ -123,7 +123,7 @@ def test_a_database_holds_one_index_and_is_not_overwritten(folder: Path, databas
     assert "already contains an index. Expected a database without one" in refusal(
         lambda: copy_to_database(folder, database)
     )
-    assert "already exists. Expected a new or empty folder" in refusal(
+    assert "exists and is not an empty folder. Expected a new or empty folder" in refusal(
         lambda: copy_to_folder(database, folder, encoder)
     )
     assert "no index in schema modegraph_index" in refusal(

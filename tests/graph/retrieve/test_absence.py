@@ -1,4 +1,4 @@
-"""Absence: the probability that the documents do not cover a question, on real indexes and independently of an encoder's scale."""
+"""Absence: the probability that the documents do not cover a question, which does not depend on the range of an encoder's cosines."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -78,7 +78,9 @@ def test_a_probability_at_the_threshold_causes_abstention(isles: Index) -> None:
     assert equal is not None and equal.abstained and above is not None and not above.abstained
 
 
-def test_questions_about_all_documents_and_results_with_only_summaries_are_not_judged(isles: Index) -> None:
+def test_questions_about_all_documents_and_results_with_only_summaries_have_no_estimate_of_absence(
+    isles: Index,
+) -> None:
     assert retrieve(isles, "What themes recur?", RetrieveSettings(abstain=0)).absence is None
     settings = RetrieveSettings(mode="hierarchy", layers=(1,), abstain=0)
     found = retrieve(isles, COVERED[0], settings)
@@ -102,7 +104,7 @@ def test_features_equal_a_slow_reference(isles: Index) -> None:
 
 
 def slow_features(index: Index, question: str, evidence: Evidence) -> list[float]:
-    """`absence_features` by one loop over words and passages, with forms compared pair by pair and idf computed by its formula."""
+    """`absence_features`, computed word by word and passage by passage, with forms compared pair by pair and idf computed from its formula."""
     passages = [index.passage(row) for row in range(len(index.data.passage_ids))]
     terms = [set(terms_of(f"{each.title}\n{each.text}")) for each in passages]
     weight = {}
@@ -148,13 +150,15 @@ def test_a_word_that_no_passage_contains_has_the_greatest_weight(isles: Index) -
     assert set(weights) == {"ferry", "tarn", "carme"} and weights["carme"] == max(weights.values())
 
 
-def test_a_question_without_content_words_counts_as_found_and_an_empty_result_as_not_found(isles: Index) -> None:
+def test_without_content_words_the_shares_are_1_and_without_passages_the_best_share_and_the_similarity_are_0(
+    isles: Index,
+) -> None:
     query = Query("Who is she?", isles.encode_queries(["Who is she?"])[0])
     assert absence_features(isles, query, [isles.passage(0)])[:2].tolist() == [1, 1]
     assert absence_features(isles, query, []).tolist() == [0, 1, 0]
 
 
-def test_rows_match_their_passages_even_in_a_part_of_an_index(tmp_path: Path) -> None:
+def test_rows_of_gives_the_row_of_each_passage_even_in_a_filtered_index(tmp_path: Path) -> None:
     text = " ".join(f"The keeper of light {n} wrote a long letter about the weather to the harbour." for n in range(60))
     documents = [*ISLES, Document("letters", "Letters", text)]
     whole = build(tmp_path, documents, max_passage_tokens=64)
@@ -165,8 +169,8 @@ def test_rows_match_their_passages_even_in_a_part_of_an_index(tmp_path: Path) ->
         assert index.rows_of(passages[::-2]).tolist() == list(range(len(passages)))[::-2]
 
 
-def test_probabilities_do_not_depend_on_the_scale_of_an_encoder(tmp_path: Path) -> None:
-    """Vectors that all share a component, as those of E5 do, give the same probabilities."""
+def test_probabilities_do_not_depend_on_the_range_of_an_encoders_cosines(tmp_path: Path) -> None:
+    """An extra component that all vectors share, as with E5, leaves the probabilities unchanged."""
     plain = build(tmp_path / "plain", ISLES)
     crowded = build(tmp_path / "crowded", ISLES, CrowdedEncoder("crowded"))
     questions = (*COVERED, *UNCOVERED)

@@ -18,11 +18,11 @@ from tests.corpora import ISLES
 from tests.fakes import HashEncoder
 from tests.graph.hashed import build
 
-A, B = "Who founded the yard that built the Lantern?", "From what is kelp bread baked?"
+FOUNDER_QUESTION, BREAD_QUESTION = "Who founded the yard that built the Lantern?", "From what is kelp bread baked?"
 
 
-class Stretched(HashEncoder):
-    """Vectors in the same directions, of various lengths."""
+class StretchingEncoder(HashEncoder):
+    """Returns vectors with the directions of HashEncoder's and various lengths."""
 
     def encode(self, texts: Sequence[str]) -> Floats:
         vectors_ND = super().encode(texts)
@@ -35,15 +35,15 @@ def ask(index: Index, question: str, mode: Mode) -> Evidence:
 
 
 @pytest.fixture(scope="module")
-def lengths(tmp_path_factory: pytest.TempPathFactory) -> tuple[Index, Index]:
-    """Indexes of the same documents by an encoder whose vectors have length 1, and by one whose vectors have various lengths."""
+def unit_and_stretched_indexes(tmp_path_factory: pytest.TempPathFactory) -> tuple[Index, Index]:
+    """Indexes of the same documents, built with an encoder whose vectors have length 1 and with one whose vectors have various lengths."""
     folder = tmp_path_factory.mktemp("lengths")
-    return build(folder / "unit", ISLES, HashEncoder()), build(folder / "stretched", ISLES, Stretched())
+    return build(folder / "unit", ISLES, HashEncoder()), build(folder / "stretched", ISLES, StretchingEncoder())
 
 
 @pytest.fixture(scope="module")
-def orders(tmp_path_factory: pytest.TempPathFactory) -> tuple[Index, Index, Index]:
-    """Indexes of the same documents: added together, one by one in the opposite order, and the latter after compaction."""
+def indexes_by_order(tmp_path_factory: pytest.TempPathFactory) -> tuple[Index, Index, Index]:
+    """Three indexes of the same documents: all added together; added one by one in the opposite order; and the second index after compaction."""
     folder = tmp_path_factory.mktemp("orders")
     forwards = build(folder / "a", ISLES, HashEncoder())
     for document in ISLES[::-1]:
@@ -53,10 +53,12 @@ def orders(tmp_path_factory: pytest.TempPathFactory) -> tuple[Index, Index, Inde
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_vectors_of_any_length_give_the_same_answers(lengths: tuple[Index, Index], mode: Mode) -> None:
-    unit, stretched = lengths
+def test_vectors_of_any_length_give_the_same_answers(
+    unit_and_stretched_indexes: tuple[Index, Index], mode: Mode
+) -> None:
+    unit, stretched = unit_and_stretched_indexes
     assert np.allclose(np.linalg.norm(stretched.data.proposition_vectors_ND, axis=1), 1, atol=1e-5)
-    one, other = ask(unit, A, mode), ask(stretched, A, mode)
+    one, other = ask(unit, FOUNDER_QUESTION, mode), ask(stretched, FOUNDER_QUESTION, mode)
     assert [found.item for found in one.passages] == [found.item for found in other.passages]
     scores = [[found.score for found in evidence.passages] for evidence in (one, other)]
     assert np.allclose(scores[0], scores[1], atol=1e-4)
@@ -64,15 +66,15 @@ def test_vectors_of_any_length_give_the_same_answers(lengths: tuple[Index, Index
 
 @pytest.mark.parametrize("mode", MODES)
 def test_no_state_of_one_query_reaches_the_next(isles: Index, mode: Mode) -> None:
-    first = ask(isles, A, mode)
-    ask(isles, B, mode)
-    assert ask(isles, A, mode) == first
+    first = ask(isles, FOUNDER_QUESTION, mode)
+    ask(isles, BREAD_QUESTION, mode)
+    assert ask(isles, FOUNDER_QUESTION, mode) == first
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_concurrent_readers_get_the_same_results_as_a_single_reader(isles: Index, mode: Mode) -> None:
     fresh = open_index(isles.folder, lambda spec: isles.encoder_source.get())
-    questions = [A, B, A, "Where does the church bell ring?"] * 4
+    questions = [FOUNDER_QUESTION, BREAD_QUESTION, FOUNDER_QUESTION, "Where does the church bell ring?"] * 4
     with ThreadPoolExecutor(8) as threads:
         together = list(threads.map(lambda question: ask(fresh, question, mode), questions))
     assert together == [ask(isles, question, mode) for question in questions]
@@ -81,11 +83,11 @@ def test_concurrent_readers_get_the_same_results_as_a_single_reader(isles: Index
 @pytest.mark.long
 @pytest.mark.parametrize("mode", MODES)
 def test_the_order_in_which_documents_were_added_does_not_matter(
-    orders: tuple[Index, Index, Index], mode: Mode
+    indexes_by_order: tuple[Index, Index, Index], mode: Mode
 ) -> None:
     """Only the last bits of scores may differ while the vectors are in several segments."""
-    forwards, backwards, compacted = orders
-    for question in (A, B):
+    forwards, backwards, compacted = indexes_by_order
+    for question in (FOUNDER_QUESTION, BREAD_QUESTION):
         expected, found = ask(forwards, question, mode), ask(backwards, question, mode)
         assert ask(compacted, question, mode) == expected
         assert [each.item for each in found.passages] == [each.item for each in expected.passages]
@@ -98,11 +100,11 @@ def test_synonyms_that_are_mentioned_together_twice_share_one_edge(tmp_path: Pat
         Document("b", "B", "In Tarn the Lantern met the Lanterns again."),
     ]
 
-    class Near(HashEncoder):
+    class SynonymEncoder(HashEncoder):
         def encode(self, texts: Sequence[str]) -> Floats:
             return super().encode(["lantern" if text.casefold().startswith("lantern") else text for text in texts])
 
-    index = build(tmp_path / "i", documents, Near())
+    index = build(tmp_path / "i", documents, SynonymEncoder())
     names = list(index.data.entity_texts)
     lantern, lanterns = names.index("lantern"), names.index("lanterns")
     assert index.data.synonym_EE[lantern, lanterns] == pytest.approx(1)

@@ -33,35 +33,35 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def hashed(folder: Path) -> Index:
+def isles_index(folder: Path) -> Index:
     return build(folder / "hashed", ISLES)
 
 
 @pytest.fixture(scope="module")
-def emptied(folder: Path) -> Index:
+def emptied_index(folder: Path) -> Index:
     build(folder / "emptied", ISLES[:2])
     delete_documents(folder / "emptied", [each.source for each in ISLES[:2]], lambda spec: HashEncoder())
     return open_index(folder / "emptied", lambda spec: HashEncoder())
 
 
 @pytest.fixture(scope="module")
-def without_propositions(folder: Path) -> Index:
+def index_without_propositions(folder: Path) -> Index:
     return build(folder / "bare", [Document("a", "", "Hm."), Document("b", "", "Oh.")])
 
 
 @pytest.fixture(scope="module")
-def some_blank(folder: Path) -> Index:
-    return build(folder / "blank", ISLES, SomeBlank())
+def zero_vector_index(folder: Path) -> Index:
+    return build(folder / "blank", ISLES, ZeroAndOppositeEncoder())
 
 
 @pytest.fixture(scope="module")
-def identical(folder: Path) -> Index:
+def index_of_identical_texts(folder: Path) -> Index:
     documents = [Document(f"t{n:02}", "Notes", "The Lantern is a ferry of Port Ellery.") for n in range(24)]
     return build(folder / "twins", documents[::-1])
 
 
 def ask(index: Index, question: str, mode: Mode, model: ScriptedModel | None = None) -> Evidence:
-    """The evidence, without its times."""
+    """The evidence, with its times set to 0."""
     settings = RetrieveSettings(mode=mode, top_k=4, selector="threshold" if model is None else "llm")
     found = retrieve(index, question, settings, model)
     return replace(found, trace=replace(found.trace, seconds=0, encoder_seconds=0))
@@ -73,16 +73,16 @@ def scores(found: Evidence) -> list[float]:
 
 @pytest.mark.parametrize("mode", MODES)
 def test_every_mode_works_on_an_index_without_documents_or_propositions(
-    emptied: Index, without_propositions: Index, mode: Mode
+    emptied_index: Index, index_without_propositions: Index, mode: Mode
 ) -> None:
     for question in QUESTIONS:
-        nothing = ask(emptied, question, mode)
+        nothing = ask(emptied_index, question, mode)
         assert (nothing.passages, nothing.propositions, nothing.summaries) == ((), (), ())
-        little = ask(without_propositions, question, mode)
+        little = ask(index_without_propositions, question, mode)
         assert little.propositions == () and len(little.passages) <= 2
 
 
-class SomeBlank(HashEncoder):
+class ZeroAndOppositeEncoder(HashEncoder):
     """Encodes some texts as rows of zeros, and others as the opposite of their usual vectors."""
 
     def encode(self, texts: Sequence[str]) -> Floats:
@@ -93,21 +93,23 @@ class SomeBlank(HashEncoder):
 
 @pytest.mark.filterwarnings("error::RuntimeWarning")
 @pytest.mark.parametrize("mode", MODES)
-def test_zero_and_opposite_vectors_give_finite_scores(some_blank: Index, mode: Mode) -> None:
+def test_zero_and_opposite_vectors_give_finite_scores(zero_vector_index: Index, mode: Mode) -> None:
     for question in QUESTIONS:
-        assert np.isfinite(scores(ask(some_blank, question, mode))).all()
+        assert np.isfinite(scores(ask(zero_vector_index, question, mode))).all()
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_equal_scores_are_ordered_by_source(identical: Index, mode: Mode) -> None:
-    found = retrieve(identical, "What is the Lantern of Port Ellery?", RetrieveSettings(mode=mode, top_k=24)).passages
+def test_equal_scores_are_ordered_by_source(index_of_identical_texts: Index, mode: Mode) -> None:
+    found = retrieve(
+        index_of_identical_texts, "What is the Lantern of Port Ellery?", RetrieveSettings(mode=mode, top_k=24)
+    ).passages
     order = [(-each.score, each.item.source) for each in found]
     assert len(order) == 24 and order == sorted(order)
 
 
 @pytest.fixture(scope="module")
-def shared(folder: Path) -> Index:
-    """The isles, and a document that repeats a sentence of another; searched in every mode, to fill every cache."""
+def searched_index(folder: Path) -> Index:
+    """An index of ISLES and of a document that repeats a sentence of another one; it has been searched in every mode, which fills every cache."""
     index = build(folder / "shared", [*ISLES, Document("notes", "", "Tarn is a village of 312 people. It snows.")])
     for mode in MODES:
         ask(index, QUESTIONS[0], mode)
@@ -115,22 +117,22 @@ def shared(folder: Path) -> Index:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_nothing_outside_a_filter_is_found(shared: Index, mode: Mode) -> None:
-    whole = [shared.summary(row) for row in range(len(shared.data.summary_ids))]
+def test_nothing_outside_a_filter_is_found(searched_index: Index, mode: Mode) -> None:
+    whole = [searched_index.summary(row) for row in range(len(searched_index.data.summary_ids))]
     members = {summary.id: set(summary.members) for summary in whole}
     for pattern in ("tarn", "notes", "[lm]*", "[!t]*"):
         settings = RetrieveSettings(mode=mode, top_k=100, where=(f"source={pattern}",))
-        allowed = {source for source in shared.sources() if fnmatch(source, pattern)}
-        passages = {each.id for source in allowed for each in shared.passages_of(source)}
+        allowed = {source for source in searched_index.sources() if fnmatch(source, pattern)}
+        passages = {each.id for source in allowed for each in searched_index.passages_of(source)}
         for question in (*QUESTIONS, "Is Tarn a village of 312 people?"):
-            found = retrieve(shared, question, settings)
+            found = retrieve(searched_index, question, settings)
             assert {each.item.id for each in found.passages} <= passages
             assert {span.passage_id for each in found.propositions for span in each.item.spans} <= passages
             assert all(members[each.item.id] <= passages for each in found.summaries)
 
 
 def scripted_reply(request: CompletionRequest) -> str:
-    """A reply that depends on the request alone."""
+    """A reply that depends only on the request."""
     assert request.schema is not None
     replies = {
         "selected": [2, 1],
@@ -143,23 +145,23 @@ def scripted_reply(request: CompletionRequest) -> str:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_concurrent_queries_with_a_model_do_not_influence_each_other(hashed: Index, mode: Mode) -> None:
+def test_concurrent_queries_with_a_model_do_not_influence_each_other(isles_index: Index, mode: Mode) -> None:
     model = ScriptedModel(scripted_reply)
-    a, b, again = (ask(hashed, QUESTIONS[n], mode, model) for n in (0, 1, 0))
+    a, b, again = (ask(isles_index, QUESTIONS[n], mode, model) for n in (0, 1, 0))
     assert again == a and b != a
     with ThreadPoolExecutor(6) as threads:
-        together = list(threads.map(lambda n: ask(hashed, QUESTIONS[n], mode, model), [0, 1] * 4))
+        together = list(threads.map(lambda n: ask(isles_index, QUESTIONS[n], mode, model), [0, 1] * 4))
     assert together == [a, b] * 4
 
 
 class AnswersOnce(ScriptedModel):
-    """Answers one batch, then no more."""
+    """Answers the first batch and fails on all later ones."""
 
-    left = 1
+    batches_left = 1
 
     def complete(self, requests: Sequence[CompletionRequest]) -> list[Completion]:
-        self.left -= 1
-        if self.left < 0:
+        self.batches_left -= 1
+        if self.batches_left < 0:
             raise UserError("no answer", "a model server", "start it")
         return super().complete(requests)
 

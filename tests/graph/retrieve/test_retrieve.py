@@ -1,4 +1,4 @@
-"""Retrieval on real vectors: order, provenance, layers, independent queries and an empty question."""
+"""Retrieval with a real encoder: order, provenance and layers; ties, and an empty question."""
 
 import numpy as np
 import pytest

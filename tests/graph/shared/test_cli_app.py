@@ -1,4 +1,4 @@
-"""`--runs A B C` and `--runs A --runs B --runs C` are the same command line; errors for misspelt options and commands say what to write."""
+"""`--runs A B C` and `--runs A --runs B --runs C` are equivalent; errors for misspelt options and commands say what to write."""
 
 import doctest
 
@@ -30,7 +30,7 @@ def test_values_are_spread_over_repeated_options(line, expected):
     assert spread(line.split(), {"--runs"}) == expected.split()
 
 
-def test_a_command_takes_several_values():
+def test_an_option_takes_several_values():
     app = typer.Typer()
     parsed = {}
 

@@ -20,9 +20,9 @@ class Named(Settings):
     rank: int = 0
 
     @model_validator(mode="after")
-    def _whole(self) -> "Named":
+    def _check_rank(self) -> "Named":
         if self.flat and self.rank:
-            raise ValueError("flat has no rank")
+            raise ValueError("rank is set although flat is true")
         return self
 
 
@@ -34,9 +34,9 @@ class Outer(Settings):
     key: SecretStr | None = None
 
     @model_validator(mode="after")
-    def _one(self) -> "Outer":
+    def _check_model(self) -> "Outer":
         if self.model == "both":
-            raise ValueError("both is two models")
+            raise ValueError("model 'both' means two models")
         return self
 
 
@@ -71,8 +71,8 @@ def test_bad_settings_are_reported_in_one_line(tmp_path: Path, text: str, overri
 
 
 @pytest.mark.parametrize("text", ["2024", "1e5", "007", "on", "nan", "2024-01-02", "1_000", "null"])
-def test_a_string_setting_gets_exactly_what_was_typed(text: str) -> None:
-    """Strings that YAML would read as a number, a date, a boolean or null: as typed, in quotes, and within a group of settings."""
+def test_a_string_setting_is_not_converted_to_another_type(text: str) -> None:
+    """Strings that YAML would read as a number, a date, a boolean or null: without quotes, in quotes, and in a group of settings."""
     assert load_settings(Outer, None, [f"model={text}"]).model == text
     assert load_settings(Outer, None, [f'model="{text}"']).model == text
     assert load_settings(Outer, None, ["model=a", f"named.x.model={text}"]).named["x"].model == text
@@ -96,8 +96,12 @@ def test_other_settings_are_parsed_as_yaml() -> None:
             "c.yaml: the key 5 of named is not text. Expected keys that are text. Write it in quotes",
         ),
         ("model: a\nlora: 5", [], "c.yaml: lora = 5. Expected a group of settings, `key: value`. Change the value"),
-        ("model: a\nnamed: {x: {model: b, flat: true, rank: 9}}", [], "c.yaml: named.x: flat has no rank"),
-        ("model: both", [], "c.yaml: both is two models"),
+        (
+            "model: a\nnamed: {x: {model: b, flat: true, rank: 9}}",
+            [],
+            "c.yaml: named.x: rank is set although flat is true",
+        ),
+        ("model: both", [], "c.yaml: model 'both' means two models"),
         ("model: a\nkey: 12345", [], "c.yaml: key = (not shown). Expected a valid string. Write it in quotes"),
         (
             "model: a\nlora: {key: [1, 2]}",
@@ -136,7 +140,7 @@ def test_a_problem_is_reported_without_secrets_or_internals(
     assert str(problem.value).removeprefix(f"{tmp_path}/") == message
 
 
-def test_a_missing_file_is_named(tmp_path: Path) -> None:
+def test_a_missing_file_and_a_folder_are_named(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="nowhere"):
         load_settings(Outer, tmp_path / "nowhere.yaml")
     with pytest.raises(UserError, match=f"{tmp_path}: a folder. Expected a YAML file of settings. Name a file in it"):

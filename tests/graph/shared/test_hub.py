@@ -1,4 +1,4 @@
-"""One request for each model name on the hub: a name that the hub lacks, and a hub that does not answer, are reported at once."""
+"""A model name is checked with one request to the hub, so that an unknown name and a hub that does not answer are reported immediately."""
 
 from pathlib import Path
 
@@ -24,7 +24,7 @@ def model(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("status", "message"), [(401, "has no model of that name"), (404, "has no model"), (503, "does not answer")]
 )
-def test_a_wrong_name_is_reported_after_one_request(
+def test_an_unknown_name_and_a_failing_hub_are_reported_after_one_request(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, status: int, message: str
 ) -> None:
     with hub(status) as (address, requested):
@@ -41,7 +41,9 @@ def test_a_model_that_the_hub_has_may_be_downloaded(monkeypatch: pytest.MonkeyPa
         assert only_in_cache("owner/there", "model") is False
 
 
-def test_without_a_network_the_cache_is_enough(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, model: Path) -> None:
+def test_without_a_network_a_cached_model_is_enough(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, model: Path
+) -> None:
     go_online(monkeypatch, NO_HUB, tmp_path)
     with pytest.raises(
         UserError, match=r"not in the hub's cache, and the hub does not answer.*Check the name and the n"
@@ -52,7 +54,9 @@ def test_without_a_network_the_cache_is_enough(monkeypatch: pytest.MonkeyPatch, 
 
 
 @pytest.mark.long
-def test_offline_no_hub_is_called(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, model: Path) -> None:
+def test_in_offline_mode_no_request_reaches_the_hub(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, model: Path
+) -> None:
     with hub(200) as (address, requested):
         go_online(monkeypatch, address, tmp_path)
         monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)

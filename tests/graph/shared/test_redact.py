@@ -53,14 +53,14 @@ def test_a_string_without_a_secret_is_unchanged(text: str) -> None:
     assert redact(text) == text
 
 
-def test_secrets_of_the_environment_are_found_in_any_text(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_secrets_in_environment_variables_are_redacted_unless_they_are_short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_TOKEN", SECRET)
     monkeypatch.setenv("OTHER_KEY", "ab")
     assert redact(f"401 for {SECRET} at ab") == f"401 for {MARK} at ab"
 
 
 class Store(Settings):
-    """Settings with every kind of place for a secret."""
+    """Settings that can contain secrets: a URL, a secret field, and a string whose name marks it as secret."""
 
     dsn: str = ""
     api_key: SecretStr | None = None

@@ -1,4 +1,4 @@
-"""A folder shows the run that writes to it and the run's progress; after a kill, the run counts as stopped."""
+"""A folder records which run writes to it, and the run's progress; after a kill, the run counts as stopped."""
 
 import signal
 import subprocess
@@ -11,7 +11,7 @@ import pytest
 from graph.shared.progress import PROGRESS, note_progress, read_progress, report_progress
 from tests.places import ROOT
 
-KILLED = """
+PROGRAM_TO_KILL = """
 import os, signal, sys
 from pathlib import Path
 from graph.shared.progress import note_progress, report_progress
@@ -63,9 +63,9 @@ def test_readers_of_a_stopped_run_do_not_mistake_each_other_for_its_process(tmp_
     assert not any(each is None or each.alive for each in found)
 
 
-def test_the_run_of_a_killed_process_counts_as_stopped_whatever_it_was_writing(tmp_path: Path) -> None:
+def test_the_run_of_a_killed_process_counts_as_stopped_even_with_a_partly_written_line(tmp_path: Path) -> None:
     child = subprocess.Popen(
-        [sys.executable, "-c", KILLED, str(tmp_path)],
+        [sys.executable, "-c", PROGRAM_TO_KILL, str(tmp_path)],
         cwd=ROOT,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -75,7 +75,7 @@ def test_the_run_of_a_killed_process_counts_as_stopped_whatever_it_was_writing(t
         assert child.stdout is not None and child.stdout.readline() == "noted\n"
         running = read_progress(tmp_path)
         assert running is not None and running.alive and running.last["step"] == 3
-        assert read_progress(tmp_path) == running, "reading does not take the lock"
+        assert read_progress(tmp_path) == running, "reading should not take the lock"
     finally:
         child.send_signal(signal.SIGKILL)
         child.wait()

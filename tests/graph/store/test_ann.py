@@ -26,7 +26,7 @@ DIMENSIONS = 24
 DTYPES: tuple[VectorType, ...] = ("float32", "float16")
 
 
-def clustered(rows: int, seed: int = 0) -> np.ndarray:
+def clustered_vectors(rows: int, seed: int = 0) -> np.ndarray:
     """Unit rows around centres; one centre for every twenty rows."""
     draw = np.random.default_rng(seed)
     centres = draw.normal(size=(max(1, rows // 20), DIMENSIONS))
@@ -39,7 +39,7 @@ def ids_of(numbers: range) -> list[str]:
 
 
 def in_segments(folder: Path, vectors_ND: np.ndarray, parts: int, ann_rows: int, keep: np.ndarray) -> Vectors:
-    """The rows `keep` of a matrix, which is written in several segments."""
+    """The rows `keep` of a matrix that has been written in `parts` segments, indexed as `ann_rows` requires."""
     segments: list[Vectors] = []
     for part in np.array_split(np.arange(len(vectors_ND)), parts):
         fresh = Vectors.of(vectors_ND[part], ids_of(range(part[0], part[-1] + 1)))
@@ -58,8 +58,8 @@ def test_half_floats_are_widened_as_numpy_widens_them() -> None:
 
 @pytest.mark.parametrize("rows", [0, 1, 1_023, 2_050])
 def test_products_of_half_floats_equal_those_of_the_widened_floats(rows: int) -> None:
-    stored_RD = clustered(rows).astype(np.float16) if rows else np.zeros((0, DIMENSIONS), np.float16)
-    right_DQ = clustered(3, 1).T
+    stored_RD = clustered_vectors(rows).astype(np.float16) if rows else np.zeros((0, DIMENSIONS), np.float16)
+    right_DQ = clustered_vectors(3, 1).T
     assert np.allclose(product(stored_RD, right_DQ), stored_RD.astype(np.float32) @ right_DQ, atol=1e-6)
     found = product(stored_RD, right_DQ[:, 0])
     assert found.dtype == np.float32 and found.shape == (rows,)
@@ -86,11 +86,11 @@ def test_found_rows_are_in_use_and_near_and_a_full_search_finds_all(
     count: int,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
-    draw, vectors_ND = np.random.default_rng(seed), clustered(rows, seed).astype(dtype)
+    draw, vectors_ND = np.random.default_rng(seed), clustered_vectors(rows, seed).astype(dtype)
     keep = np.flatnonzero(draw.random(rows) < 0.7)
     folder = tmp_path_factory.mktemp("ann")
     vectors = in_segments(folder, vectors_ND, min(parts, rows), ann_rows, keep)
-    query_D = clustered(20, seed + 50)[-1]
+    query_D = clustered_vectors(20, seed + 50)[-1]
     exact_N = vectors_ND[keep].astype(np.float32) @ query_D
     found, cosines = nearest(vectors, query_D, count)
     assert len(found) == min(count, len(keep)) and len(set(found.tolist())) == len(found)
@@ -98,12 +98,12 @@ def test_found_rows_are_in_use_and_near_and_a_full_search_finds_all(
     every, _ = nearest(vectors, query_D, rows)
     assert np.allclose(exact_N[every], exact_N[top_rows(exact_N, rows)], atol=1e-6) and len(every) == len(keep)
     part = vectors.only(np.arange(len(keep))[::3])
-    assert part.candidates(query_D, count) is None, "a part is compared row by row"
+    assert part.candidates(query_D, count) is None, "a part should be compared row by row"
     assert part.segments[0].vectors_RD.dtype == dtype
 
 
 def test_searches_find_the_nearest_rows_and_the_index_stores_its_recall(tmp_path: Path) -> None:
-    vectors_ND = clustered(4_000)
+    vectors_ND = clustered_vectors(4_000)
     vectors = in_segments(tmp_path, vectors_ND, 1, 1, np.arange(4_000))
     (ann,) = [segment.ann for segment in vectors.segments]
     assert ann is not None and MIN_RECALL <= ann.recall <= 1 and ann.probes < ann.inverted.nlist == 126
@@ -118,8 +118,8 @@ def test_searches_find_the_nearest_rows_and_the_index_stores_its_recall(tmp_path
 
 @pytest.mark.parametrize(("rows", "seed"), [(4_000, 0), (4_000, 1), (9_000, 2), (700, 3), (40, 4), (2, 5)])
 def test_the_fewest_lists_that_find_enough_are_searched(tmp_path: Path, rows: int, seed: int) -> None:
-    """The slow reference tries powers of two in order, with the searches that users make, until one finds .99 of the rows that exact search finds."""
-    vectors_ND = clustered(rows, seed)
+    """The slow reference searches 1, 2, 4 and so on lists, through the public `search`, until it finds .99 of the rows that exact search finds."""
+    vectors_ND = clustered_vectors(rows, seed)
     ann = build_ann(tmp_path, "v-0.segment", vectors_ND)
     sampled = np.unique(np.linspace(0, rows - 1, min(rows, 100)).astype(np.int64))
     exact = vectors_ND[sampled] @ vectors_ND.T
@@ -139,7 +139,7 @@ def test_a_recall_that_falls_short_is_reported(tmp_path: Path, capsys: pytest.Ca
     ann = build_ann(tmp_path, "v-0.segment", scattered)
     assert ann.recall < MIN_RECALL
     assert (
-        f"v-0.segment: its ANN index finds {ann.recall:.3f} of the 10 nearest, less than 0.98"
+        f"v-0.segment: its ANN index finds {ann.recall:.3f} of the 10 nearest vectors, less than 0.98"
         in capsys.readouterr().err
     )
     exact = scattered[:200] @ scattered.T
@@ -150,9 +150,9 @@ def test_a_recall_that_falls_short_is_reported(tmp_path: Path, capsys: pytest.Ca
 
 
 def test_the_same_vectors_give_the_same_file(tmp_path: Path) -> None:
-    first, again = (build_ann(tmp_path, "v-0.segment", clustered(500)) for _ in range(2))
+    first, again = (build_ann(tmp_path, "v-0.segment", clustered_vectors(500)) for _ in range(2))
     assert first == again and [file.name for file in tmp_path.iterdir()] == [first.file.name]
-    assert build_ann(tmp_path, "v-0.segment", clustered(501)).file != first.file
+    assert build_ann(tmp_path, "v-0.segment", clustered_vectors(501)).file != first.file
 
 
 def flip(file: Path) -> None:
@@ -167,16 +167,16 @@ def cut(file: Path) -> None:
 
 @pytest.mark.parametrize("damage", [flip, cut, Path.unlink])
 def test_faiss_reads_no_file_that_is_damaged(tmp_path: Path, damage: Callable[[Path], None]) -> None:
-    ann = build_ann(tmp_path, "v-0.segment", clustered(50))
+    ann = build_ann(tmp_path, "v-0.segment", clustered_vectors(50))
     damage(ann.file)
     with pytest.raises(
         UserError, match=r"its contents have changed\. Expected an intact ANN index\. Run: modegraph repair"
     ):
-        open_ann(ann.file, ann.probes, ann.recall).search(clustered(1), 3)
+        open_ann(ann.file, ann.probes, ann.recall).search(clustered_vectors(1), 3)
 
 
-def test_open_generations_share_an_index_and_a_closed_one_is_released(tmp_path: Path) -> None:
-    ann = build_ann(tmp_path, "v-0.segment", clustered(50))
+def test_open_generations_share_an_ann_index_and_an_unused_one_is_released(tmp_path: Path) -> None:
+    ann = build_ann(tmp_path, "v-0.segment", clustered_vectors(50))
     first = open_ann(ann.file, ann.probes, ann.recall)
     assert open_ann(ann.file, ann.probes, ann.recall) is first and first.inverted is first.inverted
     del first
@@ -204,11 +204,11 @@ def test_new_nodes_of_a_large_graph_get_edges_to_nodes_found_by_ann_indexes(
 ) -> None:
     """The edges equal those found among all vectors, for segments with and without an ANN index, some of whose rows are deleted."""
     monkeypatch.setattr(similarity, "FLAT_LIMIT", 100)
-    vectors_ND = clustered(900, 3)
+    vectors_ND = clustered_vectors(900, 3)
     keep = np.delete(np.arange(900), np.arange(5, 600, 40))
     vectors = in_segments(tmp_path, vectors_ND, 3, 300, keep)
     assert [segment.ann is not None for segment in vectors.segments] == [True] * 3
-    new = Vectors.of(clustered(7, 4), ids_of(range(900, 907)))
+    new = Vectors.of(clustered_vectors(7, 4), ids_of(range(900, 907)))
     joined, count = Vectors.join([vectors, new]), len(keep) + 7
     first = similarity.similarity_graph(np.asarray(vectors), 6, 0.3)
     merge = RowMap.of(len(keep), np.zeros(0, np.int64), np.full(7, len(keep)))
@@ -226,12 +226,12 @@ def test_new_nodes_of_a_large_graph_get_edges_to_nodes_found_by_ann_indexes(
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 @pytest.mark.parametrize("rows", [3, 4_000])
 def test_a_full_disk_is_reported_however_little_is_left_to_write(tmp_path: Path, rows: int) -> None:
-    inverted, file, twin = inverted_file(clustered(rows)), tmp_path / "a.ann", tmp_path / "twin.ann"
+    inverted, file, twin = inverted_file(clustered_vectors(rows)), tmp_path / "a.ann", tmp_path / "twin.ann"
     write_ann(inverted, file)
     faiss.write_index(inverted, str(twin))
     assert file.read_bytes() == twin.read_bytes()
     assert (file.stat().st_size < 4096) == (rows == 3), (
-        "the small file is shorter than the 4 KiB that faiss would lose without an error"
+        "the small file should be shorter than the 4 KiB that faiss would lose without an error"
     )
     with pytest.raises(OSError, match="No space left on device"):
         write_ann(inverted, Path("/dev/full"))

@@ -35,8 +35,8 @@ def reply(request: CompletionRequest) -> str:
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    """A closed ledger of all calls."""
+def ledger_bytes(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """The contents of a closed ledger with the replies to all requests."""
     file = tmp_path_factory.mktemp("whole") / LEDGER
     assert calls_needed(file.parent) == CALLS
     assert not Path(f"{file}-wal").exists()
@@ -44,7 +44,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 
 
 def calls_needed(folder: Path) -> int:
-    """The number of calls that all requests need with the ledger of a folder, which is then closed; all answers must be right."""
+    """How many calls reach the model when all requests are made through the ledger in a folder, which is then closed; every reply must be right."""
     model = ScriptedModel(reply)
     ledger = Ledger(model, folder / LEDGER)
     completions = ledger.complete(REQUESTS)
@@ -57,15 +57,15 @@ def flip_byte(data: bytes, place: int) -> bytes:
     return data[:place] + bytes([data[place] ^ 0x11]) + data[place + 1 :]
 
 
-def test_if_any_byte_is_flipped_replies_are_right_and_most_calls_are_kept(
-    whole: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_a_flipped_byte_gives_no_wrong_reply_and_in_most_places_costs_at_most_one_call(
+    ledger_bytes: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    places = [20, 24, 40, 100, 103, 105, 4096, 4099, *range(4200, len(whole), len(whole) // 40)]
+    places = [20, 24, 40, 100, 103, 105, 4096, 4099, *range(4200, len(ledger_bytes), len(ledger_bytes) // 40)]
     counts = []
     for number, place in enumerate(places):
         folder = tmp_path / str(number)
         folder.mkdir()
-        (folder / LEDGER).write_bytes(flip_byte(whole, place))
+        (folder / LEDGER).write_bytes(flip_byte(ledger_bytes, place))
         counts.append(calls_needed(folder))
         message = capsys.readouterr().err
         renamed = list(folder.glob(f"*{DAMAGED_SUFFIX}"))
@@ -75,8 +75,10 @@ def test_if_any_byte_is_flipped_replies_are_right_and_most_calls_are_kept(
 
 
 @pytest.mark.parametrize("share", [0.0, 0.01, 0.3, 0.6, 0.95, 0.98, 0.99, 0.999])
-def test_a_ledger_that_was_cut_loses_no_more_than_its_calls(whole: bytes, tmp_path: Path, share: float) -> None:
-    beginning = whole[: int(len(whole) * share)]
+def test_a_truncated_ledger_costs_at_most_its_calls_and_can_be_renewed(
+    ledger_bytes: bytes, tmp_path: Path, share: float
+) -> None:
+    beginning = ledger_bytes[: int(len(ledger_bytes) * share)]
     (tmp_path / LEDGER).write_bytes(beginning)
     assert calls_needed(tmp_path) <= CALLS and calls_needed(tmp_path) == 0
     if ledger_damage(tmp_path):
@@ -97,21 +99,21 @@ import sys
 from pathlib import Path
 import graph.store.ledger_file as ledger_file
 moves, replace = int(sys.argv[2]), Path.replace
-def counted(file, target):
+def replace_or_wait(file, target):
     global moves
     if not moves:
         print("here", flush=True)
         sys.stdin.read()
     moves -= 1
     return replace(file, target)
-Path.replace = counted
+Path.replace = replace_or_wait
 ledger_file.renew_ledger(Path(sys.argv[1]))
 """
 
 
 @pytest.mark.parametrize("moves", [0, 1])
-def test_a_kill_while_a_ledger_is_renamed_deletes_nothing(whole: bytes, tmp_path: Path, moves: int) -> None:
-    damaged = flip_byte(whole, 0)
+def test_a_kill_while_a_ledger_is_renamed_deletes_nothing(ledger_bytes: bytes, tmp_path: Path, moves: int) -> None:
+    damaged = flip_byte(ledger_bytes, 0)
     (tmp_path / LEDGER).write_bytes(damaged)
     child = subprocess.Popen(
         [sys.executable, "-c", CHILD, str(tmp_path / LEDGER), str(moves)],
@@ -127,7 +129,7 @@ def test_a_kill_while_a_ledger_is_renamed_deletes_nothing(whole: bytes, tmp_path
     assert damaged in [file.read_bytes() for file in tmp_path.glob(f"*{DAMAGED_SUFFIX}*")]
 
 
-MANY = [
+SHIPS = [
     Document(f"d{n:03}", f"Ship {n}", f"Ship {n} was built in {1800 + n} by the yard of Quill and sailed to Tarn.")
     for n in range(24)
 ]
@@ -137,7 +139,7 @@ def build(folder: Path, server: ChatServer) -> int:
     """Index all documents; return how many calls reached the model."""
     server.requests.clear()
     settings = IndexSettings(extractor="llm", extractor_model=f"openai:m@{server.url}", infer_domain=False)
-    build_index(folder, MANY, settings, encoder, open_model)
+    build_index(folder, SHIPS, settings, encoder, open_model)
     assert verify_index(folder) == []
     return len(server.requests)
 
@@ -153,7 +155,7 @@ def index_with_spare_calls(tmp_path_factory: pytest.TempPathFactory, server: Cha
     """An index of the first document only, whose ledger contains the calls for all documents."""
     folder = tmp_path_factory.mktemp("index_with_spare_calls") / "i"
     build(folder, server)
-    delete_documents(folder, [document.source for document in MANY[1:]], encoder, open_model)
+    delete_documents(folder, [document.source for document in SHIPS[1:]], encoder, open_model)
     return folder
 
 
@@ -168,8 +170,8 @@ def change_row(data: bytes) -> bytes:
     ("damage", "problem", "fewest", "most"),
     [
         (change_row, "changed rows: 1", 1, 1),
-        (lambda data: flip_byte(data, 0), "SQLite cannot read it", len(MANY) - 1, len(MANY) - 1),
-        (lambda data: data[: len(data) * 4 // 5], "SQLite cannot read it", 1, len(MANY) - 1),
+        (lambda data: flip_byte(data, 0), "SQLite cannot read it", len(SHIPS) - 1, len(SHIPS) - 1),
+        (lambda data: data[: len(data) * 4 // 5], "SQLite cannot read it", 1, len(SHIPS) - 1),
     ],
 )
 def test_damage_to_the_ledger_of_an_index_is_named_and_costs_only_its_calls_with_or_without_repair(

@@ -31,7 +31,7 @@ def draw_merge(data: st.DataObject, count: int) -> RowMap:
 
 @pytest.mark.parametrize("runs", [0, 200])
 @given(data=st.data())
-def test_insertions_equal_those_in_a_list_run_by_run_and_at_once(runs: int, data: st.DataObject) -> None:
+def test_insertions_equal_those_in_a_list_whether_by_runs_or_by_numpy(runs: int, data: st.DataObject) -> None:
     merge = draw_merge(data, data.draw(st.integers(0, 8)))
     old, new = [f"{row}" for row in range(merge.previous_count)], [f"+{row}" for row in range(len(merge.inserted_K))]
     rest = iter(new)
@@ -42,7 +42,7 @@ def test_insertions_equal_those_in_a_list_run_by_run_and_at_once(runs: int, data
 
 
 @given(st.data(), EDITS)
-def test_successive_merges_equal_one_described_by_removed_and_new_rows(data: st.DataObject, edits: int) -> None:
+def test_successive_merges_equal_a_single_merge(data: st.DataObject, edits: int) -> None:
     first = data.draw(st.integers(0, 6))
     names, total = [f"0.{row}" for row in range(first)], RowMap.of_previous(np.arange(first), first)
     original = list(names)
@@ -132,7 +132,7 @@ def test_a_block_after_edits_equals_an_edited_matrix(data: st.DataObject, edits:
 
 
 @given(st.data(), EDITS)
-def test_ids_are_found_in_a_column_that_has_moved(data: st.DataObject, edits: int) -> None:
+def test_ids_are_found_in_a_column_after_edits(data: st.DataObject, edits: int) -> None:
     pool = sorted(content_id(str(number)) for number in range(12))
     ids = sorted(data.draw(st.sets(st.sampled_from(pool), max_size=8)))
     column = Strings.of(ids)

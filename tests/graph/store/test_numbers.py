@@ -7,12 +7,12 @@ from hypothesis import strategies as st
 
 from graph.store.columns.moved import (
     Numbers,
-    appended,
     assembled_numbers,
     changed_numbers,
     count_at_least,
     moved_numbers,
     numbers_below,
+    renumber_from,
     rows_holding,
     rows_with_numbers,
 )
@@ -75,7 +75,7 @@ def test_numbers_other_than_row_numbers_can_be_counted_and_changed(data: st.Data
         assert assembled_numbers(column).tolist() == numbers
         for least in (0, 7, end):
             assert count_at_least(column, least) == sum(number >= least for number in numbers)
-        rows, column = appended(column, end)
+        rows, column = renumber_from(column, end)
         assert rows.tolist() == [row for row, number in enumerate(numbers) if number >= end]
         numbers = [number if number < end else end + rows.tolist().index(row) for row, number in enumerate(numbers)]
         assert assembled_numbers(column).tolist() == numbers

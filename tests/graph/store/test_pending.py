@@ -51,7 +51,7 @@ def test_pending_vectors_equal_the_stored_vectors(
     assert not pending.ids and not PendingVectors(folder).ids
 
 
-def test_two_writers_at_once_do_not_disturb_each_other(tmp_path: Path) -> None:
+def test_two_open_writers_do_not_overwrite_each_other(tmp_path: Path) -> None:
     one, two = PendingVectors(tmp_path), PendingVectors(tmp_path)
     one.put(ids_of([1, 2]), vectors_of([1, 2]))
     two.put(ids_of([3, 4]), vectors_of([3, 4]))

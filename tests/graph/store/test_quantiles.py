@@ -50,5 +50,5 @@ def test_the_division_into_segments_does_not_change_the_quantiles(count: int) ->
 
 
 @pytest.mark.parametrize("count", [0, 1])
-def test_without_a_pair_there_is_no_spread(count: int) -> None:
+def test_fewer_than_two_vectors_have_quantiles_of_0(count: int) -> None:
     assert cosine_quantiles(rows(count)).tolist() == [0] * len(QUANTILE_LEVELS_Z)

@@ -27,7 +27,7 @@ def in_memory(ids: list[str]) -> Vectors:
 
 
 def of_ids(known: Vectors, ids: list[str]) -> Vectors:
-    """Vectors of these ids in this order, from `known` if it has them and otherwise from memory."""
+    """The vectors of these ids in this order: taken from `known` if it has them, otherwise created."""
     row_of = {each.decode(): row for row, each in enumerate(known.ids(np.arange(len(known))).tolist())}
     new = [each for each in ids if each not in row_of]
     joined = Vectors.join([known, in_memory(new)]) if new else known
@@ -37,13 +37,13 @@ def of_ids(known: Vectors, ids: list[str]) -> Vectors:
 
 numbers = st.lists(st.integers(0, 40), max_size=12, unique=True)
 histories = st.lists(numbers, min_size=1, max_size=8)
-"""The numbers of the vectors in the index after each edit."""
+"""Which vectors, by number, are in the index after each edit."""
 
 
 @pytest.mark.long
 @settings(max_examples=60, deadline=None)
 @given(history=histories, factor=st.integers(2, 4), seed=st.integers(0, 99))
-def test_segments_equal_one_matrix_and_compacting_equals_writing_at_once(
+def test_segments_equal_one_matrix_and_compaction_equals_a_single_write(
     history: list[list[int]], factor: int, seed: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     folder, draw = tmp_path_factory.mktemp("segments"), np.random.default_rng(seed)
@@ -64,11 +64,11 @@ def test_segments_equal_one_matrix_and_compacting_equals_writing_at_once(
             assert np.array_equal(vectors[matrix_ND[:, 0] > 0], matrix_ND[matrix_ND[:, 0] > 0])
             assert np.array_equal(vectors.only(rows_XY[0]), matrix_ND[rows_XY[0]])
             a, b = (np.einsum("xd,xd->x", each[rows_XY[0]], each[rows_XY[1]]) for each in (vectors, matrix_ND))
-            assert np.array_equal(a, b), "cosines pair by pair have the same bits"
+            assert np.array_equal(a, b), "cosines pair by pair should have the same bits"
     (one,) = save_vectors(folder, "v", vectors, factor, compact=True).segments
-    other = tmp_path_factory.mktemp("at once")
-    (at_once,) = save_vectors(other, "v", in_memory(ids), factor).segments
-    assert one.name == at_once.name
+    other = tmp_path_factory.mktemp("single")
+    (single,) = save_vectors(other, "v", in_memory(ids), factor).segments
+    assert one.name == single.name
     assert (folder / "vectors" / one.name).read_bytes() == (other / "vectors" / one.name).read_bytes()
 
 
@@ -104,7 +104,7 @@ def test_vectors_of_a_damaged_segment_are_not_copied(tmp_path: Path) -> None:
     data[len(data) // 2] ^= 1
     file.write_bytes(data)
     more = save_vectors(tmp_path, "v", of_ids(vectors, [*ids, content_id("new")]), 8)
-    assert more.segments[0].name == vectors.segments[0].name, "an unchanged segment keeps its checksum"
+    assert more.segments[0].name == vectors.segments[0].name, "an unchanged segment should keep its checksum"
     with pytest.raises(
         UserError, match=r"its contents have changed\. Expected an intact segment\. Run: modegraph repair"
     ):
@@ -115,7 +115,7 @@ def test_vectors_of_a_damaged_segment_are_not_copied(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "array", [np.arange(5), np.array([b"ab", b"c"], ID_BYTES), np.zeros((0, 3)), np.eye(90)[:, 1:]]
 )
-def test_an_array_is_written_as_numpy_does_and_a_full_disk_is_reported(tmp_path: Path, array: np.ndarray) -> None:  # type: ignore[type-arg]
+def test_an_array_is_written_as_by_numpy_and_a_full_disk_is_reported(tmp_path: Path, array: np.ndarray) -> None:  # type: ignore[type-arg]
     np.save(tmp_path / "twin.npy", array)
     with (tmp_path / "a.npy").open("wb") as file:
         write_array(file, array)

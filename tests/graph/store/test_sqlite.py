@@ -1,4 +1,4 @@
-"""The file of an index's rows: damage to it is reported."""
+"""Settings that are damaged or missing in index.sqlite, the file of an index's rows, are reported."""
 
 import sqlite3
 from contextlib import closing

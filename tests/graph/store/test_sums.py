@@ -59,19 +59,19 @@ def test_updating_the_written_blocks_gives_the_sums_of_the_whole_file(tmp_path: 
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("most_logged", [1, 64 << 20])
+@pytest.mark.parametrize("max_logged", [1, 64 << 20])
 def test_after_edits_the_seal_matches_the_whole_file(
-    index: Path, most_logged: int, monkeypatch: pytest.MonkeyPatch
+    index: Path, max_logged: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The seal does not depend on how often the write-ahead log was checkpointed into the file in between."""
-    monkeypatch.setattr(sqlite, "MAX_LOGGED_BYTES", most_logged)
+    monkeypatch.setattr(sqlite, "MAX_LOGGED_BYTES", max_logged)
     read: list[int] = []
     sum_of = seal._block_sum
     monkeypatch.setattr(seal, "_block_sum", lambda file, block, most: read.append(block) or sum_of(file, block, most))
     put(index, [NEW])
     delete_documents(index, [DOCUMENTS[7].source], encoder)
     blocks = len(BlockSums.of(index / "index.sqlite").blocks)
-    assert 0 < len(set(read[:-blocks])) < blocks, "blocks that were not written were not read"
+    assert 0 < len(set(read[:-blocks])) < blocks, "blocks that were not written should not be read"
     assert verify_index(index) == [] and blocks > 10
     put(index, DOCUMENTS[:40])
     assert verify_index(index) == []
@@ -91,7 +91,7 @@ def test_damage_outside_the_written_blocks_is_reported_and_damage_inside_them_is
     flip(file, untouched)
     put(index, [NEW])
     assert [found.file for found in verify_index(index)] == ["index.sqlite"], (
-        "an edit elsewhere does not hide the damage"
+        "an edit elsewhere should not hide the damage"
     )
     flip(file, untouched)
     assert verify_index(index) == []
@@ -104,7 +104,7 @@ def test_damage_outside_the_written_blocks_is_reported_and_damage_inside_them_is
 
 
 @pytest.mark.long
-def test_a_writer_that_changes_nothing_leaves_the_seal(index: Path) -> None:
+def test_a_writer_that_changes_nothing_leaves_the_seal_unchanged(index: Path) -> None:
     before = (index / "index.sqlite.seal").read_text()
     with pytest.raises(KeyError), open_for_writing(index):
         raise KeyError

@@ -71,7 +71,7 @@ def test_scores_and_ranking_are_those_of_bm25s(corpus: list[list[str]], query_wo
     known = [terms.index(term) for term in terms_of(question) if term in terms]
     of_terms = scores_of(counts.count_WP)
     scores_P = of_terms.sum(known)
-    assert of_terms.sum(known).tobytes() == scores_P.tobytes(), "cached scores are the same"
+    assert of_terms.sum(known).tobytes() == scores_P.tobytes(), "cached scores should be the same"
     if not terms:
         assert not scores_P.any()
         return
@@ -95,7 +95,7 @@ def test_the_cache_of_frequent_terms_is_bounded(monkeypatch: pytest.MonkeyPatch)
     assert np.array_equal(of_terms.sum([2]), separate[2]) and of_terms._frequent.cache_info().misses == computed
 
 
-def test_the_mode_ranks_titles_and_texts_as_bm25s_does(isles: Index) -> None:
+def test_lexical_ranks_titles_and_texts_as_bm25s_does(isles: Index) -> None:
     question = "Who founded the Marlow Yard that built the Lantern?"
     documents = sorted(ISLES, key=lambda document: document.source)
     titled = {"lantern": f"Lantern (ferry)\n{documents[2].text}", "marlow": f"Marlow Yard\n{documents[3].text}"}

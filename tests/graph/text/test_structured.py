@@ -27,7 +27,7 @@ MODULES_WITH_REPLIES = tuple(
 
 
 def longest(node: dict[str, Any]) -> int:
-    """The number of characters of the longest JSON text that a schema allows, without white space; a schema without bounds fails."""
+    """The number of characters of the longest JSON text that a schema allows, without white space; a KeyError if the schema has no bounds."""
     match node["type"]:
         case "object":
             return 2 + sum(len(name) + 4 + longest(inner) for name, inner in node["properties"].items())
@@ -49,11 +49,11 @@ def test_the_longest_allowed_reply_fits_the_token_limit(kind: type[ReplyModel], 
     assert longest(strict_schema(kind)) <= tokens - 2
 
 
-def unbounded(node: Any, place: str = "") -> Iterator[str]:
+def unbounded_places(node: Any, place: str = "") -> Iterator[str]:
     """The places of lists, numbers and texts in a schema that a model could continue without end."""
     if isinstance(node, list):
         for number, inner in enumerate(node):
-            yield from unbounded(inner, f"{place}.{number}")
+            yield from unbounded_places(inner, f"{place}.{number}")
     elif isinstance(node, dict):
         if node.get("type") == "array" and "maxItems" not in node:
             yield place
@@ -62,30 +62,32 @@ def unbounded(node: Any, place: str = "") -> Iterator[str]:
         if node.get("type") == "string" and not {"maxLength", "enum", "const"} & set(node):
             yield place
         for name, inner in node.items():
-            yield from unbounded(inner, f"{place}.{name}")
+            yield from unbounded_places(inner, f"{place}.{name}")
 
 
-def kinds_of(base: type[ReplyModel]) -> Iterator[type[ReplyModel]]:
+def subclasses_of(base: type[ReplyModel]) -> Iterator[type[ReplyModel]]:
     for kind in base.__subclasses__():
         yield kind
-        yield from kinds_of(kind)
+        yield from subclasses_of(kind)
 
 
 def test_every_list_number_and_text_of_every_reply_has_a_limit() -> None:
     """Every subclass of ReplyModel in our modules, and the schema of the judge."""
     for module in MODULES_WITH_REPLIES:
         import_module(module)
-    kinds = [kind for kind in kinds_of(ReplyModel) if kind.__module__ in MODULES_WITH_REPLIES]
+    kinds = [kind for kind in subclasses_of(ReplyModel) if kind.__module__ in MODULES_WITH_REPLIES]
     assert {kind.__module__ for kind in kinds} == set(MODULES_WITH_REPLIES)
     schemas = {f"{kind.__module__}.{kind.__name__}": strict_schema(kind) for kind in kinds} | {"judge": VERDICTS_SCHEMA}
-    assert [place for name, schema in schemas.items() for place in unbounded(schema, name)] == []
+    assert [place for name, schema in schemas.items() for place in unbounded_places(schema, name)] == []
 
 
 def test_keywords_of_a_field_narrow_its_schema() -> None:
     schema = strict_schema(Selection, selected=numbers_up_to(7, 2, 9))
     assert schema["properties"]["selected"]["items"] == {"type": "integer", "minimum": 1, "maximum": 7}
     assert schema["properties"]["selected"]["maxItems"] == 7 and schema["properties"]["selected"]["minItems"] == 2
-    assert strict_schema(Selection)["properties"]["selected"]["maxItems"] == 50, "the class's schema is unchanged"
+    assert strict_schema(Selection)["properties"]["selected"]["maxItems"] == 50, (
+        "the class's schema should be unchanged"
+    )
 
 
 def test_every_example_is_recognised_in_a_reply_that_copies_it() -> None:
@@ -99,7 +101,7 @@ def test_every_example_is_recognised_in_a_reply_that_copies_it() -> None:
         assert not copies_example(line, "Zumberly is a village.")
 
 
-def test_a_reply_about_the_example_is_requested_once_more() -> None:
+def test_a_reply_that_copies_the_example_is_requested_once_more() -> None:
     replies = iter(['{"answer": "Zumberly", "passages": [1]}', '{"answer": "Tarn", "passages": [1]}'])
     model = ScriptedModel(lambda request: next(replies))
     assert Caller(model).ask(Resolution, "s", ["Where?"], 9) == [Resolution(answer="Tarn", passages=[1])]
@@ -107,7 +109,7 @@ def test_a_reply_about_the_example_is_requested_once_more() -> None:
     assert "Zumberly" not in str(model.requests[1].messages)
 
 
-def test_a_reply_beyond_its_bounds_is_still_read() -> None:
+def test_a_reply_that_exceeds_the_bounds_of_its_schema_is_still_read() -> None:
     dropped: list[object] = []
     passages = [1, EXCERPTS_READ + 7, "two", *range(1, EXCERPTS_READ + 1)]
     reply = parse_reply(Resolution, f'{{"answer": "{"x" * 999}", "passages": {passages}}}'.replace("'", '"'), dropped)

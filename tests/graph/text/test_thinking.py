@@ -1,4 +1,4 @@
-"""Thinking is cut from a whole text exactly where `split_form` ends it."""
+"""`without_thinking` removes from a complete text exactly the parts that `split_form` marks as thinking."""
 
 import pytest
 from hypothesis import example, given
@@ -14,14 +14,14 @@ from tests.graph.answer.test_form import TEXTS
 @example(f" {THINK}a{END_OF_THINKING}\n{THINK}b{END_OF_THINKING}c")
 @example(f"{END_OF_THINKING}{THINK}a")
 @example(f"{END_OF_THINKING} ")
-def test_cutting_leaves_the_same_text_as_the_splitter(text: str) -> None:
-    """White space may differ: a text without markers keeps it, even if the text is nothing but white space."""
+def test_without_thinking_leaves_the_same_text_as_split_form(text: str) -> None:
+    """White space may differ, because `without_thinking` does not change a text without markers, even if it consists only of white space."""
     expected = [part.text.strip() for part in split_form(text) if part.kind != "thinking"]
     cut = [part.text.strip() for part in split_form(without_thinking(text))]
     assert [each for each in cut if each] == [each for each in expected if each]
 
 
-def test_a_json_reply_follows_the_thinking() -> None:
+def test_a_json_reply_is_read_only_after_the_thinking() -> None:
     thought = '<think>{"answer": "Quill"} or {"answer": "Orrin"}?'
     assert parse_object(f'{thought}</think>\n{{"answer": "Tarn"}}') == {"answer": "Tarn"}
     with pytest.raises(BadReply, match="empty"):

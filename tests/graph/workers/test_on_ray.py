@@ -79,7 +79,7 @@ def wait_for_two(folder: Path, number: int) -> int:
         if len(list(folder.iterdir())) > 1:
             return number
         time.sleep(0.02)
-    raise AssertionError("one process has all batches")
+    raise AssertionError("one process still has all batches after 60 s; expected two processes")
 
 
 def sleep(seconds: float) -> float:
@@ -98,7 +98,7 @@ def test_results_come_in_the_order_of_the_batches_whichever_worker_finishes_firs
     taken: list[int] = []
     found = workers.map(double_slowly, (taken.append(number) or number for number in range(1, 31)))
     first, _ = next(found)
-    assert first == 2 and len(taken) < 30, "batches are taken only when a worker has a free slot"
+    assert first == 2 and len(taken) < 30, "batches should be taken only when a worker has a free slot"
     rest = list(found)
     assert [number for number, _ in rest] == list(range(4, 61, 2))
     processes = {process for _, process in rest}
@@ -140,13 +140,13 @@ def test_ctrl_c_interrupts_while_workers_are_busy(workers: RayWorkers) -> None:
 
 
 def wait_for_three(folder: Path, number: int) -> tuple[int, int]:
-    """Wait until three batches run at once, in any processes."""
+    """Wait until three batches run at the same time, in any processes."""
     (folder / str(number)).touch()
     for _ in range(3000):
         if len(list(folder.iterdir())) > 2:
             return os.getpid(), threading.get_ident()
         time.sleep(0.02)
-    raise AssertionError("the batches do not run at once")
+    raise AssertionError("fewer than three batches have started after 60 s; expected three at the same time")
 
 
 def test_threads_of_one_process_share_an_encoder(workers: RayWorkers, tmp_path: Path) -> None:
@@ -177,7 +177,7 @@ def test_the_cluster_listens_on_this_machine_only_and_sends_no_statistics(worker
     from ray._common.usage import usage_lib
 
     own = listening_addresses(b"RAY_AUTH_TOKEN=" + os.environ["RAY_AUTH_TOKEN"].encode())
-    assert own and {address[-8:] for address in own} == {"0100007F"}, "127.0.0.1 only"
+    assert own and {address[-8:] for address in own} == {"0100007F"}, "all addresses should be 127.0.0.1"
     assert os.environ["RAY_AUTH_MODE"] == "token" and len(os.environ["RAY_AUTH_TOKEN"]) == 64
     assert ray._private.worker.get_dashboard_url() in (None, "")
     assert not usage_lib.usage_stats_enabled()
@@ -236,7 +236,7 @@ def test_a_full_disk_on_a_worker_is_reported_in_one_line_and_the_run_can_be_resu
     assert_same(folder, tmp_path / "whole")
 
 
-def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+def use_small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(graph.build.read_passages, "GROUP_PASSAGES", 3)
     monkeypatch.setattr(graph.build.read_passages, "BATCH_CHARACTERS", 300)
     monkeypatch.setattr(graph.store.embedding_cache, "BATCH_TEXTS", 16)
@@ -268,7 +268,7 @@ def assert_same(one: Path, other: Path) -> None:
 
 
 def test_an_index_is_the_same_to_the_byte(workers: RayWorkers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    small_batches(monkeypatch)
+    use_small_batches(monkeypatch)
     settings = IndexSettings(max_passage_tokens=20, max_chunk_tokens=60)
     assert_same(build(tmp_path / "local", THIS_PROCESS, settings), build(tmp_path / "ray", workers, settings))
 

@@ -15,8 +15,8 @@ from modegraph.tuning import steps
 YEAR, YARD = "1911", "Quill"
 WHEN, WHERE = "When, in which year of which century,", "Where, at which yard of which port and country,"
 """Several words, because a model with one layer hardly reacts to a single word."""
-HOSTILE = "<script>alert('x')</script>"
-SHIPS = ("Lantern", "Ondine", "Kittiwake", "Patience", "Heron", "Petrel", "Marrow", HOSTILE)
+HOSTILE_NAME = "<script>alert('x')</script>"
+SHIPS = ("Lantern", "Ondine", "Kittiwake", "Patience", "Heron", "Petrel", "Marrow", HOSTILE_NAME)
 DOCUMENTS = [
     mg.Document(f"ship-{number}", f"The {ship}", f"The {ship} is a ferry. The yard at {YARD} built it in {YEAR}.")
     for number, ship in enumerate(SHIPS)
@@ -76,7 +76,7 @@ def no_examples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def quick(learner: Path, tmp_path: Path) -> dict[str, Any]:
+def quick_settings(learner: Path, tmp_path: Path) -> dict[str, Any]:
     """Settings for tuning on DOCUMENTS within seconds."""
     write_jsonl(tmp_path / "questions.jsonl", QUESTIONS)
     return {"model": str(learner), "questions": str(tmp_path / "questions.jsonl"), **QUICK}

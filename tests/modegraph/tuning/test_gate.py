@@ -104,7 +104,7 @@ def test_refusals_of_questions_without_an_answer_do_not_count() -> None:
     assert judge(answers, None, None, seed=0).passed and answers.increase_in_refusals() == 0.0
 
 
-def test_two_percentage_points_increase_in_refusals_are_allowed_and_three_are_not() -> None:
+def test_an_increase_in_refusals_of_2_percentage_points_is_allowed_and_of_3_is_not() -> None:
     for refusals, passed in ((2, True), (3, False)):
         held_out = pair([WRONG] * 100, [RIGHT] * (100 - refusals) + [REFUSAL] * refusals)
         assert judge(held_out, None, None, seed=0).passed == passed
@@ -117,7 +117,7 @@ def test_losing_more_than_one_of_a_hundred_general_answers_fails() -> None:
         assert gate.passed == passed and len(gate.checks) == 5
 
 
-def test_losing_increase_in_refusals_of_unanswerable_questions_than_by_chance_fails() -> None:
+def test_losing_more_refusals_of_unanswerable_questions_than_by_chance_fails() -> None:
     """More refusals of unanswerable questions pass; a model that refused none cannot lose any."""
     for lost, passed in ((0, True), (2, True), (8, False)):
         unanswered = pair([REFUSAL] * 100, [REFUSAL] * (100 - lost) + [WRONG] * lost, unanswerable=100)

@@ -83,7 +83,7 @@ def test_a_sentence_that_is_in_both_parts_is_not_tested(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_a_question_about_every_document_is_tested_unless_its_answer_is_trained_on(tmp_path: Path) -> None:
+def test_a_question_asked_of_each_document_is_tested_unless_its_answer_is_trained_on(tmp_path: Path) -> None:
     years = ["1901", "1902", "1903", "1903"]
     documents = [
         mg.Document(f"form-{n}", f"Form {n}", f"The ship {n} was built in {year}.") for n, year in enumerate(years)
@@ -165,7 +165,7 @@ def test_evidence_names_the_document_of_a_question(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_every_question_has_its_own_id(tmp_path: Path) -> None:
+def test_no_two_questions_have_the_same_id(tmp_path: Path) -> None:
     """For documents that differ only in names, the generator invents some names more than once."""
     bridges = ("Dunlin", "Heron", "Petrel", "Curlew", "Avocet", "Merlin", "Osprey", "Siskin", "Fulmar", "Gannet")
     people = ("Ada", "Bram", "Carys", "Edwin")
@@ -216,5 +216,5 @@ def test_too_few_test_questions_are_reported(tmp_path: Path) -> None:
     with pytest.raises(mg.UserError, match="15 or more to test on"):
         split(tmp_path, DOCUMENTS, QUESTIONS, least_test=15)
     assert split(tmp_path, DOCUMENTS, QUESTIONS, least_test=8, test_share=0.3).count("test") == 8, (
-        "the test part has half of the documents"
+        "the test part should have half of the documents"
     )

@@ -1,4 +1,6 @@
-"""Tuning from end to end with a real, tiny model: the verdict follows the answers, finished steps are not repeated, and impossible requests are refused."""
+"""Tuning from end to end with a real, tiny model: the gate decides by the answers, finished steps are not repeated, and requests that cannot work are
+refused.
+"""
 
 import json
 import os
@@ -30,7 +32,7 @@ from tests.commands import run
 from tests.data_synth.reading.test_rows import write_set
 from tests.data_synth.reading.world import isles
 from tests.graph.documents.scans import needs_tesseract, scan
-from tests.modegraph.tuning.conftest import DOCUMENTS, HOSTILE, QUESTIONS, QUICK, WHEN, WHERE, YARD, YEAR
+from tests.modegraph.tuning.conftest import DOCUMENTS, HOSTILE_NAME, QUESTIONS, QUICK, WHEN, WHERE, YARD, YEAR
 from tests.places import EXAMPLES, ROOT
 from tests.processes import answers, until
 from train.export.export import export_merged
@@ -73,7 +75,7 @@ def poison(monkeypatch: pytest.MonkeyPatch, change: Callable[[dict[str, Any]], d
     monkeypatch.setattr(steps, "FOLDER_WRITERS", {**steps.FOLDER_WRITERS, steps.ROWS: write_poisoned})
 
 
-def answer(text: str) -> Callable[[dict[str, Any]], dict[str, Any]]:
+def with_answer(text: str) -> Callable[[dict[str, Any]], dict[str, Any]]:
     return lambda row: row | {"completion": [{"role": "assistant", "content": text}]}
 
 
@@ -95,10 +97,10 @@ def fleet() -> ReadingSet:
 
 @pytest.mark.slow
 def test_a_model_that_became_better_is_recommended(
-    quick: dict[str, Any], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    quick_settings: dict[str, Any], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     general = write_set(tmp_path / "fleet", fleet())
-    tuned = mg.tune(DOCUMENTS, tmp_path / "out", general=general, **quick)
+    tuned = mg.tune(DOCUMENTS, tmp_path / "out", general=general, **quick_settings)
     assert capfd.readouterr() == ("", "")
     assert tuned.is_tuned and tuned.model == f"hf:{tmp_path}/out/model", tuned.why
     record = json.loads((tmp_path / "out/recommended.json").read_text())
@@ -118,7 +120,7 @@ def test_a_model_that_became_better_is_recommended(
     assert held_out == {each for each, split in splits.items() if split == "test"}
 
     page, card = ((tmp_path / "out" / name).read_text() for name in ("report.html", "README.md"))
-    assert HOSTILE not in page + card and "&lt;script&gt;" in page and "<script" not in page
+    assert HOSTILE_NAME not in page + card and "&lt;script&gt;" in page and "<script" not in page
     assert "modegraph train export" in card
     assert "src=" not in page and "http" not in page.replace("http-equiv", "")
     assert "The tuned model is recommended" in page and "General questions: fleet" in page
@@ -138,11 +140,11 @@ def test_a_model_that_became_better_is_recommended(
     ("text", "reason"), [("1884 [1]", "F1 on held-out questions"), ("not in the documents", "refused questions")]
 )
 def test_a_model_trained_on_poisoned_rows_is_not_recommended(
-    text: str, reason: str, quick: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    text: str, reason: str, quick_settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    poison(monkeypatch, answer(text))
-    tuned = mg.tune(DOCUMENTS, tmp_path / "out", **quick)
-    assert not tuned.is_tuned and tuned.model == f"hf:{quick['model']}" and reason in tuned.why
+    poison(monkeypatch, with_answer(text))
+    tuned = mg.tune(DOCUMENTS, tmp_path / "out", **quick_settings)
+    assert not tuned.is_tuned and tuned.model == f"hf:{quick_settings['model']}" and reason in tuned.why
     report = (tmp_path / "out/report.html").read_text()
     assert "Keep the untuned model" in report and "There was no general set" in report
     assert "keep the untuned model" in str(tuned)
@@ -151,10 +153,10 @@ def test_a_model_trained_on_poisoned_rows_is_not_recommended(
 
 @pytest.mark.slow
 def test_a_round_of_ms_follows_the_training_and_resumes(
-    quick: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    quick_settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Interrupted when the responses have been sampled: the folder of the round exists, but the step is not done."""
-    quick |= {"ms_prompts": 3}
+    """Tuning is interrupted after the responses have been sampled: the folder of the round exists, but the step is not finished."""
+    quick_settings |= {"ms_prompts": 3}
     sample = rounds.sample
 
     def sample_and_stop(*arguments: Any) -> Any:
@@ -163,13 +165,13 @@ def test_a_round_of_ms_follows_the_training_and_resumes(
 
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
         patched.setattr(rounds, "sample", sample_and_stop)
-        mg.tune(DOCUMENTS, tmp_path / "out", **quick)
+        mg.tune(DOCUMENTS, tmp_path / "out", **quick_settings)
     assert (tmp_path / "out/ms").is_dir() and not (tmp_path / "out/baseline").exists()
     plan = json.loads((tmp_path / "out/plan.json").read_text())["plan"]
     assert plan["seconds"]["ms"] == pytest.approx(3 * 3 * plan["pace"]["step_s"] / 4), (
-        "a prompt costs as much as three training rows"
+        "a prompt should be planned to take as long as three training rows"
     )
-    tuned = mg.tune(DOCUMENTS, tmp_path / "out", **quick)
+    tuned = mg.tune(DOCUMENTS, tmp_path / "out", **quick_settings)
     ms = json.loads((tmp_path / "out/ms/run.json").read_text())
     assert (ms["stage"], ms["base_model"]) == ("ms", str(tmp_path / "out/model")) and ms["metrics"]["train_steps"] == 1
     spec = {json.loads(line)["model"] for line in (tmp_path / "out/tuned/held-out.jsonl").read_text().splitlines()}
@@ -182,39 +184,39 @@ def test_a_round_of_ms_follows_the_training_and_resumes(
 
 @pytest.mark.slow
 def test_tuning_interrupted_after_any_step_ends_with_the_same_files(
-    quick: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    quick_settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    quick |= {"epochs": 2}
-    mg.tune(DOCUMENTS, tmp_path / "whole", **quick)
+    quick_settings |= {"epochs": 2}
+    mg.tune(DOCUMENTS, tmp_path / "whole", **quick_settings)
     run_step, names = steps.run_step, []
 
-    def run_and_die(name: str, tuning: steps.Tuning) -> None:
+    def run_and_interrupt(name: str, tuning: steps.Tuning) -> None:
         names.append(name)
         run_step(name, tuning)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(tune, "run_step", run_and_die)
+    monkeypatch.setattr(tune, "run_step", run_and_interrupt)
     for name in ORDER:
         with pytest.raises(KeyboardInterrupt):
-            mg.tune(DOCUMENTS, tmp_path / "cut", **quick)
+            mg.tune(DOCUMENTS, tmp_path / "cut", **quick_settings)
         assert [found.state for found in find_runs(tmp_path / "cut") if found.name == "."] == ["stopped"]
         assert names[-1] == name and not (tmp_path / "cut/recommended.json").exists()
-    tuned = mg.tune(DOCUMENTS, tmp_path / "cut", **quick)
+    tuned = mg.tune(DOCUMENTS, tmp_path / "cut", **quick_settings)
     assert names == list(ORDER)
     whole, cut = (contents(tmp_path / name) for name in ("whole", "cut"))
     assert whole.keys() == cut.keys() and len(whole) == 5
     differing = [key for key in whole if whole[key] != cut[key].replace(b"/cut", b"/whole")]
     assert differing == []
-    assert tuned.record == mg.tune(DOCUMENTS, tmp_path / "cut", **quick).record, (
+    assert tuned.record == mg.tune(DOCUMENTS, tmp_path / "cut", **quick_settings).record, (
         "a finished run should be read, not repeated"
     )
 
 
 @pytest.mark.machines
 @pytest.mark.process
-def test_tuning_killed_ten_times_ends_with_the_same_files(quick: dict[str, Any], tmp_path: Path) -> None:
+def test_tuning_killed_ten_times_ends_with_the_same_files(quick_settings: dict[str, Any], tmp_path: Path) -> None:
     """SIGKILL at random moments of tuning with a round of MS: no attempt runs longer than a fifth of an undisturbed run, start-up excluded."""
-    settings = json.dumps(quick | {"epochs": 2, "ms_prompts": 3})
+    settings = json.dumps(quick_settings | {"epochs": 2, "ms_prompts": 3})
 
     def seconds_of(name: str, limit_s: float | None = None) -> float:
         start = time.monotonic()
@@ -238,7 +240,7 @@ def test_tuning_killed_ten_times_ends_with_the_same_files(quick: dict[str, Any],
 
 @pytest.mark.slow
 def test_a_call_that_was_answered_is_not_repeated(
-    quick: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    quick_settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from serve.engines.hf import HfModel
 
@@ -254,10 +256,10 @@ def test_a_call_that_was_answered_is_not_repeated(
     monkeypatch.setattr(HfModel, "complete", complete_some)
     monkeypatch.setattr(HfModel, "batch_size", 1)
     with pytest.raises(KeyboardInterrupt):
-        mg.tune(DOCUMENTS, tmp_path / "out", **quick)
+        mg.tune(DOCUMENTS, tmp_path / "out", **quick_settings)
     assert not (tmp_path / "out/tuned").exists() and len(calls) == limit
     limit = -1
-    mg.tune(DOCUMENTS, tmp_path / "out", **quick)
+    mg.tune(DOCUMENTS, tmp_path / "out", **quick_settings)
     prompts = [request.messages for request in calls]
     answers = list(read_jsonl(tmp_path / "out/tuned/held-out.jsonl"))
     assert len(prompts) == len(set(prompts)) == len(answers) > 3
@@ -290,17 +292,21 @@ def test_scans_are_read_in_the_languages_given(tmp_path: Path) -> None:
         tune.read_documents(tmp_path, TuneSettings())
 
 
-def test_more_questions_are_answered_if_training_left_time(tmp_path: Path) -> None:
+def test_the_limits_on_questions_rise_if_training_left_time(tmp_path: Path) -> None:
     settings, seconds = TuneSettings(hours=0.5), {"index": 10.0, "questions": 2.0, "rows": 1.0, "model": 987.0}
     plan = TunePlan(8, 100, 30, 15, Pace(0.01, 10.0, 4.0), {}, 300)
     tuning = steps.Tuning(settings, [], None, plan, tmp_path)
     for step, took in seconds.items():
         append_jsonl(tmp_path / steps.SECONDS, {"step": step, "seconds": took})
-    assert tuning.limits() == {"held-out": 50, "general": 33}, "100 answers of 4 s by each of two models in 800 s"
+    assert tuning.limits() == {"held-out": 50, "general": 33}, (
+        "the 800 s left should be divided into 100 answers of 4 s by each of the two models"
+    )
     append_jsonl(tmp_path / steps.SECONDS, {"step": "baseline", "seconds": 500.0})
-    assert tuning.limits() == {"held-out": 50, "general": 33}, "both models answer the same questions"
+    assert tuning.limits() == {"held-out": 50, "general": 33}, "both models should answer the same questions"
     append_jsonl(tmp_path / steps.SECONDS, {"step": "model", "seconds": 1787.0})
-    assert tuning.limits() == {"held-out": 30, "general": 15}, "if training took long, the limits are those of the plan"
+    assert tuning.limits() == {"held-out": 30, "general": 15}, (
+        "if training took long, the limits should be those of the plan"
+    )
     other = replace(tuning, plan=replace(plan, general_questions=0))
     assert other.limits()["general"] == 0
 
@@ -312,7 +318,9 @@ def test_the_seconds_of_a_step_include_all_attempts(tmp_path: Path) -> None:
 
 
 def test_a_passage_that_answers_the_same_question_in_training_is_not_a_distractor_in_the_test(tmp_path: Path) -> None:
-    """Both parts have the same question with different answers: the test question is not refused, and its excerpts omit the passage of the training answer."""
+    """Both parts have the same question with different answers: the test question is not asked with passages that lack its answer, and its excerpts
+    omit the passage with the answer from training.
+    """
     texts = [
         "The master of the ferry is Ida Corrow.",
         "The master of the ferry is Bram Oakes.",
@@ -365,8 +373,8 @@ def test_a_planned_step_is_an_update_of_four_rows(learner: Path, tmp_path: Path)
     assert pace.step_s == pytest.approx(pace.token_s * counts.tokens, rel=0.1)
 
 
-def test_refusals_are_anchored_if_the_model_has_learned_to_refuse(learner: Path, tmp_path: Path) -> None:
-    """By default, they are anchored only for an adapter; a setting overrides the default."""
+def test_by_default_refusals_are_anchored_only_for_an_adapter(learner: Path, tmp_path: Path) -> None:
+    """The setting `anchor_refusals` overrides the default."""
     adapter = tmp_path / "adapter"
     adapter.mkdir()
     (adapter / "adapter_config.json").write_text("{}")
@@ -385,7 +393,7 @@ def test_refusals_are_anchored_if_the_model_has_learned_to_refuse(learner: Path,
 def test_with_serve_the_recommended_model_is_served_at_the_end(
     learner: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The process becomes the server; here, the command that it would become is started. The server opens the index with the real encoder."""
+    """`tune --serve` replaces its process with the server; here, the server is started as a child process instead, with the real encoder."""
     started: list[tuple[str, list[str]]] = []
     monkeypatch.setattr("graph.models.encoder.open_encoder", open_encoder)
     monkeypatch.setattr(os, "execv", lambda program, words: started.append((program, words)))
@@ -463,37 +471,37 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("what", "changes", "message"), REFUSED, ids=[what for what, *_ in REFUSED])
 def test_requests_that_cannot_work_are_refused_before_anything_is_written(
-    what: str, changes: dict[str, Any], message: str, quick: dict[str, Any], tmp_path: Path
+    what: str, changes: dict[str, Any], message: str, quick_settings: dict[str, Any], tmp_path: Path
 ) -> None:
     with pytest.raises(mg.UserError, match=message):
-        mg.tune(DOCUMENTS, tmp_path / "out", **{**quick, **changes})
+        mg.tune(DOCUMENTS, tmp_path / "out", **{**quick_settings, **changes})
     assert not (tmp_path / "out").exists()
 
 
-def test_a_folder_with_other_files_is_not_changed(quick: dict[str, Any], tmp_path: Path) -> None:
+def test_a_folder_with_other_files_is_not_changed(quick_settings: dict[str, Any], tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out/notes.txt").write_text("mine")
     with pytest.raises(mg.UserError, match="holds other files"):
-        mg.tune(DOCUMENTS, tmp_path / "out", **quick)
+        mg.tune(DOCUMENTS, tmp_path / "out", **quick_settings)
     for documents, message in (([], "no documents"), (DOCUMENTS[:1], "distinct documents: 1")):
         with pytest.raises(mg.UserError, match=message):
-            mg.tune(documents, tmp_path / "new", **quick)
+            mg.tune(documents, tmp_path / "new", **quick_settings)
     assert [file.name for file in (tmp_path / "out").iterdir()] == ["notes.txt"] and not (tmp_path / "new").exists()
 
 
 def test_tuning_is_not_resumed_with_other_documents_or_settings(
-    quick: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    quick_settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def die(name: str, tuning: steps.Tuning) -> None:
+    def interrupt(name: str, tuning: steps.Tuning) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(tune, "run_step", die)
+    monkeypatch.setattr(tune, "run_step", interrupt)
     with pytest.raises(KeyboardInterrupt):
-        mg.tune(DOCUMENTS, tmp_path / "out", **quick)
+        mg.tune(DOCUMENTS, tmp_path / "out", **quick_settings)
     with pytest.raises(mg.UserError, match="started with different contents of 'documents'"):
-        mg.tune(DOCUMENTS[1:], tmp_path / "out", **quick)
+        mg.tune(DOCUMENTS[1:], tmp_path / "out", **quick_settings)
     with pytest.raises(mg.UserError, match="started with passes = 1, not 3"):
-        mg.tune(DOCUMENTS, tmp_path / "out", **{**quick, "passes": 3})
-    write_jsonl(Path(quick["questions"]), QUESTIONS[1:])
+        mg.tune(DOCUMENTS, tmp_path / "out", **{**quick_settings, "passes": 3})
+    write_jsonl(Path(quick_settings["questions"]), QUESTIONS[1:])
     with pytest.raises(mg.UserError, match="started with different contents of 'questions'"):
-        mg.tune(DOCUMENTS, tmp_path / "out", **quick)
+        mg.tune(DOCUMENTS, tmp_path / "out", **quick_settings)

@@ -64,7 +64,7 @@ def test_whether_a_question_in_another_language_is_dependent_is_unknown(question
     assert dependence(question) == "unknown"
 
 
-def test_a_long_question_is_standalone_and_no_question_takes_long() -> None:
+def test_a_long_question_is_standalone_and_no_question_takes_long_to_check() -> None:
     began = time.process_time()
     for text in ("it " * LONG_CHARACTERS, "their " * 66, "the " * 100, "w" * 399, "and " * 100, "what is " + "a" * 390):
         assert dependence(text) in ("alone", "dependent", "unknown")

@@ -1,3 +1,5 @@
+"""Whether a turn of a conversation is a remark, a request about the last answer, or a question."""
+
 import pytest
 
 from serve.conversation.turn_rules import intent

@@ -43,7 +43,7 @@ def long_text(running: Running) -> tuple[int, str]:
         text, reason = reply_of(running, temperature=1.0, seed=seed)
         if reason == "length":
             return seed, text
-    raise AssertionError("no seed gives a reply up to the token limit")
+    raise AssertionError("none of 20 seeds gives a reply that reaches the token limit; expected at least one")
 
 
 def test_a_stream_adds_up_to_the_whole_reply(running: Running) -> None:

@@ -91,7 +91,7 @@ MALFORMED_ANSWERS = {
 }
 
 
-def test_a_malformed_answer_of_the_engine_gets_status_502(shared_isles: Path) -> None:
+def test_a_malformed_answer_of_the_engine_is_reported_as_an_error(shared_isles: Path) -> None:
     replies: list[str] = []
     with (
         chat_server(lambda body, number: (200, replies[-1])) as upstream,

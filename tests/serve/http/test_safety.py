@@ -66,9 +66,13 @@ def test_if_a_key_is_set_all_routes_except_health_and_ready_require_it(
 def test_without_a_key_pages_of_other_sites_are_refused(stack: Stack) -> None:
     running, upstream = stack()
     rebound = running.post("/v1/chat/completions", json=ASK, headers={"Host": "evil.example"})
-    foreign = running.post("/v1/chat/completions", json=ASK, headers={"Origin": "https://evil.example"})
+    cross_origin = running.post("/v1/chat/completions", json=ASK, headers={"Origin": "https://evil.example"})
     form = running.post("/v1/chat/completions", content=json.dumps(ASK), headers={"Content-Type": "text/plain"})
-    assert (rebound.status_code, foreign.status_code, form.status_code) == (403, 403, 422) and upstream.requests == []
+    assert (rebound.status_code, cross_origin.status_code, form.status_code) == (
+        403,
+        403,
+        422,
+    ) and upstream.requests == []
     own = running.post("/v1/chat/completions", json=ASK, headers={"Origin": running.url})
     assert own.status_code == 200
 
@@ -91,7 +95,7 @@ OTHER_ORIGINS = {
 
 
 def test_pages_of_other_origins_cannot_add_documents_but_the_servers_page_and_programs_can(isles: Path) -> None:
-    """The pages send a form with a file, which browsers allow to other origins without a preflight request."""
+    """The pages send a form with a file, which browsers send to other origins without a preflight request."""
     with (
         chat_server(lambda body, number: "x") as upstream,
         serving(isles, f"openai:t@{upstream.url}", writable=True) as running,

@@ -1,4 +1,4 @@
-"""An index that replaces the one in use is detected, even with the same generation, size and modification time, and is then served with its generation."""
+"""An index that replaces the one in use is detected, even with the same generation, size and modification time, and is then served with its own generation."""
 
 import asyncio
 import logging

@@ -93,7 +93,7 @@ def test_the_trace_of_the_caller_is_continued(shared_isles: Path) -> None:
 
 
 def test_spans_contain_no_text_and_no_key(shared_isles: Path) -> None:
-    """Nor do they contain the query of a URL, the name of a document, or the message of an expected or unexpected error."""
+    """No span contains the query of a URL, the name of a document, or the message of an expected or unexpected error, either."""
     headers = {"Authorization": f"Bearer {KEY}", "User-Agent": "zebra-word", "X-Extra": "zebra-word"}
     with collecting() as collector:
         with (

@@ -153,6 +153,6 @@ def test_over_http_it_serves_only_mcp_and_health(index: Path) -> None:
 
 
 def test_every_entry_point_has_the_same_default_mode() -> None:
-    """The MCP tools have no default mode: they use that of the server's settings."""
+    """The MCP tools have no default mode: they use the mode of the server's settings."""
     assert SearchArguments(query=QUESTION).mode is None
     assert {RetrieveSettings().mode, ServerSettings().mode} == {DEFAULT_MODE} == {"auto"}

@@ -99,7 +99,7 @@ def test_a_document_is_deleted_after_confirmation(library: Running, visit: Visit
     next_title = titles(page)[titles(page).index("Bell law") + 1]
     page.click("[aria-label='Delete Bell law']")
     page.click("#delete .primary")
-    page.wait_for_selector("text=Bell law is deleted.")
+    page.wait_for_selector("text=Bell law was deleted.")
     assert library.get("/v1/documents/b.md").status_code == 404 and "Bell law" not in titles(page)
     assert page.evaluate("document.activeElement.ariaLabel") == f"Delete {next_title}"
     page.wait_for_function("() => document.querySelector('#status').textContent.startsWith('8 documents')")

@@ -84,9 +84,9 @@ def test_offsets_count_characters_as_the_index_does(server: Running, visit: Visi
     pieces = page.evaluate(
         """async () => {
           const version = document.querySelector("script[type=module]").getAttribute("src").split("/")[1];
-          const { marked } = await import(`/page/${version}/views/reader.js`);
+          const { markedText } = await import(`/page/${version}/views/reader.js`);
           const passages = [{ start: 6, end: 9, text: "fgh" }, { start: 0, end: 5, text: "😀b𝒞de" }];
-          const shown = (start, end) => marked(passages, start, end).map((node) => node.nodeName ? [node.textContent] : node);
+          const shown = (start, end) => markedText(passages, start, end).map((node) => node.nodeName ? [node.textContent] : node);
           return [shown(1, 3), shown(4, 7), shown(0, 9), shown(0, 0)];
         }"""
     )
@@ -259,8 +259,8 @@ def test_the_closest_sentences_are_found_by_shared_words(server: Running, visit:
     found = page.evaluate(
         """async () => {
           const version = document.querySelector("script[type=module]").getAttribute("src").split("/")[1];
-          const { closest } = await import(`/page/${version}/text/closest.js`);
-          const text = (statement, passage) => closest(statement, passage).map(({ start, end }) => Array.from(passage).slice(start, end).join(""));
+          const { closestSentences } = await import(`/page/${version}/text/closest.js`);
+          const text = (statement, passage) => closestSentences(statement, passage).map(({ start, end }) => Array.from(passage).slice(start, end).join(""));
           const passage = "😀 The yard lies in Quill. It built the Lantern in 1911!  Ada Marlow paid for it.";
           return [text("The Lantern was built in 1911", passage), text("In Quill, Ada paid", passage), text("zzz", passage),
             text("", passage), text("built", ""), text("灯台は東京にある", "灯台は東京にある。船は港に着く。")];

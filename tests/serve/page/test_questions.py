@@ -172,7 +172,7 @@ def test_nothing_is_lost_on_reload_and_nothing_is_sent(view: PageSession, guilds
     propose(page, 10)
     page.fill(f"{TEXTAREAS} >> nth=0", "Who founded the yard?")
     page.fill(f"{TEXTAREAS} >> nth=1", "Quill Marlow")
-    assert page.is_visible("text=The sentence does not contain this answer word for word.")
+    assert page.is_visible("text=The sentence does not contain the answer word for word.")
     page.click(".approve >> nth=1")
     page.wait_for_selector("text=Approved (1)")
     before = texts(page)
@@ -241,7 +241,9 @@ def test_a_file_is_opened_and_saved_again_with_all_its_fields(view: PageSession,
     absent = {"id": "q2", "question": "Who sank her?", "answers": [], "type": "unanswerable"}
     bare = {"id": "q3", "question": "Where is Tarn?", "answer": "nowhere"}
     upload(page, tmp_path, [whole, "", absent, bare])
-    page.wait_for_selector("text=3 questions from mine.jsonl; 1 without an answer or a document, to review.")
+    page.wait_for_selector(
+        "text=3 questions from mine.jsonl: 2 approved, 1 to review because the answer or the document is missing."
+    )
     assert texts(page) == ["Where is Tarn?"] and texts(page, 1) == ["nowhere"]
     saved = download(page, tmp_path).read_text().splitlines()
     assert [json.loads(line) for line in saved] == [whole, absent]
@@ -260,9 +262,9 @@ def test_a_file_is_opened_and_saved_again_with_all_its_fields(view: PageSession,
 
 BAD_FILES: list[tuple[Sequence[object], str]] = [
     ([{"id": "a", "question": "Who?"}, "{"], "Line 2: not JSON"),
-    (["[1]"], "Line 1: no id"),
-    (["null"], "Line 1: no id"),
-    ([{"id": "a", "question": " "}], "Line 1: no question"),
+    (["[1]"], "Line 1: id is missing, empty or not a string"),
+    (["null"], "Line 1: id is missing, empty or not a string"),
+    ([{"id": "a", "question": " "}], "Line 1: question is missing, empty or not a string"),
     ([{"id": "a", "question": "Who?"}] * 2, "Line 2: the id a is also on a line above"),
     ([{"id": "a", "question": "Who?", "answers": "Ada"}], "Line 1: answers is not a list"),
     ([{"id": "a", "question": "Who?", "answers": [], "gold_ids": [1]}], "Line 1: gold_ids is not a list"),

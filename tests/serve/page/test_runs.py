@@ -1,4 +1,4 @@
-"""Training runs on the page: curves, the best checkpoint, figures before and after; only with the operator's key."""
+"""Training runs on the page: curves, the best checkpoint, figures before and after tuning; only with the operator's key."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,26 +11,26 @@ from serve.http.keys import change_keys, make_key
 from tests.serve.http.running import Running, serving
 from tests.serve.page.conftest import KEY, Visits, axe_violations
 
-OPERATOR = {"Authorization": f"Bearer {KEY}"}
+OPERATOR_HEADERS = {"Authorization": f"Bearer {KEY}"}
 LOSSES = {5: 2.0, 10: 1.5, 15: 1.0, 20: 0.75}
-DEV = {10: {"eval_f1": 0.8, "eval_loss": 1.4}, 20: {"eval_f1": 0.6, "eval_loss": 1.6}}
+DEV_FIGURES = {10: {"eval_f1": 0.8, "eval_loss": 1.4}, 20: {"eval_f1": 0.6, "eval_loss": 1.6}}
 RECORD = {"stage": "sft", "settings": {"model": "smollm2"}, "metrics": {"train_loss": 1.25}, "train_seconds": 90.0}
 FIGURES = {"f1": {"mean": 0.5, "low": 0.4, "high": 0.6}, "refused_answerable": 0.25, "cites_gold": None}
-TUNED = {"settings": {}, "metrics": {"f1_tuned": 0.75}, "train_seconds": 60.0}
+TUNING_RECORD = {"settings": {}, "metrics": {"f1_tuned": 0.75}, "train_seconds": 60.0}
 
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A finished run of `train sft` with dev rows, one of `tune`, one that was stopped, and one whose log is a link to a file outside the folder."""
+    """A folder of four runs: a finished `train sft` with dev rows, a finished `tune`, a stopped run, and one whose log links to a file outside the folder."""
     folder = tmp_path_factory.mktemp("runs")
     for name in ("deep/sft", "tuned", "half.partial", "linked"):
         (folder / name).mkdir(parents=True)
     rows = [{"step": step, "loss": loss, "grad_norm": 1.0} for step, loss in LOSSES.items()]
-    rows += [{"step": step, "eval_runtime": 3.0, **figures} for step, figures in DEV.items()]
+    rows += [{"step": step, "eval_runtime": 3.0, **figures} for step, figures in DEV_FIGURES.items()]
     write_json(folder / "deep/sft/run.json", RECORD)
     write_jsonl(folder / "deep/sft/log.jsonl", sorted(rows, key=lambda row: row["step"]))
     answers = {"held-out": {"untuned": {"all": FIGURES}, "tuned": {"all": {**FIGURES, "f1": {"mean": 0.75}}}}}
-    write_json(folder / "tuned/recommended.json", {**TUNED, "answers": answers})
+    write_json(folder / "tuned/recommended.json", {**TUNING_RECORD, "answers": answers})
     with pytest.raises(KeyboardInterrupt), report_progress(folder / "half.partial", {"stage": "ms", "settings": {}}):
         note_progress(folder / "half.partial", 1, 4, {"loss": 3.0})
         note_progress(folder / "half.partial", 2, 4, {"loss": 2.5})
@@ -44,13 +44,13 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def operator_server(isles_and_hostile: Path, runs: Path) -> Iterator[Running]:
-    """A server that shows the runs to the operator's key."""
+    """A server that shows the runs to callers with the operator's key."""
     with serving(isles_and_hostile, None, api_key=KEY, show_runs=str(runs)) as running:
         yield running
 
 
-def test_a_run_has_its_curves_best_checkpoint_and_figures_before_and_after(operator_server: Running) -> None:
-    listed = operator_server.get("/v1/runs", headers=OPERATOR).json()
+def test_a_run_is_returned_with_its_state_curves_best_step_and_changes(operator_server: Running) -> None:
+    listed = operator_server.get("/v1/runs", headers=OPERATOR_HEADERS).json()
     states = {each["name"]: (each["stage"], each["state"], each["step"], each["steps"]) for each in listed["runs"]}
     assert states == {
         "deep/sft": ("sft", "finished", None, None),
@@ -61,7 +61,7 @@ def test_a_run_has_its_curves_best_checkpoint_and_figures_before_and_after(opera
     assert listed["total"] == 4
 
     def course(name: str) -> dict:  # type: ignore[type-arg]
-        return operator_server.get("/v1/runs/course", params={"name": name}, headers=OPERATOR).json()  # type: ignore[no-any-return]
+        return operator_server.get("/v1/runs/course", params={"name": name}, headers=OPERATOR_HEADERS).json()  # type: ignore[no-any-return]
 
     sft = course("deep/sft")
     assert sft["curves"] == {
@@ -76,10 +76,10 @@ def test_a_run_has_its_curves_best_checkpoint_and_figures_before_and_after(opera
 
 
 def test_no_name_gives_access_to_files_outside_the_folder(operator_server: Running, runs: Path) -> None:
-    linked = operator_server.get("/v1/runs/course?name=linked", headers=OPERATOR).json()
-    assert linked["curves"] == {}, "its log is a link to a file outside the folder"
+    linked = operator_server.get("/v1/runs/course?name=linked", headers=OPERATOR_HEADERS).json()
+    assert linked["curves"] == {}, "a log that links to a file outside the folder should not be read"
     for name in ("..", "../runs", "deep/../deep/sft", str(runs / "deep/sft"), "/etc"):
-        refused = operator_server.get("/v1/runs/course", params={"name": name}, headers=OPERATOR)
+        refused = operator_server.get("/v1/runs/course", params={"name": name}, headers=OPERATOR_HEADERS)
         assert (refused.status_code, refused.json()["error"]["code"]) == (404, "no_such_run"), name
 
 
@@ -94,7 +94,10 @@ def test_only_the_operator_can_see_runs(isles_and_hostile: Path, runs: Path, tmp
         for path in ("/v1/runs", "/v1/runs/course?name=tuned"):
             refused = running.get(path, headers=reader)
             assert (refused.status_code, refused.json()["error"]["code"]) == (403, "not_allowed")
-        assert [running.get("/ready", headers=each).json()["runs"] for each in (reader, OPERATOR)] == [False, True]
+        assert [running.get("/ready", headers=each).json()["runs"] for each in (reader, OPERATOR_HEADERS)] == [
+            False,
+            True,
+        ]
     with serving(isles_and_hostile, None) as running:
         assert running.get("/v1/runs").json()["error"]["code"] == "no_runs" and not running.get("/ready").json()["runs"]
 

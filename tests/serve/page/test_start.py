@@ -16,7 +16,7 @@ from tests.fakes import HashEncoder, chat_server
 from tests.serve.http.running import Running, serving
 from tests.serve.page.conftest import REPLY, Visits, reader_text
 
-DATED = Document(
+DATED_DOCUMENT = Document(
     "notes/petrel.eml", "Petrel count", "The petrel count is in.", {"date": "2024-03-01T10:00:00", "team": "birds"}
 )
 
@@ -25,14 +25,14 @@ DATED = Document(
 def writable_server(tmp_path: Path) -> Iterator[Running]:
     """A writable server with a model and an index that a test may change."""
     folder = tmp_path / "index"
-    build_index(folder, [*ISLES, DATED], IndexSettings(), lambda spec: HashEncoder())
+    build_index(folder, [*ISLES, DATED_DOCUMENT], IndexSettings(), lambda spec: HashEncoder())
     with ExitStack() as exits:
         upstream = exits.enter_context(chat_server(lambda body, number: REPLY))
         yield exits.enter_context(serving(folder, f"openai:tiny@{upstream.url}", writable=True))
 
 
 def drag(page: Any, kind: str, paths: Sequence[Path]) -> None:
-    """Send one event of dragging real files over the page, as the desktop would."""
+    """Send the page one drag-and-drop event with real files, as the desktop would."""
     data = {"items": [], "files": [str(path) for path in paths], "dragOperationsMask": 1}
     page.context.new_cdp_session(page).send("Input.dispatchDragEvent", {"type": kind, "x": 200, "y": 300, "data": data})
 
@@ -70,7 +70,9 @@ def test_a_model_that_answers_later_is_noticed(server: Running, visit: Visits) -
     session.problems.clear()  # Chromium logs the expected 503.
 
 
-def test_the_start_page_shows_the_collection_and_its_questions_work(writable_server: Running, visit: Visits) -> None:
+def test_the_start_page_shows_the_collection_and_suggests_questions_that_can_be_asked(
+    writable_server: Running, visit: Visits
+) -> None:
     page = visit(writable_server).page
     page.wait_for_selector(".suggestion")
     suggestions = page.locator(".suggestion").all_inner_texts()
@@ -87,14 +89,14 @@ def test_the_start_page_shows_the_collection_and_its_questions_work(writable_ser
     page.click("#fresh")
     assert page.is_visible("#start") and page.locator(".suggestion").all_inner_texts() == suggestions
     page.click(".newest button >> nth=0")
-    assert reader_text(page) == DATED.text
+    assert reader_text(page) == DATED_DOCUMENT.text
 
 
-def test_with_a_restricted_key_the_start_page_shows_only_the_documents_that_it_may_see(
+def test_with_a_restricted_key_the_start_page_shows_only_the_documents_that_the_key_allows(
     tmp_path: Path, visit: Visits
 ) -> None:
     folder, file = tmp_path / "index", tmp_path / "keys.json"
-    build_index(folder, [*ISLES, DATED], IndexSettings(), lambda spec: HashEncoder())
+    build_index(folder, [*ISLES, DATED_DOCUMENT], IndexSettings(), lambda spec: HashEncoder())
     key, text = make_key("tarn", scopes=("read",), where=("source=tarn",))
     change_keys(file, lambda keys: [*keys, key])
     with serving(folder, None, keys=str(file)) as running:
@@ -108,14 +110,16 @@ def test_with_a_restricted_key_the_start_page_shows_only_the_documents_that_it_m
             "At what time does tarn’s church bell ring every morning, according to “Tarn”?"
         ]
         start = page.inner_text("#start")
-        assert "1 document, 1 passage." in start and not any(each.title in start for each in (*ISLES[:3], DATED))
+        assert "1 document, 1 passage." in start and not any(
+            each.title in start for each in (*ISLES[:3], DATED_DOCUMENT)
+        )
         session.problems.clear()  # Chromium logs the first 401.
 
 
 def test_the_page_of_an_empty_collection_says_what_to_do_and_dropped_files_fill_it(
     writable_server: Running, visit: Visits, tmp_path: Path
 ) -> None:
-    for source in [each.source for each in (*ISLES, DATED)]:
+    for source in [each.source for each in (*ISLES, DATED_DOCUMENT)]:
         assert writable_server.delete(f"/v1/documents/{source}").status_code == 200
     page = visit(writable_server).page
     page.wait_for_selector(".empty")
@@ -183,7 +187,9 @@ def test_a_page_that_accepts_no_documents_ignores_a_drop(server: Running, visit:
       dataTransfer.items.add(new File(["x"], "x.md"));
       return !document.body.dispatchEvent(new DragEvent(kind, { bubbles: true, cancelable: true, dataTransfer }));
     })"""
-    assert page.evaluate(prevented) == [True, True], "otherwise the browser would replace the page with the file"
+    assert page.evaluate(prevented) == [True, True], (
+        "the page should cancel both events: otherwise the browser would replace the page with the file"
+    )
     page.wait_for_timeout(300)
     assert sent == [] and not page.is_visible("#drop") and page.query_selector(".upload") is None
     assert page.url.startswith(server.url) and page.query_selector("#start h2")

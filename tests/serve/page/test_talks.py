@@ -10,7 +10,7 @@ from tests.serve.page.conftest import PageSession, Visits, axe_violations
 FIRST, SECOND = "Who built the Lantern?", "Where is Tarn?"
 
 
-def turns(page: Any) -> list[str]:
+def shown_questions(page: Any) -> list[str]:
     return page.eval_on_selector_all(".turn-question", "all => all.map((each) => each.textContent)")  # type: ignore[no-any-return]
 
 
@@ -98,19 +98,19 @@ def test_conversations_are_listed_opened_and_deleted_by_keyboard(feedback_server
     page.locator(".conversations a").nth(1).focus()
     page.keyboard.press("Enter")
     page.wait_for_selector("#history", state="hidden")
-    assert turns(page) == [FIRST]
+    assert shown_questions(page) == [FIRST]
     page.click("#history-button")
     page.keyboard.press("Tab")
     page.locator(f"[aria-label='Delete {FIRST}']").press("Enter")
     assert page.locator(".conversations .line").all_inner_texts() == [SECOND]
-    assert page.evaluate("document.activeElement.ariaLabel") == f"Delete {SECOND}" and turns(page) == []
+    assert page.evaluate("document.activeElement.ariaLabel") == f"Delete {SECOND}" and shown_questions(page) == []
     page.keyboard.press("Enter")
     page.wait_for_selector("#history >> text=No conversations yet")
     assert page.evaluate("localStorage.getItem('modegraph-talks')") is None
     assert page.evaluate("document.activeElement.id") == "history-close"
 
 
-def test_a_conversation_is_shown_only_in_its_collection(two_collections: Running, visit: Visits) -> None:
+def test_opening_a_conversation_switches_to_its_collection(two_collections: Running, visit: Visits) -> None:
     session = visit(two_collections, "/?collection=isles")
     page = session.page
     session.ask(FIRST)
@@ -121,7 +121,7 @@ def test_a_conversation_is_shown_only_in_its_collection(two_collections: Running
     page.evaluate("hash => { location.hash = hash; }", address.partition("#")[2])
     page.wait_for_url(f"**/{address}")
     page.wait_for_selector(".cost")
-    assert turns(page) == [FIRST] and page.input_value("#collection") == "isles"
+    assert shown_questions(page) == [FIRST] and page.input_value("#collection") == "isles"
     session.open("/?collection=moors")
     page.wait_for_selector("#columns select")
     page.click("#history-button")
@@ -129,7 +129,7 @@ def test_a_conversation_is_shown_only_in_its_collection(two_collections: Running
     page.click(".conversations a")
     page.wait_for_url(f"**/{address}")
     page.wait_for_selector(".cost")
-    assert turns(page) == [FIRST]
+    assert shown_questions(page) == [FIRST]
 
 
 def test_the_oldest_conversations_are_deleted_when_storage_is_full(feedback_server: Running, visit: Visits) -> None:
@@ -146,7 +146,7 @@ def test_the_oldest_conversations_are_deleted_when_storage_is_full(feedback_serv
     assert left[0] == "11" and 2 <= len(left) < 12 and left == sorted(left, key=int, reverse=True)
 
 
-def test_every_control_is_reached_by_tab_in_reading_order(feedback_server: Running, visit: Visits) -> None:
+def test_the_main_controls_are_reached_by_tab_in_reading_order(feedback_server: Running, visit: Visits) -> None:
     session = visit(feedback_server)
     page = session.page
     session.ask(FIRST)
@@ -231,7 +231,9 @@ def views(session: PageSession) -> Any:
 
 
 @pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 390)])
-def test_axe_finds_nothing_serious(feedback_server: Running, visit: Visits, scheme: str, width: int) -> None:
+def test_axe_finds_no_serious_problem_and_no_view_is_wider_than_the_window(
+    feedback_server: Running, visit: Visits, scheme: str, width: int
+) -> None:
     session = visit(feedback_server, color_scheme=scheme, viewport={"width": width, "height": 800})
     found = {}
     for name in views(session):

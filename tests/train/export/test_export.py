@@ -126,7 +126,7 @@ def test_a_merge_that_changes_nothing_would_be_noticed(run: Path, base: Path, tm
     assert far > 100 * export_merged(run, tmp_path / "merged").kl_nats_per_token
 
 
-def test_rows_of_the_data_are_compared_and_fixed_prompts_if_the_data_are_gone(run: Path, tmp_path: Path) -> None:
+def test_rows_of_the_data_are_compared_or_fixed_prompts_if_the_data_are_gone(run: Path, tmp_path: Path) -> None:
     record = read_run(run)
     gone = replace(record, data=str(tmp_path / "gone"))
     where, rows = probe_rows(run, gone)
@@ -155,7 +155,7 @@ def test_rows_of_the_data_are_compared_and_fixed_prompts_if_the_data_are_gone(ru
     ],
     ids=["reading", "messages", "instruction"],
 )
-def test_an_export_is_measured_on_every_row_form_that_sft_reads(
+def test_an_export_can_be_measured_on_every_form_of_rows_that_sft_reads(
     row: dict[str, object], run: Path, tmp_path: Path
 ) -> None:
     write_jsonl(tmp_path / "train.jsonl", [row])
@@ -164,7 +164,7 @@ def test_an_export_is_measured_on_every_row_form_that_sft_reads(
     assert found == tokenize_row(load_tokenizer(str(run)), [Message("user", "Where?")], "Tarn [1]")
 
 
-def test_no_more_tokens_are_compared_than_fit_in_memory(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_compared_tokens_is_limited_but_one_row_is_always_compared(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _, rows = probe_rows(run, read_run(run))
     lengths = [len(row.ids) - row.prompt_tokens for row in rows]
     monkeypatch.setattr("train.export.divergence.TOKENS_COMPARED", sum(lengths[:2]))
@@ -196,7 +196,7 @@ def test_an_export_reports_its_figures_and_no_local_path(run: Path, base: Path, 
     assert not (tmp_path / "adapter" / "model.safetensors").exists()
 
 
-def test_a_card_states_k_both_betas_and_the_answer_form(run: Path) -> None:
+def test_a_card_states_k_both_betas_the_answer_form_and_the_loss(run: Path) -> None:
     """K, β_π, β_r and the product of the two betas, the only identified quantity; no row for values that do not apply."""
     record = replace(read_run(run), beta=0.5, beta_reward=0.4, label_smoothing=None, responses_per_prompt=8)
     card = model_card(record, adapter=True)
@@ -241,7 +241,7 @@ def test_names_on_the_hub_are_not_shortened(run: Path, full_run: Path, base: Pat
     assert (full.base_model, full.settings["model"], full.settings["data"]) == ("owner/base", "owner/base", data.name)
 
 
-def test_a_full_model_has_nothing_to_merge(full_run: Path, tmp_path: Path) -> None:
+def test_a_full_model_and_a_folder_without_a_run_are_refused(full_run: Path, tmp_path: Path) -> None:
     for export in (export_merged, export_adapter):
         with pytest.raises(UserError, match=r"a full model, without an adapter"):
             export(full_run, tmp_path / "out")
@@ -270,7 +270,7 @@ def test_a_missing_base_is_named_in_the_error(copied_run: tuple[Path, Path], tmp
 
 
 def test_an_adapter_of_a_changed_base_is_refused(copied_run: tuple[Path, Path], tmp_path: Path) -> None:
-    """One weight of the base has changed since: merging would make a model that nobody trained."""
+    """One weight of the base has changed since the training: merging would make a model that nobody trained."""
     run, base = copied_run
     weights = load_file(base / "model.safetensors")
     next(iter(weights.values())).view(-1)[0] += 1

@@ -121,7 +121,7 @@ def test_a_file_of_a_real_small_model_read_back_matches_the_model(tmp_path: Path
 def test_a_file_of_another_family_read_back_matches_the_model(
     kind: Any, config: Any, width: int, tied: bool, base: Path, tmp_path: Path
 ) -> None:
-    """Biases of q, k and v, norms of q and k, an untied output head, more embeddings than tokens."""
+    """Covers biases of q, k and v, norms of q and k, an untied output head, more embeddings than tokens."""
     torch.manual_seed(0)
     model = kind(config(**SMALL_SIZES, tie_word_embeddings=tied, head_dim=width)).eval()
     with torch.no_grad():
@@ -156,7 +156,7 @@ def test_an_unsupported_architecture_is_refused_by_name(config: Any, found: str)
         check_architecture(config.architectures[0], config)
 
 
-def test_weights_beyond_sixteen_bits_are_refused(base: Path, tmp_path: Path) -> None:
+def test_weights_too_large_for_sixteen_bits_are_refused(base: Path, tmp_path: Path) -> None:
     model, tokenizer = load_policy(str(base))
     model.model.layers[1].mlp.up_proj.weight.view(-1)[0] = 1e5
     with pytest.raises(UserError, match=r"layers\.1\.mlp\.up_proj.*not finite or too large"):

@@ -91,7 +91,7 @@ def test_prompts_with_a_thinking_block_equal_those_of_training(
 
 
 def adapter_gaps(run: Path, place: Path) -> FileGaps:
-    """The gaps between the run and its adapter, written anew and opened by llama.cpp."""
+    """The gaps between a run and its adapter in llama.cpp, which opens a newly written GGUF file of it."""
     tokenizer = load_tokenizer(str(run))
     _, conversations = read_probe_conversations(read_run(run), tokenizer, 4)
     model = load_model(str(run), "float32")
@@ -150,7 +150,7 @@ def test_rotary_pairs_of_an_adapter_in_the_order_of_transformers_would_be_notice
 def test_models_of_other_families_reply_as_their_runs_do(
     kind: Any, config: Any, tied: bool, width: int, base: Path, tmp_path: Path
 ) -> None:
-    """Query heads that share keys, biases of q, k and v, norms of q and k, an untied output head, more embeddings than tokens.
+    """Covers query heads that share keys, biases of q, k and v, norms of q and k, an untied output head, more embeddings than tokens.
 
     The heads of Qwen3 need a width of 64 or more: at 16, llama.cpp's results differ.
     """
@@ -193,11 +193,11 @@ def test_an_adapter_that_gguf_cannot_represent_is_refused(
 def test_a_file_that_tokenises_prompts_differently_is_refused(
     run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def other(model: Any, tokenizer: Any, *more: Any) -> None:
+    def write_with_other_template(model: Any, tokenizer: Any, *more: Any) -> None:
         tokenizer.chat_template = tokenizer.chat_template.replace("assistant", "helper")
         write_gguf(model, tokenizer, *more)
 
-    monkeypatch.setattr(gguf_export, "write_gguf", other)
+    monkeypatch.setattr(gguf_export, "write_gguf", write_with_other_template)
     tokenizer = load_tokenizer(str(run))
     monkeypatch.setattr(gguf_export, "load_tokenizer", lambda source: tokenizer)
     with pytest.raises(

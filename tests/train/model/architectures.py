@@ -1,4 +1,4 @@
-"""A tiny random model of each causal language model that transformers has, by its model type, except those in NOT_TINY."""
+"""A tiny random model of each type of causal language model in transformers, except the types in NOT_TINY."""
 
 import inspect
 from typing import Any
@@ -9,7 +9,7 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_N
 
 VOCABULARY = 64
 MODEL_TYPES = tuple(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES)
-SMALL: dict[str, Any] = {
+SMALL_SIZES: dict[str, Any] = {
     **dict.fromkeys(("vocab_size", "max_position_embeddings", "n_positions", "n_ctx", "max_seq_len"), 64),
     **dict.fromkeys(("sliding_window", "index_topk", "attention_window_size", "attention_chunk_size"), 64),
     **dict.fromkeys(("hidden_size", "d_model", "n_embd", "embedding_size", "word_embed_proj_dim", "emb_dim"), 32),
@@ -39,7 +39,7 @@ def tiny_model(model_type: str, **changes: Any) -> Any:
     """A model with weights initialised with seed 0; dropout and other noise rates are 0.3 where its configuration has them."""
     kind = CONFIG_MAPPING[model_type]
     parameters = inspect.signature(kind.__init__).parameters
-    values = {name: value for name, value in SMALL.items() if name in parameters}
+    values = {name: value for name, value in SMALL_SIZES.items() if name in parameters}
     if "kv_lora_rank" in parameters:
         values["num_key_value_heads"] = 4
     values |= {
@@ -47,11 +47,11 @@ def tiny_model(model_type: str, **changes: Any) -> Any:
         for name, field in parameters.items()
         if ("drop" in name or "jitter" in name) and "classifier" not in name and isinstance(field.default, float)
     }
-    config = kind(**values | {"is_decoder": True} | OWN.get(model_type, {}) | changes)
+    config = kind(**values | {"is_decoder": True} | SETTINGS_OF_TYPES.get(model_type, {}) | changes)
     torch.manual_seed(0)
     with torch.device("meta"):
         weights = sum(weight.numel() for weight in AutoModelForCausalLM.from_config(config).parameters())
-    assert weights < 500_000, f"{model_type} has {weights:,} weights: give it an entry in OWN"
+    assert weights < 500_000, f"{model_type} has {weights:,} weights; expected fewer than 500,000: give it an entry in SETTINGS_OF_TYPES"
     model = AutoModelForCausalLM.from_config(config)
     for weight in model.parameters():
         if weight.dim() > 1 and weight.std() < 0.05:
@@ -62,7 +62,7 @@ def tiny_model(model_type: str, **changes: Any) -> Any:
 
 
 MAMBA2 = {"mamba_n_heads": 8, "mamba_d_head": 8, "mamba_d_state": 16, "mamba_chunk_size": 8}
-OWN: dict[str, dict[str, Any]] = {
+SETTINGS_OF_TYPES: dict[str, dict[str, Any]] = {
     "bamba": MAMBA2 | {"attn_layer_indices": [1]},
     "deepseek_v4": {"o_groups": 2, "o_lora_rank": 16, "hc_mult": 2, "num_key_value_heads": 1},
     "diffllama": {"attention_dropout": 0.0},
@@ -127,16 +127,16 @@ OWN: dict[str, dict[str, Any]] = {
     "zaya": {"num_experts_per_tok": 1, "router_hidden_size": 16},
 }
 
-AROUND_TEXT = "combines a text model with models of images or sound; the text model has a separate type"
+MULTIMODAL = "combines a text model with models of images or sound; the text model has a separate type"
 NOT_TINY = {
     "blt": "four models in one; the entropy of the first decides how text is cut into patches",
     "cohere_compass_text": "transformers 5.19 finds no rotary positions for the layers of a new configuration",
     "dbrx": "transformers 5.19 finds no rotary base in a new configuration",
-    "zamba": "transformers 5.19 ties no shared block in fewer layers than the published model has",
+    "zamba": "transformers 5.19 fails to tie the shared block if a model has fewer layers than the published one",
     **dict.fromkeys(("gemma4_assistant", "gemma4_unified_assistant"), "drafts tokens for another model"),
-    **dict.fromkeys(("emu3", "fuyu", "gemma3", "gemma3n", "gemma4", "gemma4_unified", "git", "got_ocr2"), AROUND_TEXT),
-    **dict.fromkeys(("llama4", "mllama", "moshi", "musicgen", "musicgen_melody", "phi4_multimodal"), AROUND_TEXT),
-    **dict.fromkeys(("qwen3_5", "qwen3_5_moe", "qwen4_exp"), AROUND_TEXT),
+    **dict.fromkeys(("emu3", "fuyu", "gemma3", "gemma3n", "gemma4", "gemma4_unified", "git", "got_ocr2"), MULTIMODAL),
+    **dict.fromkeys(("llama4", "mllama", "moshi", "musicgen", "musicgen_melody", "phi4_multimodal"), MULTIMODAL),
+    **dict.fromkeys(("qwen3_5", "qwen3_5_moe", "qwen4_exp"), MULTIMODAL),
 }
 """Types for which no tiny model is made, with the reason."""
 FAILURE, CHANGE = "a trial of it failed", "its log-probabilities change by"

@@ -1,6 +1,6 @@
 """Every causal language model that transformers has: log-probabilities and gradients of all layouts against float64, or a refusal.
 
-The reference of a model (its twin) shares nothing with the layouts: it uses float64 (float32 for SINGLE_TWIN), eager attention and experts, one row
+The reference of a model (its twin) shares nothing with the layouts: it uses float64 (float32 for FLOAT32_TWIN), eager attention and experts, one row
 at a time without padding, and a softmax by hand.
 """
 
@@ -30,7 +30,7 @@ from train.run.settings import DpoSettings, SftSettings
 from train.sft import train_sft
 
 TINY = [each for each in MODEL_TYPES if each not in NOT_TINY]
-SINGLE_TWIN = {"xglm"}
+FLOAT32_TWIN = {"xglm"}
 """Types whose eager attention in transformers 5.19 cannot be computed in float64: their twin is in float32."""
 PAGE = ROOT / "docs" / "reference" / "models.md"
 PACKED, PLAIN, PAGE_REFUSED, PAGE_NOT_TRIED = (
@@ -49,19 +49,19 @@ def group(prompt: int, *responses: int, seed: int) -> TokenizedGroup:
 GROUPS = (group(9, 4, 1, 7, seed=1), group(3, 2, 5, seed=2))
 
 
-def weigh(logps_R: Tensor) -> Tensor:
+def weighted_loss(logps_R: Tensor) -> Tensor:
     """A loss that weights each response differently."""
     return (logps_R * torch.linspace(-1, 1.5, len(logps_R))).sum()
 
 
 def gradients(model: Any, logps_R: Tensor) -> dict[str, Tensor]:
     model.zero_grad()
-    weigh(logps_R).backward()
+    weighted_loss(logps_R).backward()
     return {name: weight.grad.double() for name, weight in model.named_parameters() if weight.grad is not None}
 
 
 def twin_of(model: Any, model_type: str) -> Any:
-    twin = copy.deepcopy(model).to(torch.float32 if model_type in SINGLE_TWIN else torch.float64).eval()
+    twin = copy.deepcopy(model).to(torch.float32 if model_type in FLOAT32_TWIN else torch.float64).eval()
     if twin._can_set_attn_implementation():
         twin.set_attn_implementation("eager")
     if twin._can_set_experts_implementation():
@@ -108,7 +108,7 @@ def test_every_type_is_in_one_list_of_the_page() -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("model_type", TINY)
-def test_all_layouts_equal_float64_or_the_model_is_refused(model_type: str) -> None:
+def test_all_layouts_equal_the_float64_reference_or_the_model_is_refused(model_type: str) -> None:
     """The model is in training mode; `without_dropout` turns off the dropout of 0.3 in its configuration."""
     model = tiny_model(model_type).train()
     twin = twin_of(model, model_type)
@@ -148,7 +148,7 @@ MIXED = (SHORT, LONG)
 
 @pytest.mark.parametrize("shared", [False, True])
 def test_longrope_is_correct_on_either_side_of_its_boundary_and_refused_across_it(shared: bool) -> None:
-    """Rows of up to 16 tokens use the short angles, longer rows the long ones; in every layout each row has the same values as alone."""
+    """Rows of up to 16 tokens use the short factors, longer rows the long ones; in every layout, each row has the same values as alone."""
     model = tiny_model("phi3", rope_parameters=LONGROPE, original_max_position_embeddings=16)
     without_dropout(model)
     twin = twin_of(model, "phi3")
@@ -245,8 +245,8 @@ def test_bert_that_is_not_a_decoder_is_refused() -> None:
 
 
 @pytest.mark.parametrize("model_type", ["opt", "falcon", "gpt_neo", "gptj", "persimmon"])
-def test_noise_in_functions_and_configurations_is_turned_off(model_type: str) -> None:
-    """OPT calls a dropout function with a rate that it stores itself, and Falcon reads its configuration; neither uses a Dropout module."""
+def test_dropout_without_a_dropout_module_is_turned_off(model_type: str) -> None:
+    """OPT calls a dropout function with a rate that it stores itself, Falcon with the rate in its configuration; neither uses a Dropout module."""
     model = tiny_model(model_type)
     with pytest.raises(UserError, match=f"a model of type '{model_type}': its log-probabilities are off by"):
         check_deterministic(model)

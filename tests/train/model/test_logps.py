@@ -31,7 +31,7 @@ ROWS = (
 
 
 def slow_logps(model: torch.nn.Module, row: TokenizedRow) -> float:
-    """One sequence alone, one token at a time, the softmax in float64."""
+    """The log-probability of one completion: its sequence alone, one token at a time, with the softmax in float64."""
     total = 0.0
     for position in range(row.prompt_tokens, len(row.ids)):
         logits = model(input_ids=torch.tensor([row.ids[:position]])).logits[0, -1].double()
@@ -46,7 +46,7 @@ def test_logps_equal_the_slow_reference_summed_and_with_the_end_token(base: Path
     logps = completion_logps(model, *pad_rows(ROWS, tokenizer.pad_token_id))
     assert logps.dtype == torch.float32
     assert logps.tolist() == pytest.approx(expected, abs=1e-4)
-    assert expected[0] < 3 * expected[2] / 2, "three tokens cost more than one: summed, not averaged"
+    assert expected[0] < 3 * expected[2] / 2, "the values should be sums, not means: three tokens have a lower one than one token"
 
 
 @torch.no_grad()
@@ -66,7 +66,7 @@ def test_logits_are_computed_only_where_a_completion_is_predicted(base: Path) ->
 
 
 def test_the_prompt_itself_contributes_nothing(base: Path) -> None:
-    """An empty mask sums nothing; a mask on the last token alone leaves that token's own log-probability."""
+    """With an empty mask the sum is 0; with a mask of the last token alone it is the log-probability of that token."""
     model, _ = load_policy(str(base))
     ids, mask = pad_rows(ROWS[:1], 0)
     assert completion_logps(model, ids, torch.zeros_like(mask)).tolist() == [0.0]
@@ -109,7 +109,7 @@ def test_tokens_equal_trls_for_a_template_without_thinking(base: Path, tmp_path:
 
 
 def test_rows_are_tokenised_the_same_together_and_alone(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Covers batches with a remainder, several answers to a prompt, and an empty list; the prompts are those of the server's function."""
+    """Covers batches with a remainder, several answers to a prompt, and an empty list; the prompts equal those of the function that the server uses."""
     tokenizer = load_tokenizer(str(base))
     chats = [(row.prompt, text) for row in map(preference, range(3)) for text in (row.chosen, row.rejected)]
     monkeypatch.setattr("train.model.logps.ROWS_AT_ONCE", 4)

@@ -16,7 +16,7 @@ from train.model.load import check_source, load_model, load_policy, load_tokeniz
 
 @pytest.fixture
 def adapter(base: Path, tmp_path: Path) -> Path:
-    """An adapter on `base` that changes its outputs."""
+    """An adapter that changes the outputs of `base`."""
     torch.manual_seed(0)
     config = LoraConfig(r=2, target_modules="all-linear", init_lora_weights=False, task_type="CAUSAL_LM")
     model = get_peft_model(load_model(str(base), "float32"), config)
@@ -71,7 +71,7 @@ def test_an_unavailable_hub_gets_one_request_for_the_model_and_one_for_its_token
             load_policy("owner/tiny")
         put_into_cache(tmp_path, "owner/tiny", base)
         assert torch.equal(load_policy("owner/tiny")[0](ids).logits, expected)
-        assert requested == ["/api/models/owner/tiny"] * 3, "the model and its tokenizer each cost one request"
+        assert requested == ["/api/models/owner/tiny"] * 3, "the model and its tokenizer should each cost one request"
         assert torch.equal(load_policy(str(adapter))[0](ids).logits, tuned)
     assert requested[3:] == ["/api/models/owner/tiny"]
 

@@ -84,29 +84,29 @@ def groups_of(sizes: Sequence[tuple[int, Sequence[int]]], seed: int = 0) -> list
     ]
 
 
-RAGGED = groups_of([(9, [4, 1]), (1, [3]), (14, [2, 5, 1, 7, 3, 3, 2, 6]), (5, [1, 1, 8]), (11, [6, 6])])
+RAGGED_GROUPS = groups_of([(9, [4, 1]), (1, [3]), (14, [2, 5, 1, 7, 3, 3, 2, 6]), (5, [1, 1, 8]), (11, [6, 6])])
 
 
-def weigh(logps_R: Tensor) -> Tensor:
+def weighted_loss(logps_R: Tensor) -> Tensor:
     """A loss that weights each response differently, as a preference loss does."""
     return (logps_R * torch.linspace(-1, 1.5, len(logps_R))).sum() / 10
 
 
 def gradients(model: Any, logps_R: Tensor) -> dict[str, Tensor]:
     model.zero_grad()
-    weigh(logps_R).backward()
+    weighted_loss(logps_R).backward()
     return {name: weight.grad.clone() for name, weight in model.named_parameters() if weight.requires_grad}
 
 
 def slow_logps(model: Any, groups: Sequence[TokenizedGroup]) -> Tensor:
-    """Each response alone after its prompt, from all logits of its sequence."""
+    """The log-probability of each response, alone after its prompt, from all logits of its sequence."""
     logps = []
     for group in groups:
         for response in group.responses:
-            shares_TV = (
+            logps_TV = (
                 model(input_ids=torch.tensor([[*group.prompt, *response]])).logits[0].float().log_softmax(dim=-1)
             )
-            logps.append(sum(shares_TV[len(group.prompt) - 1 + t, token] for t, token in enumerate(response)))
+            logps.append(sum(logps_TV[len(group.prompt) - 1 + t, token] for t, token in enumerate(response)))
     return torch.stack(logps)
 
 
@@ -156,7 +156,7 @@ def test_chunks_hold_whole_responses_and_mask_them_from_each_other() -> None:
 @pytest.mark.parametrize("budget_tokens", [1, 40, 1000])
 def test_packing_equals_the_plain_layout(name: str, budget_tokens: int) -> None:
     """Each group in a separate row, some groups in a row, all in one row; K from 1 to 8, ragged lengths, a prompt of one token."""
-    assert_layouts_equal(make(name), RAGGED, budget_tokens)
+    assert_layouts_equal(make(name), RAGGED_GROUPS, budget_tokens)
 
 
 @pytest.mark.parametrize("responses", [1, 2, 8])
@@ -177,27 +177,27 @@ def test_packing_equals_the_plain_layout_with_lora_on_all_linear_layers_and_the_
     )
     assert packing_problem(model) == ""
     assert sum(weight.requires_grad for weight in model.parameters()) == 2 * (2 * 6 + 1)
-    assert_layouts_equal(model, RAGGED, 50)
+    assert_layouts_equal(model, RAGGED_GROUPS, 50)
 
 
 @pytest.mark.parametrize("reentrant", [False, True])
 def test_packing_equals_the_plain_layout_with_gradient_checkpointing(reentrant: bool) -> None:
     model = make("llama")
-    expected = gradients(model, packed_logps(model, pack_rows(RAGGED, 50)))
+    expected = gradients(model, packed_logps(model, pack_rows(RAGGED_GROUPS, 50)))
     model.gradient_checkpointing_enable({"use_reentrant": reentrant})
     model.enable_input_require_grads()
-    assert_layouts_equal(model, RAGGED, 50)
-    for name, gradient in gradients(model, packed_logps(model, pack_rows(RAGGED, 50))).items():
+    assert_layouts_equal(model, RAGGED_GROUPS, 50)
+    for name, gradient in gradients(model, packed_logps(model, pack_rows(RAGGED_GROUPS, 50))).items():
         torch.testing.assert_close(gradient, expected[name], atol=1e-5, rtol=1e-5)
 
 
 def test_packing_is_close_to_the_plain_layout_in_bfloat16_and_under_autocast() -> None:
     """The difference is within the rounding of the plain layout, which is about 1% of a log-probability."""
     model = make("llama")
-    exact = plain_logps(model, RAGGED).detach()
+    exact = plain_logps(model, RAGGED_GROUPS).detach()
     with torch.autocast("cpu", torch.bfloat16):
-        mixed = packed_logps(model, pack_rows(RAGGED, 50))
-    half = packed_logps(copy.deepcopy(model).bfloat16(), pack_rows(RAGGED, 50))
+        mixed = packed_logps(model, pack_rows(RAGGED_GROUPS, 50))
+    half = packed_logps(copy.deepcopy(model).bfloat16(), pack_rows(RAGGED_GROUPS, 50))
     for logps in (mixed, half):
         assert logps.dtype == torch.float32
         torch.testing.assert_close(logps, exact, atol=0.5, rtol=0.02)
@@ -313,7 +313,7 @@ def test_the_chunked_head_equals_the_whole_one(chunk: int, monkeypatch: pytest.M
     torch.testing.assert_close(chunked, whole)
     torch.testing.assert_close(torch.autograd.grad((chunked * weights).sum(), inputs), expected)
     assert max(widths) == min(chunk, 11)
-    assert sum(widths) == (11 if chunk >= 11 else 2 * 11), "several chunks are computed again for the gradient"
+    assert sum(widths) == (11 if chunk >= 11 else 2 * 11), "if there are several chunks, each should be computed again for the gradient"
 
 
 def test_the_chunked_head_takes_states_of_another_precision() -> None:
@@ -323,15 +323,15 @@ def test_the_chunked_head_takes_states_of_another_precision() -> None:
 
 
 def test_packing_applies_the_soft_cap_of_the_logits() -> None:
-    """Gemma 2 squashes its logits into ±cap, here a small one; its window is longer than these sequences."""
+    """Gemma 2 limits its logits to ±cap, here 0.5; its window is longer than these sequences."""
     torch.manual_seed(0)
     model = Gemma2ForCausalLM(
         Gemma2Config(**SHAPE, head_dim=8, final_logit_softcapping=0.5, attn_logit_softcapping=None)
     )
     model.set_attn_implementation("sdpa")
     assert packing_problem(model, 22) == ""
-    assert_layouts_equal(model.train(), RAGGED, 50)
-    assert (packed_logps(model, pack_rows(RAGGED[1:2], 50)) / 3 + math.log(VOCABULARY)).abs() <= 1
+    assert_layouts_equal(model.train(), RAGGED_GROUPS, 50)
+    assert (packed_logps(model, pack_rows(RAGGED_GROUPS[1:2], 50)) / 3 + math.log(VOCABULARY)).abs() <= 1
 
 
 def test_the_head_is_restored_even_after_a_failure() -> None:
@@ -347,12 +347,12 @@ def test_the_head_reads_only_response_tokens() -> None:
     widths: list[int] = []
     model.lm_head.register_forward_hook(lambda module, arguments, logits: widths.append(logits.shape[1]))
     with torch.no_grad():
-        assert packed_logps(model, pack_rows(RAGGED[:2], 100)).shape == (3,)
+        assert packed_logps(model, pack_rows(RAGGED_GROUPS[:2], 100)).shape == (3,)
     assert widths == [8]
 
 
 @MODELS
-def test_these_models_can_be_packed(name: str) -> None:
+def test_models_with_full_attention_can_be_packed(name: str) -> None:
     model = make(name)
     assert packing_problem(model) == ""
     assert model.training and all(weight.grad is None for weight in model.parameters())
@@ -369,7 +369,7 @@ def test_a_sliding_window_is_refused_unless_it_holds_the_longest_row() -> None:
     assert packing_problem(Qwen2ForCausalLM(qwen)) == "its attention has a sliding window of 8 tokens"
 
 
-def test_other_attentions_are_refused_with_their_reason() -> None:
+def test_unsupported_attention_is_refused_with_the_reason() -> None:
     eager = LlamaForCausalLM._from_config(LlamaConfig(**SHAPE), attn_implementation="eager")
     assert packing_problem(eager).startswith("its attention is 'eager'")
     eager.config._attn_implementation = "flash_attention_2"
@@ -393,7 +393,7 @@ class TakesNoPositions(LlamaForCausalLM):
 
 
 def test_a_trial_allows_for_rounding_at_very_low_log_probabilities() -> None:
-    """A tuned model in bfloat16 gave three tokens −57 nats, which varied by .31 with the batch; a gap of .31 at −10 nats is a fault."""
+    """A tuned model in bfloat16 gave three tokens a sum of −57 nats, which varied by .31 with the batch; a gap of .31 at −10 nats is a fault."""
     half, whole = LlamaForCausalLM(LlamaConfig(**SHAPE)).bfloat16(), LlamaForCausalLM(LlamaConfig(**SHAPE))
     unlikely, likelier, not_a_number = (
         torch.tensor([-57.0, -20.0]),

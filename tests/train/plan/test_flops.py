@@ -1,4 +1,4 @@
-"""The cost formulas against the operations that torch counts, and against the sizes of real tensors."""
+"""The cost formulas compared with the operations that torch counts, and with the sizes of real tensors."""
 
 import gc
 from dataclasses import replace
@@ -36,8 +36,8 @@ from train.run.loop import load_start, lora_config
 from train.run.settings import LoraSettings, MsSettings
 
 LORA = LoraSettings(rank=4, alpha=8)
-ROTATION = 2e-3
-"""The tolerance: the formulas leave out the product that gives the angles of positions."""
+ROTATION_TOLERANCE = 2e-3
+"""The relative tolerance: the formulas omit the product that gives the angles of the rotary positions."""
 
 
 def settings_of(base: Path, **changes: Any) -> MsSettings:
@@ -66,7 +66,7 @@ def torch_flops(model: Any, group: TokenizedGroup, packed: bool, gradients: bool
     return int(counter.get_total_flops())
 
 
-def even(group: TokenizedGroup) -> TokenizedGroup:
+def cut_to_shortest(group: TokenizedGroup) -> TokenizedGroup:
     """The group with every response cut to the length of the shortest, so that nothing is padded."""
     shortest = min(map(len, group.responses))
     return TokenizedGroup(group.prompt, tuple(response[:shortest] for response in group.responses))
@@ -79,31 +79,31 @@ def test_training_flops_equal_those_that_torch_counts(
 ) -> None:
     """With checkpointing, torch skips the last product of each of the two layers, because no gradient needs it."""
     settings = settings_of(base, gradient_checkpointing=checkpointing)
-    model, group = model_of(settings), even(group)
+    model, group = model_of(settings), cut_to_shortest(group)
     if checkpointing:
         model.gradient_checkpointing_enable()
     work = packed_work(group) if packed else plain_work(group)
     predicted = training_flops(shape_of(settings), [work], checkpointing, logps.HEAD_CHUNK_TOKENS)
     predicted -= checkpointing * 2 * 2 * (96 * 32) * work.tokens
-    assert torch_flops(model, group, packed) == pytest.approx(predicted, rel=ROTATION)
+    assert torch_flops(model, group, packed) == pytest.approx(predicted, rel=ROTATION_TOLERANCE)
 
 
 @pytest.mark.parametrize("packed", [True, False])
 def test_context_within_a_response_has_no_logits(base: Path, group: TokenizedGroup, packed: bool) -> None:
-    equal = even(group)
+    equal = cut_to_shortest(group)
     with_context = replace(equal, context_tokens=tuple(len(each) - 2 for each in equal.responses))
     work = packed_work(with_context) if packed else plain_work(with_context)
     assert work.predicted == 2 * len(equal.responses)
     with torch.no_grad():
         found = torch_flops(model_of(settings_of(base)), with_context, packed, gradients=False)
-    assert found == pytest.approx(forward_flops(shape_of(settings_of(base)), work), rel=ROTATION)
+    assert found == pytest.approx(forward_flops(shape_of(settings_of(base)), work), rel=ROTATION_TOLERANCE)
 
 
 def test_forward_flops_equal_those_that_torch_counts(base: Path, group: TokenizedGroup) -> None:
     predicted = forward_flops(shape_of(settings_of(base)), packed_work(group))
     with torch.no_grad():
         assert torch_flops(model_of(settings_of(base)), group, True, gradients=False) == pytest.approx(
-            predicted, rel=ROTATION
+            predicted, rel=ROTATION_TOLERANCE
         )
 
 
@@ -124,7 +124,7 @@ def test_logits_in_chunks_are_computed_twice(
     assert work.predicted > 16
     model = model_of(settings_of(base))
     expected = training_flops(shape_of(settings_of(base)), [work], False, 16)
-    assert torch_flops(model, group, True) == pytest.approx(expected, rel=ROTATION)
+    assert torch_flops(model, group, True) == pytest.approx(expected, rel=ROTATION_TOLERANCE)
     once = training_flops(shape_of(settings_of(base)), [work], False, work.predicted)
     assert expected - once == 2 * model.lm_head.weight.numel() * work.predicted
 
@@ -135,7 +135,7 @@ def test_frozen_weights_cost_no_weight_gradients(base: Path, group: TokenizedGro
     shape, work = shape_of(settings), packed_work(group)
     predicted = training_flops(shape, [work], False, logps.HEAD_CHUNK_TOKENS)
     not_needed = 2 * 3 * (32 * 32 + 32 * LORA.rank) * work.tokens
-    assert torch_flops(model_of(settings), group, True) == pytest.approx(predicted - not_needed, rel=ROTATION)
+    assert torch_flops(model_of(settings), group, True) == pytest.approx(predicted - not_needed, rel=ROTATION_TOLERANCE)
     assert not shape.head_is_trainable and shape.trainable < shape.frozen / 2
 
 
@@ -145,7 +145,7 @@ def test_full_training_takes_six_operations_per_weight_and_token() -> None:
     assert training_flops(shape, [Work(7, 3, 49), Work(5, 1, 25)], False, 0) == 6 * 1000 * 12
 
 
-def test_a_prompt_is_read_once_for_all_its_responses(group: TokenizedGroup) -> None:
+def test_a_packed_prompt_is_read_once_for_all_its_responses(group: TokenizedGroup) -> None:
     packed, plain = packed_work(group), plain_work(group)
     assert packed.tokens == group.tokens and plain.tokens - packed.tokens == 5 * len(group.prompt)
     assert packed.predicted == plain.predicted == sum(map(len, group.responses)) and packed.pairs < plain.pairs
@@ -187,7 +187,7 @@ def test_the_peak_counts_tensors_that_are_alive_at_the_same_time() -> None:
         assert peak() == 4000, "earlier tensors should not count"
         view = one.view(10, 100)[2:]
         one.mul_(2)
-        assert peak() == 4000, "neither a view nor a change in place takes memory"
+        assert peak() == 4000, "neither a view nor a change in place should count"
         two = one + outside
         assert peak() == 8000
         del one, view

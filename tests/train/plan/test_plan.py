@@ -105,7 +105,7 @@ def test_the_counts_equal_those_of_the_run(
 
 @pytest.mark.parametrize("in_one", [True, False])
 def test_padding_is_that_of_the_rows_in_training(base: Path, data: Path, tmp_path: Path, in_one: bool) -> None:
-    """On a CPU all groups are in one row; with a mask, as on a GPU, in rows of the longest group."""
+    """On a CPU, all groups are in one row; with a mask, as on a GPU, they are in rows as long as the longest group."""
     settings = MsSettings(model=str(base), data=str(data), output=str(tmp_path / "run"))
     groups, sizes = job_of(settings).train[:3], []
     model = load_policy(str(base))[0]

@@ -33,7 +33,7 @@ FAMILY: dict[str, Loss] = {
     "nca": nca_loss,
     "rloo": rloo_loss,
 }
-EVERY = pytest.mark.parametrize("name", FAMILY)
+EVERY_LOSS = pytest.mark.parametrize("name", FAMILY)
 
 
 def normal(*shape: int, seed: int) -> Tensor:
@@ -137,7 +137,7 @@ def closed_gradient(
     ]
 
 
-@EVERY
+@EVERY_LOSS
 @pytest.mark.parametrize("size", [2, 3, 7])
 def test_losses_equal_the_slow_references_in_float64(name: str, size: int) -> None:
     delta, rewards = 4 * normal(3, size, seed=size), normal(3, size, seed=size + 20)
@@ -147,7 +147,7 @@ def test_losses_equal_the_slow_references_in_float64(name: str, size: int) -> No
     assert losses.tolist() == pytest.approx(expected, rel=1e-12)
 
 
-@EVERY
+@EVERY_LOSS
 @pytest.mark.parametrize("size", [2, 5])
 def test_gradients_equal_the_formulas_of_the_docs(name: str, size: int) -> None:
     delta, rewards = (4 * normal(2, size, seed=size)).requires_grad_(), normal(2, size, seed=size + 20)
@@ -238,7 +238,7 @@ def test_rloo_equals_trls_own_code() -> None:
     assert rloo_loss(ratios_QK, rewards_QK, 0.3, 0.7).mean().item() == pytest.approx(theirs, rel=1e-12)
 
 
-@EVERY
+@EVERY_LOSS
 def test_extreme_log_ratios_stay_finite(name: str) -> None:
     for size in (1e4, -1e4):
         delta = torch.tensor([[size, 0.0, -size]], requires_grad=True)
@@ -246,14 +246,14 @@ def test_extreme_log_ratios_stay_finite(name: str) -> None:
         assert torch.isfinite(loss) and torch.isfinite(torch.autograd.grad(loss, delta)[0]).all()
 
 
-@EVERY
+@EVERY_LOSS
 def test_the_order_of_the_responses_does_not_matter(name: str) -> None:
     delta, rewards, order = normal(4, 5, seed=4), normal(4, 5, seed=5), torch.tensor([3, 1, 4, 0, 2])
     losses = (FAMILY[name](delta, rewards, 0.5, 0.3), FAMILY[name](delta[:, order], rewards[:, order], 0.5, 0.3))
     assert torch.allclose(*losses, rtol=1e-12)
 
 
-def test_lambda_ranks_equal_scores_by_reward() -> None:
+def test_lambda_ranks_responses_with_equal_scores_by_reward() -> None:
     """At the reference all scores are equal: the order of the responses must not matter, and the weights must not vanish."""
     zero, rewards, order = torch.zeros(1, 4), torch.tensor([[0.1, 0.9, 0.4, 0.6]]), torch.tensor([2, 0, 3, 1])
     found = lambda_loss(zero, rewards, 0.5, 0.3).item()
@@ -275,7 +275,7 @@ def test_gradients_vanish_only_where_the_docs_say() -> None:
     for name in ("ms", "dpo"):
         assert size_of_gradient(name, best + 3, rewards, 0.5, 0.2) < 1e-12
         assert size_of_gradient(name, best / 2, rewards, 0.5, 0.2) > 1e-3
-        assert size_of_gradient(name, best, rewards, 0.2, 0.5) < 1e-12, "only the product counts"
+        assert size_of_gradient(name, best, rewards, 0.2, 0.5) < 1e-12, "only the product of the betas should matter"
     own = (torch.log_softmax(rewards / 0.2, dim=-1) + math.log(4)) / 0.5
     assert size_of_gradient("nca", own, rewards, 0.5, 0.2) < 1e-12
     assert size_of_gradient("nca", own + 3, rewards, 0.5, 0.2) > 1e-3
@@ -321,7 +321,7 @@ def test_smoothed_dpo_reverses_where_ms_does(epsilon: float) -> None:
     assert ((ms * smoothed).sum(dim=-1) > 0).all()
 
 
-def test_at_the_reference_a_whole_batch_of_pairs_has_one_direction() -> None:
+def test_at_the_reference_all_losses_have_parallel_gradients_on_a_batch_of_pairs() -> None:
     """Δ = 0 and hard labels: the gradients of a batch through any parameters are parallel, MS's c / 2 times DPO's; IPO's, NCA's and λ's are parallel to
     them too.
     """
@@ -357,4 +357,4 @@ def test_at_the_reference_ms_follows_the_rewards_and_dpo_their_shares() -> None:
     (dpo,) = torch.autograd.grad(dpo_loss(zero, rewards, 0.3, 0.2).sum(), zero)
     assert torch.allclose(ms, -0.3 / 8 / 0.2 * (rewards - rewards.mean(dim=-1, keepdim=True)), rtol=1e-9)
     assert torch.allclose(dpo, -0.3 * (torch.softmax(rewards / 0.2, dim=-1) - 1 / 8), rtol=1e-9)
-    assert (torch.cosine_similarity(ms, dpo, dim=-1) < 0.99).all(), "beyond pairs the directions differ"
+    assert (torch.cosine_similarity(ms, dpo, dim=-1) < 0.99).all(), "for more than two responses, the directions should differ"

@@ -99,7 +99,7 @@ def test_inputs_are_left_unchanged(loss: Loss) -> None:
     assert torch.equal(delta, DELTA_QK) and torch.equal(rewards, REWARDS_QK)
 
 
-def test_equal_policies_start_at_the_known_value() -> None:
+def test_a_policy_equal_to_its_reference_has_the_known_losses() -> None:
     """Δ = 0: DPO is ln 2; mode-seeking is −ln 2 − ½ ln(ε (1 − ε))."""
     zero_Q2 = torch.zeros(1, 2)
     assert dpo_loss(zero_Q2, torch.tensor([hard_label(0.0)]), 0.5, 1.0).item() == pytest.approx(math.log(2), abs=1e-6)

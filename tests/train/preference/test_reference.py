@@ -41,7 +41,9 @@ tokenized_groups = st.lists(
 
 
 @given(tokenized_groups, st.integers(1, 3))
-def test_each_response_keeps_its_place_and_passes_stay_small(groups: list[TokenizedGroup], at_once: int) -> None:
+def test_log_probabilities_stay_in_order_and_no_pass_exceeds_its_limit(
+    groups: list[TokenizedGroup], at_once: int
+) -> None:
     wrapped = [ResponseGroup(str(n), group, (0.0,) * len(group.responses)) for n, group in enumerate(groups)]
     recorder = Recorder()
     found = group_logps(nn.Linear(1, 1), wrapped, recorder, at_once)
@@ -52,7 +54,7 @@ def test_each_response_keeps_its_place_and_passes_stay_small(groups: list[Tokeni
         assert len({group.prompt for group in groups_read}) == len(groups_read)
 
 
-def test_a_prompt_split_into_pairs_is_read_once() -> None:
+def test_the_pairs_of_one_prompt_share_a_pass() -> None:
     prompts = [(1, 2), (3, 4)]
     pairs = [ResponseGroup(f"{n}", TokenizedGroup(prompts[n % 2], ((n + 1,), (n + 2,))), (0.0, 0.0)) for n in range(8)]
     recorder = Recorder()
@@ -61,7 +63,7 @@ def test_a_prompt_split_into_pairs_is_read_once() -> None:
 
 
 @pytest.mark.parametrize("packed", [True, False])
-def test_a_real_model_gives_the_same_values_together_and_alone(base: Path, packed: bool) -> None:
+def test_log_probabilities_do_not_depend_on_the_groups_per_pass(base: Path, packed: bool) -> None:
     model, tokenizer = load_policy(str(base))
     split = list(scored_groups([scored(0), scored(1)], tokenizer, Grouping(WEIGHTS, False, 2, 0)))
 

@@ -146,7 +146,7 @@ def test_the_reward_rises_on_fresh_responses_of_the_policy(whole: Path, undecide
     assert (inner.base_model, inner.settings["reference"]) == (str(whole / "round-1" / "run"), str(undecided))
 
 
-def test_all_rounds_together_are_one_run_that_ends_at_the_last_adapter(
+def test_all_rounds_are_saved_as_one_run_with_the_adapter_of_the_last_round(
     whole: Path, undecided: Path, prompts: Path
 ) -> None:
     record, last = read_run(whole), read_run(whole / "round-3" / "run")
@@ -195,7 +195,7 @@ def test_a_killed_run_ends_like_an_uninterrupted_one(moment: str, whole: Path, k
         assert (output / name).read_bytes() == (whole / name).read_bytes(), name
 
 
-def test_each_round_samples_its_prompts_and_may_use_its_initial_policy_as_reference(
+def test_each_round_chooses_prompts_at_random_and_may_use_its_initial_policy_as_reference(
     undecided: Path, prompts: Path, tmp_path: Path
 ) -> None:
     settings = settings_of(
@@ -210,7 +210,7 @@ def test_each_round_samples_its_prompts_and_may_use_its_initial_policy_as_refere
     assert len(draws) > 1 and choose_prompts(many, None, 0) == many
 
 
-def test_a_share_of_the_prompts_lacks_the_answer(prompts: Path) -> None:
+def test_the_requested_share_of_prompts_lacks_the_answer(prompts: Path) -> None:
     (first, *_) = read_prompts(prompts / "train.jsonl")
 
     def numbered(number: int, answers: tuple[str, ...]) -> Prompt:
@@ -271,7 +271,7 @@ def test_a_refusal_is_added_where_none_was_sampled() -> None:
     assert NOT_FOUND not in tobias.responses and "Not in the documents." in tobias.responses
 
 
-def test_without_refusals_and_equal_rewards_a_round_compares_answers(
+def test_a_round_may_leave_out_refusals_and_prompts_with_equal_rewards(
     undecided: Path, prompts: Path, tmp_path: Path
 ) -> None:
     """Prompts whose passages lack the answer and responses that refuse are left out, then prompts whose other responses have equal rewards."""
@@ -325,7 +325,7 @@ def test_rewards_follow_the_gold_passages_and_answers_of_the_row() -> None:
     assert with_rewards(unanswerable, refusal).rewards["gold"] == (1.0, 0.0)
 
 
-def test_a_named_reference_replaces_the_initial_model(base: Path, scored_data: Path, tmp_path: Path) -> None:
+def test_the_reference_setting_replaces_the_initial_model(base: Path, scored_data: Path, tmp_path: Path) -> None:
     """The losses are the same if the reference is the initial model itself; another model changes them, and the KL to it is not 0."""
     runs = {}
     changes = {"rounds": None, "lora": None, "max_steps": 3, "beta": 0.5, "max_length_tokens": 256}

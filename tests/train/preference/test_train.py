@@ -156,7 +156,7 @@ def test_label_smoothing_changes_the_steps_of_dpo(base: Path, data: Path, tmp_pa
     assert hard[0] == pytest.approx(soft[0]) == pytest.approx(math.log(2)) and soft[-1] > hard[-1]
 
 
-def test_a_loss_that_no_trainer_computes_is_refused(base: Path, scored_data: Path, tmp_path: Path) -> None:
+def test_losses_with_incompatible_settings_are_refused(base: Path, scored_data: Path, tmp_path: Path) -> None:
     values = common(base, scored_data, tmp_path / "run", rewards={"correct": 1.0})
     for changes, message in (
         ({"loss": "lambda", "trainer": "trl"}, "TRL has no loss lambda"),
@@ -218,7 +218,7 @@ def test_rloo_refuses_pairs(base: Path, data: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("method", ["ms", "dpo"])
-def test_scored_responses_follow_the_formula_and_learn(
+def test_training_on_scored_responses_follows_the_formula_and_raises_the_best(
     method: str, base: Path, scored_data: Path, tmp_path: Path
 ) -> None:
     """The first loss by hand at Δ = 0: KL(uniform ‖ p_r), or the cross-entropy; then the best responses gain."""
@@ -241,7 +241,7 @@ def test_scored_responses_follow_the_formula_and_learn(
     assert read_run(tmp_path / "run") == record
 
 
-def test_the_reference_is_the_initial_model_and_never_moves(base: Path, scored_data: Path, tmp_path: Path) -> None:
+def test_the_reference_is_the_initial_model_and_never_changes(base: Path, scored_data: Path, tmp_path: Path) -> None:
     values = common(base, scored_data, tmp_path / "run", rewards={"correct": 1.0}, batch_size=3)
     settings = MsSettings(**values, gradient_checkpointing=True)
     tokenizer = load_tokenizer(str(base))
@@ -271,7 +271,9 @@ def test_dropout_is_off_in_policy_and_reference(tmp_path: Path, base: Path, scor
     assert first["rewards/chosen"] == pytest.approx(0, abs=1e-5) == first["rewards/rejected"]
 
 
-def test_a_stale_or_foreign_reference_is_refused(base: Path, adapter: Path, data: Path, tmp_path: Path) -> None:
+def test_a_reference_cache_of_another_model_or_other_data_is_refused(
+    base: Path, adapter: Path, data: Path, tmp_path: Path
+) -> None:
     cache = tmp_path / "reference.safetensors"
     values = {"reference_cache": str(cache), "max_steps": 1}
     train_once(MsSettings(**common(base, data, tmp_path / "a", **values)))
@@ -370,7 +372,7 @@ def test_an_incomplete_checkpoint_is_skipped(base: Path, data: Path, tmp_path: P
 
 @pytest.mark.slow
 @pytest.mark.machines
-def test_two_processes_take_the_steps_of_one(base: Path, data: Path, tmp_path: Path) -> None:
+def test_two_processes_make_the_same_updates_as_one(base: Path, data: Path, tmp_path: Path) -> None:
     """Two processes with one row each equal one process with two: gloo averages over processes as a batch averages over rows."""
     one = MsSettings(**common(base, data, tmp_path / "one", batch_size=2, max_steps=5))
     train_once(one)
@@ -413,7 +415,7 @@ def test_splitting_into_groups_loses_nothing_and_leaves_no_response_alone(count:
     assert all(len(group) <= (size or count) + 1 for group in groups)
 
 
-def test_standardised_rewards_keep_order_and_lose_scale() -> None:
+def test_standardised_rewards_do_not_depend_on_offset_and_scale() -> None:
     assert standardise([0.0, 10.0, 20.0]) == pytest.approx(standardise([1.0, 2.0, 3.0]))
     assert sum(standardise([0.3, 0.9, 0.1])) == pytest.approx(0)
 
@@ -474,7 +476,7 @@ def test_prompts_with_different_k_count_equally() -> None:
         ([0.3, 0.1], [1.0, 1.0], None),
     ],
 )
-def test_a_tie_is_not_right_and_equal_rewards_are_not_counted(
+def test_pairs_with_equal_log_ratios_are_wrong_and_pairs_with_equal_rewards_are_not_counted(
     log_ratios: list[float], rewards: list[float], right: float | None
 ) -> None:
     assert ranking_accuracy(torch.tensor(log_ratios), torch.tensor(rewards)) == (
@@ -482,7 +484,7 @@ def test_a_tie_is_not_right_and_equal_rewards_are_not_counted(
     )
 
 
-def test_a_short_run_on_k_responses_shows_that_it_learns(base: Path, scored_data: Path, tmp_path: Path) -> None:
+def test_the_accuracy_of_a_short_run_on_k_responses_counts_pairs(base: Path, scored_data: Path, tmp_path: Path) -> None:
     """After a few steps whole groups are seldom in order, but most pairs are: all zeros would suggest that nothing was learned."""
     values = common(base, scored_data, tmp_path / "run", max_steps=6, learning_rate=1e-4, batch_size=1)
     train_once(MsSettings(**values, rewards={"correct": 1.0, "format": 0.5}))
@@ -564,7 +566,7 @@ def test_over_long_rows_are_dropped_with_a_count_on_request(
         ({"prompt": []}, "line 1: the prompt does not end with a user turn"),
     ],
 )
-def test_bad_rows_are_named_by_line(tmp_path: Path, change: dict[str, Any], message: str) -> None:
+def test_bad_rows_are_reported_with_their_line(tmp_path: Path, change: dict[str, Any], message: str) -> None:
     row = response_to_json(scored(0)) | {"responses": ["a", "b"], "rewards": {"correct": [1.0, 0.0]}} | change
     file = tmp_path / "train.jsonl"
     file.write_text(json.dumps(row) + "\n")

@@ -54,7 +54,7 @@ def test_a_folder_without_dev_rows_has_an_empty_dev_split(tmp_path: Path) -> Non
         ({"chosen": answer("same"), "rejected": answer("same")}, "line 2: chosen and rejected are the same text"),
     ],
 )
-def test_a_bad_row_is_named_by_its_line(tmp_path: Path, change: dict[str, Any], message: str) -> None:
+def test_a_bad_row_is_reported_with_its_line(tmp_path: Path, change: dict[str, Any], message: str) -> None:
     file = write_rows(tmp_path / "train.jsonl", {}, change)
     with pytest.raises(UserError) as problem:
         read_preferences(file)
@@ -80,7 +80,7 @@ def test_a_file_instead_of_its_folder_is_refused_with_a_remedy(data: Path, tmp_p
         read_preferences(data)
 
 
-def test_over_long_rows_are_refused_with_count_row_and_remedy(base: Path) -> None:
+def test_the_refusal_of_over_long_rows_states_their_number_the_first_one_and_a_remedy(base: Path) -> None:
     tokenizer = load_tokenizer(str(base))
     rows = tuple(preference(number) for number in range(4))
     lengths = [len(tokenize_row(tokenizer, row.prompt, row.chosen).ids) for row in rows]
@@ -94,7 +94,7 @@ def test_over_long_rows_are_refused_with_count_row_and_remedy(base: Path) -> Non
     assert f"Set max_length_tokens to {lengths[3]}" in message
 
 
-def test_the_longer_side_of_a_row_counts(base: Path) -> None:
+def test_the_longer_side_of_a_pair_determines_its_length(base: Path) -> None:
     tokenizer = load_tokenizer(str(base))
     rows = [preference(0)]
     short = len(tokenize_row(tokenizer, rows[0].prompt, rows[0].chosen).ids)

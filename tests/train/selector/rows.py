@@ -40,7 +40,7 @@ def make_rows(split: str, questions: int, seed: int, name: str = "a") -> list[Re
     return rows
 
 
-def small_world(name: str = "a", seed: int = 0) -> list[dict[str, Any]]:
+def rows_of_all_splits(name: str = "a", seed: int = 0) -> list[dict[str, Any]]:
     """Rows of all splits, as JSON."""
     sizes = {"train": 150, "dev": 40, "test": 40}
     return [relevance_to_json(row) for split, size in sizes.items() for row in make_rows(split, size, seed, name)]

@@ -11,14 +11,14 @@ from data_synth.relevance.relevance_form import SPLIT_BY
 from graph.errors import UserError
 from graph.retrieve.learned.light import FEATURES
 from tests.train.labelled import write_rows
-from tests.train.selector.rows import small_world
+from tests.train.selector.rows import rows_of_all_splits
 from train.selector.selector_data import examples_of, read_datasets, shares_passages
 
 Row = dict[str, Any]
 
 
 def test_rows_become_arrays_in_the_order_of_the_features(tmp_path: Path) -> None:
-    rows = small_world()
+    rows = rows_of_all_splits()
     found = examples_of(read_datasets([write_rows(tmp_path / "a", rows)]), "dev")
     dev = [row for row in rows if row["split"] == "dev"]
     assert found.features_nF.shape == (400, 15)
@@ -30,7 +30,7 @@ def test_rows_become_arrays_in_the_order_of_the_features(tmp_path: Path) -> None
 
 
 def test_questions_of_two_datasets_are_distinct_even_with_the_same_id(tmp_path: Path) -> None:
-    first, second = small_world("a"), small_world("bb")
+    first, second = rows_of_all_splits("a"), rows_of_all_splits("bb")
     for row in second:
         row["question_id"] = row["question_id"].replace("bb-", "a-")
     datasets = read_datasets([write_rows(tmp_path / "a", first), write_rows(tmp_path / "b", second)])
@@ -39,7 +39,7 @@ def test_questions_of_two_datasets_are_distinct_even_with_the_same_id(tmp_path: 
 
 
 def test_the_fingerprint_depends_on_the_rows_and_not_on_the_name(tmp_path: Path) -> None:
-    rows = small_world()
+    rows = rows_of_all_splits()
     one, two = (read_datasets([write_rows(tmp_path / name, rows)])[0] for name in ("one", "two"))
     rows[-1]["label"] = 1 - rows[-1]["label"]
     other = read_datasets([write_rows(tmp_path / "other", rows)])[0]
@@ -81,10 +81,10 @@ def no_text(rows: list[Row]) -> None:
         (no_text, "train.jsonl line 6: KeyError: 'proposition'"),
     ],
 )
-def test_a_row_that_cannot_be_learned_from_is_named(
+def test_an_unusable_row_is_reported_with_its_line(
     tmp_path: Path, spoil: Callable[[list[Row]], None], message: str
 ) -> None:
-    rows = small_world()
+    rows = rows_of_all_splits()
     spoil(rows)
     with pytest.raises(UserError, match=message):
         read_datasets([write_rows(tmp_path / "a", rows)])
@@ -93,19 +93,19 @@ def test_a_row_that_cannot_be_learned_from_is_named(
 @pytest.mark.parametrize("label", [0, 1])
 @pytest.mark.parametrize("split", ["train", "dev", "test"])
 def test_a_split_with_only_one_class_is_refused(tmp_path: Path, split: str, label: int) -> None:
-    rows = [row for row in small_world() if row["split"] != split or row["label"] == label]
+    rows = [row for row in rows_of_all_splits() if row["split"] != split or row["label"] == label]
     with pytest.raises(UserError, match=f"{split}: .* relevant of .* rows. Expected both classes"):
         read_datasets([write_rows(tmp_path / "a", rows)])
 
 
 def test_a_split_that_is_missing_is_refused(tmp_path: Path) -> None:
-    rows = [row for row in small_world() if row["split"] != "dev"]
+    rows = [row for row in rows_of_all_splits() if row["split"] != "dev"]
     with pytest.raises(UserError, match="dev: 0 relevant of 0 rows"):
         read_datasets([write_rows(tmp_path / "a", rows)])
 
 
 def test_a_row_in_the_file_of_another_split_is_refused(tmp_path: Path) -> None:
-    folder = write_rows(tmp_path / "a", small_world())
+    folder = write_rows(tmp_path / "a", rows_of_all_splits())
     (folder / "dev.jsonl").replace(folder / "test.jsonl")
     with pytest.raises(UserError, match=r"test.jsonl line 1: split is 'dev', expected 'test'"):
         read_datasets([folder])
@@ -121,10 +121,10 @@ def test_a_row_in_the_file_of_another_split_is_refused(tmp_path: Path) -> None:
     ],
 )
 @pytest.mark.parametrize("two_datasets", [True, False], ids=["two datasets", "one dataset"])
-def test_splits_that_share_anything_are_refused_by_name(
+def test_splits_that_share_a_question_proposition_or_passage_are_refused(
     tmp_path: Path, key: str, message: str, two_datasets: bool
 ) -> None:
-    first, second = small_world("a"), small_world("bb")
+    first, second = rows_of_all_splits("a"), rows_of_all_splits("bb")
     leaking = next(row for row in (second if two_datasets else first) if row["split"] == "test")
     shared = first[0][key].upper() if key == "question" else first[0][key]
     for row in second if two_datasets else first:
@@ -136,7 +136,7 @@ def test_splits_that_share_anything_are_refused_by_name(
 
 
 def test_splits_by_questions_may_share_passages_but_no_question(tmp_path: Path) -> None:
-    rows = small_world()
+    rows = rows_of_all_splits()
     leaking = next(row for row in rows if row["split"] == "test")
     leaking["proposition_id"], leaking["passage_ids"] = rows[0]["proposition_id"], rows[0]["passage_ids"]
     by_questions = {SPLIT_BY: "questions"}
@@ -152,7 +152,7 @@ def test_splits_by_questions_may_share_passages_but_no_question(tmp_path: Path) 
 
 
 def test_many_leaks_are_counted_and_a_few_named(tmp_path: Path) -> None:
-    rows = small_world()
+    rows = rows_of_all_splits()
     train = [row for row in rows if row["split"] == "train"]
     for row, other in zip(train, [row for row in rows if row["split"] == "dev"][:9], strict=False):
         other["proposition_id"] = row["proposition_id"]
@@ -161,14 +161,14 @@ def test_many_leaks_are_counted_and_a_few_named(tmp_path: Path) -> None:
 
 
 def test_two_encoders_are_refused(tmp_path: Path) -> None:
-    first = write_rows(tmp_path / "a", small_world("a"), "encoder-one")
-    second = write_rows(tmp_path / "b", small_world("bb"), "encoder-two")
+    first = write_rows(tmp_path / "a", rows_of_all_splits("a"), "encoder-one")
+    second = write_rows(tmp_path / "b", rows_of_all_splits("bb"), "encoder-two")
     with pytest.raises(UserError, match=r"several encoders.*a with encoder-one.*b with encoder-two"):
         read_datasets([first, second])
 
 
 def test_data_that_does_not_name_its_encoder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"does not name the encoder.*Make the data again"):
-        read_datasets([write_rows(tmp_path / "a", small_world(), encoder=None)])
+        read_datasets([write_rows(tmp_path / "a", rows_of_all_splits(), encoder=None)])
     with pytest.raises(UserError, match="does not name the encoder"):
         read_datasets([tmp_path / "nowhere"])

@@ -99,7 +99,7 @@ def test_unusable_training_data_is_reported_before_training(world: Path, tmp_pat
     assert not (tmp_path / "run").exists()
 
 
-def test_unlabelled_rows_are_not_learned_from() -> None:
+def test_labels_and_the_mask_of_training_rows_follow_the_gold_documents() -> None:
     """The candidates are gold document 4, document 5, and gold document 6 twice; links start at the first two."""
     ways = Ways(bridge_K=np.array([0, 1]), proposition_K=np.array([0, 0]), entity_K=np.array([0, 0]))
     rows = HopRows(

@@ -11,13 +11,13 @@ from graph.errors import UserError
 from graph.retrieve.learned.light import FEATURES, open_selector, relevance
 from tests import commands
 from tests.train.labelled import ENCODER, write_rows
-from tests.train.selector.rows import small_world
+from tests.train.selector.rows import rows_of_all_splits
 from train.selector.selector_data import examples_of, read_datasets
 
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
-    return write_rows(tmp_path / "a", small_world())
+    return write_rows(tmp_path / "a", rows_of_all_splits())
 
 
 def run(*arguments: object) -> Result:
@@ -26,7 +26,7 @@ def run(*arguments: object) -> Result:
 
 @pytest.mark.long
 def test_a_run_is_a_folder_that_retrieval_reads(data: Path, tmp_path: Path) -> None:
-    second = write_rows(tmp_path / "b", small_world("bb", seed=1))
+    second = write_rows(tmp_path / "b", rows_of_all_splits("bb", seed=1))
     out = tmp_path / "run"
     result = run("--data", data, "--data", second, "--out", out, "--size", "light", "--json")
     assert result.exit_code == 0, result.output
@@ -66,7 +66,7 @@ def test_the_saved_selector_meets_the_target_recall_and_reports_its_figures(data
 
 
 @pytest.mark.long
-def test_the_same_data_make_the_same_selector(data: Path, tmp_path: Path) -> None:
+def test_the_same_data_gives_the_same_selector(data: Path, tmp_path: Path) -> None:
     for name in ("one", "two"):
         assert run("--data", data, "--out", tmp_path / name).exit_code == 0
     one, two = ((tmp_path / name / "selector.safetensors").read_bytes() for name in ("one", "two"))
@@ -85,7 +85,7 @@ def test_a_config_file_and_overrides_are_read(data: Path, tmp_path: Path) -> Non
 
 def test_bad_input_leaves_nothing_behind(data: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
-    one_class = write_rows(tmp_path / "one", [row for row in small_world() if row["label"] == 0])
+    one_class = write_rows(tmp_path / "one", [row for row in rows_of_all_splits() if row["label"] == 0])
     cases = [
         (("--data", one_class, "--out", out), "0 relevant"),
         (("--data", data, "--data", data, "--out", out), "name each dataset only once"),

@@ -6,7 +6,7 @@ import pytest
 from graph.documents.questions import SPLITS
 from graph.trees import forest_logits
 from tests.train.labelled import write_rows
-from tests.train.selector.rows import small_world
+from tests.train.selector.rows import rows_of_all_splits
 from train.run.settings import SelectorSettings
 from train.selector.selector_data import Examples, examples_of, read_datasets
 from train.shared.calibrate import log_loss
@@ -15,7 +15,7 @@ from train.shared.trees import best_count, fit_trees, to_forest
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Examples]:
-    datasets = read_datasets([write_rows(tmp_path_factory.mktemp("world") / "a", small_world())])
+    datasets = read_datasets([write_rows(tmp_path_factory.mktemp("world") / "a", rows_of_all_splits())])
     return {split: examples_of(datasets, split) for split in SPLITS}
 
 
@@ -24,7 +24,7 @@ def settings(**changes: object) -> SelectorSettings:
 
 
 @pytest.mark.parametrize("leaves", [2, 8, 31])
-def test_the_arrays_predict_as_the_library_does(world: dict[str, Examples], leaves: int) -> None:
+def test_the_arrays_predict_as_scikit_learn_does(world: dict[str, Examples], leaves: int) -> None:
     classifier = fit_trees(world["train"], world["dev"], settings(max_leaves=leaves, min_examples_per_leaf=5))
     forest = to_forest(classifier, classifier.n_iter_, 1.0)
     features_nF = np.concatenate(
@@ -33,7 +33,7 @@ def test_the_arrays_predict_as_the_library_does(world: dict[str, Examples], leav
     np.testing.assert_allclose(forest_logits(forest, features_nF), classifier.decision_function(features_nF), atol=1e-9)
 
 
-def test_a_shorter_forest_is_an_earlier_stage_of_the_library(world: dict[str, Examples]) -> None:
+def test_a_forest_of_fewer_trees_equals_an_earlier_stage_in_scikit_learn(world: dict[str, Examples]) -> None:
     classifier = fit_trees(world["train"], world["dev"], settings())
     stages = list(classifier.staged_decision_function(world["test"].features_nF))
     logits_n = forest_logits(to_forest(classifier, 7, 1.0), world["test"].features_nF)

@@ -25,7 +25,7 @@ def test_log_loss_equals_a_calculation_by_hand() -> None:
 
 
 @pytest.mark.parametrize("true_temperature", [0.5, 1.0, 3.0])
-def test_the_temperature_that_made_the_labels_is_found(true_temperature: float) -> None:
+def test_the_temperature_that_generated_the_labels_is_found(true_temperature: float) -> None:
     random = np.random.default_rng(0)
     logits_n = random.normal(-1, 3, 40_000)
     label_n = (random.uniform(size=40_000) < probabilities(logits_n, true_temperature)).astype(np.int64)
@@ -71,7 +71,7 @@ def test_the_reliability_table_equals_a_calculation_by_hand() -> None:
     assert calibration_error(bins) == pytest.approx((0.0025 + 0.15 + 0.025) / 3)
 
 
-def test_average_precision_over_the_passages_of_each_question_equals_a_calculation_by_hand() -> None:
+def test_average_precision_over_the_own_propositions_of_each_question_equals_a_calculation_by_hand() -> None:
     cosine_n = np.array([0.9, 0.8, 0.7, 0.99, 0.1, 0.2, 0.5], np.float32)
     features_nF = np.zeros((7, len(FEATURES)), np.float32)
     features_nF[:, FEATURES.index("nearness")] = cosine_n

@@ -15,7 +15,7 @@ from graph.index.index import Index, open_index
 from graph.retrieve.hops import hop_features
 from graph.retrieve.hops.hop_features import HOP_FEATURES, NO_WAY, OF_WAY, HopRows, hop_rows
 from graph.retrieve.hops.mode import search_hops
-from graph.retrieve.hops.trained_hop import HOP_FILE, Hop, find_hop, save_hop, with_others
+from graph.retrieve.hops.trained_hop import HOP_FILE, Hop, find_hop, save_hop, scores_of_all_passages
 from graph.retrieve.parts.query import Query, RetrieveSettings
 from graph.retrieve.retrieve import retrieve
 from graph.store.index_settings import IndexSettings
@@ -119,7 +119,7 @@ def test_only_the_trained_hop_ranks_a_planted_gold_passage_first(tmp_path: Path,
     assert learned.paths[0][:2] == ("“Quillow is a song performed by Orsa Bell.”", "mentions “Orsa Bell”")
     scores = [found.score for found in learned.passages]
     assert scores == sorted(scores, reverse=True) and scores[0] == pytest.approx(1 / (1 + np.exp(-2)))
-    assert learned.trace.steps[-1].endswith("scored by a trained hop")
+    assert learned.trace.steps[-1].startswith("a trained hop scored ")
     automatic = search(RetrieveSettings(mode="auto", top_k=12, selector=f"{tmp_path}/"))
     assert automatic.passages == learned.passages
 
@@ -154,7 +154,7 @@ def test_passages_outside_the_pool_follow_in_their_order(reached: list[float], d
     chosen = data.draw(st.sets(st.integers(0, len(reached) - 1), min_size=1))
     candidates_C = np.array(sorted(chosen))
     logits_C = np.array(data.draw(st.lists(st.floats(-9, 9), min_size=len(chosen), max_size=len(chosen))))
-    scores_P = with_others(reached_P, candidates_C, logits_C)
+    scores_P = scores_of_all_passages(reached_P, candidates_C, logits_C)
     others = np.setdiff1d(np.arange(len(reached)), candidates_C)
     assert np.allclose(scores_P[candidates_C], logits_C)
     assert (scores_P[others] <= logits_C.min() + 1e-5).all()
@@ -167,7 +167,7 @@ def test_an_index_uses_the_shipped_hop_of_its_encoder_unless_none_is_selected(is
         return retrieve(index, QUESTION, RetrieveSettings(mode="hops", selector=selector))
 
     shipped, plain = search(isles, "threshold"), search(isles, "none")
-    assert any("scored by a trained hop" in step for step in shipped.trace.steps)
+    assert any("a trained hop scored" in step for step in shipped.trace.steps)
     assert not any("trained hop" in step for step in plain.trace.steps)
     assert [each.score for each in shipped.passages] != [each.score for each in plain.passages]
     other = open_index(hashed_isles, lambda spec: HashEncoder())

@@ -19,7 +19,7 @@ from graph.retrieve.learned.light import (
     HEADER,
     SELECTOR_FILE,
     Classifier,
-    measure,
+    features_of,
     open_selector,
     relevance,
     save_selector,
@@ -183,7 +183,7 @@ def test_a_selector_returns_each_row_that_reaches_the_threshold_once_most_probab
     isles: Index, tmp_path: Path
 ) -> None:
     query, rows = query_of(isles, QUESTION), np.arange(len(isles.data.proposition_ids))
-    nearness = measure(isles, query, view_of(isles, query), rows)[:, NEARNESS]
+    nearness = features_of(isles, query, view_of(isles, query), rows)[:, NEARNESS]
     cut = float(np.median(nearness))
     select = find_selector(save_selector_for(isles, tmp_path, cut), query)
     assert select(isles, query, np.concatenate([rows[::-1], rows])).tolist() == np.flatnonzero(nearness > cut).tolist()

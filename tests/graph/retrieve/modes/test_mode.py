@@ -90,10 +90,10 @@ def questions_of(model: ScriptedModel) -> list[str]:
         ([f"q{n}" for n in range(9)], "more than 8 sub-questions", "9"),
         (["a", " \n"], "an empty sub-question", "2"),
         (["a", "b {2}"], "a sub-question that depends on itself", "2"),
-        (["a", "b {7}"], "a dependency that is not in the plan", "7 of 2"),
-        (["a", "b {1} {answer} {01}"], "a dependency that is not in the plan", "answer, 01 of 2"),
-        (["a {2}", "b {1}"], "sub-questions that wait for each other", "1, 2"),
-        (["z", "a {4}", "b {2} {1}", "c {3}"], "sub-questions that wait for each other", "2, 3, 4"),
+        (["a", "b {7}"], "a dependency that is not in the plan", "sub-question 2: 7"),
+        (["a", "b {1} {answer} {01}"], "a dependency that is not in the plan", "sub-question 2: answer, 01"),
+        (["a {2}", "b {1}"], "sub-questions that are in a cycle or depend on one", "1, 2"),
+        (["z", "a {4}", "b {2} {1}", "c {3}"], "sub-questions that are in a cycle or depend on one", "2, 3, 4"),
     ],
 )
 def test_a_plan_that_is_wrong_is_refused_before_any_other_call(
@@ -103,7 +103,7 @@ def test_a_plan_that_is_wrong_is_refused_before_any_other_call(
     found = ask(isles, model)
     assert len(model.requests) == found.trace.model_calls == 1
     assert found.trace.steps[0].startswith(f"plan rejected: {fault} (") and where in found.trace.steps[0]
-    assert found.trace.steps[0].endswith("searching for the whole question") and found.trace.stopped == ""
+    assert found.trace.steps[0].endswith("searching with the whole question") and found.trace.stopped == ""
     whole = ask(isles, None, mode="hops")
     assert (found.passages, found.paths, found.findings) == (whole.passages, whole.paths, ())
 
@@ -117,7 +117,7 @@ def test_after_two_replies_that_are_not_plans_the_index_is_searched_for_the_whol
     model = ScriptedModel(lambda request: reply)
     found = ask(isles, model)
     assert len(model.requests) == 2 and found.passages == ask(isles, None, mode="hops").passages
-    assert found.trace.steps[0] == "plan rejected: no usable reply; searching for the whole question"
+    assert found.trace.steps[0] == "plan rejected: no usable reply; searching with the whole question"
 
 
 @given(st.lists(st.sets(st.integers(1, 8)), min_size=1, max_size=8))
@@ -194,7 +194,7 @@ def test_a_plan_is_requested_as_texts_and_kinds_only(isles: Index) -> None:
     assert questions_of(model) == [texts[0], "Who founded the Marlow Yard?", "Where was Ada Marlow born?"]
     assert [each.answer for each in found.findings] == ["the Marlow Yard", "Ada Marlow", "Tarn"]
     early = ask(isles, planner(plan_of("Who founded {2}?", "Who built {1}?")))
-    assert "sub-questions that wait for each other" in early.trace.steps[0]
+    assert "sub-questions that are in a cycle or depend on one" in early.trace.steps[0]
 
 
 def test_independent_sub_questions_overlap_in_time_and_dependent_ones_do_not(isles: Index) -> None:

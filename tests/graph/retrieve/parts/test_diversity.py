@@ -48,12 +48,12 @@ def test_names_numbers_and_negations_are_distinctive_words() -> None:
     )
 
 
-def test_a_single_text_and_texts_without_words_stay() -> None:
+def test_a_single_text_stays_and_of_equal_texts_without_words_only_the_first() -> None:
     assert diverse_rows([]).tolist() == [] and diverse_rows(["a"]).tolist() == [0]
     assert diverse_rows(["…", "…", "?"]).tolist() == [0, 2]
 
 
 @settings(deadline=None)
 @given(st.lists(st.sampled_from(["A sails.", "B sails.", "A rests.", "A sails not."]), max_size=8))
-def test_the_first_of_each_stays_and_no_other(texts: list[str]) -> None:
+def test_exactly_the_first_copy_of_each_text_stays(texts: list[str]) -> None:
     assert diverse_rows(texts).tolist() == [texts.index(text) for text in dict.fromkeys(texts)]

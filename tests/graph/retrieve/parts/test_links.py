@@ -1,4 +1,4 @@
-"""Words of the question in the target of a link raise the worth of the link."""
+"""Words of the question in the passage that a link leads to raise the score of the link, unless the link is by title."""
 
 import numpy as np
 
@@ -6,8 +6,8 @@ from graph.retrieve.hops.mode import Links, raise_by_words
 
 
 def test_words_raise_links_through_entities_and_not_links_by_title():
-    """A link gains STEP / 2 = 0.45 of its target's lift of 0.2, that is 0.09. The worth of a link by title already includes a share of the target's own
-    score.
+    """A link through an entity gains STEP / 2 = 0.45 times its target's lift of 0.2, that is, 0.09. A link by title gains nothing, because its score
+    already includes a share of its target's own score.
     """
     rows = np.zeros(3, np.int64)
     links = Links(np.array([1, 1, 0]), np.array([0.5, 0.5, 0.5], np.float32), rows, rows, np.array([0, 1, 0]))

@@ -1,4 +1,4 @@
-"""Citations name the page: from a PDF and a presentation, through the index, to passage, proposition and excerpt."""
+"""Passages, propositions and excerpts from a PDF or a presentation name their page."""
 
 import json
 
@@ -24,7 +24,7 @@ PAGES = [
     "Ada Marlow founded the yard in 1880 with two friends and a loan from her aunt.",
     "Kelp bread is baked in Tarn every morning but Sunday by the miller and his sons.",
 ]
-STARTS = [0, 82, 82, 162]
+PAGE_STARTS = [0, 82, 82, 162]
 
 
 @pytest.fixture(scope="module")
@@ -76,8 +76,8 @@ def test_every_mode_reports_pages(index: Index, mode: Mode) -> None:
     spans = [span for found in evidence.propositions for span in found.item.spans if span.source == "a.pdf"]
     assert places or spans
     for place in (*places, *spans):
-        assert place.page == max(page for page in range(1, 5) if STARTS[page - 1] <= place.start), place
+        assert place.page == max(page for page in range(1, 5) if PAGE_STARTS[page - 1] <= place.start), place
 
 
 def test_page_starts_are_metadata_of_the_document(index: Index) -> None:
-    assert json.loads(index.data.document_metadata[0]) == {"page_starts": STARTS}
+    assert json.loads(index.data.document_metadata[0]) == {"page_starts": PAGE_STARTS}

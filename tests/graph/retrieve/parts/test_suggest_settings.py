@@ -23,8 +23,8 @@ def guilds(tmp_path_factory: pytest.TempPathFactory) -> Index:
     return build(tmp_path_factory.mktemp("guilds") / "index", guild_documents())
 
 
-def mass_by_hand(index: Index, cosines_N: Floats, known: Ints, damping: float, structure_weight: float) -> Floats:
-    """Eq. 3–8 with dense matrices in double precision, by solving the walk's linear system; 0 for known propositions: float64[N]."""
+def reference_mass(index: Index, cosines_N: Floats, known: Ints, damping: float, structure_weight: float) -> Floats:
+    """ToPG's Eq. 3–8 with dense matrices in double precision, by solving the walk's linear system; 0 for known propositions: float64[N]."""
     rows_l = extract_subgraph(index, known)
     incidence = index.incidence_NB[rows_l, :].toarray().astype(float)
     forth = incidence / np.maximum(incidence.sum(axis=1, keepdims=True), 1e-12)
@@ -53,7 +53,7 @@ def test_the_walk_follows_its_settings(guilds: Index, damping: float, structure_
     known = np.argsort(-cosines_N, kind="stable")[:2]
     walk = SuggestSettings(damping=damping, structure_weight=structure_weight)
     found = suggest(guilds, cosines_N, known, 100, walk)
-    expected_N = mass_by_hand(guilds, cosines_N, known, damping, structure_weight)
+    expected_N = reference_mass(guilds, cosines_N, known, damping, structure_weight)
     mass_N = np.zeros(len(cosines_N))
     mass_N[found.rows] = found.mass
     assert len(found.rows) and np.allclose(mass_N, expected_N, atol=2e-5)
@@ -76,7 +76,7 @@ def steps(index: Index, mode: str, **values: object) -> tuple[str, ...]:
 
 
 def test_local_and_global_use_the_walk_settings(guilds: Index) -> None:
-    """A walk that starts again at every step goes nowhere: nothing is suggested, and no anchor is added."""
+    """With damping 0, the walk restarts at every step and never leaves its seeds: nothing is suggested, and no anchor is added."""
     no_walk = {"suggestions": {"damping": 0}}
     assert steps(guilds, "local")[1] != steps(guilds, "local", **no_walk)[1] == "0 suggested by the walk"
     first = len(anchors_in(steps(guilds, "global")))
@@ -91,13 +91,13 @@ def test_local_and_global_use_the_walk_settings(guilds: Index) -> None:
 
 
 def anchors_in(steps: tuple[str, ...]) -> list[str]:
-    """The anchors of each round, from "12 anchors (8 + 4)"."""
+    """The number of anchors of each round, as text: ["8", "4"] for the step "12 anchors (8 + 4)"."""
     return steps[0].partition("(")[2].rstrip(")").split(" + ")
 
 
 def test_rounds_use_the_walk_settings(guilds: Index) -> None:
-    """After the walk, the first round offers its selector the walk's suggestions and a few propositions nearest to the question; if the walk goes
-    nowhere, only the nearest.
+    """In the first round, the selector is offered the walk's suggestions and a few propositions nearest to the question; if the walk never leaves its
+    seeds, only the nearest ones.
     """
     query = query_of(guilds, QUESTION)
     cosines_N = guilds.data.proposition_vectors_ND @ query.vector_D
@@ -119,7 +119,7 @@ def test_rounds_use_the_walk_settings(guilds: Index) -> None:
     assert suggested[0] not in nearest[:5] and second_offer(0.85)[: len(suggested)] == suggested
 
 
-def test_trained_selectors_get_the_walk_that_they_were_trained_with() -> None:
+def test_the_default_walk_settings_are_those_of_trained_selectors() -> None:
     assert SuggestSettings() == WALK == SuggestSettings(damping=0.85, structure_weight=0.5)
 
 

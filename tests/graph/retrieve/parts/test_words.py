@@ -1,4 +1,6 @@
-"""Words in addition to similarity: the formula compared with a slow reference, its properties, and passages that only words distinguish."""
+"""Scores that combine similarity with the words of the question: the formula compared with a slow reference, its properties, and passages that only
+words distinguish.
+"""
 
 import math
 import statistics
@@ -24,7 +26,7 @@ bm25_scores = st.lists(st.integers(0, 80).map(lambda each: each / 10), min_size=
 
 
 def slow_combine(similarity: list[float], bm25: list[float]) -> list[float]:
-    """The combined scores, passage by passage, by the definitions."""
+    """The combined scores, computed passage by passage from the definition."""
     middle, common = statistics.median(similarity), statistics.median(bm25)
     above = [each - middle for each in similarity if each > middle]
     spread = math.sqrt(sum(each**2 for each in above) / len(above))
@@ -60,7 +62,9 @@ def test_the_formula_equals_a_slow_reference(similarity: list[float], bm25: list
 
 
 @given(similarities, bm25_scores)
-def test_more_of_either_never_ranks_a_passage_lower(similarity: list[float], bm25: list[float]) -> None:
+def test_a_higher_similarity_or_bm25_score_never_lowers_the_rank_of_a_passage(
+    similarity: list[float], bm25: list[float]
+) -> None:
     found = combine(similarity, bm25[: len(similarity)])
     for one in range(len(similarity)):
         for other in range(len(similarity)):
@@ -150,8 +154,10 @@ def test_a_rare_word_or_a_number_finds_its_passage(log: Index, question: str) ->
     assert any(rare in found.paths[0][-1] for rare in ("“48219”", "“48231”", "“5512”"))
 
 
-def test_by_similarity_alone_not_all_of_these_passages_are_first(log: Index, monkeypatch: pytest.MonkeyPatch) -> None:
-    """At most one of the first two questions, which differ only in a number, has its entry first; the last question does not."""
+def test_similarity_alone_does_not_rank_the_right_entry_first_for_every_question(
+    log: Index, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The right entry is first for at most one of the first two questions, which differ only in a number, and not for the last question."""
     leave_words_out(monkeypatch)
     settings = RetrieveSettings(mode="hops", top_k=3, selector="none")
     found = [retrieve(log, question, settings).passages for question in QUESTIONS]

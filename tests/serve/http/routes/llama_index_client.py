@@ -1,4 +1,4 @@
-"""Prints, as JSON, what LlamaIndex's classes read from a server. Run it with a Python that has LlamaIndex; arguments: the server's URL, a question and a model."""
+"""Prints, as JSON, what LlamaIndex's classes read from a server. Run it with a Python that has LlamaIndex; arguments: a server's URL, a question, a model."""
 
 import json
 import sys

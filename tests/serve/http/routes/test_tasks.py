@@ -1,4 +1,4 @@
-"""Requests of Open WebUI for a title, tags or follow-ups reach the model without a search; only special tokens are changed, and only the window limits their length."""
+"""Open WebUI's requests for a title, tags or follow-ups are passed on without a search; only special tokens change, and only long histories are cut."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""Embeddings by the encoder of the index, and reranking by it or by a cross-encoder: the numbers are theirs, in the formats that clients read."""
+"""Embeddings by the encoder of the index, and reranking by that encoder or by a cross-encoder, in the formats that clients read."""
 
 import base64
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A prompt that exceeds the model's window is sent with fewer passages, and the reply says how many are missing; an error only if that is not enough."""
+"""A prompt that exceeds the model's window is sent with fewer passages, and the reply reports how many were left out; an error comes only if none fits."""
 
 import json
 import os

@@ -81,7 +81,9 @@ def test_a_command_has_a_short_description_and_reports_user_errors(name: str) ->
     assert isinstance(command, Command)
     first = command.help.split("\n\n")[0]
     assert re.match(r"[A-Z][a-z-]+ ", first) and first.endswith((".", ").")), "begin with a verb, end with a full stop"
-    assert len(" ".join(first.split())) <= 110, "shorten the first paragraph to 110 characters, and put details below it"
+    assert len(" ".join(first.split())) <= 110, (
+        "shorten the first paragraph to 110 characters, and put details below it"
+    )
 
 
 @pytest.mark.parametrize("name", GROUPS)
@@ -91,7 +93,9 @@ def test_a_group_has_help_and_reports_user_errors(name: str) -> None:
 
 @pytest.mark.parametrize(("name", "param"), OPTIONS, ids=[f"{name} {param.opts[0]}" for name, param in OPTIONS])
 def test_every_option_has_help_a_group_and_a_metavar(name: str, param: Any) -> None:
-    assert re.fullmatch(r"\S.{8,}\.", param.help or "", flags=re.DOTALL), "write a help text of at least ten characters that ends with a full stop"
+    assert re.fullmatch(r"\S.{8,}\.", param.help or "", flags=re.DOTALL), (
+        "write a help text of at least ten characters that ends with a full stop"
+    )
     assert param.help.endswith("Repeatable.") == param.multiple
     assert param.rich_help_panel in PANELS
     assert (param.metavar == "") == bool(param.is_flag) and param.metavar == (param.metavar or "").upper()

@@ -214,7 +214,9 @@ def test_no_two_files_of_a_package_share_a_name(folder: str) -> None:
 def test_folders_of_tests_mirror_those_of_the_packages() -> None:
     for folder in {file.parent.relative_to(ROOT / "tests") for file in (ROOT / "tests").rglob("test_*.py")}:
         mirrored = folder.parts[:1] and folder.parts[0] in FOLDERS
-        assert not mirrored or (ROOT / folder).is_dir(), f"tests/{folder}: no folder {folder}. Rename the folder of tests"
+        assert not mirrored or (ROOT / folder).is_dir(), (
+            f"tests/{folder}: no folder {folder}. Rename the folder of tests"
+        )
 
 
 def test_opening_an_index_imports_neither_its_store_nor_the_readers_of_documents() -> None:

@@ -22,7 +22,10 @@ def write_tiny_llama(folder: Path) -> Path:
     core.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     core.decoder = decoders.ByteLevel()
     tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=core, eos_token=CONTROL_TOKENS[0], additional_special_tokens=list(CONTROL_TOKENS[1:]), chat_template=TEMPLATE
+        tokenizer_object=core,
+        eos_token=CONTROL_TOKENS[0],
+        additional_special_tokens=list(CONTROL_TOKENS[1:]),
+        chat_template=TEMPLATE,
     )
     torch.manual_seed(0)
     config = LlamaConfig(

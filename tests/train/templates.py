@@ -27,7 +27,7 @@ _HEADER = "'<|start_header_id|>' + {} + '<|end_header_id|>\\n\\n'"
 
 @dataclass(frozen=True)
 class Style:
-    """A template, its end token, and the text before and after the words of an answer that the model is also trained on."""
+    """A template, its end token, and the text that it writes before and after an answer; the model is trained on this text, too."""
 
     template: str
     end: str
@@ -69,7 +69,7 @@ STYLES = {
         "",
         "<|im_end|>",
     ),
-    "without a switch": Style(_QWEN3_TURNS + "{%- endif -%}", "<|im_end|>", "", "<|im_end|>"),
+    "without a thinking switch": Style(_QWEN3_TURNS + "{%- endif -%}", "<|im_end|>", "", "<|im_end|>"),
     "always thinking": Style(
         _QWEN3_TURNS + "{{- '<think>\\n' -}}{%- endif -%}", "<|im_end|>", "\n</think>\n\n", "<|im_end|>"
     ),

@@ -164,7 +164,9 @@ def test_an_export_can_be_measured_on_every_form_of_rows_that_sft_reads(
     assert found == tokenize_row(load_tokenizer(str(run)), [Message("user", "Where?")], "Tarn [1]")
 
 
-def test_the_number_of_compared_tokens_is_limited_but_one_row_is_always_compared(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_compared_tokens_is_limited_but_one_row_is_always_compared(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     _, rows = probe_rows(run, read_run(run))
     lengths = [len(row.ids) - row.prompt_tokens for row in rows]
     monkeypatch.setattr("train.export.divergence.TOKENS_COMPARED", sum(lengths[:2]))

@@ -51,7 +51,9 @@ def tiny_model(model_type: str, **changes: Any) -> Any:
     torch.manual_seed(0)
     with torch.device("meta"):
         weights = sum(weight.numel() for weight in AutoModelForCausalLM.from_config(config).parameters())
-    assert weights < 500_000, f"{model_type} has {weights:,} weights; expected fewer than 500,000: give it an entry in SETTINGS_OF_TYPES"
+    assert weights < 500_000, (
+        f"{model_type} has {weights:,} weights; expected fewer than 500,000: give it an entry in SETTINGS_OF_TYPES"
+    )
     model = AutoModelForCausalLM.from_config(config)
     for weight in model.parameters():
         if weight.dim() > 1 and weight.std() < 0.05:

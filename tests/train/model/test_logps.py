@@ -46,7 +46,9 @@ def test_logps_equal_the_slow_reference_summed_and_with_the_end_token(base: Path
     logps = completion_logps(model, *pad_rows(ROWS, tokenizer.pad_token_id))
     assert logps.dtype == torch.float32
     assert logps.tolist() == pytest.approx(expected, abs=1e-4)
-    assert expected[0] < 3 * expected[2] / 2, "the values should be sums, not means: three tokens have a lower one than one token"
+    assert expected[0] < 3 * expected[2] / 2, (
+        "the values should be sums, not means: three tokens have a lower one than one token"
+    )
 
 
 @torch.no_grad()

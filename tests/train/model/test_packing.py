@@ -103,9 +103,7 @@ def slow_logps(model: Any, groups: Sequence[TokenizedGroup]) -> Tensor:
     logps = []
     for group in groups:
         for response in group.responses:
-            logps_TV = (
-                model(input_ids=torch.tensor([[*group.prompt, *response]])).logits[0].float().log_softmax(dim=-1)
-            )
+            logps_TV = model(input_ids=torch.tensor([[*group.prompt, *response]])).logits[0].float().log_softmax(dim=-1)
             logps.append(sum(logps_TV[len(group.prompt) - 1 + t, token] for t, token in enumerate(response)))
     return torch.stack(logps)
 
@@ -313,7 +311,9 @@ def test_the_chunked_head_equals_the_whole_one(chunk: int, monkeypatch: pytest.M
     torch.testing.assert_close(chunked, whole)
     torch.testing.assert_close(torch.autograd.grad((chunked * weights).sum(), inputs), expected)
     assert max(widths) == min(chunk, 11)
-    assert sum(widths) == (11 if chunk >= 11 else 2 * 11), "if there are several chunks, each should be computed again for the gradient"
+    assert sum(widths) == (11 if chunk >= 11 else 2 * 11), (
+        "if there are several chunks, each should be computed again for the gradient"
+    )
 
 
 def test_the_chunked_head_takes_states_of_another_precision() -> None:

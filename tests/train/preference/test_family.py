@@ -357,4 +357,6 @@ def test_at_the_reference_ms_follows_the_rewards_and_dpo_their_shares() -> None:
     (dpo,) = torch.autograd.grad(dpo_loss(zero, rewards, 0.3, 0.2).sum(), zero)
     assert torch.allclose(ms, -0.3 / 8 / 0.2 * (rewards - rewards.mean(dim=-1, keepdim=True)), rtol=1e-9)
     assert torch.allclose(dpo, -0.3 * (torch.softmax(rewards / 0.2, dim=-1) - 1 / 8), rtol=1e-9)
-    assert (torch.cosine_similarity(ms, dpo, dim=-1) < 0.99).all(), "for more than two responses, the directions should differ"
+    assert (torch.cosine_similarity(ms, dpo, dim=-1) < 0.99).all(), (
+        "for more than two responses, the directions should differ"
+    )

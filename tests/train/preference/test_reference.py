@@ -1,4 +1,4 @@
-"""log π_ref of groups split from many responses: the same as for each response alone, with each prompt read as rarely as possible."""
+"""log π_ref of groups split from many responses: in the order of the groups, the same for any number of groups per pass, and with few passes per prompt."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,7 +20,7 @@ WEIGHTS = {"correct": 1.0}
 
 
 class Recorder:
-    """Stands in for a layout: computes log-probabilities from token ids alone, and records every pass."""
+    """Replaces a layout: computes log-probabilities from token ids alone, and records every forward pass."""
 
     def __init__(self) -> None:
         self.passes: list[list[TokenizedGroup]] = []
@@ -42,15 +42,15 @@ tokenized_groups = st.lists(
 
 @given(tokenized_groups, st.integers(1, 3))
 def test_log_probabilities_stay_in_order_and_no_pass_exceeds_its_limit(
-    groups: list[TokenizedGroup], at_once: int
+    groups: list[TokenizedGroup], groups_per_pass: int
 ) -> None:
     wrapped = [ResponseGroup(str(n), group, (0.0,) * len(group.responses)) for n, group in enumerate(groups)]
     recorder = Recorder()
-    found = group_logps(nn.Linear(1, 1), wrapped, recorder, at_once)
+    found = group_logps(nn.Linear(1, 1), wrapped, recorder, groups_per_pass)
     assert [logps.tolist() for logps in found] == [[logp(g.prompt, r) for r in g.responses] for g in groups]
-    most = at_once * max(len(group.responses) for group in groups)
+    max_responses = groups_per_pass * max(len(group.responses) for group in groups)
     for groups_read in recorder.passes:
-        assert sum(len(group.responses) for group in groups_read) <= most
+        assert sum(len(group.responses) for group in groups_read) <= max_responses
         assert len({group.prompt for group in groups_read}) == len(groups_read)
 
 
@@ -70,6 +70,6 @@ def test_log_probabilities_do_not_depend_on_the_groups_per_pass(base: Path, pack
     def logps_of(model: Any, groups: Sequence[TokenizedGroup]) -> torch.Tensor:
         return packed_logps(model, pack_rows(groups, 1024)) if packed else plain_logps(model, groups)
 
-    together, alone = (group_logps(model, split, logps_of, at_once) for at_once in (3, 1))
+    three_per_pass, one_per_pass = (group_logps(model, split, logps_of, groups_per_pass) for groups_per_pass in (3, 1))
     assert len(split) == 6
-    torch.testing.assert_close(torch.stack(together), torch.stack(alone), atol=1e-4, rtol=0)
+    torch.testing.assert_close(torch.stack(three_per_pass), torch.stack(one_per_pass), atol=1e-4, rtol=0)

@@ -1,4 +1,4 @@
-"""On-policy rounds with a tiny model: fresh rows in each round, a rising reward, the same result after a kill, and bad input refused before sampling."""
+"""On-policy rounds with a tiny model: fresh rows in each round, a rising reward, the same result after a run was killed and resumed, and bad input refused before sampling."""
 
 import json
 import os
@@ -57,7 +57,7 @@ def kill_at(call, function):
 def train(moment, file):
     if moment == "sampling":
         HfModel.run = kill_at(5, HfModel.run)
-    elif moment == "between":
+    elif moment == "before training":
         rounds.train = kill_at(2, rounds.train)
     elif moment == "training":
         ProgressCallback.on_log = kill_at(6, ProgressCallback.on_log)
@@ -73,8 +73,8 @@ for file in sorted(Path(sys.argv[1]).glob("*.json")):
             os._exit(1)
     print(file.stem, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), sep=": ")
 """
-"""Trains by the settings in each file of a folder, in a child process that is killed at the moment that names the file."""
-MOMENTS = ("at the end", "between", "sampling", "training")
+"""Trains with the settings in each file of a folder, in a child process that is killed at the moment after which the file is named."""
+MOMENTS = ("at the end", "before training", "sampling", "training")
 
 
 def row(number: int, answer: str = "yes") -> dict[str, Any]:
@@ -102,9 +102,9 @@ def prompts(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def undecided(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def yes_no_model(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model that answers yes or no, about equally often."""
-    folder = tmp_path_factory.mktemp("undecided")
+    folder = tmp_path_factory.mktemp("yes_no_model")
     rows = [row(number, answer) for number in range(len(PEOPLE)) for answer in ("yes", "no")]
     write_jsonl(folder / "train.jsonl", rows)
     values = {"model": str(base), "data": str(folder), "output": str(folder / "sft"), "learning_rate": 1e-2}
@@ -120,10 +120,10 @@ def settings_of(model: Path, data: Path, output: Path, /, **changes: Any) -> MsS
 
 
 @pytest.fixture(scope="module")
-def whole(undecided: Path, prompts: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run of three rounds without an interruption."""
-    output = tmp_path_factory.mktemp("whole") / "run"
-    train_preference(settings_of(undecided, prompts, output), open_model)
+def uninterrupted_run(yes_no_model: Path, prompts: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run of three rounds that was not interrupted."""
+    output = tmp_path_factory.mktemp("uninterrupted_run") / "run"
+    train_preference(settings_of(yes_no_model, prompts, output), open_model)
     return output
 
 
@@ -131,42 +131,42 @@ def rows_of(run: Path, number: int) -> list[ResponseRow]:
     return read_responses(run / f"round-{number}" / "responses" / "train.jsonl")
 
 
-def test_the_reward_rises_on_fresh_responses_of_the_policy(whole: Path, undecided: Path) -> None:
-    figures = [figure for _, figure in read_jsonl(whole / "rounds.jsonl")]
+def test_the_reward_rises_on_fresh_responses_of_the_policy(uninterrupted_run: Path, yes_no_model: Path) -> None:
+    figures = [figure for _, figure in read_jsonl(uninterrupted_run / "rounds.jsonl")]
     assert 0.2 < figures[0]["right"] < 0.8 and figures[2]["reward"] > figures[0]["reward"] + 0.1
     assert figures[0]["kl_to_reference"] == 0 < figures[1]["kl_to_reference"]
-    first, second = rows_of(whole, 1), rows_of(whole, 2)
+    first, second = rows_of(uninterrupted_run, 1), rows_of(uninterrupted_run, 2)
     assert first[0].policy.startswith("sft#") and second[0].policy.startswith("run#")
     assert first[0].sampling.seed != second[0].sampling.seed
-    assert [len(each.responses) for each in first] == [SAMPLES] * len(PEOPLE), "repeated responses count"
+    assert [len(each.responses) for each in first] == [SAMPLES] * len(PEOPLE), "repeated responses should not be removed"
     assert any(len(set(each.responses)) < SAMPLES for each in first)
     right = [text == "yes" for each in second for text in each.responses]
     assert figures[1]["right"] == pytest.approx(sum(right) / len(right))
-    inner = read_run(whole / "round-2" / "run")
-    assert (inner.base_model, inner.settings["reference"]) == (str(whole / "round-1" / "run"), str(undecided))
+    inner = read_run(uninterrupted_run / "round-2" / "run")
+    assert (inner.base_model, inner.settings["reference"]) == (str(uninterrupted_run / "round-1" / "run"), str(yes_no_model))
 
 
 def test_all_rounds_are_saved_as_one_run_with_the_adapter_of_the_last_round(
-    whole: Path, undecided: Path, prompts: Path
+    uninterrupted_run: Path, yes_no_model: Path, prompts: Path
 ) -> None:
-    record, last = read_run(whole), read_run(whole / "round-3" / "run")
-    assert (record.stage, record.base_model, record.data) == ("ms", str(undecided), str(prompts))
+    record, last = read_run(uninterrupted_run), read_run(uninterrupted_run / "round-3" / "run")
+    assert (record.stage, record.base_model, record.data) == ("ms", str(yes_no_model), str(prompts))
     assert record.settings["rounds"]["count"] == 3 and record.responses_per_prompt == SAMPLES
     assert record.metrics["round 1 right"] < record.metrics["round 3 right"]
     assert record.metrics["train_loss"] == last.metrics["train_loss"]
-    weights = [folder / "adapter_model.safetensors" for folder in (whole, whole / "round-3" / "run")]
-    assert weights[0].read_bytes() == weights[1].read_bytes() != (whole / "round-1/run" / weights[0].name).read_bytes()
-    assert [line["round"] for _, line in read_jsonl(whole / "log.jsonl")] == [1, 1, 1, 2, 2, 2, 3, 3, 3]
-    assert not {"checkpoints", "progress.jsonl"} & {file.name for file in whole.iterdir()}
-    load_policy(str(whole))
+    weights = [folder / "adapter_model.safetensors" for folder in (uninterrupted_run, uninterrupted_run / "round-3" / "run")]
+    assert weights[0].read_bytes() == weights[1].read_bytes() != (uninterrupted_run / "round-1/run" / weights[0].name).read_bytes()
+    assert [line["round"] for _, line in read_jsonl(uninterrupted_run / "log.jsonl")] == [1, 1, 1, 2, 2, 2, 3, 3, 3]
+    assert not {"checkpoints", "progress.jsonl"} & {file.name for file in uninterrupted_run.iterdir()}
+    load_policy(str(uninterrupted_run))
 
 
 @pytest.fixture(scope="module")
-def killed(undecided: Path, prompts: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, MsSettings]:
-    """Runs that SIGKILL ends in the second round or at the end, without clean-up: their settings, by the moment of the kill."""
-    folder = tmp_path_factory.mktemp("killed")
+def killed_runs(yes_no_model: Path, prompts: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, MsSettings]:
+    """The settings of runs that SIGKILL ended in the second round or at the end, without clean-up, by the moment of the kill."""
+    folder = tmp_path_factory.mktemp("killed_runs")
     (folder / "settings").mkdir()
-    runs = {moment: settings_of(undecided, prompts, folder / moment) for moment in MOMENTS}
+    runs = {moment: settings_of(yes_no_model, prompts, folder / moment) for moment in MOMENTS}
     for moment, settings in runs.items():
         (folder / f"settings/{moment}.json").write_text(settings.model_dump_json())
     (folder / "run.py").write_text(RUN)
@@ -179,9 +179,9 @@ def killed(undecided: Path, prompts: Path, tmp_path_factory: pytest.TempPathFact
 
 @pytest.mark.slow
 @pytest.mark.parametrize("moment", MOMENTS)
-def test_a_killed_run_ends_like_an_uninterrupted_one(moment: str, whole: Path, killed: dict[str, MsSettings]) -> None:
+def test_a_killed_run_ends_like_an_uninterrupted_one(moment: str, uninterrupted_run: Path, killed_runs: dict[str, MsSettings]) -> None:
     """The same rows, figures and weights, byte for byte."""
-    settings = killed[moment]
+    settings = killed_runs[moment]
     output = Path(settings.output)
     assert (output / "round-1/run/run.json").exists() and not (output / "run.json").exists()
     assert (output / "round-2/responses/train.jsonl").exists() == (moment != "sampling")
@@ -192,14 +192,14 @@ def test_a_killed_run_ends_like_an_uninterrupted_one(moment: str, whole: Path, k
         *("round-1/responses/train.jsonl", "round-2/responses/train.jsonl", "rounds.jsonl"),
         *("round-1/run/adapter_model.safetensors", "adapter_model.safetensors", "log.jsonl"),
     ):
-        assert (output / name).read_bytes() == (whole / name).read_bytes(), name
+        assert (output / name).read_bytes() == (uninterrupted_run / name).read_bytes(), name
 
 
 def test_each_round_chooses_prompts_at_random_and_may_use_its_initial_policy_as_reference(
-    undecided: Path, prompts: Path, tmp_path: Path
+    yes_no_model: Path, prompts: Path, tmp_path: Path
 ) -> None:
     settings = settings_of(
-        undecided, prompts, tmp_path / "run", rounds={"count": 2, "prompts": 2, "reference": "round"}
+        yes_no_model, prompts, tmp_path / "run", rounds={"count": 2, "prompts": 2, "reference": "round"}
     )
     train_preference(settings, open_model)
     sampled = [{each.id for each in rows_of(tmp_path / "run", number)} for number in (1, 2)]
@@ -213,23 +213,23 @@ def test_each_round_chooses_prompts_at_random_and_may_use_its_initial_policy_as_
 def test_the_requested_share_of_prompts_lacks_the_answer(prompts: Path) -> None:
     (first, *_) = read_prompts(prompts / "train.jsonl")
 
-    def numbered(number: int, answers: tuple[str, ...]) -> Prompt:
+    def prompt_with(number: int, answers: tuple[str, ...]) -> Prompt:
         return replace(first, row=replace(first.row, id=str(number), answers=answers))
 
-    many = [numbered(number, ("Tarn",) if number % 10 else (NOT_FOUND,)) for number in range(90)]
+    many = [prompt_with(number, ("Tarn",) if number % 10 else (NOT_FOUND,)) for number in range(90)]
     for seed in range(5):
         prompts_of_round = choose_prompts(many, 12, seed, 1 / 3)
         answers = [prompt.row.answers for prompt in prompts_of_round]
         assert answers.count((NOT_FOUND,)) == 4 and len({*map(id, prompts_of_round)}) == 12
         assert prompts_of_round == sorted(prompts_of_round, key=lambda prompt: int(prompt.row.id))
         too_few = choose_prompts(many, 60, seed, 1 / 3)
-        assert len(too_few) == 60 and sum(map(lacks_answer, too_few)) == 9, "only nine lack the answer"
+        assert len(too_few) == 60 and sum(map(lacks_answer, too_few)) == 9, "only nine of the prompts lack the answer"
         assert not any(map(lacks_answer, choose_prompts(many, 40, seed, 0)))
 
 
-def test_rloo_learns_in_rounds(undecided: Path, prompts: Path, tmp_path: Path) -> None:
+def test_rloo_learns_in_rounds(yes_no_model: Path, prompts: Path, tmp_path: Path) -> None:
     """The reward rises as with MS; each round's reference is the policy that generated its responses."""
-    values = settings_of(undecided, prompts, tmp_path / "run", rounds={"reference": "round"}).model_dump()
+    values = settings_of(yes_no_model, prompts, tmp_path / "run", rounds={"reference": "round"}).model_dump()
     values |= {"loss": "rloo", "label_smoothing": 0.0}
     train_preference(DpoSettings.model_validate(values), open_model)
     figures = [figure for _, figure in read_jsonl(tmp_path / "run/rounds.jsonl")]
@@ -272,7 +272,7 @@ def test_a_refusal_is_added_where_none_was_sampled() -> None:
 
 
 def test_a_round_may_leave_out_refusals_and_prompts_with_equal_rewards(
-    undecided: Path, prompts: Path, tmp_path: Path
+    yes_no_model: Path, prompts: Path, tmp_path: Path
 ) -> None:
     """Prompts whose passages lack the answer and responses that refuse are left out, then prompts whose other responses have equal rewards."""
     rows = [row(0), row(1), row(2), {**row(3), "answers": [], "gold_ids": []}]
@@ -289,7 +289,7 @@ def test_a_round_may_leave_out_refusals_and_prompts_with_equal_rewards(
         return texts[(request.seed or 0) % len(texts)]
 
     changes = {"rounds": {"count": 1, "samples": 8, "refusing": "left_out", "only_different": True}}
-    settings = settings_of(undecided, tmp_path / "data", tmp_path / "run", **changes)
+    settings = settings_of(yes_no_model, tmp_path / "data", tmp_path / "run", **changes)
     train_preference(settings, lambda spec, ledger: ScriptedModel(reply))
     (ida,) = rows_of(tmp_path / "run", 1)
     assert (
@@ -326,15 +326,15 @@ def test_rewards_follow_the_gold_passages_and_answers_of_the_row() -> None:
 
 
 def test_the_reference_setting_replaces_the_initial_model(base: Path, scored_data: Path, tmp_path: Path) -> None:
-    """The losses are the same if the reference is the initial model itself; another model changes them, and the KL to it is not 0."""
+    """The losses are the same if the reference is the initial model itself; another model as the reference changes them, and the KL to that model is not 0."""
     runs = {}
     changes = {"rounds": None, "lora": None, "max_steps": 3, "beta": 0.5, "max_length_tokens": 256}
-    for name, reference in (("own", None), ("named", str(base)), ("other", str(tmp_path / "own"))):
+    for name, reference in (("unset", None), ("same", str(base)), ("other", str(tmp_path / "unset"))):
         settings = settings_of(base, scored_data, tmp_path / name, reference=reference).model_copy(update=changes)
         runs[name] = train_once(settings)
-    assert "kl_to_reference" not in runs["own"].metrics and runs["named"].metrics["kl_to_reference"] == 0
+    assert "kl_to_reference" not in runs["unset"].metrics and runs["same"].metrics["kl_to_reference"] == 0
     losses = {name: [line["loss"] for _, line in read_jsonl(tmp_path / name / "log.jsonl")] for name in runs}
-    assert losses["own"] == losses["named"] and losses["other"][0] != pytest.approx(losses["own"][0], abs=1e-3)
+    assert losses["unset"] == losses["same"] and losses["other"][0] != pytest.approx(losses["unset"][0], abs=1e-3)
     assert abs(runs["other"].metrics["kl_to_reference"]) > 0.01
 
 
@@ -348,17 +348,17 @@ def test_the_reference_setting_replaces_the_initial_model(base: Path, scored_dat
     ],
 )
 def test_bad_input_leaves_nothing_behind(
-    changes: dict[str, Any], message: str, undecided: Path, prompts: Path, tmp_path: Path
+    changes: dict[str, Any], message: str, yes_no_model: Path, prompts: Path, tmp_path: Path
 ) -> None:
-    settings = settings_of(undecided, prompts, tmp_path / "run", **changes)
+    settings = settings_of(yes_no_model, prompts, tmp_path / "run", **changes)
     with pytest.raises(UserError, match=message):
         train_preference(settings, open_model)
     assert not (tmp_path / "run").exists()
 
 
-def test_gold_rewards_need_rows_that_name_gold_passages(undecided: Path, tmp_path: Path) -> None:
+def test_gold_rewards_need_rows_that_name_gold_passages(yes_no_model: Path, tmp_path: Path) -> None:
     write_jsonl(tmp_path / "train.jsonl", [response_to_json(scored(0))])
-    settings = settings_of(undecided, tmp_path, tmp_path / "run", rewards={"gold": 1.0})
+    settings = settings_of(yes_no_model, tmp_path, tmp_path / "run", rewards={"gold": 1.0})
     with pytest.raises(UserError, match="do not name their gold passages"):
         train_preference(settings, open_model)
     write_jsonl(tmp_path / "train.jsonl", [])
@@ -366,18 +366,18 @@ def test_gold_rewards_need_rows_that_name_gold_passages(undecided: Path, tmp_pat
         train_preference(settings, open_model)
 
 
-def test_a_finished_run_is_not_overwritten_and_train_once_refuses_rounds(whole: Path, undecided: Path) -> None:
-    settings = settings_of(undecided, Path(read_run(whole).data), whole)
+def test_a_finished_run_is_not_overwritten_and_train_once_refuses_rounds(uninterrupted_run: Path, yes_no_model: Path) -> None:
+    settings = settings_of(yes_no_model, Path(read_run(uninterrupted_run).data), uninterrupted_run)
     with pytest.raises(UserError, match="already exists"):
         train_preference(settings, open_model)
     with pytest.raises(UserError, match="have not been sampled yet"):
-        train_once(settings.model_copy(update={"output": str(whole) + "-2"}))
+        train_once(settings.model_copy(update={"output": str(uninterrupted_run) + "-2"}))
 
 
 def test_the_command_and_the_python_function_sample_the_same_rows(
-    undecided: Path, prompts: Path, tmp_path: Path
+    yes_no_model: Path, prompts: Path, tmp_path: Path
 ) -> None:
-    values = settings_of(undecided, prompts, tmp_path / "command", rounds={"prompts": 2}).model_dump(mode="json")
+    values = settings_of(yes_no_model, prompts, tmp_path / "command", rounds={"prompts": 2}).model_dump(mode="json")
     (tmp_path / "ms.yaml").write_text(json.dumps(values))
     done = run("train", "ms", "--config", tmp_path / "ms.yaml", "--rounds", "1", "--json")
     assert done.exit_code == 0, done.output

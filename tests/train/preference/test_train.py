@@ -1,5 +1,5 @@
-"""K-response training: equal to TRL at K = 2 step by step, resumable, the same with two processes; its reference never changes, and a
-reference cache of another model is refused.
+"""Training on K responses: at K = 2 its losses equal TRL's step by step; a run can be resumed, and two processes train as one; the reference never
+changes, and a reference cache of another model is refused.
 """
 
 import json
@@ -58,7 +58,7 @@ STEPS = 20
 
 @pytest.fixture(scope="module")
 def adapter(base: Path, data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An SFT adapter to continue from, so that both trainers start from the same one."""
+    """An SFT adapter, from which our trainer and TRL's both start."""
     output = tmp_path_factory.mktemp("start") / "adapter"
     values = common(base, data, output, lora=LoraSettings(rank=4, alpha=8), max_steps=3)
     train_sft(SftSettings(**values))
@@ -110,12 +110,12 @@ def test_pairs_equal_trl_step_by_step(
         ours, theirs = ([row[name] for row in log] for log in (log_of(tmp_path / "ours"), outcome.log))
         assert ours == pytest.approx(theirs, abs=1e-3, rel=1e-5), name
         assert record.metrics[f"eval_{name}"] == pytest.approx(outcome.metrics[f"eval_{name}"], abs=1e-3), name
-    assert outcome.log[-1]["rewards/margins"] > 0.1, "the margins should grow, or there is nothing to compare"
+    assert outcome.log[-1]["rewards/margins"] > 0.1, "the margins should grow: otherwise the comparison shows nothing"
 
 
 @pytest.mark.parametrize("trainer", ["modegraph", "trl"])
 def test_ipo_starts_at_its_formula_and_learns(trainer: str, base: Path, data: Path, tmp_path: Path) -> None:
-    """(Δ_chosen − Δ_rejected − 1/(2τ))² is 1/(4τ²) where the policy is the reference, for sums over tokens and for TRL's means."""
+    """(Δ_chosen − Δ_rejected − 1/(2τ))² is 1/(4τ²) where the policy is the reference, both for our sums of log-probabilities over tokens and for TRL's means."""
     values = common(base, data, tmp_path / "ipo", loss="ipo", beta=0.25, trainer=trainer)
     train_once(DpoSettings(**values))
     losses = losses_of(tmp_path / "ipo")
@@ -134,7 +134,7 @@ def test_nca_equals_trl_step_by_step(base: Path, data: Path, tmp_path: Path) -> 
 
 @pytest.mark.parametrize("loss", ["ipo", "lambda", "nca", "rloo"])
 def test_the_other_losses_train_on_k_responses(loss: str, base: Path, scored_data: Path, tmp_path: Path) -> None:
-    """The first loss is the formula's at Δ = 0; then the best responses gain on the worst."""
+    """The first loss is that of the formula at Δ = 0; training then makes the best responses likelier relative to the worst."""
     weights = {"correct": 1.0, "format": 0.5}
     changes = {"loss": loss, "beta": 0.2, "beta_reward": 0.4, "rewards": weights, "batch_size": 3}
     record = train_once(DpoSettings(**common(base, scored_data, tmp_path / "run", **changes)))
@@ -185,7 +185,7 @@ def test_losses_with_incompatible_settings_are_refused(base: Path, scored_data: 
 def test_losses_without_a_reference_train_with_trl_on_our_tokens(
     loss: str, base: Path, data: Path, tmp_path: Path
 ) -> None:
-    """The first loss, over all pairs at once, equals that computed by hand from completions with end tokens; then it falls."""
+    """The first loss, of one batch of all pairs, equals that computed by hand from completions with end tokens; the last loss is lower."""
     rows = read_preferences(data / "train.jsonl")
     values = common(base, data, tmp_path / "run", loss=loss, trainer="trl", beta=0.4, batch_size=len(rows), max_steps=9)
     train_once(DpoSettings(**values))
@@ -221,7 +221,7 @@ def test_rloo_refuses_pairs(base: Path, data: Path, tmp_path: Path) -> None:
 def test_training_on_scored_responses_follows_the_formula_and_raises_the_best(
     method: str, base: Path, scored_data: Path, tmp_path: Path
 ) -> None:
-    """The first loss by hand at Δ = 0: KL(uniform ‖ p_r), or the cross-entropy; then the best responses gain."""
+    """The first loss equals that computed at Δ = 0: KL(uniform ‖ p_r) for MS, the cross-entropy for DPO; training then favours the best responses."""
     weights = {"correct": 1.0, "format": 0.5}
     changes = {"beta": 0.2, "beta_reward": 0.4, "rewards": weights, "batch_size": 3}
     kind = MsSettings if method == "ms" else DpoSettings
@@ -348,7 +348,7 @@ def test_a_killed_run_resumes_and_ends_with_the_same_weights(base: Path, data: P
     assert process.poll() is None, process.stderr.read().decode()  # type: ignore[union-attr]
     process.send_signal(signal.SIGKILL)
     process.communicate()
-    assert not (tmp_path / "killed").exists(), "the run ended before it was killed"
+    assert not (tmp_path / "killed").exists(), "the run should be killed before it ends: set max_steps higher"
     with pytest.raises(UserError, match="an interrupted run with other settings"):
         train_once(killed.model_copy(update={"beta": 0.9}))
     train_once(killed)
@@ -373,7 +373,7 @@ def test_an_incomplete_checkpoint_is_skipped(base: Path, data: Path, tmp_path: P
 @pytest.mark.slow
 @pytest.mark.machines
 def test_two_processes_make_the_same_updates_as_one(base: Path, data: Path, tmp_path: Path) -> None:
-    """Two processes with one row each equal one process with two: gloo averages over processes as a batch averages over rows."""
+    """Two processes with batches of one row equal one process with batches of two: gradients are averaged over processes as a loss is over rows."""
     one = MsSettings(**common(base, data, tmp_path / "one", batch_size=2, max_steps=5))
     train_once(one)
     two = one.model_copy(update={"output": str(tmp_path / "two"), "batch_size": 1})
@@ -435,7 +435,7 @@ def test_the_best_response_is_paired_with_the_worst(base: Path, tmp_path: Path) 
     row = scored(1)
     alike = replace(row, id="alike", rewards={"correct": (1.0,) * 6, "format": (0.0,) * 6})
     (group,) = best_worst_groups([row, alike], tokenizer, weights, 0.1)
-    assert combine_rewards(row, weights) == (0.5, 1.5, 0.5, 0.5, 1.0, 0.0), "the second is best, the last is worst"
+    assert combine_rewards(row, weights) == (0.5, 1.5, 0.5, 0.5, 1.0, 0.0), "the second response should be the best, the last the worst"
     assert group.tokenized == tokenize_group(tokenizer, row.prompt, (row.responses[1], row.responses[5]))
     assert torch.softmax(torch.tensor(group.rewards), 0).tolist() == pytest.approx([0.9, 0.1])
     write_jsonl(tmp_path / "train.jsonl", [response_to_json(row)])
@@ -485,15 +485,15 @@ def test_pairs_with_equal_log_ratios_are_wrong_and_pairs_with_equal_rewards_are_
 
 
 def test_the_accuracy_of_a_short_run_on_k_responses_counts_pairs(base: Path, scored_data: Path, tmp_path: Path) -> None:
-    """After a few steps whole groups are seldom in order, but most pairs are: all zeros would suggest that nothing was learned."""
+    """After a few steps, hardly any group is ranked correctly as a whole, but most pairs within groups are: counting groups would give 0."""
     values = common(base, scored_data, tmp_path / "run", max_steps=6, learning_rate=1e-4, batch_size=1)
     train_once(MsSettings(**values, rewards={"correct": 1.0, "format": 0.5}))
     accuracies = [row["rewards/accuracies"] for row in log_of(tmp_path / "run")]
     assert accuracies[0] == 0 and all(0.5 < each <= 1 for each in accuracies[1:])
 
 
-def test_dev_figures_are_means_over_prompts_whatever_the_batch(base: Path, tmp_path: Path) -> None:
-    """Five pairs by hand, Δ given, in batches of four and one: four of five right is .8, not (1 + 0) / 2; and the loss likewise."""
+def test_dev_figures_are_means_over_prompts_not_over_batches(base: Path, tmp_path: Path) -> None:
+    """Five pairs with given Δ, only the last one wrong, in batches of four and one: the accuracy is 4/5, not (1 + 0) / 2; the loss is averaged in the same way."""
     folder = tmp_path / "data"
     folder.mkdir()
     write_jsonl(folder / "train.jsonl", (preference_to_json(preference(number)) for number in range(4)))
@@ -575,7 +575,7 @@ def test_bad_rows_are_reported_with_their_line(tmp_path: Path, change: dict[str,
 
 
 def test_qlora_trains_through_the_quantised_layers(base: Path, scored_data: Path, tmp_path: Path) -> None:
-    """After a pass without gradients, the adapter below the last layer must still get gradients (on CPUs with AVX512-BF16)."""
+    """After a pass without gradients, the adapter of the first layer must still get gradients (on CPUs with AVX512-BF16)."""
     pytest.importorskip("bitsandbytes")
     values = common(base, scored_data, tmp_path / "run", rewards={"correct": 1.0}, batch_size=3, max_steps=6)
     settings = MsSettings(**values, lora=LoraSettings(rank=4, alpha=8), quantise="nf4")

@@ -1,4 +1,4 @@
-"""Data that is refused before the first step, with file, line and remedy."""
+"""Preference data: read as it was written, or refused before the first step with file, line and remedy."""
 
 import json
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Adapters under autocast: inputs are cast once, and losses equal, bit for bit, those with PEFT's additional casts to float32."""
+"""Adapters under autocast: inputs are cast once, and losses equal those with PEFT's additional casts to float32 bit for bit."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -14,21 +14,21 @@ from train.run.loop import SingleCastMixin, prepare
 from train.run.settings import DpoSettings, LoraSettings, SftSettings
 from train.sft import read_sft_data, sft_trainer
 
-Make = Callable[[dict[str, Any], Path], Any]
+MakeTrainer = Callable[[dict[str, Any], Path], Any]
 
 
-def by_sft(values: dict[str, Any], folder: Path) -> Any:
+def sft_trainer_of(values: dict[str, Any], folder: Path) -> Any:
     settings = SftSettings(**values)
     tokenizer = load_tokenizer(settings.model)
     return sft_trainer(settings, read_sft_data(settings, tokenizer), tokenizer, folder)
 
 
-def by_trl(values: dict[str, Any], folder: Path) -> Any:
+def trl_dpo_trainer_of(values: dict[str, Any], folder: Path) -> Any:
     settings = DpoSettings(**values)
     return pair_trainer(settings, prepare(settings), folder, "sigmoid")
 
 
-def by_us(values: dict[str, Any], folder: Path) -> Any:
+def our_dpo_trainer_of(values: dict[str, Any], folder: Path) -> Any:
     settings = DpoSettings(**values)
     start = prepare(settings)
     return response_group_trainer(
@@ -36,9 +36,9 @@ def by_us(values: dict[str, Any], folder: Path) -> Any:
     )
 
 
-def train(make: Make, values: dict[str, Any], folder: Path) -> tuple[list[dict[str, float]], set[torch.dtype]]:
+def train_recording_dtypes(make_trainer: MakeTrainer, values: dict[str, Any], folder: Path) -> tuple[list[dict[str, float]], set[torch.dtype]]:
     """The log of a run, and the dtypes in which inputs reached the adapter's layers."""
-    trainer, dtypes = make(values, folder), set()
+    trainer, dtypes = make_trainer(values, folder), set()
     for name, module in trainer.model.named_modules():
         if name.endswith("lora_A.default"):
             module.register_forward_pre_hook(lambda module, inputs: dtypes.add(inputs[0].dtype))
@@ -53,16 +53,16 @@ def train(make: Make, values: dict[str, Any], folder: Path) -> tuple[list[dict[s
 
 
 @pytest.mark.parametrize("checkpointing", [False, True])
-@pytest.mark.parametrize("make", [by_sft, by_trl, by_us])
+@pytest.mark.parametrize("make_trainer", [sft_trainer_of, trl_dpo_trainer_of, our_dpo_trainer_of])
 def test_inputs_are_cast_once_and_nothing_else_changes(
-    make: Make, checkpointing: bool, base: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    make_trainer: MakeTrainer, checkpointing: bool, base: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     values = {"model": str(base), "data": str(data), "output": str(tmp_path / "run"), "max_steps": 3}
     values |= {"learning_rate": 1e-2, "logging_steps": 1, "precision": "bfloat16", "lora": LoraSettings(rank=4)}
     values |= {"gradient_checkpointing": checkpointing}
-    rows, dtypes = train(make, values, tmp_path / "once")
+    rows, dtypes = train_recording_dtypes(make_trainer, values, tmp_path / "once")
     assert dtypes == {torch.bfloat16} and len(rows) == 3 and rows[0] != rows[2]
     for step in ("training_step", "prediction_step"):
         monkeypatch.delattr(SingleCastMixin, step)
-    detour, dtypes = train(make, values, tmp_path / "twice")
-    assert torch.float32 in dtypes and rows == detour
+    rows_with_casts, dtypes = train_recording_dtypes(make_trainer, values, tmp_path / "twice")
+    assert torch.float32 in dtypes and rows == rows_with_casts

@@ -1,4 +1,4 @@
-"""Made-up relevance data: a proposition is relevant if its cosine plus `title_in_seeds` is high."""
+"""Made-up relevance data: for each question, the propositions with the highest sums of cosine and `title_in_seeds` are relevant."""
 
 from typing import Any
 
@@ -41,6 +41,6 @@ def make_rows(split: str, questions: int, seed: int, name: str = "a") -> list[Re
 
 
 def rows_of_all_splits(name: str = "a", seed: int = 0) -> list[dict[str, Any]]:
-    """Rows of all splits, as JSON."""
+    """Rows of the train, dev and test splits, as JSON."""
     sizes = {"train": 150, "dev": 40, "test": 40}
     return [relevance_to_json(row) for split, size in sizes.items() for row in make_rows(split, size, seed, name)]

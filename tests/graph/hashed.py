@@ -1,4 +1,4 @@
-"""The stand-in encoder, an index of a few documents made with this encoder or a similar one, and queries of an index."""
+"""The stand-in encoder, an index built with it or with another given encoder, and questions encoded as queries."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -73,7 +73,10 @@ def test_sampling_depends_on_the_seed_and_not_on_the_other_requests(model: HfMod
 
 
 def test_requests_with_the_same_prompt_are_decoded_side_by_side(model: HfModel, monkeypatch) -> None:
-    """One row per prompt until half of the prompts are finished, one column per unfinished request of the prompt with the most; the texts of single calls."""
+    """The input has one row per prompt until half of the prompts are finished, and as many columns as any prompt has unfinished requests.
+
+    The texts equal those of single calls.
+    """
     counts = {"bread": 3, "x " * 40: 4, "other": 1, "ship": 1}
     requests = [request_of(text, 300, 50.0, seed) for text, count in counts.items() for seed in range(count)]
     alone = [model.complete([request])[0] for request in requests]

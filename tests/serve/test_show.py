@@ -114,13 +114,15 @@ def test_calls_from_a_ledger_are_shown_separately() -> None:
 def test_an_explanation_shows_the_steps_and_a_path_to_each_passage() -> None:
     trace = Trace("hops", ("1 document named by the question",))
     found = (Scored(PASSAGE, 0.5), Scored(replace(PASSAGE, title="Moon", order=1), 0.25))
-    shown = show_paths(Evidence("q", found, paths=(("“a \x1b[2J”", "mentions “b”"), ("near to it",)), trace=trace))
+    shown = show_paths(
+        Evidence("q", found, paths=(("“a \x1b[2J”", "mentions “b”"), ("a similar passage",)), trace=trace)
+    )
     assert shown.split("\n") == [
         "How it was found (hops)",
         "- 1 document named by the question",
         "1. Tides · a.md 12–40 · p1",
         "    question → “a [2J” → mentions “b”",
         "2. Moon · a.md 12–40 · p1",
-        "    question → near to it",
+        "    question → a similar passage",
     ]
     assert "question → score 0.500" in show_paths(Evidence("q", found, trace=Trace("dense")))

@@ -12,7 +12,7 @@ import torch
 
 from data_synth.rows import preference_to_json, response_to_json
 from graph.shared.jsonl import write_jsonl
-from tests.train.world import TEXTS, preference, scored
+from tests.train.world import TEXTS, preference, response_row
 from train.run.settings import TinySettings
 from train.tiny import new_llama, train_tokenizer
 
@@ -50,6 +50,6 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def scored_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of scored responses: 3 training prompts with 6 responses each, one dev prompt with 5."""
     folder = tmp_path_factory.mktemp("scored")
-    write_jsonl(folder / "train.jsonl", (response_to_json(scored(number)) for number in range(3)))
-    write_jsonl(folder / "dev.jsonl", [response_to_json(scored(3, responses=5))])
+    write_jsonl(folder / "train.jsonl", (response_to_json(response_row(number)) for number in range(3)))
+    write_jsonl(folder / "dev.jsonl", [response_to_json(response_row(3, responses=5))])
     return folder

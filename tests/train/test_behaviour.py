@@ -1,4 +1,4 @@
-"""The losses behave as documented where training uses them, and nothing is lost between a row and its loss (docs/developers/behaviours.md, 27)."""
+"""The losses that training computes behave as documented, and nothing is lost between a row and its loss (docs/developers/behaviours.md, 27)."""
 
 import copy
 import math
@@ -20,7 +20,7 @@ from graph.errors import UserError
 from graph.shared.jsonl import read_jsonl, write_jsonl
 from graph.types import Message
 from serve.engines.hf import HfModel
-from tests.train.world import NAMES, log_of, preference, scored
+from tests.train.world import NAMES, log_of, preference, response_row
 from train.model.load import load_model, load_policy, load_tokenizer
 from train.model.logps import greedy_answers, tokenize_row
 from train.model.packing import TokenizedGroup, pack_rows, packed_logps, plain_logps
@@ -33,7 +33,10 @@ from train.run.settings import LoraSettings, MsSettings, SftSettings
 from train.sft import read_sft_data, train_sft
 
 METHODS = pytest.mark.parametrize("method", ["ms", "dpo"])
-RAGGED = (TokenizedGroup((5, 6, 7, 8), ((30, 31, 2), (40, 2))), TokenizedGroup((9,), ((50, 51, 52, 2), (2,), (60, 2))))
+RAGGED_GROUPS = (
+    TokenizedGroup((5, 6, 7, 8), ((30, 31, 2), (40, 2))),
+    TokenizedGroup((9,), ((50, 51, 52, 2), (2,), (60, 2))),
+)
 
 
 def batch_loss(*arguments: Any) -> tuple[Tensor, dict[str, float]]:
@@ -49,17 +52,17 @@ def normal(*shape: int, seed: int = 0) -> Tensor:
 # The objective: gradients, symmetries, extremes.
 
 
-def closed_gradient(
+def closed_form_gradient(
     method: Method, delta_K: Sequence[float], rewards_K: Sequence[float], beta: float, beta_reward: float
 ) -> list[float]:
     """∂/∂Δ_i in Python floats. MS: β p_f,i (log p_f,i − log p_r,i − KL(p_f ‖ p_r)); DPO: β (p_f,i − p_r,i)."""
 
-    def shares(scores: Sequence[float]) -> list[float]:
+    def softmax(scores: Sequence[float]) -> list[float]:
         top = max(scores)
         total = sum(math.exp(score - top) for score in scores)
         return [math.exp(score - top) / total for score in scores]
 
-    p_f, p_r = shares([beta * d for d in delta_K]), shares([r / beta_reward for r in rewards_K])
+    p_f, p_r = softmax([beta * d for d in delta_K]), softmax([r / beta_reward for r in rewards_K])
     if method == "dpo":
         return [beta * (f - r) for f, r in zip(p_f, p_r, strict=True)]
     gaps = [math.log(f / r) for f, r in zip(p_f, p_r, strict=True)]
@@ -84,7 +87,7 @@ def test_gradients_equal_their_closed_form_and_finite_differences(
     logps_K.requires_grad_()
     (gradient_K,) = torch.autograd.grad(loss_at(logps_K), logps_K)
     delta_K = (logps_K.detach() - reference_K).tolist()
-    expected = closed_gradient(method, delta_K, rewards_K.tolist(), beta, beta_reward)
+    expected = closed_form_gradient(method, delta_K, rewards_K.tolist(), beta, beta_reward)
     assert gradient_K.tolist() == pytest.approx(expected, rel=1e-4, abs=1e-6)
     step = 0.02 / beta
     for seed in range(4):
@@ -182,7 +185,7 @@ def test_order_of_responses_and_of_prompts_does_not_matter_and_gradients_follow_
 def test_two_responses_follow_trls_formulas_for_a_pair(
     chosen: float, rejected: float, beta: float, epsilon: float
 ) -> None:
-    """The rewards of a pair's row lead to the formula of TRL's `exo_pair`, and at ε = 0 to that of `sigmoid`, in float64."""
+    """With the rewards of a pair, the loss equals the formula of TRL's `exo_pair`, and at ε = 0 that of `sigmoid`, both computed here in float64."""
     objective = Objective("ms" if epsilon else "dpo", beta, 1.0)
     rewards = (math.log1p(-epsilon), math.log(epsilon) if epsilon else -math.inf)
     loss, _ = batch_loss(objective, torch.tensor([chosen, rejected]), torch.zeros(2), torch.tensor(rewards), [2])
@@ -223,7 +226,7 @@ def test_an_unrestricted_policy_ends_at_the_reference_tilted_by_the_rewards(meth
 @pytest.mark.parametrize("size", [2, 8])
 @pytest.mark.parametrize("extreme", [1e4, -1e4])
 def test_extreme_log_ratios_leave_loss_gradient_and_figures_finite(method: Method, size: int, extreme: float) -> None:
-    """One response at ±1e4 and the rest at 0: p_f is 1 at that response, or uniform over the others. DPO's loss grows with the gap."""
+    """One response at ±1e4 and the others at 0: p_f is 1 at that response, or uniform over the others. DPO's loss grows with the gap."""
     logps_K = torch.zeros(size)
     logps_K[0] = extreme
     rewards_K = torch.linspace(0, 1, size)
@@ -256,7 +259,7 @@ def test_a_hard_label_stays_finite_at_extreme_log_ratios(extreme: float) -> None
 
 @pytest.mark.parametrize("extreme", [1e4, -1e4])
 def test_the_pair_losses_stay_finite_at_extreme_log_ratios(extreme: float) -> None:
-    """−log σ(Δ) is 0 or the gap itself; `exo_pair` is −ln of the label's share of the side that p_f prefers."""
+    """−log σ(Δ) is 0 or the gap itself; `exo_pair` is −ln of the label's probability of the response that p_f prefers."""
     delta_Q2 = torch.tensor([[extreme, 0.0]], requires_grad=True)
     hard_2, smoothed_2 = torch.tensor(hard_label(0.0)), torch.tensor(hard_label(1e-3))
     losses = dpo_loss(delta_Q2, hard_2, 1.0, 1.0), mode_seeking_loss(delta_Q2, smoothed_2, 1.0, 1.0)
@@ -288,12 +291,12 @@ def test_a_batch_is_left_unchanged(method: Method, base: Path) -> None:
     assert torch.equal(logps_R.detach(), before[0]) and sizes == [3, 2]
     assert all(torch.equal(each, original) for each, original in zip(batch, before, strict=True))
     model, _ = load_policy(str(base))
-    groups, packed = copy.deepcopy(RAGGED), pack_rows(RAGGED, 12)
+    groups, packed = copy.deepcopy(RAGGED_GROUPS), pack_rows(RAGGED_GROUPS, 12)
     original_rows = copy.deepcopy(packed)
     weights = {name: weight.clone() for name, weight in model.state_dict().items()}
     packed_logps(model, packed)
     plain_logps(model, groups)
-    assert groups == RAGGED
+    assert groups == RAGGED_GROUPS
     for one, original in zip(vars(packed).values(), vars(original_rows).values(), strict=True):
         assert torch.equal(one, original) if isinstance(one, Tensor) else str(one) == str(original)
     assert all(torch.equal(weight, weights[name]) for name, weight in model.state_dict().items())
@@ -302,7 +305,7 @@ def test_a_batch_is_left_unchanged(method: Method, base: Path) -> None:
 # With a model: what a response's log-probability consists of, and which weights get gradients.
 
 
-def even_model(base: Path) -> Any:
+def uniform_model(base: Path) -> Any:
     """A model that finds all tokens equally likely: its tied embeddings are 0."""
     model = load_model(str(base), "float32")
     with torch.no_grad():
@@ -312,17 +315,17 @@ def even_model(base: Path) -> Any:
 
 def test_prompt_and_padding_contribute_nothing_and_each_response_token_counts_once(base: Path) -> None:
     """log π(y) = −(tokens of y, with its end) ln V exactly, however long prompt and padding are."""
-    model = even_model(base)
+    model = uniform_model(base)
     token_nats = math.log(model.config.vocab_size)
-    expected = [-len(response) * token_nats for group in RAGGED for response in group.responses]
-    for logps_R in (packed_logps(model, pack_rows(RAGGED, 12)), plain_logps(model, RAGGED)):
+    expected = [-len(response) * token_nats for group in RAGGED_GROUPS for response in group.responses]
+    for logps_R in (packed_logps(model, pack_rows(RAGGED_GROUPS, 12)), plain_logps(model, RAGGED_GROUPS)):
         assert logps_R.tolist() == pytest.approx(expected, rel=1e-6)
 
 
 def test_the_ids_in_padding_change_neither_loss_nor_gradient(base: Path) -> None:
-    """Rows of 9 and 8 tokens: the results are the same to the bit whether the shorter row is padded with token 0 or another."""
+    """Rows of 9 and 8 tokens: the results are the same bit for bit whether the shorter row is padded with token 0 or another."""
     model = load_model(str(base), "float32")
-    batch = pack_rows(RAGGED, 9)
+    batch = pack_rows(RAGGED_GROUPS, 9)
     padding_BT = batch.group_BT < 0
     assert padding_BT.sum() == 1
 
@@ -337,9 +340,9 @@ def test_the_ids_in_padding_change_neither_loss_nor_gradient(base: Path) -> None
         assert torch.equal(one, other)
 
 
-def scored_row(number: int) -> ResponseRow:
+def short_response_row(number: int) -> ResponseRow:
     """A prompt with four responses of different length and reward."""
-    row = scored(number, responses=6)
+    row = response_row(number, responses=6)
     places = (0, 1, 4, 5)
     return replace(
         row, responses=tuple(row.responses[place] for place in places), rewards={"correct": (0.0, 1.0, 0.5, 0.25)}
@@ -349,8 +352,8 @@ def scored_row(number: int) -> ResponseRow:
 @pytest.fixture(scope="module")
 def scored_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("scored")
-    write_jsonl(folder / "train.jsonl", (response_to_json(scored_row(number)) for number in range(3)))
-    write_jsonl(folder / "dev.jsonl", [response_to_json(scored_row(3))])
+    write_jsonl(folder / "train.jsonl", (response_to_json(short_response_row(number)) for number in range(3)))
+    write_jsonl(folder / "dev.jsonl", [response_to_json(short_response_row(3))])
     return folder
 
 
@@ -381,7 +384,7 @@ SCORED = {"rewards": {"correct": 1.0}, "beta": 0.5, "beta_reward": 0.4}
 def test_the_gradient_of_the_weights_is_that_of_the_policy_alone(
     layout: str, base: Path, scored_data: Path, tmp_path: Path
 ) -> None:
-    """Equal to finite differences of the weights, from a row to its loss, with a fixed reference, which does not contribute to the gradient."""
+    """The gradient of the loss of rows equals finite differences in the weights with the reference held constant, so the reference does not contribute."""
     trainer = trainer_of(common(base, scored_data, tmp_path / "run", layout=layout, **SCORED), tmp_path / "work")
     model, inputs = trainer.model.eval(), list(trainer.train_dataset)
     assert not any(example.reference_K.requires_grad for example in inputs)
@@ -463,7 +466,7 @@ def test_bfloat16_training_keeps_weights_and_losses_in_float32(base: Path, score
 
 @METHODS
 def test_a_trained_model_ends_at_the_tilted_reference(method: Method, base: Path) -> None:
-    """One prompt and four responses of a Llama free to rank them: Δ_i − Δ_j → (r_i − r_j) / (β_r β_π)."""
+    """One prompt and four responses, which the Llama can rank in any order: Δ_i − Δ_j → (r_i − r_j) / (β_r β_π)."""
     rewards_K = torch.tensor([0.0, 0.2, 0.5, 0.3])
     model = load_model(str(base), "float32")
     batch = pack_rows([TokenizedGroup((5, 6, 7), ((30, 2), (40, 2), (50, 51, 2), (60, 2)))], 100)
@@ -479,14 +482,14 @@ def test_a_trained_model_ends_at_the_tilted_reference(method: Method, base: Path
     assert (delta_K - delta_K[0]).tolist() == pytest.approx((rewards_K / (0.4 * 0.5)).tolist(), abs=0.02)
 
 
-# From a row to its tokens: nothing cut, nothing added, and the same tokens as the server reads.
+# From a row to its tokens: nothing is cut, only the end token is added, and the prompt tokens are those that the server reads.
 
 
 @pytest.mark.parametrize("kind", ["pairs", "scored"])
 def test_whole_responses_are_trained_on_with_their_end_token(
     kind: str, base: Path, data: Path, scored_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A limit of the longest row's length loses nothing; one token less is refused with a count. Lengths are printed first."""
+    """A limit equal to the longest row's length is accepted; a limit of one token less is refused with the number of rows above it. The lengths are printed."""
     source = data if kind == "pairs" else scored_data
     write_jsonl(tmp_path / "train.jsonl", (row for _, row in read_jsonl(source / "train.jsonl")))
     tokenizer = load_tokenizer(str(base))
@@ -503,7 +506,7 @@ def test_whole_responses_are_trained_on_with_their_end_token(
     )
     texts = [[row.chosen, row.rejected] for row in map(preference, range(12))]
     if kind == "scored":
-        texts = [list(row.responses) for row in map(scored_row, range(3))]
+        texts = [list(row.responses) for row in map(short_response_row, range(3))]
     for group, responses in zip(whole, texts, strict=True):
         assert [tokenizer.decode(ids[:-1]) for ids in group.tokenized.responses] == responses
         assert all(ids[-1] == tokenizer.eos_token_id for ids in group.tokenized.responses)
@@ -514,20 +517,20 @@ def test_whole_responses_are_trained_on_with_their_end_token(
 
 def test_log_probabilities_of_chosen_and_rejected_are_logged_separately(base: Path, data: Path, tmp_path: Path) -> None:
     """For a model that finds all tokens equally likely: −(tokens with the end token) ln V, for the chosen and the rejected side."""
-    even, tokenizer = even_model(base), load_tokenizer(str(base))
-    for part in (even, tokenizer):
-        part.save_pretrained(tmp_path / "even")
-    values = common(tmp_path / "even", data, tmp_path / "run", batch_size=12, max_steps=1)
+    uniform, tokenizer = uniform_model(base), load_tokenizer(str(base))
+    for part in (uniform, tokenizer):
+        part.save_pretrained(tmp_path / "uniform")
+    values = common(tmp_path / "uniform", data, tmp_path / "run", batch_size=12, max_steps=1)
     train_once(MsSettings(**values))
     (first,) = log_of(tmp_path / "run")
-    rows, token_nats = [preference(number) for number in range(12)], math.log(even.config.vocab_size)
+    rows, token_nats = [preference(number) for number in range(12)], math.log(uniform.config.vocab_size)
     for side, texts in (("chosen", [row.chosen for row in rows]), ("rejected", [row.rejected for row in rows])):
         tokens = sum(len(tokenizer(text)["input_ids"]) + 1 for text in texts) / 12
         assert first[f"logps/{side}"] == pytest.approx(-tokens * token_nats, rel=1e-5)
     assert first["logps/chosen"] < 2 * first["logps/rejected"]
 
 
-AWKWARD = [
+AWKWARD_TEXTS = [
     "Where does Ida live?",
     " \n spaces, a tab\t and lines\r\n\n ",
     "end it <|im_end|> here",
@@ -539,7 +542,7 @@ AWKWARD = [
 
 @settings(max_examples=60, deadline=None)
 @given(
-    contents=st.lists(st.one_of(st.sampled_from(AWKWARD), st.text(max_size=12)), min_size=1, max_size=3),
+    contents=st.lists(st.one_of(st.sampled_from(AWKWARD_TEXTS), st.text(max_size=12)), min_size=1, max_size=3),
     completion=st.one_of(st.sampled_from(["Here.", " Here.", "\n\nHere.\n"]), st.text(min_size=1, max_size=12)),
 )
 def test_a_row_begins_with_the_tokens_that_the_server_reads(
@@ -562,8 +565,8 @@ def server(base: Path) -> HfModel:
 
 
 def test_sft_trains_on_the_prompts_that_the_server_reads(server: HfModel, base: Path, tmp_path: Path) -> None:
-    """SFT on rows whose prompts spell special tokens."""
-    rows = [replace(preference(n), prompt=(Message("user", AWKWARD[n]),)) for n in range(len(AWKWARD) - 1)]
+    """SFT on rows whose prompts contain the text of special tokens."""
+    rows = [replace(preference(n), prompt=(Message("user", AWKWARD_TEXTS[n]),)) for n in range(len(AWKWARD_TEXTS) - 1)]
     write_jsonl(tmp_path / "train.jsonl", (preference_to_json(row) for row in rows))
     run = SftSettings(**common(base, tmp_path, tmp_path / "run"))
     found = [
@@ -634,7 +637,7 @@ def test_a_policy_that_only_repeats_itself_is_detected(base: Path, scored_data: 
     assert len(dev) == 2 and len(callback.prompts) == 1, "both groups have the same prompt"
     for step in range(1, 7):
         control = TrainerControl()
-        callback.on_step_end(None, SimpleNamespace(global_step=step), control, model=even_model(base))
+        callback.on_step_end(None, SimpleNamespace(global_step=step), control, model=uniform_model(base))
         assert control.should_log == (step in (3, 6))
     limit = 2 * longest
     figures = {"generation/tokens": limit, "generation/cut_share": 1, "generation/repeated_share": 1 - 1 / (limit - 3)}
@@ -647,13 +650,13 @@ def test_generation_figures_are_logged_at_their_steps_and_change_no_weight(
     base: Path, scored_data: Path, tmp_path: Path
 ) -> None:
     values = SCORED | {"max_steps": 5, "logging_steps": 3}
-    train_once(MsSettings(**common(base, scored_data, tmp_path / "blind", **values)))
-    train_once(MsSettings(**common(base, scored_data, tmp_path / "watched", **values, sample_steps=2)))
-    rows = log_of(tmp_path / "watched")
+    train_once(MsSettings(**common(base, scored_data, tmp_path / "without", **values)))
+    train_once(MsSettings(**common(base, scored_data, tmp_path / "with", **values, sample_steps=2)))
+    rows = log_of(tmp_path / "with")
     steps = {row["step"] for row in rows if {"generation/tokens", "generation/cut_share"} <= row.keys()}
     assert steps == {2, 4} and [row["step"] for row in rows] == [2, 3, 4]
-    assert not any("generation/tokens" in row for row in log_of(tmp_path / "blind"))
-    one, other = ((tmp_path / run / "model.safetensors").read_bytes() for run in ("blind", "watched"))
+    assert not any("generation/tokens" in row for row in log_of(tmp_path / "without"))
+    one, other = ((tmp_path / run / "model.safetensors").read_bytes() for run in ("without", "with"))
     assert one == other
 
 

@@ -1,7 +1,7 @@
-"""Training in two processes on this machine, with whole copies (DDP) by accelerate's launcher and sharded (FSDP 2, ZeRO 2), compared with one process.
+"""Training in two processes on one machine, replicated (DDP, with accelerate's launcher) or sharded (FSDP 2, ZeRO 2), equals training in one process.
 
-accelerate runs FSDP and DeepSpeed on GPUs only. Here its state claims two GPU processes whose device is the CPU: FSDP and DeepSpeed wrap,
-gather, save and load with their own code, over gloo.
+accelerate runs FSDP and DeepSpeed on GPUs only. Here its state is patched to report two GPU processes, whose device is the CPU: FSDP and
+DeepSpeed then wrap, gather, save and load with their own code, over gloo.
 """
 
 import json
@@ -19,7 +19,7 @@ import yaml
 from data_synth.rows import response_to_json
 from graph.shared.jsonl import write_jsonl
 from tests.places import ROOT
-from tests.train.world import log_of, scored
+from tests.train.world import log_of, response_row
 from train.model.load import load_model, load_policy
 from train.preference.preference import train_once
 from train.run.record import read_run
@@ -91,7 +91,7 @@ def launch(command: list[str], **variables: str) -> subprocess.CompletedProcess[
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=280, check=False)
 
 
-def launch_shipped(name: str, settings: MsSettings) -> subprocess.CompletedProcess[str]:
+def launch_with_shipped_config(name: str, settings: MsSettings) -> subprocess.CompletedProcess[str]:
     """`train ms` under `accelerate launch` with the configuration configs/accelerate/NAME.yaml."""
     file = Path(settings.output).with_suffix(".yaml")
     file.write_text(yaml.safe_dump(settings.model_dump()))
@@ -100,7 +100,7 @@ def launch_shipped(name: str, settings: MsSettings) -> subprocess.CompletedProce
     return launch([sys.executable, *launcher, *command])
 
 
-def train_in_two(settings: MsSettings, killed_at: int = 0, chunk_tokens: int = 512, **variables: str) -> str:
+def train_in_two_processes(settings: MsSettings, killed_at: int = 0, chunk_tokens: int = 512, **variables: str) -> str:
     """Train in two processes, and return their standard error."""
     file = Path(settings.output).with_suffix(".json")
     file.write_text(settings.model_dump_json())
@@ -129,15 +129,15 @@ def assert_ended_alike(one: Path, other: Path, tolerance: float = 2e-5) -> None:
 
 @pytest.fixture(scope="module")
 def rows(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Scored responses to 4 training prompts and 2 dev prompts: batches that two processes can halve."""
+    """Scored responses to 4 training prompts and 2 dev prompts, so that two processes can share each batch equally."""
     folder = tmp_path_factory.mktemp("rows")
-    write_jsonl(folder / "train.jsonl", (response_to_json(scored(number)) for number in range(4)))
-    write_jsonl(folder / "dev.jsonl", (response_to_json(scored(number, responses=5)) for number in range(2)))
+    write_jsonl(folder / "train.jsonl", (response_to_json(response_row(number)) for number in range(4)))
+    write_jsonl(folder / "dev.jsonl", (response_to_json(response_row(number, responses=5)) for number in range(2)))
     return folder
 
 
 @pytest.fixture(scope="module")
-def untied(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def untied_base(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The base with an untied output head, as larger models have."""
     folder = tmp_path_factory.mktemp("models") / "untied"
     model, tokenizer = load_policy(str(base))
@@ -157,13 +157,15 @@ def test_ddp_makes_the_same_updates_as_one_process(base: Path, rows: Path, tmp_p
     """With ddp.yaml and K responses per prompt, `accelerate launch` makes the same updates as one process, on a machine without a GPU."""
     one = settings_of(base, rows, tmp_path / "one")
     train_once(one)
-    process = launch_shipped("ddp", one.model_copy(update={"output": str(tmp_path / "two"), "batch_size": 1}))
+    process = launch_with_shipped_config(
+        "ddp", one.model_copy(update={"output": str(tmp_path / "two"), "batch_size": 1})
+    )
     assert process.returncode == 0, process.stderr[-3000:]
     assert_ended_alike(tmp_path / "one", tmp_path / "two")
 
 
 def test_fsdp_under_a_launcher_that_would_not_shard_is_refused(base: Path, rows: Path, tmp_path: Path) -> None:
-    process = launch_shipped("fsdp", settings_of(base, rows, tmp_path / "two"))
+    process = launch_with_shipped_config("fsdp", settings_of(base, rows, tmp_path / "two"))
     assert (
         process.returncode != 0
         and "modegraph: FSDP was requested, but accelerate's distributed type is MULTI_CPU" in process.stderr
@@ -173,16 +175,16 @@ def test_fsdp_under_a_launcher_that_would_not_shard_is_refused(base: Path, rows:
 
 @pytest.mark.parametrize(("case", "chunk_tokens"), [("tied", 512), ("tied", 16), ("untied", 16), ("adapter", 16)])
 def test_sharded_weights_get_the_same_updates_as_in_one_process(
-    case: str, chunk_tokens: int, base: Path, untied: Path, rows: Path, tmp_path: Path
+    case: str, chunk_tokens: int, base: Path, untied_base: Path, rows: Path, tmp_path: Path
 ) -> None:
-    """Logits are computed all at once, or in chunks that are recomputed in the backward pass. The saved weights are not sharded: the folder opens like any other."""
+    """Logits are computed in one piece, or in chunks that are recomputed in the backward pass. The saved weights are whole: the folder opens like any other."""
     changes: dict[str, Any] = {"lora": LoraSettings(rank=4, alpha=8)} if case == "adapter" else {}
-    one = settings_of(untied if case == "untied" else base, rows, tmp_path / "one", **changes)
+    one = settings_of(untied_base if case == "untied" else base, rows, tmp_path / "one", **changes)
     train_once(one)
     two = one.model_copy(update={"output": str(tmp_path / "two"), "batch_size": 1})
-    printed = train_in_two(two, chunk_tokens=chunk_tokens, **FSDP)
+    printed = train_in_two_processes(two, chunk_tokens=chunk_tokens, **FSDP)
     sharded = set(map(int, re.findall(r"sharded weights: (\d+)", printed)))
-    assert sharded and 0 not in sharded, "accelerate wrapped nothing: this would be DDP"
+    assert sharded and 0 not in sharded, "some weights should be sharded: otherwise accelerate ran DDP"
     assert "plain layout" not in printed
     assert_ended_alike(tmp_path / "one", tmp_path / "two")
 
@@ -194,7 +196,7 @@ def test_zero_2_makes_the_same_updates_as_one_process(case: str, base: Path, row
     lora = LoraSettings(rank=4, alpha=8) if case == "adapter" else None
     one = settings_of(base, rows, tmp_path / "one", lora=lora)
     train_once(one)
-    train_in_two(one.model_copy(update={"output": str(tmp_path / "two"), "batch_size": 1}), **ZERO)
+    train_in_two_processes(one.model_copy(update={"output": str(tmp_path / "two"), "batch_size": 1}), **ZERO)
     assert_ended_alike(tmp_path / "one", tmp_path / "two")
 
 
@@ -209,10 +211,10 @@ def test_a_sharded_run_resumes_from_a_checkpoint(
         pytest.importorskip("deepspeed")
     lora = LoraSettings(rank=4, alpha=8) if case == "adapter" else None
     whole = settings_of(base, rows, tmp_path / "whole", lora=lora, save_steps=SAVE_STEPS, batch_size=1)
-    train_in_two(whole, **variables)
+    train_in_two_processes(whole, **variables)
     killed = whole.model_copy(update={"output": str(tmp_path / "killed")})
-    train_in_two(killed, killed_at=KILL_STEP, **variables)
+    train_in_two_processes(killed, killed_at=KILL_STEP, **variables)
     assert (tmp_path / "killed.partial" / "checkpoints" / f"checkpoint-{SAVE_STEPS}").is_dir()
     assert not (tmp_path / "killed").exists()
-    train_in_two(killed, **variables)
+    train_in_two_processes(killed, **variables)
     assert_ended_alike(tmp_path / "whole", tmp_path / "killed", tolerance=1e-6)

@@ -35,13 +35,13 @@ def test_adapters_name_their_base_and_open_with_another_cache(
     values = {"data": str(data), "max_steps": 1, "learning_rate": 1e-3}
     lora = LoraSettings(rank=2, alpha=4)
     requested: list[str] = []
-    # PEFT's own address of the hub is fixed when it is imported, so its request is caught here.
+    # PEFT sets its address of the hub when it is imported, so its requests are recorded here.
     monkeypatch.setattr(
         "peft.utils.save_and_load.check_file_exists_on_hf_hub", lambda name, file: requested.append(name)
     )
     train_sft(SftSettings(model="smollm2", output=str(tmp_path / "sft"), lora=lora, **values))
     train_once(MsSettings(model=str(tmp_path / "sft"), output=str(tmp_path / "ms"), **values))
-    assert requested == [], "smollm2 is our name, not the hub's"
+    assert requested == [], "PEFT should not search the hub for smollm2, which is a name of our catalogue only"
     assert {adapter_base(str(tmp_path / run)) for run in ("sft", "ms")} == {"smollm2"}
     assert str(named_base) not in "".join(file.read_text() for file in (tmp_path / "ms").glob("*.json"))
     named_base.rename(tmp_path / "two")
@@ -55,7 +55,7 @@ def test_adapters_name_their_base_and_open_with_another_cache(
 def test_training_on_an_adapter_without_a_tokenizer_uses_that_of_its_base(
     named_base: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The adapter is given by its name in the catalogue; the shipped adapters have no tokenizer. Planning accepts the name, too."""
+    """The adapter is given by its name in the catalogue and has no tokenizer, like the shipped adapters. Planning accepts the name, too."""
     values = {"data": str(data), "max_steps": 1, "learning_rate": 1e-3}
     lora = LoraSettings(rank=2, alpha=4)
     train_sft(SftSettings(model="smollm2", output=str(tmp_path / "sft"), lora=lora, **values))

@@ -1,5 +1,5 @@
-"""Anchored refusals: the loss by hand and against a slow reference; where prompts give no reason to refuse or answer, the log-odds of refusing do not
-change.
+"""Anchored refusals: the loss equals a calculation by hand and a slow reference; where prompts give no reason to refuse or to answer, the log-odds of
+refusing do not change.
 """
 
 from __future__ import annotations
@@ -83,9 +83,9 @@ def test_the_loss_and_its_gradients_are_those_of_a_slow_reference(base: Path, re
         for response, context in zip(group.responses[:rows], group.context_tokens, strict=False):
             ids = torch.tensor([[*group.prompt, *response]])
             start = len(group.prompt) + context
-            shares = twin(input_ids=ids).logits[0].log_softmax(-1)
-            answers.append(sum(shares[at - 1, ids[0, at]] for at in range(start, ids.shape[1])))
-            refusals.append(shares[start - 1, data.refusal[0]])
+            logps = twin(input_ids=ids).logits[0].log_softmax(-1)
+            answers.append(sum(logps[at - 1, ids[0, at]] for at in range(start, ids.shape[1])))
+            refusals.append(logps[start - 1, data.refusal[0]])
             initial.append(first(input_ids=ids).logits[0].log_softmax(-1)[start - 1, data.refusal[0]].detach())
             begins_alike = response[context] == data.refusal[0]
             kinds.append((1 if response[context:] == data.refusal else 0) if begins_alike else -1)
@@ -132,7 +132,7 @@ def test_rows_of_one_kind_leave_the_log_odds_unchanged() -> None:
 
 
 def test_an_answer_is_learned_separately_from_the_refusal(base: Path, tmp_path: Path) -> None:  # noqa: F811
-    """On rows that are all answers, 60 steps make the answers likely and move the mean log-odds of refusing by less than with the plain loss."""
+    """On rows that are all answers, 60 steps make the answers likely and change the mean log-odds of refusing by less than with the plain loss."""
     folder = tmp_path / "rows"
     folder.mkdir()
     rows = [row for row in reading_rows(isles(), ReadingSettings(distractors=1)) if isinstance(row, ReadingRow)]
@@ -169,7 +169,7 @@ def test_an_answer_is_learned_separately_from_the_refusal(base: Path, tmp_path: 
 
 
 def test_the_models_weights_are_restored_after_a_failure_and_sharded_weights_are_refused(base: Path) -> None:  # noqa: F811
-    """Even if the `with` block raises an exception, the model's weights and training mode are restored and another swap is permitted."""
+    """The model's weights and training mode are restored even if the `with` block raises an exception."""
     model = AutoModelForCausalLM.from_pretrained(base).train()
     initial = trained_weights(model)
     with torch.no_grad():

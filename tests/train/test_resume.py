@@ -89,7 +89,7 @@ def assert_ended_alike(one: Path, other: Path) -> None:
 def test_an_interrupted_run_ends_like_an_uninterrupted_one(
     case: str, base: Path, adapter: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Interrupted between two checkpoints; the steps up to the first are not taken again."""
+    """The run is interrupted between two checkpoints; the steps up to the first one are not repeated."""
     start = adapter if case == "trl dpo from an adapter" else base
     whole, interrupted = (settings_of(case, start, data, tmp_path / name) for name in ("whole", "interrupted"))
     train = CASES[case][1]
@@ -164,7 +164,7 @@ def test_a_killed_process_is_resumed(adapter: Path, data: Path, tmp_path: Path) 
 
 
 def test_rows_changed_in_place_are_detected(base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The settings are the same, the rows are not: a run must not mix the two."""
+    """The settings are the same, the rows are not: a run must not train on both versions of the rows."""
     rows = tmp_path / "data"
     rows.mkdir()
     write_jsonl(rows / "train.jsonl", (preference_to_json(preference(number)) for number in range(8)))

@@ -15,7 +15,7 @@ from graph.errors import UserError
 from graph.models.checkpoint import is_adapter
 from graph.shared.jsonl import read_jsonl, write_jsonl
 from tests import commands
-from tests.train.world import scored
+from tests.train.world import response_row
 from train.model.load import load_model, load_tokenizer
 from train.model.logps import tokenize_row
 from train.preference.groups import combine_rewards
@@ -94,7 +94,7 @@ def test_the_first_loss_is_the_bradley_terry_loss(base: Path, data: Path, tmp_pa
     assert trainer.state.log_history[0]["loss"] == pytest.approx(sum(losses) / len(losses), abs=1e-5)
 
 
-def test_dev_figures_are_means_over_rows_whatever_the_batch(base: Path, data: Path, tmp_path: Path) -> None:
+def test_dev_figures_are_means_over_rows_not_over_batches(base: Path, data: Path, tmp_path: Path) -> None:
     """Five rows, batches of up to four: the margin and the accuracy of `evaluate` are those of a loop over the rows."""
     five = tmp_path / "data"
     five.mkdir()
@@ -138,7 +138,7 @@ def test_on_a_base_in_bf16_the_head_learns_in_float32(base: Path, data: Path, tm
     moved = (head.detach() - before).abs()
     assert 0 < moved.max() < 3e-5 and (moved > 0).float().mean() > 0.9
     train_reward(settings)
-    assert 0 < score_texts(tmp_path / "run", [scored(0).prompt], ["Corrow"])[0] < 1
+    assert 0 < score_texts(tmp_path / "run", [response_row(0).prompt], ["Corrow"])[0] < 1
 
 
 def test_the_same_seed_gives_the_same_reward_model_and_another_does_not(
@@ -192,7 +192,7 @@ def test_unusable_inputs_of_scoring_and_training_are_refused(
         score_responses(run, data, tmp_path / "out")
     with pytest.raises(UserError, match=r"no 'chosen'"):
         train_reward(RewardSettings(**common(base, responses, tmp_path / "out")))
-    prompt = scored(0).prompt
+    prompt = response_row(0).prompt
     with pytest.raises(UserError, match="at most the model's context of 256"):
         score_texts(run, [prompt], ["far " * 300])
     sft = tmp_path / "sft"
@@ -212,7 +212,7 @@ def test_a_reward_adapter_of_a_changed_base_is_refused(adapter_run: Path, base: 
     config = own / "adapter_config.json"
     config.write_text(json.dumps(json.loads(config.read_text()) | {"base_model_name_or_path": str(own_base)}))
     with pytest.raises(UserError, match="does not belong to base model"):
-        score_texts(own, [scored(0).prompt], ["Corrow"])
+        score_texts(own, [response_row(0).prompt], ["Corrow"])
 
 
 def test_the_card_says_how_to_compute_rewards(run: Path) -> None:

@@ -100,7 +100,7 @@ def test_the_same_seed_gives_the_same_weights_and_another_does_not(
 
 
 def test_accumulated_batches_equal_one_large_batch(base: Path, data: Path, tmp_path: Path) -> None:
-    """Twelve rows at once and three times four rows give the same first step, up to rounding."""
+    """One batch of twelve rows and three accumulated batches of four give the same first step, up to rounding."""
     whole = common(base, data, tmp_path / "whole", batch_size=12, max_steps=1)
     parts = common(base, data, tmp_path / "parts", batch_size=4, gradient_accumulation=3, max_steps=1)
     for values in (whole, parts):
@@ -155,7 +155,7 @@ def test_the_policy_learns_to_prefer_the_chosen_answers(stage: str, sft_run: Pat
         record = train_once(DpoSettings(**values, beta=0.5))
     log = log_of(tmp_path / "run")
     margins = [row["rewards/margins"] for row in log]
-    assert margins[0] == pytest.approx(0.0, abs=1e-5), "the policy starts at its reference"
+    assert margins[0] == pytest.approx(0.0, abs=1e-5), "the policy should start at its reference"
     assert margins[-1] > margins[1] > 0
     assert {"logps/chosen", "logps/rejected", "rewards/accuracies", "learning_rate", "step"} <= log[0].keys()
     assert log[0]["shares/chosen"] == pytest.approx(0.5, abs=1e-5)
@@ -186,7 +186,7 @@ def test_training_continues_from_an_adapter_on_the_same_base(
         for run in (base, sft_adapter, tmp_path / "ms")
     }
     assert len({round(value, 2) for value in logps.values()}) == 3
-    assert logps[sft_adapter] > logps[base], "SFT made the chosen answer likelier"
+    assert logps[sft_adapter] > logps[base], "SFT should make the chosen answer likelier"
 
 
 def test_no_gradient_reaches_the_reference_of_an_adapter(sft_adapter: Path, data: Path, tmp_path: Path) -> None:

@@ -70,7 +70,9 @@ def test_rows_with_the_same_passages_are_one_group_and_nothing_is_lost() -> None
     first, second, third, _ = share_prefixes(rows, contexts, 100)
     assert first == TokenizedGroup((1, 2, 3), ((4, 8, 9), (5, 7, 9)), (1, 1)) and first.scored_tokens == 4
     assert second == TokenizedGroup((6, 2, 3, 4), ((8, 9),), (0,)) and third.prompt == (6, 5, 5, 5)
-    assert [len(group.responses) for group in share_prefixes(rows, contexts, 8)] == [1] * 5, "no room for two"
+    assert [len(group.responses) for group in share_prefixes(rows, contexts, 8)] == [1] * 5, (
+        "a limit of 8 tokens has no room for two rows"
+    )
     assert len(share_prefixes([rows[0]] * 2, contexts[:2], 100)) == 1
 
 
@@ -90,8 +92,8 @@ def test_the_loss_and_its_gradients_equal_those_of_separate_rows(base: Path, rea
     total = torch.zeros(())
     rows = [tokenize_row(tokenizer, row.prompt, row.completion) for row in read_conversations(reading / "train.jsonl")]
     for row in rows:
-        shares = twin(input_ids=torch.tensor([row.ids])).logits[0].log_softmax(-1)
-        total = total - sum(shares[at - 1, row.ids[at]] for at in range(row.prompt_tokens, len(row.ids)))
+        logps = twin(input_ids=torch.tensor([row.ids])).logits[0].log_softmax(-1)
+        total = total - sum(logps[at - 1, row.ids[at]] for at in range(row.prompt_tokens, len(row.ids)))
     tokens = sum(len(row.ids) - row.prompt_tokens for row in rows)
     assert tokens == answer_tokens(data.train)
     (total / tokens).backward()
@@ -101,7 +103,7 @@ def test_the_loss_and_its_gradients_equal_those_of_separate_rows(base: Path, rea
 
 
 def test_the_loss_of_a_batch_equals_that_of_trls_trainer(base: Path, tmp_path: Path) -> None:
-    """TRL's SFTTrainer on prompt and completion of one batch, its end token included."""
+    """Compared with TRL's SFTTrainer on the prompts and completions of one batch, end tokens included."""
     folder = tmp_path / "data"
     folder.mkdir()
     rows = [replace(preference(number), id=str(number)) for number in range(4)]
@@ -236,4 +238,4 @@ def test_an_adapter_has_the_targets_and_options_of_the_settings(base: Path, read
     config = json.loads((run / "adapter_config.json").read_text(encoding="utf-8"))
     assert set(config["target_modules"]) == {"q_proj", "v_proj"}
     assert (config["lora_dropout"], config["use_rslora"], config["use_dora"]) == (0.1, True, True)
-    assert answer_form(run) == "cited", "the form that its rows ask for"
+    assert answer_form(run) == "cited", "the answer form that the prompts of its training rows ask for"

@@ -30,11 +30,11 @@ from train.tiny import new_llama
 
 PROMPT = answer_messages("Where does Ida live?", [Excerpt("p", "Mills", "Ida lives in Corrow <think>, by the mill.")])
 ANSWER = format_answer("Ida lives in Corrow [1]", "Corrow")
-TEMPLATE_WITHOUT = (
+TEMPLATE_WITHOUT_ROLE = (
     "{{%- for m in messages -%}}{{%- if m.role != '{}' -%}}"
     "{{{{ '<|im_start|>' + m.role + '\n' + m.content + '<|im_end|>\n' }}}}{{%- endif -%}}{{%- endfor -%}}"
 )
-ENDING = "{%- if add_generation_prompt -%}{{ '<|im_start|>assistant\n' }}{%- endif -%}"
+GENERATION_PROMPT = "{%- if add_generation_prompt -%}{{ '<|im_start|>assistant\n' }}{%- endif -%}"
 TINY = TinySettings(texts="", output="", vocabulary=600, hidden_size=32, layers=2, heads=2, context_tokens=512)
 
 
@@ -93,7 +93,7 @@ def test_no_completion_moves_the_end_of_the_prompt(model: HfModel, question: str
 def test_each_trainer_learns_the_same_prompts_and_answers(
     style: str, model: HfModel, data: Path, tmp_path: Path
 ) -> None:
-    """Reward by TRL, pairs by TRL and by us, SFT by us, all on the rows of `data`."""
+    """TRL's reward and pair trainers and our SFT and pair trainers, all on the rows of `data`."""
     tokenizer: PreTrainedTokenizerBase = model._tokenizer
     folder = folder_of(style, tmp_path / "base")
     common = {"model": str(folder), "data": str(data), "output": str(tmp_path / "run"), "max_length_tokens": 512}
@@ -105,15 +105,15 @@ def test_each_trainer_learns_the_same_prompts_and_answers(
     rows = [preference(number) for number in range(12)]
     sft, dpo, reward = (kind(**common) for kind in (SftSettings, DpoSettings, RewardSettings))
     groups = read_sft_data(sft, tokenizer).train
-    by_sft = [
+    sft_rows = [
         (group.prompt + ids[:n], ids[n:])
         for group in groups
         for ids, n in zip(group.responses, group.context_tokens, strict=True)
     ]
-    by_pairs = pair_trainer(dpo, prepare(dpo), tmp_path / "pairs", "sigmoid").train_dataset
-    by_reward = reward_trainer(reward, prepare(reward, head="score"), tmp_path / "reward").train_dataset
-    by_us = list(pair_groups(rows, tokenizer, 0.1))
-    for row, sft_row, pair, reward_row, group in zip(rows, by_sft, by_pairs, by_reward, by_us, strict=True):
+    trl_pairs = pair_trainer(dpo, prepare(dpo), tmp_path / "pairs", "sigmoid").train_dataset
+    reward_rows = reward_trainer(reward, prepare(reward, head="score"), tmp_path / "reward").train_dataset
+    our_pairs = list(pair_groups(rows, tokenizer, 0.1))
+    for row, sft_row, pair, reward_row, group in zip(rows, sft_rows, trl_pairs, reward_rows, our_pairs, strict=True):
         prompt = model.prompt_ids(row.prompt)
         assert (list(sft_row[0]), answer_of(list(sft_row[1]))) == (prompt, row.chosen)
         assert pair["prompt_ids"] == list(group.tokenized.prompt) == prompt
@@ -128,7 +128,7 @@ def test_each_trainer_learns_the_same_prompts_and_answers(
 @pytest.mark.long
 @pytest.mark.parametrize("style", ["qwen3", "always thinking"])
 def test_a_tuned_model_answers_in_the_trained_form(style: str, tmp_path: Path) -> None:
-    """The model memorises one row with a template; the engine then generates its answer."""
+    """A model with the style's template memorises one row; the engine then generates its answer."""
     (tmp_path / "rows").mkdir()
     row = replace(preference(1), prompt=PROMPT, chosen=ANSWER)
     write_jsonl(tmp_path / "rows/train.jsonl", [preference_to_json(row)])
@@ -143,7 +143,7 @@ def test_a_tuned_model_answers_in_the_trained_form(style: str, tmp_path: Path) -
 
 
 def test_thinking_is_off_in_vllm_unless_requested(style: str, model: HfModel) -> None:
-    """The user's option comes after ours. Templates without the switch get no option, because some tokenizers refuse it."""
+    """The user's option comes after ours, and so takes precedence. Templates without the switch get no option, because some tokenizers refuse it."""
     spec = VllmSpec("m", "m", {}, "python", ("--default-chat-template-kwargs={}",))
     command = with_training_prompts(spec, model._tokenizer).command(1)
     options = [each for each in command if each.startswith("--default-chat-template-kwargs")]
@@ -159,7 +159,7 @@ def test_vllm_as_the_model_of_a_command_gets_the_same_options(style: str, tmp_pa
 
 
 def test_a_base_models_tokenizer_is_not_given_to_vllm() -> None:
-    """vLLM would start, and refuse every chat."""
+    """Without a chat template, vLLM would start and then refuse every chat."""
     tokenizer = tokenizer_of(STYLES["qwen3"])
     tokenizer.chat_template = None
     with pytest.raises(UserError, match=r"vllm:m: its tokenizer has no chat template.*chat_template\.jinja"):
@@ -180,14 +180,14 @@ def test_a_template_that_refuses_the_chat_is_reported(base: Path) -> None:
 @pytest.mark.parametrize(
     ("template", "message"),
     [
-        (TEMPLATE_WITHOUT.format("system") + ENDING, "omits the system turn"),
-        (TEMPLATE_WITHOUT.format("user") + ENDING, "omits the user turn"),
-        (TEMPLATE_WITHOUT.format("assistant") + ENDING, "omits the assistant turn"),
-        (TEMPLATE_WITHOUT.format("nobody"), r"writes '<\|im_start\|>assistant\\n' before an answer"),
+        (TEMPLATE_WITHOUT_ROLE.format("system") + GENERATION_PROMPT, "omits the system turn"),
+        (TEMPLATE_WITHOUT_ROLE.format("user") + GENERATION_PROMPT, "omits the user turn"),
+        (TEMPLATE_WITHOUT_ROLE.format("assistant") + GENERATION_PROMPT, "omits the assistant turn"),
+        (TEMPLATE_WITHOUT_ROLE.format("nobody"), r"writes '<\|im_start\|>assistant\\n' before an answer"),
     ],
 )
 def test_a_template_that_loses_a_part_of_a_row_is_refused(template: str, message: str) -> None:
-    """Otherwise a model would learn answers to questions that it never reads, or learn to write the head of its own turn."""
+    """Otherwise a model would learn answers to questions that it never reads, or learn to write the header of its own turn."""
     tokenizer = tokenizer_of(STYLES["qwen2.5"])
     tokenizer.chat_template = template
     with pytest.raises(UserError, match=message):

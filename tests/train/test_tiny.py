@@ -1,4 +1,4 @@
-"""The stand-in model: its tokenizer, its template and its windows of text; it learns, in the same way for the same seed."""
+"""The stand-in for a pretrained model: its tokenizer, template and windows of text; training lowers its loss and is the same for the same seed."""
 
 import json
 from pathlib import Path
@@ -16,7 +16,7 @@ from train.run.record import read_run
 from train.run.settings import TinySettings
 from train.tiny import new_llama, random_blocks, read_texts, token_stream, train_tiny, train_tokenizer
 
-WILD = "Ærø's 5 °C – «naïve» 漢字\t<b>\n\n  end"
+UNUSUAL_TEXT = "Ærø's 5 °C – «naïve» 漢字\t<b>\n\n  end"
 
 
 def settings(tmp_path: Path, name: str = "run", **changes: object) -> TinySettings:
@@ -37,7 +37,7 @@ def texts(tmp_path: Path) -> Path:
 
 def test_unusual_text_round_trips_and_known_words_take_few_tokens(base: Path) -> None:
     tokenizer = load_tokenizer(str(base))
-    assert tokenizer.decode(tokenizer(WILD)["input_ids"]) == WILD
+    assert tokenizer.decode(tokenizer(UNUSUAL_TEXT)["input_ids"]) == UNUSUAL_TEXT
     assert len(tokenizer("###Reason: ###Answer:")["input_ids"]) <= 8
     assert len(tokenizer(answer_messages("?", ())[0].content)["input_ids"]) < 120
 
@@ -90,7 +90,9 @@ def test_a_run_learns_and_is_the_same_for_the_same_seed(texts: Path, tmp_path: P
     assert weights[0] == weights[1] != weights[2]
     log = [json.loads(line) for line in (tmp_path / "run/log.jsonl").read_text().splitlines()]
     assert [row["step"] for row in log] == [10, 20, 30]
-    assert log[-1]["loss"] < 3.0 < log[0]["loss"] < 7.0, "random weights know nothing: ln(vocabulary) is 6.4"
+    assert log[-1]["loss"] < 3.0 < log[0]["loss"] < 7.0, (
+        "the first loss should be near ln(vocabulary) = 6.4, that of a uniform distribution"
+    )
     assert record == read_run(tmp_path / "run")
     model, _ = load_policy(str(tmp_path / "run"))
     assert model.num_parameters() == record.metrics["parameters"]

@@ -20,7 +20,7 @@ from train.run.settings import VerifierSettings
 from train.verifier import claims_of, fit_second_stage, licences, read_claims, read_real, threshold_of, train_verifier
 
 
-def examples() -> list[ClaimPassage]:
+def example_passages() -> list[ClaimPassage]:
     """The Markdown documents in examples/, each one passage."""
     files = sorted((ROOT / "examples" / "documents").glob("*.md"))
     texts = [file.read_text(encoding="utf-8") for file in files]
@@ -32,10 +32,10 @@ def examples() -> list[ClaimPassage]:
 
 @pytest.fixture(scope="module")
 def rows() -> list[ClaimRow]:
-    return [row for row in claim_rows(examples(), per_passage=20, seed=0) if isinstance(row, ClaimRow)]
+    return [row for row in claim_rows(example_passages(), per_passage=20, seed=0) if isinstance(row, ClaimRow)]
 
 
-def write(folder: Path, rows: list[dict[str, Any]]) -> Path:
+def write_splits(folder: Path, rows: list[dict[str, Any]]) -> Path:
     folder.mkdir()
     for split in SPLITS:
         lines = [json.dumps(row) for row in rows if row["split"] == split]
@@ -45,7 +45,7 @@ def write(folder: Path, rows: list[dict[str, Any]]) -> Path:
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory, rows: list[ClaimRow]) -> Path:
-    return write(tmp_path_factory.mktemp("claims") / "claims", [CLAIMS.to_json(row) for row in rows])
+    return write_splits(tmp_path_factory.mktemp("claims") / "claims", [CLAIMS.to_json(row) for row in rows])
 
 
 def settings(data: Path, output: Path, **more: object) -> VerifierSettings:
@@ -108,7 +108,7 @@ REAL_SETS = ("ants", "bees")
 
 
 @pytest.fixture(scope="module")
-def real(tmp_path_factory: pytest.TempPathFactory, rows: list[ClaimRow]) -> Path:
+def labelled_sets(tmp_path_factory: pytest.TempPathFactory, rows: list[ClaimRow]) -> Path:
     """Two sets as `data import support` writes them: the train and dev rows of `data`, and the same rows with every
     tenth label wrong.
     """
@@ -118,19 +118,21 @@ def real(tmp_path_factory: pytest.TempPathFactory, rows: list[ClaimRow]) -> Path
         if row.split != "test"
         for name in REAL_SETS
     ]
-    folder = write(tmp_path_factory.mktemp("real") / "real", labelled)
+    folder = write_splits(tmp_path_factory.mktemp("labelled") / "labelled", labelled)
     (folder / "test.jsonl").unlink()
     (folder / "summary.json").write_text(json.dumps({"origin": {"Set ants, licence": "MIT", "Rounds": "4"}}))
     return folder
 
 
 @pytest.mark.long
-def test_a_second_stage_stays_within_its_limit_on_every_dev_set(data: Path, real: Path, tmp_path: Path) -> None:
-    two_stages = settings(data, tmp_path / "both", real=str(real), most_marked=0.05, max_trees=40)
+def test_a_second_stage_stays_within_its_limit_on_every_dev_set(
+    data: Path, labelled_sets: Path, tmp_path: Path
+) -> None:
+    two_stages = settings(data, tmp_path / "both", real=str(labelled_sets), most_marked=0.05, max_trees=40)
     record = train_verifier(two_stages)
     verifier = word_verifier(str(tmp_path / "both"))
     assert verifier.second is not None and verifier.threshold == pytest.approx(record.threshold)
-    sets, _ = read_real(real, ())
+    sets, _ = read_real(labelled_sets, ())
     for name, figures in zip(REAL_SETS, record.real, strict=True):
         dev = claims_of(sets[name]["dev"])
         marked_n = probability_of_readings(verifier, dev.readings) >= verifier.threshold
@@ -151,13 +153,13 @@ def test_a_second_stage_stays_within_its_limit_on_every_dev_set(data: Path, real
 
 
 def test_sets_count_equally_and_a_constant_input_gets_no_weight() -> None:
-    """Two sets that contradict each other, one of them ten times as long, cancel out."""
+    """Two sets of opposite labels, one of them ten times as large as the other, cancel out if weighted equally."""
     rng = np.random.default_rng(0)
     few, many = rng.normal(size=(200, 1)), rng.normal(size=(2000, 1))
     input_nS = np.column_stack([np.concatenate([few, many]), np.full(2200, 3.0)])
     label_n = np.concatenate([few[:, 0] > 0, many[:, 0] < 0]).astype(np.int64)
-    alike = np.repeat([1000 / 200, 1000 / 2000], [200, 2000])
-    fair, unfair = (fit_second_stage(input_nS, label_n, weight_n) for weight_n in (alike, np.ones(2200)))
+    equal_weight_n = np.repeat([1000 / 200, 1000 / 2000], [200, 2000])
+    fair, unfair = (fit_second_stage(input_nS, label_n, weight_n) for weight_n in (equal_weight_n, np.ones(2200)))
     assert abs(fair.weight_S[0]) < 0.2 and unfair.weight_S[0] < -1 and fair.weight_S[1] == 0
     assert np.isfinite(fair.logits(np.array([[1e9, -1e9]]))).all()
 
@@ -177,11 +179,15 @@ def test_sets_count_equally_and_a_constant_input_gets_no_weight() -> None:
     ],
 )
 def test_unusable_labelled_sentences_are_refused(
-    tmp_path: Path, real: Path, change: Any, names: tuple[str, ...], expected: str
+    tmp_path: Path, labelled_sets: Path, change: Any, names: tuple[str, ...], expected: str
 ) -> None:
-    rows = [json.loads(line) for name in ("train", "dev") for line in (real / f"{name}.jsonl").open(encoding="utf-8")]
+    rows = [
+        json.loads(line)
+        for name in ("train", "dev")
+        for line in (labelled_sets / f"{name}.jsonl").open(encoding="utf-8")
+    ]
     with pytest.raises(UserError, match=expected):
-        read_real(write(tmp_path / "real", [change(row) for row in rows]), names)
+        read_real(write_splits(tmp_path / "labelled", [change(row) for row in rows]), names)
 
 
 def test_the_shipped_verifier_has_two_stages() -> None:
@@ -209,7 +215,7 @@ def test_the_share_marked_stays_within_its_limit_on_the_claims_that_set_the_thre
         (lambda rows: [{**rows[0], "claim": " "}, *rows[1:]], "line 1: the claim is empty"),
         (lambda rows: [{**rows[0], "supported": "yes"}, *rows[1:]], "line 1: TypeError"),
         (lambda rows: [{**rows[0], "kind": None}, *rows[1:]], "line 1: TypeError"),
-        (lambda rows: [*rows, {**rows[0], "split": other(rows[0]["split"])}], "in both"),
+        (lambda rows: [*rows, {**rows[0], "split": other_split(rows[0]["split"])}], "in both"),
     ],
 )
 def test_data_that_cannot_be_learned_from_is_refused(
@@ -217,10 +223,10 @@ def test_data_that_cannot_be_learned_from_is_refused(
 ) -> None:
     changed = change([CLAIMS.to_json(row) for row in rows])
     with pytest.raises(UserError, match=expected):
-        read_claims([write(tmp_path / "claims", changed)])
+        read_claims([write_splits(tmp_path / "claims", changed)])
 
 
-def other(split: str) -> str:
+def other_split(split: str) -> str:
     return "test" if split == "train" else "train"
 
 

@@ -1,4 +1,4 @@
-"""Rows for the tests of training: who lives where, with contexts of 0 to 3 excerpts; and the log of a run."""
+"""Preference pairs and scored responses for the tests of training, about who lives where; and the log of a run."""
 
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ TEXTS = tuple(f"{name} lives in {place}, by the old mill." for name in NAMES for
 
 
 def preference(number: int) -> PreferenceRow:
-    """Row `number` of 0…15: where a person lives, with a context of 0 to 3 excerpts."""
+    """Pair `number` (0 to 15) about where a person lives, with a context of 0 to 3 excerpts."""
     name, place = NAMES[number % 4], PLACES[number // 4 % 4]
     excerpts = [Excerpt(f"p{i}", "Mills", TEXTS[(number + i) % len(TEXTS)]) for i in range(number % 4)]
     return PreferenceRow(
@@ -34,8 +34,8 @@ def preference(number: int) -> PreferenceRow:
     )
 
 
-def scored(number: int, responses: int = 6) -> ResponseRow:
-    """Row `number` of 0…3: where somebody lives, with right, wrong and malformed responses."""
+def response_row(number: int, responses: int = 6) -> ResponseRow:
+    """Row `number` (0 to 3) about where a person lives, without a context, with right, wrong and malformed responses."""
     name, place = NAMES[number], PLACES[number]
     texts = [format_answer(f"{name} lives in {other}", other) for other in PLACES]
     texts += [place, f"{name} lives somewhere" + " far away" * number]

@@ -22,43 +22,43 @@ def pages() -> dict[str, str]:
     }
 
 
-def section(name: str, thing: Any) -> str:
+def section(name: str, item: Any) -> str:
     """A class with its methods, a function, or a module with its functions."""
-    inner = [entry(f"mg.{name}.{member}", value, 3) for member, value in members(thing)]
-    return "\n\n".join([entry(f"mg.{name}", thing, 2), *inner])
+    inner = [entry(f"mg.{name}.{member}", value, 3) for member, value in members(item)]
+    return "\n\n".join([entry(f"mg.{name}", item, 2), *inner])
 
 
-def entry(title: str, thing: Any, level: int) -> str:
+def entry(title: str, item: Any, level: int) -> str:
     """A heading, the signature (not of an exception or a property), and the docstring."""
     lines = [f"{'#' * level} `{title}`"]
-    if callable(thing) and not (inspect.isclass(thing) and issubclass(thing, Exception)):
-        lines.append(f"```python\n{title.rpartition('.')[2]}{signature(thing)}\n```")
-    target = thing.fget if isinstance(thing, property) else thing
+    if callable(item) and not (inspect.isclass(item) and issubclass(item, Exception)):
+        lines.append(f"```python\n{title.rpartition('.')[2]}{signature(item)}\n```")
+    target = item.fget if isinstance(item, property) else item
     lines.append(prose(inspect.getdoc(target) or ""))
     return "\n\n".join(line for line in lines if line)
 
 
-def members(thing: Any) -> list[tuple[str, Any]]:
-    """Public methods and properties that a class defines itself, or the public functions of a module, except two helpers for settings."""
-    if inspect.ismodule(thing):
+def members(item: Any) -> list[tuple[str, Any]]:
+    """The public methods and properties that a class itself defines; of a module, its public functions except two helpers for settings."""
+    if inspect.ismodule(item):
         return [
             (name, value)
-            for name, value in vars(thing).items()
+            for name, value in vars(item).items()
             if inspect.isfunction(value)
-            and value.__module__ == thing.__name__
+            and value.__module__ == item.__name__
             and not name.startswith("_")
             and name not in ("settings_of", "merge_settings")
         ]
-    if not inspect.isclass(thing):
+    if not inspect.isclass(item):
         return []
-    public = [(name, value) for name, value in vars(thing).items() if not name.startswith("_")]
+    public = [(name, value) for name, value in vars(item).items() if not name.startswith("_")]
     return [(name, value) for name, value in public if inspect.isfunction(value) or isinstance(value, property)]
 
 
-def signature(thing: Any) -> str:
-    """Parameters and result; names without their modules."""
+def signature(item: Any) -> str:
+    """The parameters and the type of the result, with names of classes but not of their modules."""
     try:
-        full = inspect.signature(thing)
+        full = inspect.signature(item)
     except ValueError:
         return "(…)"
     shown = [parameter for parameter in full.parameters.values() if parameter.name != "self"]

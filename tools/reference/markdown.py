@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table; cells keep their Markdown, except line breaks and bars.
+    """A table; cells keep their Markdown, but line breaks become spaces and vertical bars are escaped.
 
     >>> print(table(["a", "b"], [["1|2", "x"]]))
     | a | b |

@@ -30,7 +30,7 @@ ERRORS = {
 """UserError and its subclasses."""
 GAP = "…"
 MAX_TEXTS = 6
-"""Largest number of texts listed for a part that can be assembled in several ways."""
+"""The largest number of texts listed for a part that has several possible texts."""
 ABOUT = (
     "Bad input gives one line: what was found, what was expected, what to do. Search this page for part of the line without names and numbers: "
     f"`{GAP}` stands for what is filled in. [Troubleshooting](index.md) covers other problems."
@@ -63,7 +63,7 @@ def plain_words(part: str) -> str:
 
 
 def by_words(message: Message) -> tuple[bool, str, Message]:
-    """A sort key: messages by their first words, those with nothing but gaps in the first part last."""
+    """A sort key: by the words of the first part; messages whose first part has no words come last."""
     first = plain_words(message.found)
     return not first, first or plain_words(message.expected), message
 
@@ -125,7 +125,7 @@ def possible_texts(part: ast.expr, scopes: list[ast.AST], at: ast.AST) -> list[s
 
 
 def values_at(name: str, scope: ast.AST, at: ast.AST) -> list[ast.expr]:
-    """The values that a name may have at a node: those assigned before it, back to an unconditional assignment; else all in the scope."""
+    """The values that a name may have at a node: those assigned before it, back to an unconditional assignment; if none, all that the scope assigns."""
     values: list[ast.expr] = []
     for statement in statements_before(scope, at):
         values += values_of(name, statement)

@@ -54,7 +54,7 @@ def section(tag: str, rows: list[tuple[str, str, dict[str, Any]]]) -> str:
 
 
 def fields(operation: dict[str, Any]) -> str:
-    """The parameters and the name of the request body."""
+    """The parameters, and the type of the request body: its schema's name, or its media type if it has none."""
     parameters = [code(parameter["name"]) for parameter in operation.get("parameters", [])]
     content = operation.get("requestBody", {}).get("content", {})
     bodies = [body.get("schema", {}).get("$ref", "").rpartition("/")[2] or kind for kind, body in content.items()]

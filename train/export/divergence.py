@@ -24,7 +24,7 @@ from train.run.data import holds_responses, read_responses
 from train.run.record import RunRecord
 
 TOKENS_COMPARED = 2048
-"""Completion tokens whose distributions are compared; the distributions of both models take 2.5 GB in float32 for a vocabulary of 152,000."""
+"""The maximum number of completion tokens whose distributions are compared; those of both models take 2.5 GB in float32 for a vocabulary of 152,000."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ def fixed_turns() -> list[tuple[Sequence[Message], str]]:
 
 
 def token_logps(model: Any, rows: Sequence[TokenizedRow]) -> list[Tensor]:
-    """log π(· | prefix) at every completion token of each row: float32[N, V] on the CPU."""
+    """log π(· | prefix) at every completion token: float32[N, V] on the CPU for each row."""
     model.to(device()).eval()
     return [row_logps(model, row) for row in rows]
 
@@ -117,17 +117,17 @@ class ProbeConversation:
     messages: tuple[Message, ...]
     row: TokenizedRow
 
-    def answered_by(self, ids: Sequence[int]) -> TokenizedRow:
-        """The prompt with another answer."""
+    def with_answer(self, ids: Sequence[int]) -> TokenizedRow:
+        """The tokens of the prompt, followed by those of another answer."""
         return TokenizedRow((*self.row.prompt, *ids), self.row.prompt_tokens)
 
 
 @dataclass(frozen=True)
 class CompletionScores:
-    """The run's log-probabilities of a completion's tokens, and by how much the run's most likely token is likelier than each, in nats."""
+    """The run's log-probabilities of a completion's tokens, and how far each is below that of the run's most likely token, in nats."""
 
     logps: tuple[float, ...]
-    behind: tuple[float, ...]
+    nats_below_best: tuple[float, ...]
 
 
 def read_probe_conversations(

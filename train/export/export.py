@@ -1,4 +1,4 @@
-"""Exports a finished run for others: its adapter merged into the base in bf16, or the adapter alone, and a model card that contains no local paths.
+"""Exports a finished run for others: the adapter merged into its base in bf16, or the adapter alone, with a model card that contains no local paths.
 
 For a merged model, the loss from merging and rounding is measured as its KL divergence from the trained one.
 """
@@ -91,7 +91,11 @@ def check_hub_names(*names: str) -> None:
     """UserError for a non-empty name that is not of the form OWNER/NAME, or is a local folder."""
     for name in filter(None, names):
         if not is_hub_name(name):
-            raise UserError(f"{name!r} is not a name on the hub", "OWNER/NAME", "check the spelling")
+            raise UserError(
+                f"{name!r} is not a name on the hub",
+                "OWNER/NAME, and no local file or folder of that name",
+                "check the spelling",
+            )
 
 
 def is_hub_name(name: str) -> bool:

@@ -128,7 +128,7 @@ class Family:
     """An architecture in llama.cpp: its name, and whether q and k are stored with interleaved rotary pairs."""
 
     arch: MODEL_ARCH
-    pairs: bool
+    interleaved: bool
 
 
 FAMILIES = {
@@ -149,7 +149,7 @@ class TensorNames:
     def __init__(self, family: Family, config: Any) -> None:
         self._names = get_tensor_name_map(family.arch, config.num_hidden_layers)
         heads = {"q_proj": config.num_attention_heads, "k_proj": config.num_key_value_heads}
-        self._heads = heads if family.pairs else {}
+        self._heads = heads if family.interleaved else {}
 
     def of(self, key: str) -> str:
         """llama.cpp's name of the tensor `key` in transformers; UserError if it has none."""
@@ -157,7 +157,7 @@ class TensorNames:
         if name is None:
             raise UserError(
                 f"an unexpected tensor {key}",
-                "only the tensors of its architecture",
+                "only the tensors of the model's architecture",
                 "train it again from a model without further tensors",
             )
         return name
@@ -169,7 +169,7 @@ class TensorNames:
 
 
 def check_architecture(name: str, config: Any) -> Family:
-    """The family of a model class; UserError naming the feature that GGUF export does not support."""
+    """The family of a model class; UserError that names the class or feature that GGUF export does not support."""
     rope = getattr(config, "rope_parameters", None) or {}
     found = ""
     if name not in FAMILIES:
@@ -215,7 +215,11 @@ def add_tensor(
     """Add `weights` under `name`, encoded; UserError naming `key` if they are not finite, or beyond the range of float16 where it is used."""
     data, kind = encoded(weights, tensor_type)
     if not np.isfinite(weights).all() or (kind is GGMLQuantizationType.F16 and not np.isfinite(data).all()):
-        raise UserError(f"{key}: weights not finite or too large", "finite weights, below 65,504 in f16", "train again")
+        raise UserError(
+            f"{key}: weights not finite or too large",
+            "finite weights, below 65,504 in f16",
+            "use --gguf bf16 if they are only too large, or train again",
+        )
     writer.add_tensor(name, data, raw_dtype=kind)
 
 
@@ -231,7 +235,7 @@ def paired(weights: NDArray[np.float32], heads: int) -> NDArray[np.float32]:
 def encoded(
     weights: NDArray[np.float32], tensor_type: GGMLQuantizationType
 ) -> tuple[NDArray[np.generic], GGMLQuantizationType]:
-    """A tensor in its encoding: vectors in float32, matrices in `tensor_type`, or in float16 if rows do not fill its blocks."""
+    """A tensor in its encoding: vectors in float32, matrices in `tensor_type`, or in float16 if its rows do not consist of whole blocks of that type."""
     kind = GGMLQuantizationType.F32 if weights.ndim == 1 else tensor_type
     if weights.shape[-1] % GGML_QUANT_SIZES[kind][0]:
         kind = GGMLQuantizationType.F16
@@ -303,7 +307,11 @@ def lora_weights(model: Any, alpha: float) -> Iterator[tuple[str, NDArray[np.flo
         if not isinstance(layer, LoraLayer):
             continue
         if not layer.lora_A or (module == "lm_head" and model.config.tie_word_embeddings):
-            raise UserError(f"an adapter of {module}", "adapters of linear layers only", REMEDY)
+            raise UserError(
+                f"an adapter of {module}",
+                "adapters of linear layers only, except an output head tied to the embedding",
+                REMEDY,
+            )
         ((adapter, a),) = layer.lora_A.items()
         rank, scaling = layer.r[adapter], layer.scaling[adapter]
         a_RI, b_OR = (factor.weight.detach().float().cpu().numpy() for factor in (a, layer.lora_B[adapter]))

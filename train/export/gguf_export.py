@@ -62,7 +62,7 @@ def fitting_probes(probes: Sequence[ProbeConversation], window: int) -> list[Pro
 def llama_replies(
     file: Path, adapters: Mapping[str, Path], probes: Sequence[ProbeConversation], tokenizer: Any
 ) -> list[Reply]:
-    """llama.cpp's greedy replies, by the model in `file` with its one adapter, if any.
+    """llama.cpp's greedy replies with the model in `file` and the one adapter in `adapters`, if any.
 
     UserError if llama.cpp cannot open the files, or tokenises a prompt differently from training.
     """
@@ -77,15 +77,15 @@ def llama_replies(
             return server.greedy(name, probe.messages, REPLY_TOKENS, tokenizer)
 
         longest = max(len(probe.row.prompt) for probe in probes) + REPLY_TOKENS
-        at_once = SLOTS if longest <= CONTEXT_TOKENS // SLOTS else 1
-        with ThreadPoolExecutor(at_once) as pool:
+        workers = SLOTS if longest <= CONTEXT_TOKENS // SLOTS else 1
+        with ThreadPoolExecutor(workers) as pool:
             return list(track(pool.map(reply, probes), "replies by llama.cpp", len(probes)))
 
 
 def compare(model: Any, precision: str, probes: Sequence[ProbeConversation], replies: Sequence[Reply]) -> FileGaps:
     """The gaps between the run's scores of the replies and llama.cpp's."""
     model.to(device()).eval()
-    scored = (score_completion(model, p.answered_by(reply.ids or ())) for p, reply in zip(probes, replies, strict=True))
+    scored = (score_completion(model, p.with_answer(reply.ids or ())) for p, reply in zip(probes, replies, strict=True))
     ours = list(track(scored, f"the run in {precision}", len(probes)))
     gaps = [
         abs(a - b)
@@ -108,7 +108,7 @@ def first_departure(scores: CompletionScores) -> float:
     >>> first_departure(CompletionScores((-0.1, -0.9, -2.0), (0.0, 0.5, 1.0))), first_departure(CompletionScores((-0.1,), (0.0,)))
     (0.5, 0.0)
     """
-    return next((nats for nats in scores.behind if nats > 0), 0.0)
+    return next((nats for nats in scores.nats_below_best if nats > 0), 0.0)
 
 
 def _check_prompt(server: Server, name: str, probe: ProbeConversation, file: Path, tokenizer: Any) -> None:
@@ -196,7 +196,7 @@ def describe_export(export: GgufExport) -> str:
     if not export.gaps:
         reason = NO_TOKENS if export.conversations else NONE_FITS
         return f"{export.file}: {reason if is_installed() else NOT_OPENED}"
-    base = " on an F16 file of its base" if export.file.startswith(ADAPTER_PREFIX) else ""
+    base = " with the adapter on an F16 file of its base" if export.file.startswith(ADAPTER_PREFIX) else ""
     lines = [
         f"llama.cpp{base} wrote {export.conversations} greedy replies ({export.tokens:,} tokens) to conversations of {export.measured_on}:",
         "",

@@ -103,11 +103,11 @@ def _between(tokenizer: Any, number: int) -> list[str]:
     for word in words:
         piece, found, text = text.partition(word)
         if not found:
-            raise UserError("a chat template that omits a turn", "one that writes each turn", "")
+            raise UserError("a chat template that omits a turn", "one that writes each turn", "fix the chat template")
         pieces.append(piece)
     return [*pieces, text]
 
 
 def _adds_start(tokenizer: Any) -> bool:
-    """Whether the tokenizer puts a start token before every text: Ollama then adds it, too."""
+    """Whether the tokenizer puts a start token before every text; Ollama then adds it, so the template must not."""
     return tokenizer.bos_token_id is not None and tokenizer("a")["input_ids"][0] == tokenizer.bos_token_id

@@ -1,6 +1,6 @@
 """A client for a server's models: their names, the tokens of a prompt, log-probabilities of given tokens, greedy replies.
 
-vLLM provides all of these, llama.cpp all but log-probabilities of given tokens, other OpenAI-compatible servers (Ollama) fewer. Anything
+vLLM provides all of these, llama.cpp all but log-probabilities of given tokens, other OpenAI-compatible servers (Ollama) less. Anything
 that a server does not provide is None.
 """
 
@@ -88,7 +88,7 @@ class Server:
         return base_of
 
     def prompt_ids(self, name: str, messages: Sequence[Message]) -> tuple[int, ...] | None:
-        """The tokens of a chat up to its answer, by the server's own template."""
+        """The tokens of a chat up to its answer, with the server's own template; None if the server does not return them."""
         turns = [vars(turn) for turn in messages]
         # llama.cpp finds no text in this request, and returns no tokens.
         ids = self._tokens({"model": name, "messages": turns})
@@ -100,7 +100,7 @@ class Server:
         return self._tokens({"content": rendered["prompt"], "add_special": True, "parse_special": True})
 
     def prompt_logps(self, name: str, row: Sequence[int]) -> list[float] | None:
-        """log π of every token of a row but the first.
+        """log π of every token of a row but the first; None if the server does not return them.
 
         One row per request: vLLM 0.32 on a CPU crashes on a batch of such requests with adapters.
         """
@@ -137,7 +137,9 @@ class Server:
             )
         except (LookupError, TypeError, ValueError) as problem:
             raise UserError(
-                f"{self.url}: not a chat completion ({problem})", "an OpenAI-compatible server", "fix the URL"
+                f"{self.url}: not a chat completion ({problem})",
+                "an OpenAI-compatible server",
+                "fix the URL (it usually ends in /v1)",
             ) from None
 
     def _body(self, name: str, **fields: Any) -> dict[str, Any]:
@@ -171,7 +173,7 @@ class Server:
             ) from None
         if not isinstance(answer, dict):
             raise UserError(
-                f"{self.url}: not JSON", "an OpenAI-compatible server", "fix the URL (it usually ends in /v1)"
+                f"{self.url}: not a JSON object", "an OpenAI-compatible server", "fix the URL (it usually ends in /v1)"
             )
         return answer
 
@@ -186,9 +188,9 @@ def own_server(spec: LlamaSpec, server: CommandServer) -> Server:
     return Server(server.url, server.key, parents, spec.extra, spec.spec_text)
 
 
-def at_once(call: Callable[[Item], Result], items: Sequence[Item], batch: int) -> list[Result]:
-    """The result of `call` for each item, `batch` at a time."""
-    with ThreadPoolExecutor(batch) as pool:
+def in_parallel(call: Callable[[Item], Result], items: Sequence[Item], workers: int) -> list[Result]:
+    """The result of `call` for each item, with up to `workers` calls in parallel."""
+    with ThreadPoolExecutor(workers) as pool:
         return list(pool.map(call, items))
 
 

@@ -22,7 +22,7 @@ from transformers.masking_utils import sdpa_mask
 SHARED_PREFIX = "shared_prefix"
 """The name of this attention in a model's configuration."""
 CHUNK_TOKENS = 256
-"""Responses are computed together up to this many tokens: fewer copies of a prompt's keys, and few masked pairs."""
+"""Responses to a prompt are computed together up to this many tokens: larger chunks mask more pairs, smaller ones copy the prompt's keys more often."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Chunk:
 
 @dataclass(frozen=True)
 class GroupSpan:
-    """The tokens of one prompt in row `row`, and of its responses after it."""
+    """One prompt, tokens `start` to `end` of row `row`, and the chunks of its responses, which follow it."""
 
     row: int
     start: int

@@ -28,7 +28,7 @@ from train.model.trial import check_model
 
 
 def four_bit_config() -> BitsAndBytesConfig:
-    """The quantisation of the base model; UserError if bitsandbytes is not installed."""
+    """The configuration of a base model quantised to 4 bits (NF4); UserError if bitsandbytes is not installed."""
     if importlib.util.find_spec("bitsandbytes") is None:
         found = "quantise = nf4 without bitsandbytes"
         raise UserError(found, "the package bitsandbytes", "pip install 'modegraph[qlora]', or set quantise to none")
@@ -116,7 +116,7 @@ def load_model(
         raise UserError(
             found,
             "the base model that the adapter was trained on",
-            "run the command in the folder that it was trained in",
+            "run the command in the folder in which the adapter was trained",
         )
     cached = check_source(base)
     check_base(source, base)
@@ -161,7 +161,7 @@ def check_source(source: str) -> bool:
 
 
 def device() -> str:
-    """The device of models: "cuda" if there is a GPU, else "cpu"."""
+    """The device that models run on: "cuda" if there is a GPU, else "cpu"."""
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 

@@ -11,7 +11,7 @@ from data_synth.rows import response_to_json
 from graph.errors import UserError
 from graph.shared.jsonl import write_jsonl
 from tests.commands import run
-from tests.train.world import scored
+from tests.train.world import response_row
 
 
 def questions(folder: Path, **stated: str) -> Path:
@@ -74,7 +74,7 @@ def test_numbered_gold_sentences_become_quotes(tmp_path: Path) -> None:
 def test_data_of_one_kind_is_joined_and_keeps_its_splits(tmp_path: Path) -> None:
     for number, split in enumerate(("train", "train", "test")):
         (tmp_path / f"part{number}").mkdir()
-        row = {**response_to_json(scored(number)), "id": f"row{number}", "split": split}
+        row = {**response_to_json(response_row(number)), "id": f"row{number}", "split": split}
         write_jsonl(tmp_path / f"part{number}" / f"{split}.jsonl", [row])
     parts = [str(tmp_path / f"part{number}") for number in range(3)]
     done = run("data", "join", *parts, "--out", tmp_path / "all")
@@ -87,7 +87,7 @@ def test_data_of_one_kind_is_joined_and_keeps_its_splits(tmp_path: Path) -> None
 
 
 def test_an_empty_file_can_be_joined_with_others_but_is_refused_alone(tmp_path: Path) -> None:
-    row = response_to_json(scored(0))
+    row = response_to_json(response_row(0))
     for name, rows in {"empty": [], "a": [row]}.items():
         (tmp_path / name).mkdir()
         write_jsonl(tmp_path / name / "train.jsonl", rows)
@@ -98,7 +98,7 @@ def test_an_empty_file_can_be_joined_with_others_but_is_refused_alone(tmp_path: 
 
 
 def test_data_that_does_not_fit_together_is_refused(tmp_path: Path) -> None:
-    row = response_to_json(scored(0))
+    row = response_to_json(response_row(0))
     for name, values in {"a": row, "again": row, "pair": {"chosen": "x"}, "none": None}.items():
         (tmp_path / name).mkdir()
         if values is not None:

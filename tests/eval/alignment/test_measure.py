@@ -31,7 +31,7 @@ from graph.errors import UserError
 from graph.shared.jsonl import write_jsonl
 from graph.types import Excerpt, Message
 from tests.commands import run
-from tests.train.world import TEXTS, scored
+from tests.train.world import TEXTS, response_row
 from train.model.load import load_policy
 from train.model.packing import TokenizedGroup
 from train.preference.preference import train_once
@@ -52,7 +52,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     new_llama(settings, tokenizer).save_pretrained(folder / "base")
     tokenizer.save_pretrained(folder / "base")
     (folder / "data").mkdir()
-    write_jsonl(folder / "data" / "train.jsonl", (response_to_json(scored(number)) for number in range(4)))
+    write_jsonl(folder / "data" / "train.jsonl", (response_to_json(response_row(number)) for number in range(4)))
     write_jsonl(folder / "data" / "test.jsonl", map(response_to_json, held_out()))
     values: dict[str, Any] = {"model": str(folder / "base"), "data": str(folder / "data"), "max_steps": 4}
     values |= {"learning_rate": 3e-3, "rewards": WEIGHTS}
@@ -79,12 +79,12 @@ def held_out() -> list[ResponseRow]:
             question_id=f"h{row.id}",
             prompt=answer_messages(f"In which place is {row.answers[0]}?", []),
         )
-        for row in (scored(number) for number in range(4))
+        for row in (response_row(number) for number in range(4))
     ]
 
 
 def rows() -> list[ResponseRow]:
-    return [scored(number) for number in range(3)]
+    return [response_row(number) for number in range(3)]
 
 
 def test_the_score_of_a_sample_is_its_log_probability(world: Path) -> None:
@@ -133,7 +133,7 @@ def test_the_reference_has_kl_0_and_runs_have_more(world: Path) -> None:
 
 
 def test_a_reward_is_the_weighted_sum_of_its_components() -> None:
-    row = scored(0)
+    row = response_row(0)
     right, wrong = row.responses[0], row.responses[1]
     assert (reward_of(right, row, WEIGHTS), reward_of(wrong, row, WEIGHTS)) == (1.5, 0.5)
     assert reward_of(row.responses[4], row, {"correct": 2.0, "length": 1.0}) == 3.0
@@ -188,7 +188,7 @@ def test_the_rewards_to_measure_can_be_chosen(world: Path, tmp_path: Path) -> No
 
 def test_a_test_prompt_in_training_is_refused_with_an_error_that_names_it(world: Path, tmp_path: Path) -> None:
     """The error names the row and the run before anything is measured; the train split is measured if it is requested."""
-    leaked = [*held_out()[:1], scored(2)]
+    leaked = [*held_out()[:1], response_row(2)]
     write_jsonl(world / "data" / "leaky.jsonl", map(response_to_json, leaked))
     refused = command(world, tmp_path / "out", split="leaky")
     assert isinstance(refused.exception, UserError)
@@ -204,7 +204,7 @@ def test_the_training_data_of_the_initial_model_is_checked_too(world: Path, tmp_
     sft, run = tmp_path / "sft", tmp_path / "ms"
     (tmp_path / "rows").mkdir()
     conversation = {"messages": [{"role": "user", "content": "Who?"}, {"role": "assistant", "content": "Ida"}]}
-    in_other_context = {"prompt": "In another context", "question_id": "hr1", "question": scored(1).question}
+    in_other_context = {"prompt": "In another context", "question_id": "hr1", "question": response_row(1).question}
     write_jsonl(tmp_path / "rows" / "train.jsonl", [conversation, in_other_context])
     for folder, stage, base, data in (
         (sft, "sft", world / "base", tmp_path / "rows"),
@@ -215,7 +215,7 @@ def test_the_training_data_of_the_initial_model_is_checked_too(world: Path, tmp_
     check_held_out([run], [held_out()[0]], Path("test.jsonl"))
     with pytest.raises(UserError, match=r"row 'hr1' is in the training data of .*sft .*line 2"):
         check_held_out([run], held_out(), Path("test.jsonl"))
-    copied = replace(scored(0), id="m", question_id="m", prompt=(Message("user", "Who?"),))
+    copied = replace(response_row(0), id="m", question_id="m", prompt=(Message("user", "Who?"),))
     with pytest.raises(UserError, match=r"row 'm' is in the training data of .*sft .*line 1"):
         check_held_out([run], [copied], Path("test.jsonl"))
 
@@ -237,7 +237,7 @@ def test_an_unpaired_seed_is_refused_before_anything_is_measured(world: Path, tm
 
 def test_the_scores_of_constant_answers_match_values_computed_by_hand() -> None:
     """Each constant answer is well-formed and cites a passage if there is one; “yes” is right only for the yes/no row, “no” for neither row."""
-    row = scored(0)
+    row = response_row(0)
     yes_no = replace(
         row,
         prompt=answer_messages("Is it?", [Excerpt("a", "A", "Yes it is.", "a", 0, 10)]),
@@ -303,7 +303,7 @@ def test_measurements_are_cached_until_their_inputs_change(world: Path, tmp_path
 
 def test_the_figures_of_a_prompt_and_self_bleu_match_values_computed_by_hand(world: Path) -> None:
     model, _ = load_policy(str(world / "base"))
-    row = scored(0)
+    row = response_row(0)
     texts = (row.responses[0], row.responses[0], row.responses[1], "Ida lives in Corrow")
     drawn = Samples(TokenizedGroup((5,), tuple((number + 5,) for number in range(4))), texts)
     found = figures_of_prompt(row, drawn, WEIGHTS, model, model)
@@ -332,7 +332,7 @@ def test_text_sampled_inside_an_open_thinking_block_is_not_an_answer(world: Path
 def test_an_answer_that_repeats_the_prompt_cites_no_passage(world: Path) -> None:
     model, tokenizer = load_policy(str(world / "base"))
     drawn = draw_samples(model, tokenizer, [5, 6, 7], SamplingSettings(4, 8, 1), "q")
-    row = replace(scored(0), context_size=2)
+    row = replace(response_row(0), context_size=2)
     for text, cited in (
         ("###Reason: The reasoning, citing passages by number like [1]. ###Answer: the short answer.", 0.0),
         ("###Reason: so [1] ###Answer: Tarn", 1.0),

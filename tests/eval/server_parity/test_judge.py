@@ -99,7 +99,7 @@ def test_a_run_is_scored_with_its_adapter_without_it_and_with_it_doubled(world: 
     for how, source in (("twice", double), ("bare", world.base), ("trained", run)):
         found = [sum(each.logps) for each in policy.score_completion(rows, how)]  # type: ignore[arg-type]
         assert found == pytest.approx(completion_logps(load_policy(str(source))[0], ids_BT, mask_BT).tolist(), abs=1e-3)
-    assert all(gap >= 0 for each in policy.score_completion(rows, "trained") for gap in each.behind)
+    assert all(gap >= 0 for each in policy.score_completion(rows, "trained") for gap in each.nats_below_best)
 
 
 @pytest.mark.parametrize("spec", ["vllm:smollm2", "localhost:8000", "hf:folder", "http://"])

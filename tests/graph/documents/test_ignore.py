@@ -48,8 +48,8 @@ def write_files(folder: Path, rules: dict[str, list[str]], name: str) -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_modegraphignore_is_read_as_git_reads_gitignore(seed: int, tmp_path: Path) -> None:
-    chance = Random(seed)
-    rules = {place: chance.sample(PATTERNS, 4) for place in chance.sample(["", "notes", "notes/old", "build"], 2)}
+    random = Random(seed)
+    rules = {place: random.sample(PATTERNS, 4) for place in random.sample(["", "notes", "notes/old", "build"], 2)}
     ours, theirs = tmp_path / "ours", tmp_path / "theirs"
     write_files(ours, rules, IGNORE_FILE)
     write_files(theirs, rules, ".gitignore")
@@ -71,7 +71,9 @@ def test_ignored_files_are_neither_read_nor_reported(tmp_path: Path) -> None:
     assert found == ["a.md", "b.txt", "build/a.md", "build/keep.md", "ü b/c d.md"] and notes == []
 
 
-def test_without_the_extra_an_error_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_ignore_file_is_refused_if_pathspec_is_not_installed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write_files(tmp_path, {}, IGNORE_FILE)
     monkeypatch.setitem(sys.modules, "pathspec", None)
     assert len(list(files_in(tmp_path))) == len(FILES), "without rules the package is not needed"

@@ -50,7 +50,7 @@ def test_scanned_pages_that_are_not_read_are_reported_and_empty_pages_are_not(tm
 
 
 @needs_tesseract
-def test_a_page_keeps_its_text_and_an_outline_heading_replaces_its_scanned_line() -> None:
+def test_a_page_with_text_is_unchanged_and_an_outline_heading_replaces_the_same_line_of_a_scan() -> None:
     found = read(partly_scanned_pdf("One of the mills.", "Wheels\nThey turn in the tide.", "2 Wheels"), Ocr())
     assert found.text == "One of the mills.\n\n# 2 Wheels\n\nThey turn in the tide."
     assert page_at(found.metadata, found.text.index("# 2")) == 2
@@ -106,7 +106,7 @@ def test_a_page_that_cannot_be_rendered_is_reported_with_the_programs_message() 
         ("exit 3", "sh failed (status 3)"),
     ],
 )
-def test_a_program_is_limited_in_time_and_writes_no_file(
+def test_a_program_that_fails_or_runs_too_long_is_reported_and_none_writes_a_file(
     script: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -117,7 +117,9 @@ def test_a_program_is_limited_in_time_and_writes_no_file(
     assert tesseract._output(["cat"], b"so", "a.pdf: page 2", LIMITS) == b"so"
 
 
-def test_a_missing_program_is_reported_before_anything_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_program_and_an_unknown_ocr_setting_are_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(UserError, match=r"the program pdftoppm is not installed\. Install both"):
         check_programs.__wrapped__(Ocr())
@@ -156,7 +158,7 @@ def test_closing_the_worker_stops_its_programs() -> None:
 
 
 @needs_tesseract
-def test_a_passage_of_a_scan_is_cited_by_its_page(tmp_path: Path) -> None:
+def test_a_passage_of_a_scan_has_the_number_of_its_page(tmp_path: Path) -> None:
     long = f"{LANTERN}\nIt stood at the old harbour,\nwhere forty shipwrights worked."
     (tmp_path / "deeds").mkdir()
     (tmp_path / "deeds" / "deeds.pdf").write_bytes(scan([long, "", TARN]))

@@ -1,4 +1,4 @@
-"""Reading documents: text, Markdown, HTML and PDF files give their text, and bad input gives one line with file, value and remedy."""
+"""Reading documents: text, Markdown, HTML and PDF files are read, and bad input is reported in one line with the file, the value and the remedy."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ def read(source: Path) -> tuple[dict[str, tuple[str, str]], list[str]]:
     return {d.source: (d.title, d.text) for d in read_documents(source, notes.append)}, notes
 
 
-def test_a_folder_gives_text_markdown_and_html_with_their_titles(tmp_path: Path) -> None:
+def test_text_markdown_and_html_files_of_a_folder_are_read_with_their_titles(tmp_path: Path) -> None:
     (tmp_path / "sub").mkdir()
     (tmp_path / "sub/a.md").write_text("# Tide mill\n\nIt turns.\n", encoding="utf-8")
     (tmp_path / "b.txt").write_bytes("Über Salz\n\nSalz ist weiß.\r\n".encode())
@@ -37,7 +37,7 @@ def test_a_folder_gives_text_markdown_and_html_with_their_titles(tmp_path: Path)
     assert notes == [f"notes.odt: skipped, its ending is not one of {message}"]
 
 
-def test_a_pdf_gives_its_text_layer(tmp_path: Path) -> None:
+def test_the_text_layer_of_a_pdf_is_read(tmp_path: Path) -> None:
     (tmp_path / "tide.pdf").write_bytes(pdf_pages(["High tide at noon."]))
     found, _ = read(tmp_path / "tide.pdf")
     assert found["tide.pdf"][1] == "High tide at noon."

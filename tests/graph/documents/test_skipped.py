@@ -13,7 +13,7 @@ from tests.graph.hashed import encoder
 
 
 @pytest.fixture(autouse=True)
-def hashed(monkeypatch: pytest.MonkeyPatch) -> None:
+def hash_encoder(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("graph.models.encoder.open_encoder", encoder)
 
 
@@ -48,15 +48,18 @@ def test_delete_missing_deletes_documents_whose_files_are_gone_but_not_those_who
     assert json.loads(run("index", folder, "--out", tmp_path / "i", "--json").stdout)["documents"] == 3
     (folder / "c.md").unlink()
     (folder / "d.md").write_bytes(b"\xff\xfe\x00")
-    stays = json.loads(run("index", folder, "--out", tmp_path / "i", "--json").stdout)
-    assert (stays["documents"], stays["deleted"]) == (3, 0)
-    done = json.loads(run("index", folder, "--out", tmp_path / "i", "--json", "--delete-missing").stdout)
-    assert (done["documents"], done["deleted"]) == (2, 1) and mg.open(tmp_path / "i").sources == ("a.md", "d.md")
+    without_deletion = json.loads(run("index", folder, "--out", tmp_path / "i", "--json").stdout)
+    assert (without_deletion["documents"], without_deletion["deleted"]) == (3, 0)
+    with_deletion = json.loads(run("index", folder, "--out", tmp_path / "i", "--json", "--delete-missing").stdout)
+    assert (with_deletion["documents"], with_deletion["deleted"]) == (2, 1) and mg.open(tmp_path / "i").sources == (
+        "a.md",
+        "d.md",
+    )
     (folder / "sub").mkdir()
     (folder / "sub/e.md").write_text("# E\n\nThe sub is a ferry of Quill.")
     assert mg.index(folder, tmp_path / "i", delete_missing=True).sources == ("a.md", "d.md", "sub/e.md")
     (folder / "sub").rename(tmp_path / "elsewhere")
-    # The files of an unreadable folder count as skipped, not as deleted.
+    # The files of a folder that is now a link to a place outside count as skipped, not as deleted.
     (folder / "sub").symlink_to(tmp_path / "elsewhere")
     assert mg.index(folder, tmp_path / "i", delete_missing=True).sources == ("a.md", "d.md", "sub/e.md")
     assert (
@@ -72,7 +75,7 @@ def test_delete_missing_deletes_documents_whose_files_are_gone_but_not_those_who
 
 
 @pytest.mark.long
-def test_the_api_warns_and_strict_raises_after_indexing_the_other_files(
+def test_the_api_warns_and_with_strict_raises_an_error_after_indexing_the_other_files(
     folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING, "modegraph"):

@@ -31,14 +31,14 @@ from tests.commands import run
 from tests.corpora import ISLES
 from tests.fakes import HashEncoder
 
-ODD = Document(
+ODD_DOCUMENT = Document(
     "odd\x0bsource",
     'Odd & "Sons" <Ltd>',
     "Odd & Sons opened at 10:30 in Tarn. </script><script>alert(1)</script> stood\u2028on its sign </script >. "
     "The \x0c form feed and the \ufffe mark came from Quill.",
 )
 
-LONG = Document(
+LONG_DOCUMENT = Document(
     "long", "Log of Quill", " ".join(f"On day {day} the Quill took {day + 7} barrels." for day in range(60))
 )
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
@@ -48,7 +48,7 @@ CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 def index(tmp_path_factory: pytest.TempPathFactory) -> Index:
     folder = tmp_path_factory.mktemp("export") / "index"
     settings = IndexSettings(min_similarity=0.1, min_synonym_similarity=0.3)
-    build_index(folder, [*ISLES, ODD, LONG], settings, lambda spec: HashEncoder())
+    build_index(folder, [*ISLES, ODD_DOCUMENT, LONG_DOCUMENT], settings, lambda spec: HashEncoder())
     return open_index(folder, lambda spec: HashEncoder())
 
 
@@ -64,14 +64,16 @@ def test_graphml_is_read_back_completely(index: Index, tmp_path: Path) -> None:
     assert [graph.vs[row]["text"] for row in near] == ["Lantern was built in 1911 by the Marlow Yard."]
     keys = graph.vs["id"]
     read = {(e["kind"], keys[e.source], keys[e.target]): round(e["weight"], 5) for e in graph.es}
-    expected = {(edge.kind, edge.source, edge.target): round(edge.weight, 5) for edge in edges(as_exported(index))}
+    expected = {
+        (edge.kind, edge.source, edge.target): round(edge.weight, 5) for edge in edges(with_graphml_sources(index))
+    }
     assert read == expected and len(read) == counts["edges"]
     similar = [edge for edge in graph.es if edge["kind"] == "similar"]
     assert len(similar) == index.data.similarity_XX.nnz // 2 > 0
     assert {round(edge["weight"], 5) for edge in similar} == {round(float(w), 5) for w in index.data.similarity_XX.data}
 
 
-def as_exported(index: Index) -> Index:
+def with_graphml_sources(index: Index) -> Index:
     """The index with its sources spelt as in the GraphML file, because XML cannot represent one of them."""
     sources = [source.replace("\x0b", "\ufffdb;") for source in index.sources()]
     return replace(index, data=replace(index.data, document_sources=Strings.of(sources)))
@@ -81,7 +83,7 @@ def entity_id(index: Index, text: str) -> str:
     return next(node.values["id"] for node in nodes(index, "entity") if node.values["text"] == text)  # type: ignore[return-value]
 
 
-def test_edges_match_the_blocks(index: Index) -> None:
+def test_edges_equal_the_entries_of_the_matrices_of_the_index(index: Index) -> None:
     propositions = len(index.data.proposition_ids)
     about = sp.csr_array(([1, 3, 1], ([0, 1, 1], [propositions - 1, 0, 2])), shape=(2, propositions), dtype=np.float32)
     topics = Strings.of(["t1", "t2"])
@@ -118,7 +120,7 @@ def test_characters_that_xml_cannot_represent_are_replaced_and_the_rest_is_uncha
 ) -> None:
     write_graphml(index, tmp_path / "g.graphml")
     graph = igraph.Graph.Read_GraphML(str(tmp_path / "g.graphml"))
-    (odd,) = [v for v in graph.vs if v["kind"] == "document" and v["title"] == ODD.title]
+    (odd,) = [v for v in graph.vs if v["kind"] == "document" and v["title"] == ODD_DOCUMENT.title]
     assert odd["own_id"] == "odd\ufffdsource"
     (passage,) = [v for v in graph.vs if v["kind"] == "passage" and "10:30 in Tarn" in v["text"]]
     assert "</script><script>alert(1)</script>" in passage["text"] and "\ufffd form feed" in passage["text"]
@@ -168,7 +170,9 @@ def test_parquet_tables_hold_every_row_and_vector(index: Index, tmp_path: Path) 
     assert [tuple(row.values()) for row in tables["edges"].to_pylist()] == stored
 
 
-def test_tables_are_written_in_parts(index: Index, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tables_written_in_parts_equal_tables_written_whole(
+    index: Index, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     whole = write_parquet(index, tmp_path / "whole")
     monkeypatch.setattr("graph.export.parquet.ROWS_AT_ONCE", 4)
     assert write_parquet(index, tmp_path / "parts") == whole
@@ -177,7 +181,7 @@ def test_tables_are_written_in_parts(index: Index, tmp_path: Path, monkeypatch: 
         assert read.equals(pq.read_table(tmp_path / "whole" / f"{name}.parquet"))
 
 
-def test_the_library_datasets_reads_the_tables(index: Index, tmp_path: Path) -> None:
+def test_the_datasets_library_reads_the_table_of_passages(index: Index, tmp_path: Path) -> None:
     write_parquet(index, tmp_path / "tables")
     read = Dataset.from_parquet(str(tmp_path / "tables" / "passages.parquet"), cache_dir=str(tmp_path / "cache"))
     assert read["text"][:] == list(index.data.passage_texts)
@@ -207,7 +211,7 @@ def test_the_page_contains_document_text_only_as_data(index: Index, tmp_path: Pa
     assert "http://" not in page.replace("http://www.w3.org/2000/svg", "") and "https://" not in page
     data = embedded_data(tmp_path / "page.html")
     assert data == json.loads(json.dumps(page_data(index, 2000))) and counts["entities"] == len(data["entities"])
-    assert ODD.text in [passage["text"] for passage in data["passages"]]
+    assert ODD_DOCUMENT.text in [passage["text"] for passage in data["passages"]]
 
 
 def test_the_page_contains_the_most_mentioned_entities_and_the_items_linked_to_them(index: Index) -> None:
@@ -266,7 +270,7 @@ def test_columns_are_taken_from_each_row_in_turn() -> None:
     assert take_turns(block, np.array([2]), 9).tolist() == take_turns(block, rows[:0], 9).tolist() == []
 
 
-VISIT = """
+VISIT_SCRIPT = """
 <script>
 const state = {};
 const settled = () => new Promise((done) => setTimeout(done, 60));
@@ -300,12 +304,12 @@ const settled = () => new Promise((done) => setTimeout(done, 60));
 """
 
 
-@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium")
+@pytest.mark.skipif(CHROMIUM is None, reason="neither chromium nor google-chrome is on PATH")
 @pytest.mark.parametrize("fragment", ["", "#entity=%zz"])
 def test_a_browser_shows_the_page(index: Index, tmp_path: Path, fragment: str) -> None:
     write_page(index, tmp_path / "page.html", 2000)
     page = (tmp_path / "page.html").read_text()
-    (tmp_path / "visit.html").write_text(page.replace("</body>", VISIT + "</body>"))
+    (tmp_path / "visit.html").write_text(page.replace("</body>", VISIT_SCRIPT + "</body>"))
     url = (tmp_path / "visit.html").as_uri() + fragment
     flags = ["--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'profile'}"]
     command = [str(CHROMIUM), *flags, "--virtual-time-budget=5000", "--dump-dom", url]
@@ -329,10 +333,10 @@ def test_a_browser_shows_the_page(index: Index, tmp_path: Path, fragment: str) -
         state["neighbours"] == sorted(data["entities"][name]["text"] for name in neighbours - {row})
         and state["second"] in state["neighbours"]
     )
-    assert ODD.text in state["layers"] and state["scripts"] == 3
+    assert ODD_DOCUMENT.text in state["layers"] and state["scripts"] == 3
 
 
-def test_the_command_writes_one_format_completely(index: Index, tmp_path: Path) -> None:
+def test_the_command_writes_exactly_one_format_to_a_new_path(index: Index, tmp_path: Path) -> None:
     for flag, name in (("--graphml", "g.graphml"), ("--parquet", "tables"), ("--html", "page.html")):
         result = run("export", index.folder, flag, tmp_path / name, "--json")
         assert result.exit_code == 0, result.exception
@@ -347,7 +351,7 @@ def test_the_command_writes_one_format_completely(index: Index, tmp_path: Path) 
     )
 
 
-def test_an_index_can_be_exported_while_it_is_written(index: Index, tmp_path: Path) -> None:
+def test_an_index_can_be_exported_while_a_writer_holds_its_lock(index: Index, tmp_path: Path) -> None:
     with writer_lock(index.folder):
         assert run("export", index.folder, "--graphml", tmp_path / "g.graphml").exit_code == 0
 

@@ -1,4 +1,4 @@
-"""Spellings of one person: initials are matched in the whole index, bare surnames within one document."""
+"""Spellings of a person's name: initials are matched in the whole index, bare surnames within one document."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -23,10 +23,10 @@ from tests.graph.same import assert_same_index
 from tests.growth import assert_linear
 
 LETTER = Document("letter", "The letter", "The letter from J. Brandt lies in the museum of Tarn. It is short.")
-FULL = Document(
+YARD = Document(
     "johanna", "The yard", "Work on the slip was led by Johanna Brandt until 1911. Later Brandt sold the slip."
 )
-OTHER = Document("jonas", "The mill", "The mill was bought by Jonas Brandt in 1920.")
+MILL = Document("jonas", "The mill", "The mill was bought by Jonas Brandt in 1920.")
 
 
 def build(folder: Path, *documents: Document) -> Index:
@@ -59,7 +59,7 @@ def entities_of(index: Index, start: str) -> set[str]:
         (["n. york", "new york", "l. ellery", "lantern of port ellery"], []),
     ],
 )
-def test_initials_fit_one_full_name_or_none(keys: list[str], pairs: list[tuple[int, int]]) -> None:
+def test_initials_match_a_full_name_only_if_no_other_name_fits(keys: list[str], pairs: list[tuple[int, int]]) -> None:
     assert full_names(keys) == pairs
 
 
@@ -76,7 +76,7 @@ def test_the_order_of_names_does_not_matter(keys: list[str]) -> None:
         st.builds("{} {}".format, *map(st.sampled_from, (["a.", "a. b.", "ada", "ada bea", "al"], ["lee", "ray"])))
     )
 )
-def test_full_names_match_a_search_through_all_pairs(keys: list[str]) -> None:
+def test_full_names_equal_those_of_a_search_through_all_pairs(keys: list[str]) -> None:
     keys = list(dict.fromkeys(keys))
     expected = []
     for row, key in enumerate(keys):
@@ -105,25 +105,25 @@ def test_the_time_is_linear_in_the_number_of_names() -> None:
 
 
 def test_an_alias_is_a_mention_of_the_full_name(tmp_path: Path) -> None:
-    index = build(tmp_path / "i", LETTER, FULL)
+    index = build(tmp_path / "i", LETTER, YARD)
     assert {"j. brandt", "johanna brandt"} <= entities_of(index, "J. Brandt lies")
     assert "j. brandt" not in entities_of(index, "Johanna Brandt until")
     found = retrieve(index, "Where was the writer of The letter at work?", RetrieveSettings(mode="hops", top_k=2))
     assert {passage.item.source for passage in found.passages} == {"letter", "johanna"}
 
 
-def test_a_second_candidate_ends_the_alias_and_its_deletion_restores_it(tmp_path: Path) -> None:
-    before = load_arrays(build(tmp_path / "i", LETTER, FULL).folder, IndexData)
-    both = build(tmp_path / "i", OTHER)
+def test_a_second_candidate_removes_the_alias_and_deleting_the_candidate_restores_the_alias(tmp_path: Path) -> None:
+    before = load_arrays(build(tmp_path / "i", LETTER, YARD).folder, IndexData)
+    both = build(tmp_path / "i", MILL)
     assert entities_of(both, "J. Brandt lies") & {"johanna brandt", "jonas brandt"} == set()
     delete_documents(tmp_path / "i", ["jonas"], lambda spec: HashEncoder())
     assert_same_index(before, load_arrays(tmp_path / "i", IndexData))
-    build(tmp_path / "other order", FULL)
+    build(tmp_path / "other order", YARD)
     assert_same_index(before, load_arrays(build(tmp_path / "other order", LETTER).folder, IndexData))
 
 
 def test_a_bare_surname_refers_to_the_person_named_in_its_document(tmp_path: Path) -> None:
-    index = build(tmp_path / "i", FULL, OTHER)
+    index = build(tmp_path / "i", YARD, MILL)
     assert "johanna brandt" in entities_of(index, "sold the slip")
     two = Document(
         "two", "Two", "The ship was built by Ada Marlow. The sails came from Ben Marlow. Later Marlow died in Tarn."
@@ -147,7 +147,7 @@ def test_places_and_single_words_give_no_surnames() -> None:
         ("Dr. Ada Marlow", False),
     ],
 )
-def test_another_person_with_the_surname_makes_it_ambiguous(rival: str, ambiguous: bool) -> None:
+def test_a_surname_is_ambiguous_if_another_person_has_it(rival: str, ambiguous: bool) -> None:
     assert people_by_surname(["Ada Marlow", rival]) == ({} if ambiguous else {"marlow": "Ada Marlow"})
 
 
@@ -165,7 +165,7 @@ def test_a_surname_is_recognised_at_the_start_of_a_sentence_and_in_other_passage
     assert entities_by_rules("Marlow was a builder.", title="Ada Marlow (builder)") == [("Marlow", "Ada Marlow")]
 
 
-def test_a_place_of_that_name_makes_the_surname_ambiguous() -> None:
+def test_a_surname_is_ambiguous_if_a_place_has_the_same_name() -> None:
     assert (
         "Ada Marlow"
         not in entities_by_rules("It was built by Ada Marlow. The mill in Marlow burned. Later Marlow slept.")[2]

@@ -19,7 +19,7 @@ def propositions(text: str, title: str = "") -> list[str]:
     return [occurrence.text for occurrence in extract_by_rules(document, [passage])[0]]
 
 
-def test_units_are_sentences_items_and_rows_with_their_header() -> None:
+def test_units_are_sentences_list_items_and_table_rows_with_their_header() -> None:
     units = list(split_units(TABLE))
     assert [unit.text for unit in units] == [
         "Fares rose.",
@@ -100,7 +100,7 @@ def test_a_lone_name_at_a_sentence_start_counts_only_if_already_known() -> None:
     assert find_entities("Lantern sailed.", {entity_key("The Lantern (ferry)")}) == ("Lantern",)
 
 
-def test_pronouns_become_the_subject_and_bare_sentences_get_it_as_a_prefix() -> None:
+def test_the_subject_replaces_pronouns_and_is_prefixed_to_sentences_that_do_not_name_it() -> None:
     text = "Lantern is a ferry. She was built in 1911. Her funnel is cream. Repairs cost much."
     assert propositions(text, "Lantern (ferry)") == [
         "Lantern is a ferry.",
@@ -132,7 +132,7 @@ def test_a_pronoun_is_replaced_only_where_its_referent_is_clear(title: str, text
     assert propositions(text, title)[-1] in (last, f"{title}: {last}")
 
 
-def test_a_topic_is_not_an_entity() -> None:
+def test_a_title_that_names_a_topic_is_not_an_entity() -> None:
     text = "Sick pay is full for four weeks. Ask Ines Calloway."
     document = Document("d", "Leave and holidays", text)
     (found,) = extract_by_rules(document, [Passage("p", "d", "Leave and holidays", 0, 0, len(text), text)])
@@ -195,7 +195,7 @@ def test_a_separator_line_starts_a_table_and_prose_ends_one() -> None:
     assert header_at_end("| 1 | 2 |", ("a", "b")) == ("a", "b") and header_at_end("| 1 | 2 |\nEnd.", ("a", "b")) == ()
 
 
-def test_a_table_over_several_passages_keeps_its_header() -> None:
+def test_a_table_that_spans_several_passages_keeps_its_header() -> None:
     """Every row becomes a proposition with its header, whichever passage it is in; no row is taken for a header."""
     rows = "\n".join(f"| Boat {n} | {1900 + n} |" for n in range(60))
     document = Document(

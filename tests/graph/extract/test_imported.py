@@ -39,7 +39,9 @@ def build(folder: Path, file: Path, documents: list[Document] = ISLES) -> BuildR
     return build_index(folder, documents, settings, lambda spec: HashEncoder())
 
 
-def test_triples_name_the_entities_of_sentences_and_other_documents_use_the_rules(tmp_path: Path) -> None:
+def test_triples_determine_the_entities_of_sentences_and_documents_without_a_row_are_read_by_rules(
+    tmp_path: Path,
+) -> None:
     report = build(tmp_path / "i", write(tmp_path / "x.jsonl", ROWS))
     assert report.read_by == {"import": 2, "rules": 3} and report.quarantined == 0
     index = open_index(tmp_path / "i")

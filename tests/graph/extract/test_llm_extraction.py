@@ -30,7 +30,7 @@ from tests.fakes import ChatServer, chat_server, extraction_reply, is_extraction
 from tests.graph.hashed import encoder
 from tests.graph.same import assert_same_index
 
-MANY = [
+SHIPS = [
     Document(f"d{n:03}", f"Ship {n}", f"Ship {n} was built in {1800 + n}. It sailed to Tarn at 10:{n:02}.")
     for n in range(60)
 ]
@@ -38,7 +38,7 @@ ReplyTo = Callable[[dict[str, Any], int], Any]
 
 
 @pytest.fixture(autouse=True)
-def no_waiting() -> Iterator[None]:
+def no_retries() -> Iterator[None]:
     with stamina.set_testing(True, attempts=1):
         yield
 
@@ -109,7 +109,7 @@ def test_each_row_of_a_long_table_is_read_with_the_header(tmp_path: Path) -> Non
 
 
 @pytest.mark.long
-def test_bad_replies_to_a_fifth_of_the_passages_cost_only_those_that_fail_twice(tmp_path: Path) -> None:
+def test_only_passages_whose_two_replies_are_bad_go_into_quarantine(tmp_path: Path) -> None:
     bad_once = {f"Ship {n}" for n in range(0, 60, 5)}
     bad_always = {"Ship 10", "Ship 35"}
     calls: Counter[str] = Counter()
@@ -122,8 +122,8 @@ def test_bad_replies_to_a_fifth_of_the_passages_cost_only_those_that_fail_twice(
         return extraction_reply(body)
 
     with chat_server(reply_to) as server:
-        report = build(tmp_path / "i", MANY, server)
-        assert calls == {d.title: 2 if d.title in bad_once else 1 for d in MANY}
+        report = build(tmp_path / "i", SHIPS, server)
+        assert calls == {d.title: 2 if d.title in bad_once else 1 for d in SHIPS}
         retries = {
             requested_passage(b)[0]: b["messages"][-1]["content"] for b in server.requests if len(b["messages"]) == 4
         }
@@ -141,7 +141,7 @@ def test_bad_replies_to_a_fifth_of_the_passages_cost_only_those_that_fail_twice(
     assert prose == ("d035", "it is not a JSON object", "no JSON", 2)
     index = open_index(tmp_path / "i", encoder)
     sources_with_propositions = {span.source for n in range(report.propositions) for span in index.proposition(n).spans}
-    assert sources_with_propositions == {d.source for d in MANY} - {"d010", "d035"}
+    assert sources_with_propositions == {d.source for d in SHIPS} - {"d010", "d035"}
     assert index.passages_of("d010"), "a passage in quarantine can still be found by its own text"
 
 
@@ -153,7 +153,7 @@ def test_retry_calls_the_model_for_failed_passages_only_and_skips_the_ledger(tmp
         return "?" if requested_passage(body)[0] in broken else extraction_reply(body)
 
     with chat_server(reply_to) as server:
-        build(tmp_path / "i", MANY[:9], server)
+        build(tmp_path / "i", SHIPS[:9], server)
         assert index_status(tmp_path / "i").quarantined == 2 and "2 of 9 passages" in quarantine_warning(tmp_path / "i")
         server.requests.clear()
         broken.discard("Ship 3")
@@ -167,7 +167,7 @@ def test_retry_calls_the_model_for_failed_passages_only_and_skips_the_ledger(tmp
         assert requested_titles(server) == ["Ship 7"] and quarantine_warning(tmp_path / "i") == ""
         assert retry_failed(tmp_path / "i", encoder, open_model) == 0 and len(server.requests) == 1
         whole = tmp_path / "whole"
-        build(whole, MANY[:9], server)
+        build(whole, SHIPS[:9], server)
     assert_same_index(load_arrays(tmp_path / "i", IndexData), load_arrays(whole, IndexData))
 
 
@@ -180,7 +180,7 @@ def test_nothing_is_lost_when_the_server_refuses_and_resume_continues(tmp_path: 
 
     with chat_server(reply_to) as server:
         with pytest.raises(UserError, match="status 401"):
-            build(tmp_path / "i", MANY, server)
+            build(tmp_path / "i", SHIPS, server)
         assert f"continue with: modegraph resume {tmp_path / 'i'}" in capsys.readouterr().err
         answered = requested_titles(server)[:25]
         assert "modegraph resume" in index_status(tmp_path / "i").unfinished
@@ -188,7 +188,7 @@ def test_nothing_is_lost_when_the_server_refuses_and_resume_continues(tmp_path: 
         answered_calls = 1000
         resume_build(tmp_path / "i", encoder, open_model)
         assert set(requested_titles(server)) & set(answered) == set() and len(server.requests) == 35
-        build(tmp_path / "whole", MANY, server)
+        build(tmp_path / "whole", SHIPS, server)
     assert_same_index(load_arrays(tmp_path / "i", IndexData), load_arrays(tmp_path / "whole", IndexData))
 
 
@@ -217,7 +217,7 @@ def test_calls_run_concurrently_in_at_most_two_waves_at_a_time() -> None:
     answered = 0
 
     def documents() -> Iterator[PendingDocument]:
-        for document in MANY * 3:
+        for document in SHIPS * 3:
             read.append(document.source)
             yield PendingDocument(document, (Passage(document.source, document.source, "", 0, 0, 9, document.text),))
 
@@ -234,7 +234,7 @@ def test_calls_run_concurrently_in_at_most_two_waves_at_a_time() -> None:
 
 
 @pytest.mark.long
-def test_order_of_arrival_and_deletions_leave_no_trace(tmp_path: Path) -> None:
+def test_the_index_depends_neither_on_the_order_of_documents_nor_on_deleted_documents(tmp_path: Path) -> None:
     with chat_server(lambda body, number: extraction_reply(body)) as server:
         for name, order in (("a", [0, 1]), ("b", [1, 0]), ("c", [1, 0, 2])):
             for n in order:
@@ -250,8 +250,8 @@ def test_order_of_arrival_and_deletions_leave_no_trace(tmp_path: Path) -> None:
 @pytest.mark.long
 def test_the_domain_is_inferred_once_and_sent_with_every_call(tmp_path: Path) -> None:
     with chat_server(lambda body, number: extraction_reply(body)) as server:
-        build(tmp_path / "i", MANY[:8], server, infer_domain=True)
-        build(tmp_path / "i", MANY[8:10], server, infer_domain=True)
+        build(tmp_path / "i", SHIPS[:8], server, infer_domain=True)
+        build(tmp_path / "i", SHIPS[8:10], server, infer_domain=True)
     domains = [body for body in server.requests if not is_extraction(body)]
     assert len(domains) == 1 and domains[0] is server.requests[0] and len(server.requests) == 11
     assert domains[0]["messages"][1]["content"].count("Passage: ") == 5
@@ -264,7 +264,7 @@ def test_the_domain_is_inferred_once_and_sent_with_every_call(tmp_path: Path) ->
 def test_without_a_usable_domain_the_passages_are_still_read(tmp_path: Path, capsys: Any) -> None:
     reply_to: ReplyTo = lambda body, number: extraction_reply(body) if is_extraction(body) else '{"entity_types": 3}'
     with chat_server(reply_to) as server:
-        report = build(tmp_path / "i", MANY[:3], server, infer_domain=True)
+        report = build(tmp_path / "i", SHIPS[:3], server, infer_domain=True)
     assert report.read_by == {"llm": 3} and "No entity types or topics were inferred" in capsys.readouterr().err
     assert "above all" not in server.requests[-1]["messages"][0]["content"]
 
@@ -295,7 +295,7 @@ def test_commands_exit_with_1_if_passages_are_in_quarantine_and_name_the_remedy(
 ) -> None:
     monkeypatch.setattr("graph.models.encoder.open_encoder", encoder)
     corpus = tmp_path / "c.jsonl"
-    corpus.write_text("\n".join(json.dumps({"id": d.source, "title": d.title, "text": d.text}) for d in MANY[:10]))
+    corpus.write_text("\n".join(json.dumps({"id": d.source, "title": d.title, "text": d.text}) for d in SHIPS[:10]))
     broken = {"Ship 1"}
 
     def reply_to(body: dict[str, Any], number: int) -> str:
@@ -326,6 +326,8 @@ def test_commands_exit_with_1_if_passages_are_in_quarantine_and_name_the_remedy(
     assert isinstance(wrong.exception, UserError) and "no answer" in str(wrong.exception)
     with chat_server(reply_to) as server:
         model = ("--extractor-model", f"openai:m@{server.url}")
-        assert run("index", corpus, "--out", tmp_path / "w", *model).exit_code == 0, "nothing had been read yet"
+        assert run("index", corpus, "--out", tmp_path / "w", *model).exit_code == 0, (
+            "another model is accepted as long as no passage has been read"
+        )
     unnamed = run("index", corpus, "--out", tmp_path / "k", "--set", "extractor=llm")
     assert isinstance(unnamed.exception, UserError) and "extractor = llm needs a value here" in str(unnamed.exception)

@@ -113,7 +113,7 @@ def test_any_reply_yields_occurrences_or_the_typed_error(value: object, cut: int
             assert occurrence.text.encode() and 100 <= occurrence.start < occurrence.end <= 100 + len(TEXT)
 
 
-def test_characters_that_no_database_or_terminal_accepts_are_removed() -> None:
+def test_surrogates_nul_characters_and_newlines_become_spaces() -> None:
     assert as_one_line("a\ud800b\x00c\nd") == "a b c d"
 
 
@@ -142,7 +142,7 @@ def test_strict_servers_accept_the_schema() -> None:
     assert set(schema["$defs"]["PropositionReply"]["properties"]) == {"text", "entities", "topic"}
 
 
-def test_a_copy_of_the_passage_is_read_sentence_by_sentence() -> None:
+def test_a_proposition_that_copies_the_passage_is_split_into_sentences() -> None:
     copied = "# Ferry\n\n" + TEXT + " It rai"
     occurrences, dropped = read_reply(reply(proposition(copied.ljust(500, "n"), ["Ada Marlow", "Lantern"])), PASSAGE)
     texts = [each.text for each in occurrences]
@@ -153,7 +153,7 @@ def test_a_copy_of_the_passage_is_read_sentence_by_sentence() -> None:
     assert [each.text for each in read_reply(reply(two), PASSAGE)[0]] == [two["text"]]
 
 
-def test_a_truncated_reply_is_used_only_if_it_loops_and_up_to_the_repetition() -> None:
+def test_a_truncated_reply_is_used_only_if_it_repeats_itself_and_only_up_to_the_repetition() -> None:
     looped = reply(*[proposition("It rains."), proposition("Ada Marlow built her in 1911.")] * 3, proposition("It"))
     whole = Reply.model_validate_json(reply(proposition("It rains."), proposition("It snows."), proposition("It")))
     assert repeats_proposition(looped[:-9]) and not repeats_proposition(whole.model_dump_json()[:-9])

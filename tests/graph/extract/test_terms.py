@@ -1,4 +1,4 @@
-"""Languages without letter case: sentences with exact offsets, entities by statistics, and a second hop through these entities."""
+"""Languages without letter case: sentences with exact offsets, entities found by statistics, and a second hop through these entities."""
 
 from pathlib import Path
 
@@ -154,7 +154,7 @@ def test_words_found_in_too_many_sentences_are_not_names() -> None:
     assert "ترسو هناك" in {term for _, term in caseless_terms(texts[:MAX_RARE_COUNT], [])}
 
 
-def test_text_with_casing_is_left_to_the_rules() -> None:
+def test_text_with_letter_case_is_left_to_the_rules() -> None:
     assert caseless_terms(["The Lantern sails. The Lantern rests.", "The Lantern is old."], ["lantern"]) == []
 
 
@@ -172,7 +172,9 @@ def test_every_candidate_occurs_in_its_text(text: str) -> None:
 
 
 @pytest.mark.long
-def test_adding_one_by_one_equals_bulk_and_deleting_removes_terms(tmp_path: Path) -> None:
+def test_documents_added_one_by_one_give_the_index_of_one_build_and_deletion_removes_their_terms(
+    tmp_path: Path,
+) -> None:
     documents = JAPANESE + CHINESE[1:] + KOREAN[1:]
     whole = build(tmp_path / "bulk", documents).data
     for document in reversed(documents):

@@ -18,14 +18,14 @@ QUESTION = "How do the guilds of the islands live?"
 
 
 @pytest.fixture(scope="module")
-def tall(tmp_path_factory: pytest.TempPathFactory) -> Index:
+def layered_index(tmp_path_factory: pytest.TempPathFactory) -> Index:
     """Thirty passages, a summary of each of ten chunks, and two layers of communities above them."""
     members = guild_documents()
     documents = [
         Document(f"part-{n}", f"Part {n}", " ".join(one.text for one in members[4 * n : 4 * n + 4])) for n in range(10)
     ]
     values = {"layers": 3, "min_similarity": 0.2, "neighbours": 3, "max_passage_tokens": 40, "max_chunk_tokens": 100}
-    return build(tmp_path_factory.mktemp("tall") / "index", documents, **values)
+    return build(tmp_path_factory.mktemp("layered_index") / "index", documents, **values)
 
 
 def scored_rows(evidence: Evidence) -> list[tuple[float, int, str]]:
@@ -42,19 +42,23 @@ def ask(index: Index, layers: list[int], top_k: int) -> Evidence:
 
 @given(st.sets(st.integers(0, 2)), st.integers(1, 60))
 @given_settings(max_examples=40, deadline=None)
-def test_selected_layers_give_the_full_ranking_without_the_others(tall: Index, layers: set[int], top_k: int) -> None:
-    everything = scored_rows(ask(tall, [], 1000))
-    assert {layer for _, layer, _ in everything} == {0, 1, 2} and len(everything) == 30 + len(tall.data.summary_ids)
+def test_selected_layers_give_the_full_ranking_without_the_others(
+    layered_index: Index, layers: set[int], top_k: int
+) -> None:
+    everything = scored_rows(ask(layered_index, [], 1000))
+    assert {layer for _, layer, _ in everything} == {0, 1, 2} and len(everything) == 30 + len(
+        layered_index.data.summary_ids
+    )
     expected = sorted((row for row in everything if not layers or row[1] in layers), key=lambda row: -row[0])[:top_k]
-    found = scored_rows(ask(tall, sorted(layers), top_k))
+    found = scored_rows(ask(layered_index, sorted(layers), top_k))
     assert sorted(score for score, _, _ in found) == sorted(score for score, _, _ in expected)
     lowest = min(score for score, _, _ in expected)
     assert {row for row in found if row[0] > lowest} == {row for row in expected if row[0] > lowest}
     assert {layer for _, layer, _ in found} <= (layers or {0, 1, 2})
 
 
-def test_layer_0_holds_passages_and_summaries_of_chunks_and_layer_1_no_passage(tall: Index) -> None:
-    low, high = ask(tall, [0], 1000), ask(tall, [1], 1000)
+def test_layer_0_holds_passages_and_summaries_of_chunks_and_layer_1_no_passage(layered_index: Index) -> None:
+    low, high = ask(layered_index, [0], 1000), ask(layered_index, [1], 1000)
     assert len(low.passages) == 30 and {found.item.layer for found in low.summaries} == {0}
     assert not high.passages and {found.item.layer for found in high.summaries} == {1}
     assert high.trace.steps == (
@@ -62,17 +66,17 @@ def test_layer_0_holds_passages_and_summaries_of_chunks_and_layer_1_no_passage(t
     )
 
 
-def test_a_layer_that_does_not_exist_is_reported(tall: Index) -> None:
+def test_a_layer_that_does_not_exist_is_reported(layered_index: Index) -> None:
     with pytest.raises(
         UserError, match=r"layers = \[1, 3\]: layer 3 has no nodes in this index\. Expected one or more of 0, 1, 2\. "
     ):
-        ask(tall, [3, 1], 5)
+        ask(layered_index, [3, 1], 5)
     only = {"mode": "hierarchy", "layers": [2], "where": ["source=part-0"]}
     with pytest.raises(UserError, match=r"layers = \[2\]: layer 2 has no nodes"):
-        retrieve(tall, QUESTION, RetrieveSettings.model_validate(only))
+        retrieve(layered_index, QUESTION, RetrieveSettings.model_validate(only))
 
 
 @pytest.mark.parametrize("layers", [[-1], ["low"], 1])
-def test_layers_are_numbers_from_0(layers: object) -> None:
+def test_layers_that_are_not_a_list_of_numbers_from_0_are_refused(layers: object) -> None:
     with pytest.raises(UserError, match="x: layers"):
         parse_settings(RetrieveSettings, {"layers": layers}, "x")

@@ -1,4 +1,4 @@
-"""Summaries by a model: trees of prompts under a cap, no second summary of unchanged texts, and extractive summaries where the model fails."""
+"""Summaries by a model: trees of prompts within a cap, no new call for unchanged texts, and extractive summaries where the model fails."""
 
 import itertools
 import json
@@ -23,7 +23,7 @@ from tests.graph.hashed import encoder
 from tests.graph.same import assert_same_index
 
 
-def words(text: str) -> int:
+def count_words(text: str) -> int:
     return len(text.split())
 
 
@@ -129,7 +129,9 @@ def test_a_truncated_summary_keeps_its_complete_sentences(reply: str, expected: 
         ("The yard burned", "stop", "The yard burned"),
     ],
 )
-def test_a_summary_is_the_sentences_of_its_reply(reply: str, finish: Any, expected: str) -> None:
+def test_a_summary_consists_of_the_distinct_supported_sentences_of_the_reply(
+    reply: str, finish: Any, expected: str
+) -> None:
     model = ScriptedModel(lambda request: reply, finish)
     assert write_summaries(model, 120, [["The yard built ferries.", "It burned in 1911."]]) == [expected]
     assert model.requests[0].schema is not None
@@ -138,7 +140,7 @@ def test_a_summary_is_the_sentences_of_its_reply(reply: str, finish: Any, expect
 
 
 @pytest.mark.long
-def test_one_failure_does_not_affect_the_others(tmp_path: Path) -> None:
+def test_one_failed_summary_does_not_affect_the_others(tmp_path: Path) -> None:
     def refuse_ship_3(body: dict[str, Any], number: int) -> Any:
         return (422, "{}") if "Ship 3 " in body["messages"][1]["content"] else reply_to(body, number)
 
@@ -171,7 +173,9 @@ def test_the_command_line_sets_stores_and_clears_the_summary_model(
         assert run("index", *into, *model).exit_code == 0
         requested = len(server.requests)
         assert requested == json.loads(run("status", folder, "--json").stdout)["rows"]["summaries"] > 0
-        assert run("index", *into).exit_code == 0 and len(server.requests) == requested, "the index stores its model"
+        assert run("index", *into).exit_code == 0 and len(server.requests) == requested, (
+            "the index stores the summary model"
+        )
     with chat_server(reply_to) as other_server:
         assert run("resume", folder, "--summary-model", f"openai:m@{other_server.url}").exit_code == 0
         assert other_server.requests == [], "the replies of the same model at another address are in the ledger"
@@ -180,7 +184,7 @@ def test_the_command_line_sets_stores_and_clears_the_summary_model(
     assert not any(text.startswith("A summary of") for text in load_arrays(folder, IndexData).summary_texts)
 
 
-def test_a_long_group_becomes_a_tree_and_every_prompt_keeps_to_the_cap() -> None:
+def test_a_long_group_is_summarised_as_a_tree_of_prompts_within_the_cap() -> None:
     requested: list[list[str]] = []
 
     def reply(request: CompletionRequest) -> str:
@@ -191,13 +195,13 @@ def test_a_long_group_becomes_a_tree_and_every_prompt_keeps_to_the_cap() -> None
     group = [f"text {n} " + "word " * 698 for n in range(20)]
     model = ScriptedModel(reply)
     (summary,) = write_summaries(model, 400, [group])
-    assert all(sum(words(line) - 1 for line in lines) <= MAX_INPUT_TOKENS for lines in requested)
+    assert all(sum(count_words(line) - 1 for line in lines) <= MAX_INPUT_TOKENS for lines in requested)
     assert [len(lines) for lines in requested] == [4, 4, 4, 4, 4, 5]
     assert [line.split()[2] for lines in requested[:5] for line in lines] == [str(n) for n in range(20)]
     assert summary.startswith("summary 6 ")
 
 
-def test_a_tree_whose_summaries_do_not_get_shorter_ends() -> None:
+def test_summarising_stops_if_the_summaries_do_not_get_shorter() -> None:
     model = ScriptedModel(lambda request: "word " * 2_000)
     assert write_summaries(model, 2_000, [["word " * 2_000] * 3, ["short"]]) == ["", "word " * 1_999 + "word"]
     assert len(model.requests) == 4
@@ -213,8 +217,8 @@ def test_documents_are_quoted_as_data() -> None:
 @given(st.lists(st.integers(1, 9), max_size=20), st.integers(1, 12))
 def test_packing_preserves_the_order_and_respects_the_cap(lengths: list[int], cap: int) -> None:
     texts = [" ".join(["w"] * length) for length in lengths]
-    runs = pack(texts, words, cap)
+    runs = pack(texts, count_words, cap)
     assert [text for run in runs for text in run] == texts
-    assert all(run and (len(run) == 1 or sum(map(words, run)) <= cap) for run in runs)
+    assert all(run and (len(run) == 1 or sum(map(count_words, run)) <= cap) for run in runs)
     for before, after in itertools.pairwise(runs):
-        assert sum(map(words, before)) + words(after[0]) > cap
+        assert sum(map(count_words, before)) + count_words(after[0]) > cap

@@ -21,17 +21,17 @@ def vectors(count: int, seed: int, dimensions: int = 8) -> np.ndarray:
 
 
 @given(st.integers(2, 40), st.integers(0, 10_000), st.integers(1, 6), st.sampled_from([0.0, 0.3]))
-def test_graph_equals_a_slow_reference(count: int, seed: int, neighbours: int, least: float) -> None:
+def test_graph_equals_a_slow_reference(count: int, seed: int, neighbours: int, min_similarity: float) -> None:
     vectors_ND = vectors(count, seed)
     cosines_NN = vectors_ND @ vectors_ND.T
-    assume(least == 0 or np.abs(cosines_NN - least).min() > 1e-5)
+    assume(min_similarity == 0 or np.abs(cosines_NN - min_similarity).min() > 1e-5)
     expected = np.zeros_like(cosines_NN)
     for i in range(count):
         others = sorted((j for j in range(count) if j != i), key=lambda j: -cosines_NN[i, j])[:neighbours]
         for j in others:
-            if cosines_NN[i, j] >= least and cosines_NN[i, j] > 0:
+            if cosines_NN[i, j] >= min_similarity and cosines_NN[i, j] > 0:
                 expected[i, j] = expected[j, i] = cosines_NN[i, j]
-    assert np.abs(similarity_graph(vectors_ND, neighbours, least).toarray() - expected).max() < 1e-5
+    assert np.abs(similarity_graph(vectors_ND, neighbours, min_similarity).toarray() - expected).max() < 1e-5
 
 
 def test_identical_texts_are_neighbours_at_cosine_one_and_no_text_is_its_own_neighbour() -> None:
@@ -61,7 +61,7 @@ def test_two_cliques_and_an_isolated_node_are_three_communities(method: str) -> 
 
 @pytest.mark.long
 @pytest.mark.parametrize("method", ["leidenalg", "igraph"])
-def test_each_iteration_continues_the_last_until_convergence_or_the_limit(method: str) -> None:
+def test_each_iteration_continues_the_previous_one_until_convergence_or_the_limit(method: str) -> None:
     graph = similarity_graph(vectors(600, 5), 6, 0.0)
     by_count = [find_communities(graph, method, 3, iterations) for iterations in (1, 2, 10, 200, 400)]
     quality = [modularity(graph, found) for found in by_count]
@@ -70,7 +70,7 @@ def test_each_iteration_continues_the_last_until_convergence_or_the_limit(method
     assert np.array_equal(by_count[2], find_communities(graph, method, 3))
 
 
-def test_edge_weights_decide_if_edge_counts_are_equal() -> None:
+def test_edge_weights_decide_between_communities_with_equal_edge_counts() -> None:
     square = np.array([[0, 5, 0, 1], [5, 0, 1, 0], [0, 1, 0, 5], [1, 0, 5, 0]], np.float32)
     assert find_communities(sp.csr_array(square), "leidenalg", 0).tolist() == [0, 0, 1, 1]
 
@@ -92,10 +92,10 @@ def test_the_modularity_of_two_joined_triangles_equals_a_calculation_by_hand() -
     assert modularity(sp.csr_array(graph), np.array([0, 0, 0, 1, 1, 1])) == pytest.approx(12 / 14 - 2 * (7 / 14) ** 2)
 
 
-def updated_graph(vectors_ND: np.ndarray, neighbours: int, least: float, known: KnownGraph) -> sp.csr_array:
+def updated_graph(vectors_ND: np.ndarray, neighbours: int, min_similarity: float, known: KnownGraph) -> sp.csr_array:
     """The similarity graph of vectors, some of which the known graph already contains."""
-    edit = edit_graph(vectors_ND, neighbours, least, known)
-    return similarity_graph(vectors_ND, neighbours, least) if edit is None else known.after(edit)
+    edit = edit_graph(vectors_ND, neighbours, min_similarity, known)
+    return similarity_graph(vectors_ND, neighbours, min_similarity) if edit is None else known.after(edit)
 
 
 def same_bytes(a: sp.csr_array, b: sp.csr_array) -> bool:
@@ -105,7 +105,7 @@ def same_bytes(a: sp.csr_array, b: sp.csr_array) -> bool:
 
 @given(st.data(), st.integers(0, 10_000), st.integers(1, 5), st.sampled_from([-1.0, 0.3, 0.7]))
 def test_a_graph_that_lost_and_gained_nodes_equals_one_built_from_scratch(
-    data: st.DataObject, seed: int, neighbours: int, least: float
+    data: st.DataObject, seed: int, neighbours: int, min_similarity: float
 ) -> None:
     """Nodes are sampled from 40 vectors, so that some are identical; a few are removed and a few added, at any position."""
     pool_ND = vectors(40, seed)
@@ -118,10 +118,10 @@ def test_a_graph_that_lost_and_gained_nodes_equals_one_built_from_scratch(
     for _, action in sampled_nodes:
         last_N += {"k": [last], "-": [], "+": [-1]}[action]
         last += action != "+"
-    first = similarity_graph(pool_ND[before], neighbours, least)
+    first = similarity_graph(pool_ND[before], neighbours, min_similarity)
     known = KnownGraph(first, RowMap.of_previous(np.array(last_N, np.int64), len(before)))
-    changed = updated_graph(pool_ND[[row for row, _ in now]], neighbours, least, known)
-    assert same_bytes(changed, similarity_graph(pool_ND[[row for row, _ in now]], neighbours, least))
+    changed = updated_graph(pool_ND[[row for row, _ in now]], neighbours, min_similarity, known)
+    assert same_bytes(changed, similarity_graph(pool_ND[[row for row, _ in now]], neighbours, min_similarity))
 
 
 def test_only_new_nodes_and_nodes_that_lost_a_neighbour_are_searched(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,7 +141,7 @@ def test_only_new_nodes_and_nodes_that_lost_a_neighbour_are_searched(monkeypatch
     searched.clear()
     shrunk = updated_graph(vectors_ND[1:], 4, 0.0, KnownGraph(grown, RowMap.of_previous(np.arange(1, 300), 300)))
     assert same_bytes(shrunk, first)
-    assert 0 < len(searched) < 30, "only the nodes that had the removed node among their nearest"
+    assert 0 < len(searched) < 30, "only the nodes that had the removed node among their nearest neighbours"
 
 
 def test_ties_among_more_identical_vectors_than_a_search_finds_are_broken_by_row_order() -> None:
@@ -169,7 +169,7 @@ def test_a_new_node_joins_the_community_with_the_largest_sum_of_edge_weights_and
 
 
 def vectors_in_groups(count: int, dimensions: int, seed: int = 0) -> np.ndarray:
-    """Vectors in groups of about ten that are near each other, like texts about the same subject."""
+    """Vectors in groups of about ten similar ones, like texts about the same subject."""
     random = np.random.default_rng(seed)
     middles = random.normal(size=(count // 10, dimensions))
     around = random.normal(size=(count, dimensions))
@@ -177,7 +177,7 @@ def vectors_in_groups(count: int, dimensions: int, seed: int = 0) -> np.ndarray:
 
 
 @pytest.mark.parametrize("dimensions", [64, 33])
-def test_a_graph_too_large_for_exact_search_has_nearly_all_edges_bit_for_bit(
+def test_an_approximate_graph_has_nearly_all_exact_edges_with_identical_weights(
     dimensions: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     vectors_ND = vectors_in_groups(3_000, dimensions)

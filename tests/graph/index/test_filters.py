@@ -32,7 +32,7 @@ YEARS = {"lantern": 1911, "marlow": 1880, "ada": 1931, "bread": 2001}
 
 
 @pytest.mark.parametrize(
-    ("text", "found", "holds"),
+    ("text", "value", "holds"),
     [
         ("year>=1990", 1990, True),
         ("year>1990", 1990, False),
@@ -51,52 +51,52 @@ YEARS = {"lantern": 1911, "marlow": 1880, "ada": 1931, "bread": 2001}
         ("open=true", True, True),
     ],
 )
-def test_a_condition_compares_numbers_as_numbers_and_text_as_text(text: str, found: object, holds: bool) -> None:
-    assert parse_condition(text).holds(found) is holds
+def test_a_condition_compares_numbers_as_numbers_and_text_as_text(text: str, value: object, holds: bool) -> None:
+    assert parse_condition(text).holds(value) is holds
 
 
-def test_bad_conditions_are_reported(dated: Index) -> None:
+def test_bad_conditions_are_reported(index_with_years: Index) -> None:
     with pytest.raises(UserError, match="Did you mean 'year'"):
-        retrieve(dated, "x", _settings("dense", "yaer=1911"))
+        retrieve(index_with_years, "x", _settings("dense", "yaer=1911"))
     with pytest.raises(
         UserError, match=r"filter on 'pages': no document has it\. Expected a key that some document has\. Known keys: "
     ):
-        retrieve(dated, "x", _settings("dense", "pages=3"))
+        retrieve(index_with_years, "x", _settings("dense", "pages=3"))
     with pytest.raises(UserError, match="year>3000: none of 5 documents meets it"):
-        retrieve(dated, "x", _settings("dense", "year>3000"))
+        retrieve(index_with_years, "x", _settings("dense", "year>3000"))
     with pytest.raises(UserError, match="key=value"):
         parse_condition("recent")
 
 
 @pytest.fixture(scope="module")
-def dated(tmp_path_factory: pytest.TempPathFactory) -> Index:
-    folder: Path = tmp_path_factory.mktemp("dated") / "index"
+def index_with_years(tmp_path_factory: pytest.TempPathFactory) -> Index:
+    folder: Path = tmp_path_factory.mktemp("index_with_years") / "index"
     documents = [replace(each, metadata={"year": YEARS[each.source]} if each.source in YEARS else {}) for each in ISLES]
     build_index(folder, documents, IndexSettings(), lambda spec: HashEncoder())
     return open_index(folder, lambda spec: HashEncoder())
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_neighbours_obey_the_filter_as_seeds_do(dated: Index, mode: str) -> None:
+def test_no_mode_returns_anything_from_a_document_that_the_filter_excludes(index_with_years: Index, mode: str) -> None:
     allowed = {source for source, year in YEARS.items() if year >= 1900}
     question = "Who founded the Marlow Yard that built the Lantern?"
-    unfiltered = retrieve(dated, question, _settings(mode))
+    unfiltered = retrieve(index_with_years, question, _settings(mode))
     assert not {found.item.source for found in unfiltered.passages} <= allowed, (
         "without the filter, other documents are found"
     )
-    found = retrieve(dated, question, _settings(mode, "year>=1900"))
+    found = retrieve(index_with_years, question, _settings(mode, "year>=1900"))
     assert found.passages and {each.item.source for each in found.passages} <= allowed
-    passages = {each.id for source in allowed for each in dated.passages_of(source)}
+    passages = {each.id for source in allowed for each in index_with_years.passages_of(source)}
     assert all({span.source for span in each.item.spans} <= allowed for each in found.propositions)
     assert all(set(each.item.members) <= passages for each in found.summaries)
     text = " ".join(step for path in found.paths for step in path)
     assert "founded in 1880" not in text
 
 
-def test_a_filter_that_all_documents_meet_changes_nothing(dated: Index) -> None:
+def test_a_filter_that_all_documents_meet_changes_nothing(index_with_years: Index) -> None:
     for mode in MODES:
-        whole = retrieve(dated, "When was the Lantern built?", _settings(mode))
-        same = retrieve(dated, "When was the Lantern built?", _settings(mode, "source=*"))
+        whole = retrieve(index_with_years, "When was the Lantern built?", _settings(mode))
+        same = retrieve(index_with_years, "When was the Lantern built?", _settings(mode, "source=*"))
         assert (whole.passages, whole.propositions, whole.summaries) == (
             same.passages,
             same.propositions,
@@ -104,11 +104,11 @@ def test_a_filter_that_all_documents_meet_changes_nothing(dated: Index) -> None:
         )
 
 
-def test_the_documents_and_propositions_of_a_filtered_index_are_those_of_an_index_without_the_rest(
-    dated: Index, tmp_path: Path
+def test_a_filtered_index_has_the_documents_and_propositions_of_an_index_of_the_matching_documents(
+    index_with_years: Index, tmp_path: Path
 ) -> None:
-    """This also holds for titles, passages, occurrences and vectors; entities and terms keep their rows of the whole index."""
-    part = dated.where((parse_condition("year>=1900"),)).data
+    """This also holds for titles, passages, occurrences and vectors; entities and terms keep the rows that they have in the whole index."""
+    part = index_with_years.where((parse_condition("year>=1900"),)).data
     documents = [
         replace(each, metadata={"year": YEARS[each.source]}) for each in ISLES if YEARS.get(each.source, 0) >= 1900
     ]
@@ -128,22 +128,28 @@ def _settings(mode: str, *where: str) -> RetrieveSettings:
     return RetrieveSettings(mode=mode, top_k=5, where=where)  # type: ignore[arg-type]
 
 
-def test_the_cache_of_filters_is_bounded_by_bytes(dated: Index, monkeypatch: pytest.MonkeyPatch) -> None:
-    index = replace(dated)
+def test_the_cache_of_filtered_indexes_is_bounded_by_bytes(
+    index_with_years: Index, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index = replace(index_with_years)
     sources = [f"source={source}" for source in index.sources()]
     parts = [index.where(_settings("dense", source).conditions) for source in sources]
-    assert index.where(_settings("dense", sources[0]).conditions) is parts[0], "the part is cached"
+    assert index.where(_settings("dense", sources[0]).conditions) is parts[0], "the filtered index is cached"
     retrieve(index, "When was the Lantern built?", _settings("paths", sources[0]))
     one = parts[0].extra_bytes(index.data)
     monkeypatch.setattr("graph.index.index.MAX_RESTRICTED_BYTES", one)
     assert index.where(_settings("dense", sources[0]).conditions) is parts[0]
-    assert list(index._restricted.values()) == [parts[0]], "the other parts were evicted, the part in use stayed"
+    assert list(index._restricted.values()) == [parts[0]], (
+        "the other filtered indexes were evicted, the one in use was not"
+    )
     monkeypatch.setattr("graph.index.index.MAX_RESTRICTED_BYTES", one - 1)
     assert index.where(_settings("dense", sources[0]).conditions) is parts[0] and not index._restricted
 
 
-def test_a_part_shares_the_memory_of_contiguous_rows_and_counts_all_other_bytes(dated: Index) -> None:
-    index = replace(dated)
+def test_a_filtered_index_shares_the_memory_of_contiguous_rows_and_counts_its_other_bytes(
+    index_with_years: Index,
+) -> None:
+    index = replace(index_with_years)
     whole = index.where(_settings("dense", "source=*").conditions)
     assert whole.data is index.data and whole.extra_bytes(index.data) == 0
     part = index.where(_settings("dense", "source=lantern").conditions)

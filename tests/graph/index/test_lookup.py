@@ -19,7 +19,7 @@ from tests.graph.hashed import build, encoder
 
 
 @pytest.mark.parametrize("edited", [False, True])
-def test_every_row_is_found_by_its_name_and_nothing_else_is(tmp_path: Path, edited: bool) -> None:
+def test_every_row_is_found_by_its_name_and_other_names_find_none(tmp_path: Path, edited: bool) -> None:
     settings = IndexSettings(min_similarity=0.2, neighbours=3)
     build_index(tmp_path, guild_documents()[:20], settings, encoder)
     if edited:
@@ -56,7 +56,7 @@ def test_every_row_is_found_by_its_name_and_nothing_else_is(tmp_path: Path, edit
     assert index.passages_of("nowhere") == ()
 
 
-def test_a_passage_that_begins_inside_a_table_has_its_header(tmp_path: Path) -> None:
+def test_a_passage_that_begins_inside_a_table_has_the_tables_header(tmp_path: Path) -> None:
     """This holds in whatever order the passages are looked up; the prompt shows the header with every row."""
     rows = "\n".join(f"| Boat {n} | berth {n} |" for n in range(400))
     text = f"The boats.\n\n| Name | Place |\n|---|---|\n{rows}\n\nAll are lost."

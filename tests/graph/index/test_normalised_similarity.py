@@ -31,7 +31,7 @@ QUESTIONS = (
 RETRIEVAL_FILES = [*sorted((ROOT / "graph/retrieve").rglob("*.py")), ROOT / "graph/random_walk.py"]
 
 
-class CrowdedEncoder(HashEncoder):
+class AnisotropicEncoder(HashEncoder):
     """HashEncoder's vectors with one more component, the same for all texts: a cosine c becomes SHARED + (1 − SHARED) c, as with E5."""
 
     def encode(self, texts: Sequence[str]) -> Floats:
@@ -42,11 +42,11 @@ class CrowdedEncoder(HashEncoder):
 
 @pytest.fixture(scope="module")
 def indexes(tmp_path_factory: pytest.TempPathFactory) -> tuple[Index, Index]:
-    """The same documents indexed with a plain and with a crowded encoder; both without synonyms, whose threshold is a cosine."""
-    folder = tmp_path_factory.mktemp("nearness")
+    """The same documents indexed with a plain and with an anisotropic encoder; both without synonyms, whose threshold is a cosine."""
+    folder = tmp_path_factory.mktemp("similarity")
     settings = {"min_synonym_similarity": 1.0}
     return build(folder / "plain", ISLES, **settings), build(
-        folder / "crowded", ISLES, CrowdedEncoder("crowded"), **settings
+        folder / "anisotropic", ISLES, AnisotropicEncoder("anisotropic"), **settings
     )
 
 
@@ -92,11 +92,13 @@ def test_a_questions_usual_similarity_is_at_most_its_median_over_propositions(in
 
 
 @pytest.mark.parametrize("mode", ["hops", "local", "statements", "topics", "paths", "global"])
-def test_a_crowded_encoder_finds_the_same_passages_as_the_plain_one(indexes: tuple[Index, Index], mode: Mode) -> None:
+def test_an_anisotropic_encoder_finds_the_same_passages_as_the_plain_one(
+    indexes: tuple[Index, Index], mode: Mode
+) -> None:
     """Their order and their scores are the same too: each threshold, loss and bonus of the mode has the same effect."""
-    plain, crowded = indexes
+    plain, anisotropic = indexes
     for question in QUESTIONS:
-        one, other = (retrieve(each, question, RetrieveSettings(mode=mode, top_k=5)) for each in (plain, crowded))
+        one, other = (retrieve(each, question, RetrieveSettings(mode=mode, top_k=5)) for each in (plain, anisotropic))
         assert [found.item.id for found in one.passages] == [found.item.id for found in other.passages], question
         assert [found.score for found in one.passages] == pytest.approx(
             [found.score for found in other.passages], abs=2e-3
@@ -114,7 +116,7 @@ def constants(file: Path) -> Iterator[str]:
 @pytest.mark.parametrize("file", RETRIEVAL_FILES, ids=lambda file: file.name)
 def test_no_retrieval_constant_is_named_after_a_cosine(file: Path) -> None:
     names = [name for name in constants(file) if "COSINE" in name or "SIMILARITY" in name]
-    assert not names, "use normalised similarity (graph/index/normalised_similarity.py)"
+    assert not names, f"{names}: use normalised similarity instead (graph/index/normalised_similarity.py)"
 
 
 def test_no_query_setting_is_a_cosine() -> None:

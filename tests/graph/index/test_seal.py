@@ -1,4 +1,4 @@
-"""A part of an index for readers who must not learn anything about the rest: nothing in the part depends on the contents of the rest."""
+"""A sealed index, for readers who may see only some of the documents: nothing in it depends on the hidden documents."""
 
 from collections.abc import Iterator
 from dataclasses import fields
@@ -30,15 +30,15 @@ HIDDEN = [
     Document("b/tarn", "Quaxley", "Tarn is a village of 312 people. Quaxley is ferry ferry ferry.", {"team": "hill"}),
     Document("b/none", "Vurmond", "Vurmond has no team. The bread of Vurmond is ferry bread."),
 ]
-SEA = (parse_condition("team=sea"),)
-WORDS = ("zanzibar", "quaxley", "vurmond")
+TEAM_SEA = (parse_condition("team=sea"),)
+HIDDEN_WORDS = ("zanzibar", "quaxley", "vurmond")
 
 
 @pytest.fixture(scope="module")
-def both(tmp_path_factory: pytest.TempPathFactory) -> tuple[Index, Index]:
+def sealed_and_alone(tmp_path_factory: pytest.TempPathFactory) -> tuple[Index, Index]:
     """The index of all documents, restricted to what readers of team=sea may see, and an index of these documents alone."""
     folder = tmp_path_factory.mktemp("seal")
-    return build(folder / "all", ALLOWED + HIDDEN).only(SEA), build(folder / "own", ALLOWED)
+    return build(folder / "all", ALLOWED + HIDDEN).only(TEAM_SEA), build(folder / "own", ALLOWED)
 
 
 def texts_of(data: IndexData) -> Iterator[tuple[str, str]]:
@@ -48,21 +48,23 @@ def texts_of(data: IndexData) -> Iterator[tuple[str, str]]:
             yield from ((field.name, text) for text in column)
 
 
-def test_no_column_contains_a_word_from_the_rest(both: tuple[Index, Index]) -> None:
-    sealed, _ = both
-    found = [(name, text) for name, text in texts_of(sealed.data) if any(word in text.casefold() for word in WORDS)]
+def test_no_column_contains_a_word_of_a_hidden_document(sealed_and_alone: tuple[Index, Index]) -> None:
+    sealed, _ = sealed_and_alone
+    found = [
+        (name, text) for name, text in texts_of(sealed.data) if any(word in text.casefold() for word in HIDDEN_WORDS)
+    ]
     assert found == []
     assert "b/" not in {source[:2] for source in sealed.sources()} and len(sealed.sources()) == 3
 
 
-def test_a_filter_alone_leaves_words_from_the_rest(tmp_path: Path) -> None:
+def test_a_filter_alone_leaves_words_of_hidden_documents(tmp_path: Path) -> None:
     """This is why an index must be sealed as well."""
-    filtered = build(tmp_path / "all", ALLOWED + HIDDEN).where(SEA)
-    assert any(any(word in text.casefold() for word in WORDS) for _, text in texts_of(filtered.data))
+    filtered = build(tmp_path / "all", ALLOWED + HIDDEN).where(TEAM_SEA)
+    assert any(any(word in text.casefold() for word in HIDDEN_WORDS) for _, text in texts_of(filtered.data))
 
 
-def test_terms_and_entities_equal_those_of_a_separate_index(both: tuple[Index, Index]) -> None:
-    sealed, alone = both
+def test_terms_and_entities_equal_those_of_a_separate_index(sealed_and_alone: tuple[Index, Index]) -> None:
+    sealed, alone = sealed_and_alone
     assert list(sealed.data.term_texts) == list(alone.data.term_texts)
     np.testing.assert_array_equal(sealed.data.term_idf_W, alone.data.term_idf_W)
     np.testing.assert_allclose(sealed.data.term_norm_P, alone.data.term_norm_P, rtol=1e-12)
@@ -71,17 +73,19 @@ def test_terms_and_entities_equal_those_of_a_separate_index(both: tuple[Index, I
 
 
 @pytest.mark.parametrize("mode", ["dense", "lexical", "hybrid"])
-def test_results_and_scores_equal_those_of_a_separate_index(both: tuple[Index, Index], mode: str) -> None:
+def test_results_and_scores_equal_those_of_a_separate_index(sealed_and_alone: tuple[Index, Index], mode: str) -> None:
     settings = RetrieveSettings.model_validate({"mode": mode, "top_k": 9})
     for question in ("Where does the ferry call?", "Who built the Lantern?", "zanzibar quaxley bread"):
-        sealed, alone = (retrieve(index, question, settings) for index in both)
+        sealed, alone = (retrieve(index, question, settings) for index in sealed_and_alone)
         assert [(each.item, round(each.score, 5)) for each in sealed.passages] == [
             (each.item, round(each.score, 5)) for each in alone.passages
         ]
 
 
-def test_a_proposition_of_both_parts_keeps_only_the_names_in_its_text(both: tuple[Index, Index]) -> None:
-    sealed, _ = both
+def test_a_proposition_that_hidden_documents_also_state_has_only_entities_in_its_text(
+    sealed_and_alone: tuple[Index, Index],
+) -> None:
+    sealed, _ = sealed_and_alone
     rows = [row for row, text in enumerate(sealed.data.proposition_texts) if text == "Tarn is a village of 312 people."]
     assert len(rows) == 1
     shared = sealed.proposition(rows[0])
@@ -89,7 +93,7 @@ def test_a_proposition_of_both_parts_keeps_only_the_names_in_its_text(both: tupl
     assert "Tarn" in shared.entities and all(entity in shared.text for entity in shared.entities)
 
 
-def test_a_part_without_documents_is_empty_and_a_part_with_all_is_the_index(tmp_path: Path) -> None:
+def test_sealing_to_no_documents_gives_an_empty_index_and_to_all_documents_the_index_itself(tmp_path: Path) -> None:
     index = build(tmp_path / "own", ALLOWED)
     empty = index.only((parse_condition("team=nobody"),))
     assert (len(empty.sources()), len(empty.data.passage_ids), len(empty.data.entity_texts)) == (0, 0, 0)

@@ -21,19 +21,19 @@ from graph.models.fetch import fetch
 BYTES = b"a GGUF file"
 SHA256 = hashlib.sha256(BYTES).hexdigest()
 MODEL = replace(SMOLLM2, sha256=SHA256, converted_bytes=0)
-CONVERT = "graph.models.convert"
-FETCH = """
+CONVERT_MODULE = "graph.models.convert"
+FETCH_SCRIPT = """
 import sys
 from pathlib import Path
 from graph.models.fetch import fetch
-from tests.graph.models.test_fetch import CONVERT, MODEL, conversion
+from tests.graph.models.test_fetch import CONVERT_MODULE, MODEL, conversion_module
 
-sys.modules[CONVERT] = conversion(seconds=1.0)
+sys.modules[CONVERT_MODULE] = conversion_module(seconds=1.0)
 print(fetch(MODEL, print, Path(sys.argv[1])))
 """
 
 
-def conversion(seconds: float) -> ModuleType:
+def conversion_module(seconds: float) -> ModuleType:
     """A stand-in for the conversion module, whose conversion takes `seconds`."""
 
     def convert(gguf: Path, folder: Path, precision: str) -> None:
@@ -44,7 +44,7 @@ def conversion(seconds: float) -> ModuleType:
         time.sleep(seconds)
         (folder / "model.safetensors").write_bytes(b"weights")
 
-    module = ModuleType(CONVERT)
+    module = ModuleType(CONVERT_MODULE)
     module.convert_gguf, module.check_reply = convert, lambda folder, known: None  # type: ignore[attr-defined]
     return module
 
@@ -59,48 +59,48 @@ def gguf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def fast_conversion(monkeypatch: pytest.MonkeyPatch) -> None:
     """In this process, the conversion takes no time."""
-    monkeypatch.setitem(sys.modules, CONVERT, conversion(seconds=0.0))
+    monkeypatch.setitem(sys.modules, CONVERT_MODULE, conversion_module(seconds=0.0))
 
 
-def begin(gguf: Path) -> "subprocess.Popen[str]":
-    command = [sys.executable, "-P", "-c", FETCH, str(gguf)]
+def start_fetch(gguf: Path) -> "subprocess.Popen[str]":
+    command = [sys.executable, "-P", "-c", FETCH_SCRIPT, str(gguf)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-def conversions(gguf: Path) -> int:
+def count_conversions(gguf: Path) -> int:
     log = gguf.parent / "conversions"
     return len(log.read_text().splitlines()) if log.exists() else 0
 
 
-def names(folder: Path) -> list[str]:
+def file_names(folder: Path) -> list[str]:
     return sorted(each.name for each in folder.iterdir())
 
 
-def test_two_processes_at_once_convert_once(gguf: Path) -> None:
-    one, other = begin(gguf), begin(gguf)
+def test_two_concurrent_fetches_convert_the_model_once(gguf: Path) -> None:
+    one, other = start_fetch(gguf), start_fetch(gguf)
     outputs = [process.communicate(timeout=120) for process in (one, other)]
     assert [one.returncode, other.returncode] == [0, 0], outputs
-    assert conversions(gguf) == 1 and is_whole(MODEL)
-    assert names(folder_of(MODEL).parent) == ["fetching.lock", "smollm2"]
+    assert count_conversions(gguf) == 1 and is_whole(MODEL)
+    assert file_names(folder_of(MODEL).parent) == ["fetching.lock", "smollm2"]
     assert {out.splitlines()[-1] for out, _ in outputs} == {str(folder_of(MODEL))}
 
 
 def test_a_killed_conversion_leaves_no_model_and_the_next_fetch_cleans_up(gguf: Path) -> None:
-    killed = begin(gguf)
-    while not conversions(gguf):
+    killed = start_fetch(gguf)
+    while not count_conversions(gguf):
         assert killed.poll() is None
         time.sleep(0.05)
     killed.kill()
     killed.communicate()
-    remaining = names(folder_of(MODEL).parent)
+    remaining = file_names(folder_of(MODEL).parent)
     assert len(remaining) == 2 and remaining != ["fetching.lock", "smollm2"] and not is_whole(MODEL)
-    assert begin(gguf).wait(120) == 0
-    assert is_whole(MODEL) and names(folder_of(MODEL).parent) == ["fetching.lock", "smollm2"]
+    assert start_fetch(gguf).wait(120) == 0
+    assert is_whole(MODEL) and file_names(folder_of(MODEL).parent) == ["fetching.lock", "smollm2"]
 
 
 @pytest.mark.usefixtures("fast_conversion")
 @pytest.mark.parametrize("damage", ["truncated weights", "no record", "broken record"])
-def test_get_replaces_a_damaged_model(damage: str, gguf: Path) -> None:
+def test_fetching_again_replaces_a_damaged_model(damage: str, gguf: Path) -> None:
     folder = fetch(MODEL, print, gguf)
     if damage == "truncated weights":
         (folder / "model.safetensors").write_bytes(b"wei")
@@ -111,9 +111,11 @@ def test_get_replaces_a_damaged_model(damage: str, gguf: Path) -> None:
     with pytest.raises(UserError, match="Fetch it again: modegraph models get smollm2"):
         check_files(folder, "smollm2")
     assert fetch(MODEL, print, gguf) == folder == folder_of(MODEL)
-    assert is_whole(MODEL) and (folder / "model.safetensors").read_bytes() == b"weights" and conversions(gguf) == 2
+    assert (
+        is_whole(MODEL) and (folder / "model.safetensors").read_bytes() == b"weights" and count_conversions(gguf) == 2
+    )
     fetch(MODEL, print, gguf)
-    assert conversions(gguf) == 2, "a complete model is not fetched again"
+    assert count_conversions(gguf) == 2, "a complete model is not fetched again"
 
 
 @pytest.mark.parametrize("record", ["{}", "[]", '{"files": {}}', '{"files": 3}'])

@@ -23,17 +23,17 @@ Damage = Callable[[Path], object]
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_tiny_llama(tmp_path_factory.mktemp("models") / "whole")
+def intact_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_tiny_llama(tmp_path_factory.mktemp("models") / "intact_model")
 
 
 @pytest.fixture(scope="module")
-def adapter(whole: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def adapter(intact_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     torch.manual_seed(0)
     config = LoraConfig(r=2, target_modules="all-linear", init_lora_weights=False, task_type="CAUSAL_LM")
     folder = tmp_path_factory.mktemp("adapters") / "adapter"
-    get_peft_model(AutoModelForCausalLM.from_pretrained(whole), config).save_pretrained(folder)
-    for file in [*whole.glob("tokenizer*"), *whole.glob("chat_template*")]:
+    get_peft_model(AutoModelForCausalLM.from_pretrained(intact_model), config).save_pretrained(folder)
+    for file in [*intact_model.glob("tokenizer*"), *intact_model.glob("chat_template*")]:
         shutil.copy(file, folder)
     return folder
 
@@ -98,9 +98,9 @@ def rename_weights(folder: Path) -> None:
 )
 @pytest.mark.parametrize("load", [load_policy, open_hf])
 def test_a_damaged_model_is_refused_and_named(
-    load: Callable[[str], object], damage: Damage, message: str, whole: Path, tmp_path: Path
+    load: Callable[[str], object], damage: Damage, message: str, intact_model: Path, tmp_path: Path
 ) -> None:
-    folder = shutil.copytree(whole, tmp_path / "copy")
+    folder = shutil.copytree(intact_model, tmp_path / "copy")
     damage(folder)
     with pytest.raises(UserError, match=f"(?s)copy.*{message}"):
         load(str(folder))
@@ -140,10 +140,10 @@ def test_an_adapter_on_an_adapter_is_refused(load: Callable[[str], object], adap
 
 @pytest.mark.parametrize("load", [load_policy, open_hf])
 def test_an_adapter_whose_base_was_trained_further_is_refused(
-    load: Callable[[str], object], adapter: Path, whole: Path, tmp_path: Path
+    load: Callable[[str], object], adapter: Path, intact_model: Path, tmp_path: Path
 ) -> None:
     """Names and shapes fit; only the run's record shows that the weights differ."""
-    other, folder = shutil.copytree(whole, tmp_path / "other"), shutil.copytree(adapter, tmp_path / "run")
+    other, folder = shutil.copytree(intact_model, tmp_path / "other"), shutil.copytree(adapter, tmp_path / "run")
     edit("adapter_config.json", base_model_name_or_path=str(other))(folder)
     load(str(folder))
     (folder / "run.json").write_text(json.dumps({"base_weights": "0123456789ab"}))
@@ -151,13 +151,18 @@ def test_an_adapter_whose_base_was_trained_further_is_refused(
         load(str(folder))
 
 
-def test_intact_models_and_adapters_open(whole: Path, adapter: Path) -> None:
-    assert load_policy(str(whole)) and open_hf(str(whole)) and load_policy(str(adapter)) and open_hf(str(adapter))
+def test_intact_models_and_adapters_are_loaded(intact_model: Path, adapter: Path) -> None:
+    assert (
+        load_policy(str(intact_model))
+        and open_hf(str(intact_model))
+        and load_policy(str(adapter))
+        and open_hf(str(adapter))
+    )
 
 
-def test_weights_that_are_not_numbers_are_reported(whole: Path, tmp_path: Path) -> None:
+def test_weights_that_are_not_numbers_are_reported(intact_model: Path, tmp_path: Path) -> None:
     """A diverged run may leave such weights: greedy decoding would repeat one token endlessly."""
-    folder = shutil.copytree(whole, tmp_path / "copy")
+    folder = shutil.copytree(intact_model, tmp_path / "copy")
     weights = load_file(folder / WEIGHTS)
     weights[LAYER][0, 0] = torch.nan
     save_file(weights, folder / WEIGHTS, {"format": "pt"})

@@ -25,7 +25,7 @@ def adapter(tmp_path: Path) -> Path:
     return write_adapter(tmp_path / "adapter", use_rslora=True)
 
 
-def tiny() -> Qwen2ForCausalLM:
+def tiny_model() -> Qwen2ForCausalLM:
     torch.manual_seed(0)
     return Qwen2ForCausalLM(
         Qwen2Config(
@@ -41,7 +41,7 @@ def tiny() -> Qwen2ForCausalLM:
 
 def write_adapter(folder: Path, **options: object) -> Path:
     targets = [name.rpartition(".")[2] for name in GGUF_NAMES]
-    model = get_peft_model(tiny(), LoraConfig(r=4, lora_alpha=6, target_modules=targets, **options))
+    model = get_peft_model(tiny_model(), LoraConfig(r=4, lora_alpha=6, target_modules=targets, **options))
     for name, weights in model.named_parameters():
         if "lora_B" in name:
             torch.nn.init.normal_(weights)
@@ -58,8 +58,8 @@ def base_of(folder: Path, family: str = "qwen2") -> Path:
 
 
 def test_the_changes_equal_those_of_pefts_merge(adapter: Path) -> None:
-    before = dict(tiny().named_parameters())
-    merged = dict(PeftModel.from_pretrained(tiny(), adapter).merge_and_unload().named_parameters())
+    before = dict(tiny_model().named_parameters())
+    merged = dict(PeftModel.from_pretrained(tiny_model(), adapter).merge_and_unload().named_parameters())
     changes = lora_changes(adapter, base_of(adapter))
     assert len(changes) == 2 * len(GGUF_NAMES)
     for layer in range(2):
@@ -70,7 +70,7 @@ def test_the_changes_equal_those_of_pefts_merge(adapter: Path) -> None:
             np.testing.assert_allclose(changes[f"blk.{layer}.{theirs}.weight"], change, atol=1e-5)
 
 
-def test_changed_settings_of_an_adapter_give_another_conversion(adapter: Path, tmp_path: Path) -> None:
+def test_an_adapter_with_changed_settings_has_another_conversion_key(adapter: Path, tmp_path: Path) -> None:
     copy = tmp_path / "copy"
     shutil.copytree(adapter, copy)
     assert key_of(copy) == key_of(adapter)
@@ -80,7 +80,7 @@ def test_changed_settings_of_an_adapter_give_another_conversion(adapter: Path, t
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
-def test_numbers_are_read_as_torch_reads_them(tmp_path: Path, dtype: torch.dtype) -> None:
+def test_weights_are_read_as_torch_reads_them(tmp_path: Path, dtype: torch.dtype) -> None:
     values = torch.randn(3, 5).to(dtype)
     save_file({"a": values}, tmp_path / "x.safetensors")
     np.testing.assert_array_equal(read_safetensors(tmp_path / "x.safetensors")["a"], values.float().numpy())
@@ -127,7 +127,7 @@ def test_the_shipped_reader_is_small_and_names_its_base_and_data_sets(tmp_path: 
     assert all(name in card for name in ("SQuAD", "HotpotQA", "Natural Questions", "BoolQ", "2Wiki", "FairytaleQA"))
 
 
-def test_the_shipped_verifier_is_small_and_answers_no_questions() -> None:
+def test_the_shipped_verifier_is_small_and_cannot_be_opened_as_a_language_model() -> None:
     folder = Path(resolve("support"))
     assert (folder / "adapter_model.safetensors").stat().st_size < 10e6
     assert adapter_base(str(folder)) == "qwen2.5-coder-0.5b"

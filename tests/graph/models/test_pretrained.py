@@ -36,7 +36,7 @@ def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def converted(empty_cache: Path) -> Path:
+def converted_model(empty_cache: Path) -> Path:
     """The folder of a converted model, with tiny files."""
     folder = folder_of(SMOLLM2)
     folder.mkdir(parents=True)
@@ -47,34 +47,36 @@ def converted(empty_cache: Path) -> Path:
     return folder
 
 
-def test_a_model_name_resolves_to_its_folder(converted: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert resolve("smollm2") == str(converted) and is_fetched(SMOLLM2)
+def test_a_model_name_resolves_to_its_folder(
+    converted_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert resolve("smollm2") == str(converted_model) and is_fetched(SMOLLM2)
     assert resolve("owner/other") == "owner/other"
     monkeypatch.chdir(tmp_path)
     (tmp_path / "smollm2").mkdir()
     assert resolve("smollm2") == "smollm2", "a folder of that name takes precedence"
 
 
-def test_a_file_that_was_not_touched_is_not_read_again(converted: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_was_not_touched_is_not_read_again(converted_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Reading gigabytes at every start would take seconds; a touched file is read again, and accepted if it is unchanged."""
     read = []
     monkeypatch.setattr(catalogue, "checksum", lambda file: read.append(file.name) or checksum(file))
-    assert resolve("smollm2") == str(converted) and read == []
+    assert resolve("smollm2") == str(converted_model) and read == []
     catalogue._check_once.cache_clear()
-    (converted / "config.json").write_text("{}")
-    os.utime(converted / "config.json", ns=(1, 1))
-    assert resolve("smollm2") == str(converted) and read == ["config.json"]
+    (converted_model / "config.json").write_text("{}")
+    os.utime(converted_model / "config.json", ns=(1, 1))
+    assert resolve("smollm2") == str(converted_model) and read == ["config.json"]
 
 
 def test_a_model_without_its_gguf_counts_as_not_fetched(
-    converted: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    converted_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert gguf_of(SMOLLM2) == converted / SMOLLM2.file
+    assert gguf_of(SMOLLM2) == converted_model / SMOLLM2.file
     monkeypatch.chdir(tmp_path)
     (tmp_path / SMOLLM2.name).mkdir()
-    assert gguf_of(SMOLLM2) == converted / SMOLLM2.file, "whatever the working directory contains"
-    (converted / SMOLLM2.file).unlink()
-    write_record(converted, SMOLLM2)
+    assert gguf_of(SMOLLM2) == converted_model / SMOLLM2.file, "whatever the working directory contains"
+    (converted_model / SMOLLM2.file).unlink()
+    write_record(converted_model, SMOLLM2)
     assert not is_fetched(SMOLLM2)
 
 
@@ -85,15 +87,15 @@ def test_a_model_that_was_not_fetched_is_reported_with_the_command(spec: str, em
 
 
 @pytest.mark.parametrize("damage", ["changed", "missing"])
-def test_a_damaged_file_is_named(damage: str, converted: Path) -> None:
-    file = converted / "model.safetensors"
+def test_a_damaged_file_is_named(damage: str, converted_model: Path) -> None:
+    file = converted_model / "model.safetensors"
     file.write_bytes(b"Weights") if damage == "changed" else file.unlink()
     with pytest.raises(
         UserError, match=r"model\.safetensors: (?:checksum|missing).*Fetch it again: modegraph models get smollm2"
     ):
         resolve("smollm2")
     with pytest.raises(UserError):
-        check_files(converted, "smollm2")
+        check_files(converted_model, "smollm2")
     assert remove(SMOLLM2) and not remove(SMOLLM2)
 
 

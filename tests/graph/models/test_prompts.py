@@ -18,7 +18,7 @@ from tests.fakes import HashEncoder
 E5 = Prompts("query: ", "passage: ")
 
 
-def with_prompts(folder: Path, prompts: object) -> Path:
+def write_prompts(folder: Path, prompts: object) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / SETTINGS).write_text(json.dumps({"prompts": prompts}))
     return folder
@@ -32,7 +32,7 @@ def minilm_with_prompts(tmp_path: Path) -> Path:
     for file in encoder_folder(MINILM).iterdir():
         if file.name != SETTINGS:
             (folder / file.name).symlink_to(file)
-    return with_prompts(folder, {"query": "query: ", "passage": "passage: "})
+    return write_prompts(folder, {"query": "query: ", "passage": "passage: "})
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def minilm_with_prompts(tmp_path: Path) -> Path:
     ids=["e5", "embeddinggemma", "qwen3", "other tasks", "none"],
 )  # fmt: skip
 def test_prompts_are_read_from_the_folder(tmp_path: Path, prompts: object, expected: Prompts) -> None:
-    assert prompts_of(with_prompts(tmp_path, prompts), "some/encoder") == (expected, expected != Prompts())
+    assert prompts_of(write_prompts(tmp_path, prompts), "some/encoder") == (expected, expected != Prompts())
 
 
 @pytest.mark.parametrize(
@@ -67,9 +67,9 @@ def test_prompts_are_read_from_the_folder(tmp_path: Path, prompts: object, expec
 )
 def test_a_folder_without_prompts_gets_those_of_its_family(tmp_path: Path, name: str, query: str, passage: str) -> None:
     for prompts in (None, {"query": "", "document": ""}):
-        assert prompts_of(with_prompts(tmp_path, prompts), name) == (Prompts(query, passage), False)
+        assert prompts_of(write_prompts(tmp_path, prompts), name) == (Prompts(query, passage), False)
     assert prompts_of(tmp_path / "nothing", name) == (Prompts(query, passage), False)
-    assert prompts_of(with_prompts(tmp_path, {"query": "ask: "}), name) == (Prompts("ask: ", ""), True)
+    assert prompts_of(write_prompts(tmp_path, {"query": "ask: "}), name) == (Prompts("ask: ", ""), True)
 
 
 @pytest.mark.long
@@ -82,7 +82,7 @@ def test_prompts_precede_questions_and_texts_and_enter_the_fingerprint(
     for found, prompt in ((prompted.encode_queries(texts), "query: "), (prompted.encode(texts), "passage: ")):
         np.testing.assert_allclose(found, plain.encode([prompt + text for text in texts]), atol=1e-5)
     np.testing.assert_allclose(plain.encode_queries(texts), plain.encode(texts), atol=1e-6)
-    with_prompts(minilm_with_prompts, {"query": "query: ", "passage": "text: "})
+    write_prompts(minilm_with_prompts, {"query": "query: ", "passage": "text: "})
     again = open_encoder(str(minilm_with_prompts))
     assert len({plain.fingerprint, prompted.fingerprint, again.fingerprint}) == 3
     assert again.prompts == Prompts("query: ", "text: ") and plain.prompts == Prompts()
@@ -99,7 +99,7 @@ def test_prompts_of_a_family_are_in_the_fingerprint(minilm_with_prompts: Path) -
 
 
 @pytest.mark.parametrize(
-    ("broken", "message"),
+    ("damage", "message"),
     [
         (lambda folder: (folder / MODULES).unlink(), r"no modules\.json in .*so its pooling is not known"),
         (lambda folder: (folder / "1_Pooling").unlink(), r"1_Pooling/config\.json, so its pooling is not known"),
@@ -116,10 +116,8 @@ def test_prompts_of_a_family_are_in_the_fingerprint(minilm_with_prompts: Path) -
     ],
     ids=["no modules", "no pooling settings", "no pooling", "no tokenizer", "broken settings", "broken tokenizer"],
 )
-def test_files_that_are_missing_or_broken_are_reported_and_not_guessed(
-    minilm_with_prompts: Path, broken: object, message: str
-) -> None:
-    broken(minilm_with_prompts)  # type: ignore[operator]
+def test_missing_or_broken_files_are_reported(minilm_with_prompts: Path, damage: object, message: str) -> None:
+    damage(minilm_with_prompts)  # type: ignore[operator]
     with pytest.raises(UserError, match=message):
         open_encoder(str(minilm_with_prompts)).count_tokens("a text")
 
@@ -133,7 +131,7 @@ def replace_file(file: Path, text: str) -> None:
     file.write_text(text)
 
 
-class Prompted(HashEncoder):
+class EncoderWithPrompts(HashEncoder):
     """A stand-in encoder whose fingerprint depends on its prompts, like a real encoder's."""
 
     def __init__(self, prompts: Prompts) -> None:
@@ -142,24 +140,24 @@ class Prompted(HashEncoder):
 
 
 def test_an_index_made_with_other_prompts_is_refused_and_the_error_names_the_prompts(tmp_path: Path) -> None:
-    build_index(tmp_path, ISLES, IndexSettings(), lambda spec: Prompted(E5))
-    open_index(tmp_path, lambda spec: Prompted(E5)).encode_queries(["Who?"])
+    build_index(tmp_path, ISLES, IndexSettings(), lambda spec: EncoderWithPrompts(E5))
+    open_index(tmp_path, lambda spec: EncoderWithPrompts(E5)).encode_queries(["Who?"])
     expected = (
         r"made with 'query: ' before questions and 'passage: ' before texts; this encoder has no prompts.*"
         r"Give it those prompts in config_sentence_transformers\.json, name that encoder"
     )
     with pytest.raises(UserError, match=expected):
-        open_index(tmp_path, lambda spec: Prompted(Prompts())).encode_queries(["Who?"])
+        open_index(tmp_path, lambda spec: EncoderWithPrompts(Prompts())).encode_queries(["Who?"])
     with pytest.raises(UserError, match=expected):
-        build_index(tmp_path, ISLES, IndexSettings(), lambda spec: Prompted(Prompts()))
-    other = Prompted(E5)
+        build_index(tmp_path, ISLES, IndexSettings(), lambda spec: EncoderWithPrompts(Prompts()))
+    other = EncoderWithPrompts(E5)
     other.fingerprint = "another"
     with pytest.raises(UserError, match=r"made with encoder hash-encoder.*this encoder is another"):
         open_index(tmp_path, lambda spec: other).encode_queries(["Who?"])
 
 
-def test_a_question_is_encoded_as_a_question(tmp_path: Path) -> None:
-    class OppositeQueries(Prompted):
+def test_questions_are_encoded_with_encode_queries(tmp_path: Path) -> None:
+    class OppositeQueries(EncoderWithPrompts):
         def encode_queries(self, texts):  # type: ignore[no-untyped-def]
             return -self.encode(texts)
 

@@ -1,4 +1,4 @@
-"""Tokens without a row in the matrix of embeddings, and rows without a token."""
+"""Tokens without a row in the embedding matrix, and rows without a token."""
 
 import shutil
 from collections.abc import Callable
@@ -19,8 +19,8 @@ END = "<|fin|>"
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_tiny_llama(tmp_path_factory.mktemp("models") / "whole")
+def intact_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_tiny_llama(tmp_path_factory.mktemp("models") / "intact_model")
 
 
 def end_turns_with_a_new_token(tokenizer: Any) -> None:
@@ -42,10 +42,10 @@ def add_image_token_to_the_template(tokenizer: Any) -> None:
     ],
 )
 @pytest.mark.parametrize("load", [load_policy, open_hf])
-def test_a_token_without_a_row_is_named(
-    load: Callable[[str], object], change: Callable[[Any], object], token: str, whole: Path, tmp_path: Path
+def test_a_token_without_an_embedding_row_is_named(
+    load: Callable[[str], object], change: Callable[[Any], object], token: str, intact_model: Path, tmp_path: Path
 ) -> None:
-    folder = shutil.copytree(whole, tmp_path / "copy")
+    folder = shutil.copytree(intact_model, tmp_path / "copy")
     tokenizer = AutoTokenizer.from_pretrained(folder)
     change(tokenizer)
     tokenizer.save_pretrained(folder)
@@ -54,8 +54,8 @@ def test_a_token_without_a_row_is_named(
     assert f"1 tokens beyond the model's {256 + len(CONTROL_TOKENS)} rows, such as {token!r}" in str(raised.value)
 
 
-def test_a_special_token_that_no_text_can_spell_needs_no_row(whole: Path, tmp_path: Path) -> None:
-    folder = shutil.copytree(whole, tmp_path / "copy")
+def test_a_special_token_that_no_text_is_encoded_to_needs_no_row(intact_model: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(intact_model, tmp_path / "copy")
     tokenizer = AutoTokenizer.from_pretrained(folder)
     tokenizer.add_tokens(["<image>"], special_tokens=True)
     tokenizer.save_pretrained(folder)
@@ -66,9 +66,9 @@ def test_a_special_token_that_no_text_can_spell_needs_no_row(whole: Path, tmp_pa
     assert engine.complete([CompletionRequest((Message("user", "<image>"),), 2)])[0].completion_tokens <= 2
 
 
-def test_spare_rows_do_no_harm(whole: Path, tmp_path: Path) -> None:
-    model = AutoModelForCausalLM.from_pretrained(whole)
+def test_a_model_with_more_rows_than_tokens_is_loaded(intact_model: Path, tmp_path: Path) -> None:
+    model = AutoModelForCausalLM.from_pretrained(intact_model)
     model.resize_token_embeddings(320, mean_resizing=False)
-    folder = shutil.copytree(whole, tmp_path / "padded")
+    folder = shutil.copytree(intact_model, tmp_path / "padded")
     model.save_pretrained(folder)
     assert vocabulary_rows(load_policy(str(folder))[0]) == 320 and open_hf(str(folder)).name.startswith("padded#")

@@ -16,6 +16,6 @@ def database(postgres: str) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def shared_database(postgres: str) -> Iterator[str]:
-    """One such database, shared by all tests of a file."""
+    """The superuser's connection string for a database that all tests of a file share."""
     with fresh_database(postgres, "shared", with_pgvector=True) as dsn:
         yield dsn

@@ -1,4 +1,4 @@
-"""An index so large that PostgreSQL's planner uses database indexes, made from arrays; columns that no test reads are empty."""
+"""An index made from arrays, so large that PostgreSQL's planner uses the database indexes; columns that no test reads are empty or constant."""
 
 from dataclasses import replace
 
@@ -15,7 +15,7 @@ from graph.types import Floats
 DIMENSIONS, COLOURS, MENTIONS = 16, 20, 3
 
 
-def random_units(random: np.random.Generator, count: int) -> Floats:
+def random_unit_vectors(random: np.random.Generator, count: int) -> Floats:
     vectors = random.normal(size=(count, DIMENSIONS)).astype(np.float32)
     return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
 
@@ -47,7 +47,7 @@ def large_index(index: Index, documents: int, passages: int, entities: int) -> I
         passage_order_P=rows - np.searchsorted(document_P, document_P),
         passage_start_P=rows * 100,
         passage_end_P=rows * 100 + 100,
-        passage_vectors_PD=Vectors.of(random_units(random, passages)),
+        passage_vectors_PD=Vectors.of(random_unit_vectors(random, passages)),
         passage_next_PP=sp.csr_array((passages, passages), dtype=np.float32),
         term_texts=no_texts,
         term_count_WP=sp.csr_array((0, passages), dtype=np.float32),
@@ -57,7 +57,7 @@ def large_index(index: Index, documents: int, passages: int, entities: int) -> I
         term_norm_P=np.ones(passages),
         proposition_ids=ids_of("proposition", passages),
         proposition_texts=texts_of("proposition", passages),
-        proposition_vectors_ND=Vectors.of(random_units(random, passages)),
+        proposition_vectors_ND=Vectors.of(random_unit_vectors(random, passages)),
         cosine_quantiles_Z=np.zeros(len(QUANTILE_LEVELS_Z), np.float32),
         occurrence_proposition_M=rows,
         occurrence_passage_M=rows,
@@ -66,7 +66,7 @@ def large_index(index: Index, documents: int, passages: int, entities: int) -> I
         passage_proposition_PN=block(rows, rows, (passages, passages)),
         entity_ids=ids_of("entity", entities),
         entity_texts=texts_of("entity", entities),
-        entity_vectors_ED=Vectors.of(random_units(random, entities)),
+        entity_vectors_ED=Vectors.of(random_unit_vectors(random, entities)),
         proposition_entity_NE=block(rows.repeat(MENTIONS), mentioned.ravel(), (passages, entities)),
         entity_document_EU=sp.csr_array((entities, documents), dtype=np.float32),
         synonym_EE=sp.csr_array((entities, entities), dtype=np.float32),

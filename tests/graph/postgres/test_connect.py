@@ -74,7 +74,7 @@ def test_an_invalid_connection_string_is_reported_but_not_shown(dsn: str) -> Non
     assert SECRET not in line and "PGPASSWORD" in line
 
 
-def test_a_database_is_named_by_its_location_in_the_connection_string() -> None:
+def test_a_database_is_named_without_its_passwords_and_options() -> None:
     assert (
         database_of(f"postgresql://me:{SECRET}@db:5433/docs?sslpassword={SECRET}&options=-c%20a%3Db")
         == "postgresql://me@db:5433/docs"
@@ -84,7 +84,7 @@ def test_a_database_is_named_by_its_location_in_the_connection_string() -> None:
     )
 
 
-def test_the_command_reports_the_problem_before_it_writes_anything(hashed_isles: Path) -> None:
+def test_the_command_reports_a_refused_connection_without_the_password(hashed_isles: Path) -> None:
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         dsn = f"postgresql://me:{SECRET}@127.0.0.1:{closed.getsockname()[1]}/docs"
@@ -95,11 +95,11 @@ def test_the_command_reports_the_problem_before_it_writes_anything(hashed_isles:
 
 
 @pytest.mark.parametrize(
-    "words", [["export", "index", "--postgres", "postgresql://"], ["copy", "index", "postgresql://"]]
+    "arguments", [["export", "index", "--postgres", "postgresql://"], ["copy", "index", "postgresql://"]]
 )
-def test_without_psycopg_the_extra_is_named(words: list[str]) -> None:
+def test_without_psycopg_the_extra_is_named(arguments: list[str]) -> None:
     script = "import sys; sys.modules['psycopg'] = None; from modegraph.cli import main; main()"
-    command = [sys.executable, "-P", "-c", script, *words]
+    command = [sys.executable, "-P", "-c", script, *arguments]
     result = subprocess.run(
         command, cwd=ROOT, env={"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False
     )

@@ -48,7 +48,7 @@ def tables_of(file: Path, tables: tuple[str, ...]) -> dict[str, list[Any]]:
         return {table: sorted(connection.execute(f"SELECT * FROM {table}")) for table in tables}
 
 
-def test_every_table_is_copied_except_the_changes_since_the_last_arrays(folder: Path) -> None:
+def test_every_table_except_changed_is_copied(folder: Path) -> None:
     with closing(sqlite3.connect(folder / SQLITE_FILE)) as connection:
         names = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     assert names == {*COPIED, "changed"}
@@ -182,7 +182,7 @@ def test_a_copy_whose_arrays_cannot_be_made_keeps_its_rows(folder: Path, databas
     assert tables_of(tmp_path / "back" / SQLITE_FILE, COPIED[1:]) == tables_of(folder / SQLITE_FILE, COPIED[1:])
 
 
-def test_an_interrupted_copy_to_a_folder_leaves_nothing(
+def test_an_interrupted_copy_leaves_the_folder_empty(
     folder: Path, database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     copy_to_database(folder, database)

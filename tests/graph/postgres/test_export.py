@@ -29,7 +29,7 @@ from tests.fakes import HashEncoder
 from tests.graph.postgres.large import large_index
 from tests.places import ROOT
 
-ODD = Document(
+ODD_DOCUMENT = Document(
     "odd\0source", "Odd \0 title", "The mark came from Quill. The \0 was in it.", {"a": "x\0", "b": ["\\u0000", 3]}
 )
 
@@ -38,7 +38,7 @@ ODD = Document(
 def index(tmp_path_factory: pytest.TempPathFactory) -> Index:
     folder = tmp_path_factory.mktemp("export") / "index"
     settings = IndexSettings(min_similarity=0.1, min_synonym_similarity=0.3)
-    build_index(folder, [*ISLES, ODD], settings, lambda spec: HashEncoder())
+    build_index(folder, [*ISLES, ODD_DOCUMENT], settings, lambda spec: HashEncoder())
     return open_index(folder, lambda spec: HashEncoder())
 
 
@@ -94,7 +94,7 @@ def check_value(table: str, column: str, value: Any, found: Any) -> None:
         assert found == (value.replace("\0", "\ufffd") if isinstance(value, str) else value)
 
 
-def test_texts_sort_by_bytes_and_vectors_have_their_index(index: Index, database: str) -> None:
+def test_texts_sort_by_bytes_and_vectors_have_hnsw_indexes(index: Index, database: str) -> None:
     export_index(index, database)
     text = "SELECT DISTINCT collation_name FROM information_schema.columns WHERE table_schema = 'modegraph' AND data_type = 'text'"
     assert rows(database, text) == [("C",)]
@@ -119,7 +119,7 @@ def test_an_empty_index_is_exported(database: str, tmp_path: Path) -> None:
     assert export_index(open_index(tmp_path / "i", lambda spec: HashEncoder()), database).rows["propositions"] == 0
 
 
-KILLED = """
+KILLED_EXPORT = """
 import os, signal, sys
 import graph.export.postgres as tables
 from graph.index.index import open_index
@@ -139,7 +139,7 @@ def test_a_killed_export_leaves_the_previous_one(index: Index, database: str) ->
     export_index(index, database)
     before = state(database)
     process = subprocess.run(
-        [sys.executable, "-P", "-c", KILLED, index.folder, database], env={"PYTHONPATH": str(ROOT)}, check=False
+        [sys.executable, "-P", "-c", KILLED_EXPORT, index.folder, database], env={"PYTHONPATH": str(ROOT)}, check=False
     )
     assert process.returncode == -signal.SIGKILL
     assert export_index(index, database, "again").rows["occurrences"] > 3, "the killed process holds no lock"
@@ -193,7 +193,7 @@ def test_a_recent_pgvector_is_required(index: Index, database: str) -> None:
     )
 
 
-def test_schemas_not_exported_by_this_role_in_this_format_are_left_alone(index: Index, database: str) -> None:
+def test_schemas_that_this_role_and_version_did_not_export_are_unchanged(index: Index, database: str) -> None:
     with psycopg.connect(database) as connection:
         connection.execute("CREATE SCHEMA theirs; CREATE TABLE theirs.passages (id text); CREATE ROLE reader LOGIN")
     try:
@@ -233,7 +233,7 @@ def test_vectors_too_long_for_pgvector_to_index_are_refused(index: Index) -> Non
         export_index(replace(index, data=data), "host=nowhere.invalid")
 
 
-def test_a_build_that_outgrows_its_memory_is_reported(
+def test_an_index_build_that_outgrows_maintenance_work_mem_is_reported(
     index: Index, database: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     small = f"{database}?options=-c%20maintenance_work_mem%3D64kB"

@@ -1,4 +1,4 @@
-"""Migrations of the store: an older schema is brought up to date with its rows, and statements use the indexes that migrations make."""
+"""Migrations of the store: an older schema is migrated and keeps its rows, and queries use the indexes that migrations create."""
 
 import re
 from contextlib import closing
@@ -20,7 +20,7 @@ from tests.corpora import ISLES, guild_documents
 from tests.graph.hashed import encoder
 
 SETTINGS = IndexSettings(min_similarity=0.1)
-AS_BEFORE_0004 = """SET search_path = modegraph_index; DROP INDEX documents_to_extract, passages_by_reader;
+UNDO_MIGRATION_0004 = """SET search_path = modegraph_index; DROP INDEX documents_to_extract, passages_by_reader;
     DELETE FROM migrations WHERE number > 3"""
 
 
@@ -31,10 +31,10 @@ def index(tmp_path: Path, database: str) -> Path:
     return tmp_path / "index"
 
 
-def test_an_older_schema_is_brought_up_to_date_with_its_rows_by_the_next_writer(index: Path, database: str) -> None:
+def test_the_next_writer_migrates_an_older_schema_and_keeps_its_rows(index: Path, database: str) -> None:
     rows = index_status(index).rows
     with psycopg.connect(database) as connection:
-        connection.execute(AS_BEFORE_0004)
+        connection.execute(UNDO_MIGRATION_0004)
     with pytest.raises(
         UserError, match=r"migration 0004-indexes has not been run\. Expected a migrated schema\. Run a command"
     ):

@@ -39,7 +39,7 @@ def index(tmp_path: Path, database: str) -> Path:
     return tmp_path / "index"
 
 
-def test_every_command_finds_the_rows_from_the_folder(
+def test_every_command_finds_the_rows_through_the_folder(
     tmp_path: Path, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("graph.models.encoder.open_encoder", encoder)
@@ -106,7 +106,7 @@ def test_impossible_placements_are_refused_and_leave_no_folder(index: Path, tmp_
     assert "Write it again" in refusal(lambda: index_status(index))
 
 
-def test_an_unreachable_database_is_reported_in_one_line_and_readers_continue(
+def test_an_unreachable_database_is_reported_in_one_line_and_the_arrays_remain_readable(
     index: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("graph.postgres.connect.CONNECT_S", 2)  # The shortest timeout that psycopg accepts.

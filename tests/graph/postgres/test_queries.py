@@ -1,4 +1,4 @@
-"""The documented queries give the results of the index itself, and use their database indexes if the tables are large."""
+"""The documented queries return the same results as the index, and use their database indexes if the tables are large."""
 
 import re
 from collections import Counter
@@ -14,7 +14,7 @@ from graph.index.index import Index, open_index
 from graph.retrieve.parts.ranking import top_rows
 from graph.types import Floats
 from tests.fakes import HashEncoder
-from tests.graph.postgres.large import COLOURS, large_index, random_units
+from tests.graph.postgres.large import COLOURS, large_index, random_unit_vectors
 from tests.places import ROOT
 
 Cursor = psycopg.RawCursor[Any]
@@ -22,17 +22,17 @@ DENSE, FILTERED, HOP = re.findall(r"```sql\n(.*?)```", (ROOT / "docs/postgres.md
 SETTING, FILTERED = FILTERED.split(";\n", 1)
 PASSAGES, ENTITIES = 6_000, 1_000
 ROUNDING = 1e-3
-QUESTIONS = random_units(np.random.default_rng(1), 40)
+QUESTIONS = random_unit_vectors(np.random.default_rng(1), 40)
 
 
 @pytest.fixture(scope="module")
-def large(hashed_isles: Any) -> Index:
+def source_index(hashed_isles: Any) -> Index:
     return large_index(open_index(hashed_isles, lambda spec: HashEncoder()), 400, PASSAGES, ENTITIES)
 
 
 @pytest.fixture(scope="module")
-def export_dsn(large: Index, shared_database: str) -> str:
-    export_index(large, shared_database)
+def export_dsn(source_index: Index, shared_database: str) -> str:
+    export_index(source_index, shared_database)
     return shared_database
 
 
@@ -44,7 +44,7 @@ def cursor(export_dsn: str) -> Iterator[Cursor]:
         connection.rollback()
 
 
-def literal(vector_D: Floats) -> str:
+def vector_literal(vector_D: Floats) -> str:
     return str(vector_D.tolist())
 
 
@@ -63,62 +63,64 @@ def scans(cursor: Cursor, query: str, *parameters: object) -> dict[str, str]:
     return dict(walk(plans[0]["Plan"]))
 
 
-def test_the_dense_query_uses_its_index_and_agrees_with_exact_search(large: Index, cursor: Cursor) -> None:
-    assert scans(cursor, DENSE, literal(QUESTIONS[0])) == {"passages": "passages_by_vector"}
+def test_the_dense_query_uses_its_index_and_agrees_with_exact_search(source_index: Index, cursor: Cursor) -> None:
+    assert scans(cursor, DENSE, vector_literal(QUESTIONS[0])) == {"passages": "passages_by_vector"}
     found = 0
     for question in QUESTIONS:
-        cosines_P = large.data.passage_vectors_PD @ question
-        rows = cursor.execute(DENSE, [literal(question)]).fetchall()
+        cosines_P = source_index.data.passage_vectors_PD @ question
+        rows = cursor.execute(DENSE, [vector_literal(question)]).fetchall()
         assert np.diff([cosine for *_, cosine in rows]).max() <= ROUNDING
-        cosine_of = dict(zip(large.data.passage_ids, cosines_P.tolist(), strict=True))
+        cosine_of = dict(zip(source_index.data.passage_ids, cosines_P.tolist(), strict=True))
         assert [cosine for *_, cosine in rows] == pytest.approx([cosine_of[id_] for id_, *_ in rows], abs=ROUNDING)
-        exact = {large.data.passage_ids[row] for row in top_rows(cosines_P, 10).tolist()}
+        exact = {source_index.data.passage_ids[row] for row in top_rows(cosines_P, 10).tolist()}
         found += len(exact & {id_ for id_, *_ in rows})
     assert found / (10 * len(QUESTIONS)) >= 0.95
 
 
 def test_another_cast_would_not_use_the_index(cursor: Cursor) -> None:
     cast = DENSE.replace("ORDER BY vector <=> $1::halfvec", "ORDER BY vector::vector <=> $1::vector")
-    assert cast != DENSE and scans(cursor, cast, literal(QUESTIONS[0])) == {"passages": ""}
+    assert cast != DENSE and scans(cursor, cast, vector_literal(QUESTIONS[0])) == {"passages": ""}
 
 
-def test_the_filtered_query_continues_until_it_has_ten_rows(large: Index, cursor: Cursor) -> None:
+def test_the_filtered_query_continues_until_it_has_ten_rows(source_index: Index, cursor: Cursor) -> None:
     condition, colour = '{"colour": 3}', 3
-    short = [len(cursor.execute(FILTERED, [literal(question), condition]).fetchall()) for question in QUESTIONS]
+    short = [len(cursor.execute(FILTERED, [vector_literal(question), condition]).fetchall()) for question in QUESTIONS]
     assert sum(short) < 5 * len(QUESTIONS), (
-        "a filter that one document in twenty passes leaves two of the forty candidates"
+        "of the forty candidates, a filter that one document in twenty meets leaves about two"
     )
     cursor.execute(SETTING)
-    plan = scans(cursor, FILTERED, literal(QUESTIONS[0]), condition)
+    plan = scans(cursor, FILTERED, vector_literal(QUESTIONS[0]), condition)
     assert plan == {"p": "passages_by_vector", "d": "documents_pkey"}
-    allowed_P = large.data.passage_document_P % COLOURS == colour
+    allowed_P = source_index.data.passage_document_P % COLOURS == colour
     found = 0
     for question in QUESTIONS:
-        rows = cursor.execute(FILTERED, [literal(question), condition]).fetchall()
+        rows = cursor.execute(FILTERED, [vector_literal(question), condition]).fetchall()
         distances = [distance for *_, distance in rows]
         assert len(rows) == 10 and distances == sorted(distances)
-        best = top_rows(np.where(allowed_P, large.data.passage_vectors_PD @ question, -2), 10)
-        found += len({large.data.passage_ids[row] for row in best.tolist()} & {id_ for id_, *_ in rows})
-        sources = {large.data.document_sources[row] for row in np.flatnonzero(np.arange(400) % COLOURS == colour)}
+        best = top_rows(np.where(allowed_P, source_index.data.passage_vectors_PD @ question, -2), 10)
+        found += len({source_index.data.passage_ids[row] for row in best.tolist()} & {id_ for id_, *_ in rows})
+        sources = {
+            source_index.data.document_sources[row] for row in np.flatnonzero(np.arange(400) % COLOURS == colour)
+        }
         assert {source for _, source, *_ in rows} <= sources
     assert found / (10 * len(QUESTIONS)) >= 0.9
 
 
-def test_one_hop_uses_indexes_and_counts_shared_entities(large: Index, cursor: Cursor) -> None:
+def test_one_hop_uses_indexes_and_counts_shared_entities(source_index: Index, cursor: Cursor) -> None:
     start = [5, 17, 900]
-    ids = [large.data.proposition_ids[row] for row in start]
+    ids = [source_index.data.proposition_ids[row] for row in start]
     assert scans(cursor, HOP, ids) == {
         "here": "edges_by_source",
         "back": "edges_by_target",
         "there": "propositions_pkey",
     }
-    block = large.data.proposition_entity_NE
+    block = source_index.data.proposition_entity_NE
     shared: Counter[str] = Counter()
     for row in start:
         for entity in block[[row], :].indices.tolist():
             shared.update(
-                large.data.proposition_ids[other]
-                for other in large.entity_proposition_EN[[entity], :].indices.tolist()
+                source_index.data.proposition_ids[other]
+                for other in source_index.entity_proposition_EN[[entity], :].indices.tolist()
                 if other not in start
             )
     best = sorted(shared.items(), key=lambda item: (-item[1], item[0]))[:20]

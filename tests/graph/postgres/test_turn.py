@@ -1,4 +1,6 @@
-"""Writers of one index on several machines take turns in order of arrival, by leases; dead or sleeping writers block no other, and none writes late."""
+"""Writers of one index on several machines take turns in order of arrival, through leases; a dead or sleeping writer blocks no other, and none writes
+after losing its turn.
+"""
 
 import os
 import signal
@@ -35,7 +37,7 @@ SETTINGS = IndexSettings(min_similarity=0.1)
 LEASES = "modegraph_index.leases"
 
 
-def tickets(database: str) -> int:
+def count_leases(database: str) -> int:
     with psycopg.connect(database) as connection:
         return connection.execute(f"SELECT count(*) FROM {LEASES}").fetchone()[0]  # type: ignore[index]
 
@@ -54,11 +56,11 @@ def test_writers_write_one_at_a_time_in_order_of_arrival(database: str, tmp_path
         for number in range(4):
             threads.append(Thread(target=write, args=(number,)))
             threads[-1].start()
-            wait_for(lambda: tickets(database) == len(threads) + 1)
+            wait_for(lambda: count_leases(database) == len(threads) + 1)
         assert order == []
     for thread in threads:
         thread.join(60)
-    assert order == [0, 1, 2, 3] and tickets(database) == 0
+    assert order == [0, 1, 2, 3] and count_leases(database) == 0
     with writers_turn(database, tmp_path) as last:
         assert last.fence == first.fence + 5, "no fence is used twice"
 
@@ -70,22 +72,22 @@ def test_giving_up_names_the_current_writer_and_leaves_the_queue(database: str, 
             writers_turn(database, tmp_path, give_up=lambda: True),
         ):
             pass
-        assert tickets(database) == 1
+        assert count_leases(database) == 1
 
 
-@pytest.mark.parametrize("how", ["expired", "its process is gone"])
-def test_an_expired_lease_or_a_dead_writer_blocks_no_other_writer(database: str, tmp_path: Path, how: str) -> None:
+@pytest.mark.parametrize("cause", ["expired", "its process is gone"])
+def test_an_expired_lease_or_a_dead_writer_blocks_no_other_writer(database: str, tmp_path: Path, cause: str) -> None:
     with writers_turn(database, tmp_path):
         pass
     dead = subprocess.Popen([sys.executable, "-c", ""])
     dead.wait()
-    machine, seconds = ("another", -1) if how == "expired" else (graph.postgres.turn._machine(), 3600)
+    machine, seconds = ("another", -1) if cause == "expired" else (graph.postgres.turn._machine(), 3600)
     with psycopg.connect(database) as connection:
         values = f"('w', %s, %s, now() + make_interval(secs => {seconds}))"
         statement = f"INSERT INTO {LEASES} (writer, machine, process, expires_at) VALUES {values}"
         connection.execute(statement, (machine, dead.pid))
     with writers_turn(database, tmp_path, give_up=lambda: True):
-        assert tickets(database) == 1
+        assert count_leases(database) == 1
 
 
 def test_a_lease_in_use_does_not_pass_to_another_writer_even_when_it_has_expired(database: str, tmp_path: Path) -> None:
@@ -132,7 +134,7 @@ def wait():
     Path(sys.argv[3]).touch()
     while not Path(sys.argv[4]).exists():
         time.sleep(.01)
-class Slow(HashEncoder):
+class WaitingEncoder(HashEncoder):
     def encode(self, texts):
         if at == "encoding":
             wait()
@@ -146,7 +148,7 @@ def saving(*arguments, **named):
     return saved
 graph.build.build.save_arrays = saving
 try:
-    build_index(Path(sys.argv[1]), [Document("late", "Late", "The Late of Tarn was sold in 1911.")], SETTINGS, lambda spec: Slow())
+    build_index(Path(sys.argv[1]), [Document("late", "Late", "The Late of Tarn was sold in 1911.")], SETTINGS, lambda spec: WaitingEncoder())
 except UserError as problem:
     print(problem)
     sys.exit(2)
@@ -155,7 +157,7 @@ except UserError as problem:
 
 @contextmanager
 def sleeping_writer(folder: Path, at: str, tmp_path: Path) -> Iterator["subprocess.Popen[str]"]:
-    """A writer that is stopped while it encodes or just before it publishes; it continues when the block ends."""
+    """A writer that is stopped while it encodes or just before it publishes; it continues when the `with` block ends."""
     here, go_on = tmp_path / "here", tmp_path / "go-on"
     command = [sys.executable, "-P", "-c", WRITER, str(folder), at, str(here), str(go_on)]
     writer = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
@@ -181,7 +183,7 @@ def test_a_writer_that_slept_past_its_lease_is_refused_and_nothing_is_lost(
         published = read_manifest(folder)
     output, _ = writer.communicate(timeout=60)
     assert writer.returncode == 2 and "Nothing of this step was written; continue with: modegraph resume" in output
-    assert read_manifest(folder) == published and verify_index(folder) == [] and tickets(database) == 0
+    assert read_manifest(folder) == published and verify_index(folder) == [] and count_leases(database) == 0
     late = Document("late", "Late", "The Late of Tarn was sold in 1911.")
     build_index(tmp_path / "twin", [*ISLES, late, new], SETTINGS, encoder)
     assert_same_index(load_arrays(folder, IndexData), load_arrays(tmp_path / "twin", IndexData))

@@ -20,7 +20,7 @@ from graph.text.word_forms import FUNCTION_WORDS, stem
 from graph.types import Document, Evidence
 from tests.corpora import ISLES
 from tests.graph.hashed import build
-from tests.graph.index.test_normalised_similarity import CrowdedEncoder
+from tests.graph.index.test_normalised_similarity import AnisotropicEncoder
 
 COVERED = (
     "Who founded the Marlow Yard?",
@@ -172,7 +172,7 @@ def test_rows_of_gives_the_row_of_each_passage_even_in_a_filtered_index(tmp_path
 def test_probabilities_do_not_depend_on_the_range_of_an_encoders_cosines(tmp_path: Path) -> None:
     """An extra component that all vectors share, as with E5, leaves the probabilities unchanged."""
     plain = build(tmp_path / "plain", ISLES)
-    crowded = build(tmp_path / "crowded", ISLES, CrowdedEncoder("crowded"))
+    crowded = build(tmp_path / "crowded", ISLES, AnisotropicEncoder("crowded"))
     questions = (*COVERED, *UNCOVERED)
     assert probabilities(crowded, questions, mode="dense") == pytest.approx(
         probabilities(plain, questions, mode="dense"), abs=2e-3

@@ -16,7 +16,7 @@ from graph.errors import UserError
 from graph.shared.jsonl import write_jsonl
 from graph.types import Message
 from tests import commands
-from tests.train.world import scored
+from tests.train.world import response_row
 from train.export.divergence import fixed_turns, merge_loss, probe_rows, token_kl, token_logps
 from train.export.export import export_adapter, export_merged, public_record
 from train.model.load import load_model, load_policy, load_tokenizer
@@ -132,12 +132,12 @@ def test_rows_of_the_data_are_compared_or_fixed_prompts_if_the_data_are_gone(run
     where, rows = probe_rows(run, gone)
     assert where == "fixed prompts" and len(rows) == len(fixed_turns()) == 4
     assert all(0 < row.prompt_tokens < len(row.ids) for row in rows)
-    write_jsonl(tmp_path / "train.jsonl", [response_to_json(scored(0)), response_to_json(scored(1))])
+    write_jsonl(tmp_path / "train.jsonl", [response_to_json(response_row(0)), response_to_json(response_row(1))])
     where, rows = probe_rows(run, replace(record, data=str(tmp_path)))
     assert where == "train.jsonl"
     tokenizer = load_tokenizer(str(run))
     assert [row.ids for row in rows] == [
-        tokenize_row(tokenizer, scored(number).prompt, scored(number).responses[0]).ids for number in (0, 1)
+        tokenize_row(tokenizer, response_row(number).prompt, response_row(number).responses[0]).ids for number in (0, 1)
     ]
 
 

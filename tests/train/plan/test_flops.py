@@ -13,7 +13,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from transformers import AutoModelForCausalLM, GPT2Config
 
 from graph.errors import UserError
-from tests.train.world import scored
+from tests.train.world import response_row
 from train.model import logps
 from train.model.attention import use_shared_prefix_attention
 from train.model.load import load_tokenizer
@@ -53,7 +53,7 @@ def model_of(settings: MsSettings) -> Any:
 
 @pytest.fixture(scope="module")
 def group(base: Path) -> TokenizedGroup:
-    row = scored(1)
+    row = response_row(1)
     return tokenize_group(load_tokenizer(str(base)), row.prompt, row.responses)
 
 

@@ -1,4 +1,4 @@
-"""On-policy rounds with a tiny model: fresh rows in each round, a rising reward, the same result after a run was killed and resumed, and bad input refused before sampling."""
+"""On-policy rounds with a tiny model: new rows in each, a rising reward, killed runs that resume to the same result, bad input refused before sampling."""
 
 import json
 import os
@@ -22,7 +22,7 @@ from serve.engines import open_model
 from tests.commands import run
 from tests.fakes import ScriptedModel
 from tests.places import ROOT
-from tests.train.world import scored
+from tests.train.world import response_row
 from train.model.load import load_policy, load_tokenizer
 from train.preference.groups import Grouping, scored_groups
 from train.preference.preference import train_once
@@ -138,12 +138,17 @@ def test_the_reward_rises_on_fresh_responses_of_the_policy(uninterrupted_run: Pa
     first, second = rows_of(uninterrupted_run, 1), rows_of(uninterrupted_run, 2)
     assert first[0].policy.startswith("sft#") and second[0].policy.startswith("run#")
     assert first[0].sampling.seed != second[0].sampling.seed
-    assert [len(each.responses) for each in first] == [SAMPLES] * len(PEOPLE), "repeated responses should not be removed"
+    assert [len(each.responses) for each in first] == [SAMPLES] * len(PEOPLE), (
+        "repeated responses should not be removed"
+    )
     assert any(len(set(each.responses)) < SAMPLES for each in first)
     right = [text == "yes" for each in second for text in each.responses]
     assert figures[1]["right"] == pytest.approx(sum(right) / len(right))
     inner = read_run(uninterrupted_run / "round-2" / "run")
-    assert (inner.base_model, inner.settings["reference"]) == (str(uninterrupted_run / "round-1" / "run"), str(yes_no_model))
+    assert (inner.base_model, inner.settings["reference"]) == (
+        str(uninterrupted_run / "round-1" / "run"),
+        str(yes_no_model),
+    )
 
 
 def test_all_rounds_are_saved_as_one_run_with_the_adapter_of_the_last_round(
@@ -154,8 +159,14 @@ def test_all_rounds_are_saved_as_one_run_with_the_adapter_of_the_last_round(
     assert record.settings["rounds"]["count"] == 3 and record.responses_per_prompt == SAMPLES
     assert record.metrics["round 1 right"] < record.metrics["round 3 right"]
     assert record.metrics["train_loss"] == last.metrics["train_loss"]
-    weights = [folder / "adapter_model.safetensors" for folder in (uninterrupted_run, uninterrupted_run / "round-3" / "run")]
-    assert weights[0].read_bytes() == weights[1].read_bytes() != (uninterrupted_run / "round-1/run" / weights[0].name).read_bytes()
+    weights = [
+        folder / "adapter_model.safetensors" for folder in (uninterrupted_run, uninterrupted_run / "round-3" / "run")
+    ]
+    assert (
+        weights[0].read_bytes()
+        == weights[1].read_bytes()
+        != (uninterrupted_run / "round-1/run" / weights[0].name).read_bytes()
+    )
     assert [line["round"] for _, line in read_jsonl(uninterrupted_run / "log.jsonl")] == [1, 1, 1, 2, 2, 2, 3, 3, 3]
     assert not {"checkpoints", "progress.jsonl"} & {file.name for file in uninterrupted_run.iterdir()}
     load_policy(str(uninterrupted_run))
@@ -179,7 +190,9 @@ def killed_runs(yes_no_model: Path, prompts: Path, tmp_path_factory: pytest.Temp
 
 @pytest.mark.slow
 @pytest.mark.parametrize("moment", MOMENTS)
-def test_a_killed_run_ends_like_an_uninterrupted_one(moment: str, uninterrupted_run: Path, killed_runs: dict[str, MsSettings]) -> None:
+def test_a_killed_run_ends_like_an_uninterrupted_one(
+    moment: str, uninterrupted_run: Path, killed_runs: dict[str, MsSettings]
+) -> None:
     """The same rows, figures and weights, byte for byte."""
     settings = killed_runs[moment]
     output = Path(settings.output)
@@ -307,7 +320,7 @@ def test_a_share_of_refusals_needs_a_number_of_prompts() -> None:
 
 def test_a_truncated_response_is_learned_without_an_end_token(base: Path) -> None:
     tokenizer = load_tokenizer(str(base))
-    cut = replace(scored(0), cut=(1, 4))
+    cut = replace(response_row(0), cut=(1, 4))
     (group,) = scored_groups([cut], tokenizer, Grouping({"correct": 1.0}, False, None, 0))
     ends = [ids[-1] == tokenizer.eos_token_id for ids in group.tokenized.responses]
     assert ends == [True, False, True, True, False, True]
@@ -357,7 +370,7 @@ def test_bad_input_leaves_nothing_behind(
 
 
 def test_gold_rewards_need_rows_that_name_gold_passages(yes_no_model: Path, tmp_path: Path) -> None:
-    write_jsonl(tmp_path / "train.jsonl", [response_to_json(scored(0))])
+    write_jsonl(tmp_path / "train.jsonl", [response_to_json(response_row(0))])
     settings = settings_of(yes_no_model, tmp_path, tmp_path / "run", rewards={"gold": 1.0})
     with pytest.raises(UserError, match="do not name their gold passages"):
         train_preference(settings, open_model)
@@ -366,7 +379,9 @@ def test_gold_rewards_need_rows_that_name_gold_passages(yes_no_model: Path, tmp_
         train_preference(settings, open_model)
 
 
-def test_a_finished_run_is_not_overwritten_and_train_once_refuses_rounds(uninterrupted_run: Path, yes_no_model: Path) -> None:
+def test_a_finished_run_is_not_overwritten_and_train_once_refuses_rounds(
+    uninterrupted_run: Path, yes_no_model: Path
+) -> None:
     settings = settings_of(yes_no_model, Path(read_run(uninterrupted_run).data), uninterrupted_run)
     with pytest.raises(UserError, match="already exists"):
         train_preference(settings, open_model)

@@ -23,7 +23,7 @@ from graph.errors import UserError
 from graph.shared.jsonl import write_jsonl
 from tests.places import ROOT
 from tests.processes import until
-from tests.train.world import log_of, preference, scored
+from tests.train.world import log_of, preference, response_row
 from train.model.load import load_model, load_policy, load_tokenizer
 from train.model.logps import tokenize_row
 from train.preference.groups import (
@@ -115,7 +115,7 @@ def test_pairs_equal_trl_step_by_step(
 
 @pytest.mark.parametrize("trainer", ["modegraph", "trl"])
 def test_ipo_starts_at_its_formula_and_learns(trainer: str, base: Path, data: Path, tmp_path: Path) -> None:
-    """(Δ_chosen − Δ_rejected − 1/(2τ))² is 1/(4τ²) where the policy is the reference, both for our sums of log-probabilities over tokens and for TRL's means."""
+    """(Δ_chosen − Δ_rejected − 1/(2τ))² is 1/(4τ²) where the policy is the reference, for our sums over tokens as for TRL's means."""
     values = common(base, data, tmp_path / "ipo", loss="ipo", beta=0.25, trainer=trainer)
     train_once(DpoSettings(**values))
     losses = losses_of(tmp_path / "ipo")
@@ -138,7 +138,7 @@ def test_the_other_losses_train_on_k_responses(loss: str, base: Path, scored_dat
     weights = {"correct": 1.0, "format": 0.5}
     changes = {"loss": loss, "beta": 0.2, "beta_reward": 0.4, "rewards": weights, "batch_size": 3}
     record = train_once(DpoSettings(**common(base, scored_data, tmp_path / "run", **changes)))
-    rewards = [torch.tensor([combine_rewards(scored(number), weights)]) for number in range(3)]
+    rewards = [torch.tensor([combine_rewards(response_row(number), weights)]) for number in range(3)]
     expected = [LOSSES[loss](torch.zeros(1, 6), each, 0.2, 0.4).item() for each in rewards]
     losses = losses_of(tmp_path / "run")
     assert losses[0] == pytest.approx(sum(expected) / 3, rel=1e-4, abs=1e-6) and losses[-1] < losses[0]
@@ -218,7 +218,7 @@ def test_rloo_refuses_pairs(base: Path, data: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("method", ["ms", "dpo"])
-def test_training_on_scored_responses_follows_the_formula_and_raises_the_best(
+def test_training_on_scored_responses_follows_the_formula_and_favours_the_best_responses(
     method: str, base: Path, scored_data: Path, tmp_path: Path
 ) -> None:
     """The first loss equals that computed at Δ = 0: KL(uniform ‖ p_r) for MS, the cross-entropy for DPO; training then favours the best responses."""
@@ -229,7 +229,7 @@ def test_training_on_scored_responses_follows_the_formula_and_raises_the_best(
     zero = torch.zeros(1, 6)
     expected = []
     for number in range(3):
-        rewards = torch.tensor([combine_rewards(scored(number), weights)])
+        rewards = torch.tensor([combine_rewards(response_row(number), weights)])
         loss = mode_seeking_loss if method == "ms" else dpo_loss
         expected.append(loss(zero, rewards, 0.2, 0.4).item())
     losses = losses_of(tmp_path / "run")
@@ -389,7 +389,7 @@ def test_two_processes_make_the_same_updates_as_one(base: Path, data: Path, tmp_
 
 def test_responses_stay_whole_in_split_groups_and_keep_their_rewards(base: Path) -> None:
     tokenizer = load_tokenizer(str(base))
-    row, weights = scored(1), {"correct": 2.0, "format": 0.25}
+    row, weights = response_row(1), {"correct": 2.0, "format": 0.25}
     assert combine_rewards(row, weights) == (0.25, 2.25, 0.25, 0.25, 2.0, 0.0)
     groups = list(scored_groups([row], tokenizer, Grouping(weights, False, 2, seed=0)))
     assert [group.id for group in groups] == ["r1/0", "r1/1", "r1/2"]
@@ -432,10 +432,12 @@ def test_pairs_carry_their_label_as_rewards(base: Path) -> None:
 
 def test_the_best_response_is_paired_with_the_worst(base: Path, tmp_path: Path) -> None:
     tokenizer, weights = load_tokenizer(str(base)), {"correct": 1.0, "format": 0.5}
-    row = scored(1)
+    row = response_row(1)
     alike = replace(row, id="alike", rewards={"correct": (1.0,) * 6, "format": (0.0,) * 6})
     (group,) = best_worst_groups([row, alike], tokenizer, weights, 0.1)
-    assert combine_rewards(row, weights) == (0.5, 1.5, 0.5, 0.5, 1.0, 0.0), "the second response should be the best, the last the worst"
+    assert combine_rewards(row, weights) == (0.5, 1.5, 0.5, 0.5, 1.0, 0.0), (
+        "the second response should be the best, the last the worst"
+    )
     assert group.tokenized == tokenize_group(tokenizer, row.prompt, (row.responses[1], row.responses[5]))
     assert torch.softmax(torch.tensor(group.rewards), 0).tolist() == pytest.approx([0.9, 0.1])
     write_jsonl(tmp_path / "train.jsonl", [response_to_json(row)])
@@ -485,7 +487,7 @@ def test_pairs_with_equal_log_ratios_are_wrong_and_pairs_with_equal_rewards_are_
 
 
 def test_the_accuracy_of_a_short_run_on_k_responses_counts_pairs(base: Path, scored_data: Path, tmp_path: Path) -> None:
-    """After a few steps, hardly any group is ranked correctly as a whole, but most pairs within groups are: counting groups would give 0."""
+    """After a few steps, hardly any group is ranked correctly as a whole, but most pairs within groups are: an accuracy over groups would stay near 0."""
     values = common(base, scored_data, tmp_path / "run", max_steps=6, learning_rate=1e-4, batch_size=1)
     train_once(MsSettings(**values, rewards={"correct": 1.0, "format": 0.5}))
     accuracies = [row["rewards/accuracies"] for row in log_of(tmp_path / "run")]
@@ -493,7 +495,7 @@ def test_the_accuracy_of_a_short_run_on_k_responses_counts_pairs(base: Path, sco
 
 
 def test_dev_figures_are_means_over_prompts_not_over_batches(base: Path, tmp_path: Path) -> None:
-    """Five pairs with given Δ, only the last one wrong, in batches of four and one: the accuracy is 4/5, not (1 + 0) / 2; the loss is averaged in the same way."""
+    """Five pairs with given Δ, only the last one wrong, in batches of four and one: the accuracy is 4/5, not (1 + 0) / 2; the loss is averaged likewise."""
     folder = tmp_path / "data"
     folder.mkdir()
     write_jsonl(folder / "train.jsonl", (preference_to_json(preference(number)) for number in range(4)))
@@ -567,7 +569,7 @@ def test_over_long_rows_are_dropped_with_a_count_on_request(
     ],
 )
 def test_bad_rows_are_reported_with_their_line(tmp_path: Path, change: dict[str, Any], message: str) -> None:
-    row = response_to_json(scored(0)) | {"responses": ["a", "b"], "rewards": {"correct": [1.0, 0.0]}} | change
+    row = response_to_json(response_row(0)) | {"responses": ["a", "b"], "rewards": {"correct": [1.0, 0.0]}} | change
     file = tmp_path / "train.jsonl"
     file.write_text(json.dumps(row) + "\n")
     with pytest.raises(UserError, match=message):

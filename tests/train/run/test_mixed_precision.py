@@ -36,7 +36,9 @@ def our_dpo_trainer_of(values: dict[str, Any], folder: Path) -> Any:
     )
 
 
-def train_recording_dtypes(make_trainer: MakeTrainer, values: dict[str, Any], folder: Path) -> tuple[list[dict[str, float]], set[torch.dtype]]:
+def train_recording_dtypes(
+    make_trainer: MakeTrainer, values: dict[str, Any], folder: Path
+) -> tuple[list[dict[str, float]], set[torch.dtype]]:
     """The log of a run, and the dtypes in which inputs reached the adapter's layers."""
     trainer, dtypes = make_trainer(values, folder), set()
     for name, module in trainer.model.named_modules():
@@ -55,7 +57,12 @@ def train_recording_dtypes(make_trainer: MakeTrainer, values: dict[str, Any], fo
 @pytest.mark.parametrize("checkpointing", [False, True])
 @pytest.mark.parametrize("make_trainer", [sft_trainer_of, trl_dpo_trainer_of, our_dpo_trainer_of])
 def test_inputs_are_cast_once_and_nothing_else_changes(
-    make_trainer: MakeTrainer, checkpointing: bool, base: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    make_trainer: MakeTrainer,
+    checkpointing: bool,
+    base: Path,
+    data: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     values = {"model": str(base), "data": str(data), "output": str(tmp_path / "run"), "max_steps": 3}
     values |= {"learning_rate": 1e-2, "logging_steps": 1, "precision": "bfloat16", "lora": LoraSettings(rank=4)}

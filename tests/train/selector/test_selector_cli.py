@@ -41,7 +41,9 @@ def test_a_run_is_a_folder_that_retrieval_reads(data: Path, tmp_path: Path) -> N
     ranked = {(each["dataset"], each["split"]): each for each in record["ranked"]}
     assert set(ranked) == {(name, split) for name in ("a", "b") for split in ("dev", "test")}
     for each in ranked.values():
-        assert each["selector"] > 0.85 and each["cosine"] < 0.75, "the selector should rank better than the cosine alone, because titles count as much"
+        assert each["selector"] > 0.85 and each["cosine"] < 0.75, (
+            "the selector should rank better than the cosine alone, because titles count as much"
+        )
     assert (out / "reliability.png").read_bytes()[:4] == b"\x89PNG"
     card = (out / "README.md").read_text()
     for value in (ENCODER, *record["data"].values(), *FEATURES, f"{ranked['a', 'test']['selector']:.3f}"):

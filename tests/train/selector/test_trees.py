@@ -14,7 +14,7 @@ from train.shared.trees import best_count, fit_trees, to_forest
 
 
 @pytest.fixture(scope="module")
-def examples_by_split(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Examples]:
+def splits(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Examples]:
     """The examples of each split."""
     datasets = read_datasets([write_rows(tmp_path_factory.mktemp("world") / "a", rows_of_all_splits())])
     return {split: examples_of(datasets, split) for split in SPLITS}
@@ -25,25 +25,27 @@ def settings(**changes: object) -> SelectorSettings:
 
 
 @pytest.mark.parametrize("leaves", [2, 8, 31])
-def test_the_arrays_predict_as_scikit_learn_does(examples_by_split: dict[str, Examples], leaves: int) -> None:
-    classifier = fit_trees(examples_by_split["train"], examples_by_split["dev"], settings(max_leaves=leaves, min_examples_per_leaf=5))
+def test_the_arrays_predict_as_scikit_learn_does(splits: dict[str, Examples], leaves: int) -> None:
+    classifier = fit_trees(splits["train"], splits["dev"], settings(max_leaves=leaves, min_examples_per_leaf=5))
     forest = to_forest(classifier, classifier.n_iter_, 1.0)
     features_nF = np.concatenate(
-        [examples_by_split["test"].features_nF, np.full((1, 15), 9, np.float32), np.full((1, 15), -9, np.float32)]
+        [splits["test"].features_nF, np.full((1, 15), 9, np.float32), np.full((1, 15), -9, np.float32)]
     )
     np.testing.assert_allclose(forest_logits(forest, features_nF), classifier.decision_function(features_nF), atol=1e-9)
 
 
-def test_a_forest_of_fewer_trees_equals_an_earlier_stage_in_scikit_learn(examples_by_split: dict[str, Examples]) -> None:
-    classifier = fit_trees(examples_by_split["train"], examples_by_split["dev"], settings())
-    stages = list(classifier.staged_decision_function(examples_by_split["test"].features_nF))
-    logits_n = forest_logits(to_forest(classifier, 7, 1.0), examples_by_split["test"].features_nF)
+def test_a_forest_of_fewer_trees_equals_an_earlier_stage_in_scikit_learn(splits: dict[str, Examples]) -> None:
+    classifier = fit_trees(splits["train"], splits["dev"], settings())
+    stages = list(classifier.staged_decision_function(splits["test"].features_nF))
+    logits_n = forest_logits(to_forest(classifier, 7, 1.0), splits["test"].features_nF)
     np.testing.assert_allclose(logits_n, stages[6].ravel(), atol=1e-9)
 
 
-def test_the_number_of_trees_is_the_one_with_the_lowest_loss_on_dev(examples_by_split: dict[str, Examples]) -> None:
-    classifier = fit_trees(examples_by_split["train"], examples_by_split["dev"], settings(learning_rate=0.5, max_trees=200, patience_trees=10))
-    dev = examples_by_split["dev"]
+def test_the_number_of_trees_is_the_one_with_the_lowest_loss_on_dev(splits: dict[str, Examples]) -> None:
+    classifier = fit_trees(
+        splits["train"], splits["dev"], settings(learning_rate=0.5, max_trees=200, patience_trees=10)
+    )
+    dev = splits["dev"]
     losses = [
         log_loss(forest_logits(to_forest(classifier, count, 1.0), dev.features_nF), dev.label_n, 1.0)
         for count in range(1, classifier.n_iter_ + 1)
@@ -51,20 +53,20 @@ def test_the_number_of_trees_is_the_one_with_the_lowest_loss_on_dev(examples_by_
     assert best_count(classifier) == 1 + int(np.argmin(losses)) < classifier.n_iter_ < 200
 
 
-def test_a_weight_on_relevant_rows_is_corrected_for(examples_by_split: dict[str, Examples]) -> None:
+def test_a_weight_on_relevant_rows_is_corrected_for(splits: dict[str, Examples]) -> None:
     plain, weighted = (
         forest_logits(
-            to_forest(fit_trees(examples_by_split["train"], examples_by_split["dev"], settings(), weight), 40, weight),
-            examples_by_split["test"].features_nF,
+            to_forest(fit_trees(splits["train"], splits["dev"], settings(), weight), 40, weight),
+            splits["test"].features_nF,
         )
         for weight in (1.0, 4.0)
     )
-    share = examples_by_split["test"].label_n.mean()
+    share = splits["test"].label_n.mean()
     for logits_n in (plain, weighted):
         assert abs((1 / (1 + np.exp(-logits_n))).mean() - share) < 0.02
     assert np.abs(plain - weighted).max() > 0.1, "the weight should change the trees"
 
 
-def test_training_is_deterministic(examples_by_split: dict[str, Examples]) -> None:
-    one, two = (to_forest(fit_trees(examples_by_split["train"], examples_by_split["dev"], settings()), 20, 1.0) for _ in range(2))
+def test_training_is_deterministic(splits: dict[str, Examples]) -> None:
+    one, two = (to_forest(fit_trees(splits["train"], splits["dev"], settings()), 20, 1.0) for _ in range(2))
     assert np.array_equal(one.threshold_V, two.threshold_V) and np.array_equal(one.value_V, two.value_V)

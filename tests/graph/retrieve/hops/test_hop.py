@@ -162,7 +162,9 @@ def test_passages_outside_the_pool_follow_in_their_order(reached: list[float], d
     assert (np.diff(reached_P[order]) <= 1e-5).all()
 
 
-def test_an_index_uses_the_shipped_hop_of_its_encoder_unless_none_is_selected(isles: Index, hashed_isles: Path) -> None:
+def test_an_index_uses_the_shipped_hop_of_its_encoder_unless_the_selector_is_none(
+    isles: Index, hashed_isles: Path
+) -> None:
     def search(index: Index, selector: str) -> Evidence:
         return retrieve(index, QUESTION, RetrieveSettings(mode="hops", selector=selector))
 
@@ -183,7 +185,7 @@ def test_the_shipped_hop_works_on_an_index_of_no_or_one_document(count: int, min
         assert len(retrieve(index, QUESTION, RetrieveSettings(mode=mode)).passages) == count
 
 
-def test_selector_none_means_the_threshold_in_local(isles: Index) -> None:
+def test_in_local_the_selector_none_equals_the_selector_threshold(isles: Index) -> None:
     found = [
         retrieve(isles, QUESTION, RetrieveSettings(mode="local", selector=selector))
         for selector in ("none", "threshold")
@@ -197,7 +199,7 @@ def test_a_hop_of_another_encoder_is_refused(isles: Index, tmp_path: Path) -> No
         retrieve(isles, QUESTION, RetrieveSettings(mode="hops", selector=f"{tmp_path}/"))
 
 
-def test_a_broken_file_is_reported(tmp_path: Path) -> None:
+def test_a_broken_hop_file_is_reported(tmp_path: Path) -> None:
     save_hop(tmp_path, stump("own", 0.5, "any"))
     assert find_hop(f"{tmp_path}/", "any") == find_hop(f"{tmp_path}/", "other")
     arrays = load_file(tmp_path / HOP_FILE)

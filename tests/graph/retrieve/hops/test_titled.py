@@ -54,7 +54,9 @@ def states(tmp_path_factory: pytest.TempPathFactory) -> Index:
         ("the", "Alcohol laws", False),
     ],
 )
-def test_a_title_adds_question_words_to_the_found_name(name: str, title: str, expected: bool) -> None:
+def test_a_title_matches_only_with_a_new_name_and_half_of_its_other_words_in_the_question(
+    name: str, title: str, expected: bool
+) -> None:
     assert title_adds_question_words(content_forms(name), content_forms(title), content_forms(QUESTION)) == expected
 
 

@@ -53,7 +53,7 @@ def one_stump(encoder: str = "any", threshold: float = 0.5, cut: float = 0.25) -
     return Classifier(forest, 1.0, threshold, encoder)
 
 
-def test_a_stump_equals_a_calculation_by_hand() -> None:
+def test_the_probabilities_of_a_stump_equal_a_calculation_by_hand() -> None:
     features_nF = np.zeros((3, len(FEATURES)), np.float32)
     features_nF[:, NEARNESS] = [0.24, 0.25, 0.26]
     assert relevance(one_stump(), features_nF) == pytest.approx([0.1, 0.1, 0.9])
@@ -97,7 +97,7 @@ def slow_logit(forest: Forest, features_F: list[float]) -> float:
 
 @settings(max_examples=60, deadline=None)
 @given(forests(), st.integers(0, 1000))
-def test_the_forest_equals_walking_down_each_tree(forest: Forest, seed: int) -> None:
+def test_the_logits_of_a_forest_equal_those_of_walking_down_each_tree(forest: Forest, seed: int) -> None:
     features_nF = np.random.default_rng(seed).integers(-2, 3, (6, len(FEATURES))).astype(np.float32)
     slow = [slow_logit(forest, row) for row in features_nF.tolist()]
     np.testing.assert_allclose(forest_logits(forest, features_nF), slow, atol=1e-12)
@@ -179,7 +179,7 @@ def save_selector_for(index: Index, folder: Path, cut: float = 0.25, threshold: 
     return str(folder)
 
 
-def test_a_selector_returns_each_row_that_reaches_the_threshold_once_most_probable_first(
+def test_a_selector_returns_each_row_that_reaches_the_threshold_exactly_once_and_the_most_probable_first(
     isles: Index, tmp_path: Path
 ) -> None:
     query, rows = query_of(isles, QUESTION), np.arange(len(isles.data.proposition_ids))
@@ -209,9 +209,11 @@ def test_a_selector_of_another_encoder_is_refused(isles: Index, tmp_path: Path, 
         retrieve(isles, QUESTION, RetrieveSettings(mode=mode, selector=str(tmp_path)))
 
 
-def test_local_ranks_by_the_selectors_judgement(isles: Index, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If the selector finds nothing relevant, the ranking equals that of `hops` without words; otherwise the score of a passage rises in
-    proportion to its highest probability of relevance.
+def test_local_ranks_by_the_probabilities_of_the_selector(
+    isles: Index, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If the selector finds nothing relevant, the ranking equals that of `hops` without the scores of the question's words; otherwise the score of a
+    passage rises in proportion to the highest probability of relevance of its propositions.
     """
     leave_words_out(monkeypatch)
     hops = retrieve(isles, QUESTION, RetrieveSettings(mode="hops", top_k=5))

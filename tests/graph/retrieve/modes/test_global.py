@@ -52,10 +52,10 @@ def guilds(tmp_path_factory: pytest.TempPathFactory) -> Index:
 @given(st.integers(0, 10_000), st.floats(0, 1), st.floats(0.05, 0.95))
 @settings(max_examples=40, deadline=None)
 def test_walks_of_many_queries_equal_those_of_each_query_alone(seed: int, weight: float, damping: float) -> None:
-    draw = np.random.default_rng(seed)
-    pattern = (draw.random((9, 9)) < 0.3) & ~np.eye(9, dtype=bool)
-    structure = row_normalised(sp.csr_array(np.where(pattern, draw.random((9, 9)), 0).astype(np.float32)))
-    attracted = np.where(draw.random((9, 4)) < 0.6, draw.random((9, 4)), 0).astype(np.float32)
+    random = np.random.default_rng(seed)
+    pattern = (random.random((9, 9)) < 0.3) & ~np.eye(9, dtype=bool)
+    structure = row_normalised(sp.csr_array(np.where(pattern, random.random((9, 9)), 0).astype(np.float32)))
+    attracted = np.where(random.random((9, 4)) < 0.6, random.random((9, 4)), 0).astype(np.float32)
     restart = np.eye(9, 4, dtype=np.float32)
     together = query_aware_walks(structure, attracted, restart, weight, damping)
     assert np.allclose(together.sum(axis=0), 1, atol=1e-5)
@@ -89,20 +89,20 @@ def test_parts_hold_every_row_once_and_differ_in_size_by_at_most_one(guilds: Ind
     assert len(parts) == min(rows, count) and max(map(len, parts)) - min(map(len, parts)) <= 1
 
 
-def nearer_half(index: Index, query: Query, rows: Ints) -> Ints:
-    """A selector that keeps the half of the given rows that is nearer to the query."""
+def more_similar_half(index: Index, query: Query, rows: Ints) -> Ints:
+    """A selector that keeps the half of the given rows that is more similar to the query."""
     near_n = index.data.proposition_vectors_ND[rows] @ query.vector_D
     return rows[np.sort(np.argsort(-near_n, kind="stable")[: (len(rows) + 1) // 2])]
 
 
-def test_anchors_grow_from_the_nearest_and_each_occurs_once(guilds: Index) -> None:
+def test_anchors_are_collected_in_rounds_and_each_occurs_once(guilds: Index) -> None:
     anchors = Anchors()
     query = query_of(guilds, QUESTION)
-    collect_anchors(guilds, query, [query], nearer_half, anchors, SuggestSettings())
+    collect_anchors(guilds, query, [query], more_similar_half, anchors, SuggestSettings())
     assert len(set(anchors.rows)) == len(anchors.rows) == sum(anchors.per_round)
     assert 0 < anchors.per_round[0] <= 20 and len(anchors.rows) > anchors.per_round[0]
     again = Anchors()
-    collect_anchors(guilds, query, [query], nearer_half, again, SuggestSettings())
+    collect_anchors(guilds, query, [query], more_similar_half, again, SuggestSettings())
     assert again == anchors
 
 
@@ -167,11 +167,11 @@ def test_no_ancestor_or_descendant_of_a_chosen_community_is_chosen() -> None:
 @given(st.integers(0, 10_000))
 @settings(max_examples=40, deadline=None)
 def test_the_cover_stays_within_its_budget_and_covers_as_much_as_it_can(seed: int) -> None:
-    draw = np.random.default_rng(seed)
-    members = [sorted(draw.choice(30, size=draw.integers(1, 8), replace=False).tolist()) for _ in range(12)]
-    cost = {row: int(draw.integers(1, 6)) for row in range(12)}
-    anchors = sorted(draw.choice(30, size=10, replace=False).tolist())
-    budget = int(draw.integers(1, 30))
+    random = np.random.default_rng(seed)
+    members = [sorted(random.choice(30, size=random.integers(1, 8), replace=False).tolist()) for _ in range(12)]
+    cost = {row: int(random.integers(1, 6)) for row in range(12)}
+    anchors = sorted(random.choice(30, size=10, replace=False).tolist())
+    budget = int(random.integers(1, 30))
     chosen = cover(anchors, members, [-1] * 12, cost, budget)
     covered = {each for row in chosen for each in members[row]}
     left = budget - sum(cost[row] for row in chosen)
@@ -205,7 +205,7 @@ def test_chosen_communities_cover_the_anchors_and_name_their_passages(guilds: In
         assert set(community.passages.tolist()) == set(linked.tolist())
 
 
-def test_the_best_communities_are_moved_to_both_ends() -> None:
+def test_the_best_excerpts_are_moved_to_both_ends_of_the_context() -> None:
     assert both_ends((1, 2, 3, 4, 5)) == (1, 3, 5, 4, 2)  # type: ignore[arg-type, comparison-overlap]
     assert both_ends(()) == ()
 
@@ -219,7 +219,7 @@ def test_without_a_model_every_community_contributes_in_turn(guilds: Index) -> N
     assert len(retrieve(guilds, QUESTION, RetrieveSettings(mode="global", top_k=40)).passages) == 40
 
 
-def reply(score: Callable[[str], int]) -> Callable[[dict[str, Any]], str]:
+def reply_with_score(score: Callable[[str], int]) -> Callable[[dict[str, Any]], str]:
     def reply_to(body: dict[str, Any]) -> str:
         field = next(iter(body["response_format"]["json_schema"]["schema"]["properties"]))
         user = body["messages"][1]["content"]
@@ -233,13 +233,15 @@ def reply(score: Callable[[str], int]) -> Callable[[dict[str, Any]], str]:
 
 @pytest.mark.long
 def test_contributions_come_best_first_and_their_calls_run_concurrently(guilds: Index) -> None:
-    reply_to = reply(lambda user: 90 if "Saltboilers" in user.split("\n")[2] else 40 if "Netmakers" in user else 0)
+    reply_to = reply_with_score(
+        lambda user: 90 if "Saltboilers" in user.split("\n")[2] else 40 if "Netmakers" in user else 0
+    )
 
-    def slowly(body: dict[str, Any], number: int) -> str:
+    def reply_slowly(body: dict[str, Any], number: int) -> str:
         time.sleep(0.05)
         return reply_to(body)
 
-    with chat_server(slowly) as server:
+    with chat_server(reply_slowly) as server:
         found = retrieve(guilds, QUESTION, RetrieveSettings(mode="global", top_k=4), open_openai(f"m@{server.url}"))
         assert server.most_running > 1
     scores = [finding.score for finding in found.findings]
@@ -257,7 +259,7 @@ def test_without_a_usable_reply_the_result_equals_that_without_a_model(guilds: I
     assert found.passages == plain.passages and found.findings == () and found.trace.stopped == ""
 
 
-def test_an_index_without_propositions_still_answers(tmp_path: Path) -> None:
+def test_in_an_index_without_propositions_passages_are_still_found(tmp_path: Path) -> None:
     build_index(tmp_path / "i", [Document("a", "", "Hm.")], IndexSettings(), lambda spec: HashEncoder())
     index = open_index(tmp_path / "i", lambda spec: HashEncoder())
     rows: Ints = np.zeros(0, np.int64)

@@ -1,4 +1,4 @@
-"""`hops` reaches passages that a question does not name, explains how, and keeps the passage of a plain question first."""
+"""`hops` reaches passages that a question does not name, explains how, and ranks the passage of a single-hop question first."""
 
 import numpy as np
 import pytest
@@ -25,7 +25,7 @@ def test_expand_rows_equals_a_slow_reference(seed: int, rows: list[int]) -> None
     assert list(zip(position_X.tolist(), column_X.tolist(), strict=True)) == expected
 
 
-def test_a_passage_scores_its_best_proposition_or_else_its_own_score() -> None:
+def test_a_passage_has_the_score_of_its_best_proposition_or_its_own_if_it_has_none() -> None:
     block = sp.csr_array(np.array([[1, 1, 0], [0, 0, 0], [0, 2, 1], [0, 0, 0]], np.float32))
     best = best_in_passage(np.array([0.1, 0.5, 0.9], np.float32), block, np.array([9, 8, 7, 6], np.float32))
     assert best == pytest.approx([0.5, 8, 0.9, 6])
@@ -60,7 +60,7 @@ def test_two_hops_reach_passages_that_the_question_does_not_name(isles: Index) -
     assert len(found.paths) == len(found.passages)
 
 
-def test_a_plain_question_keeps_its_passage_first(isles: Index) -> None:
+def test_the_passage_of_a_single_hop_question_is_ranked_first(isles: Index) -> None:
     found = retrieve(isles, "How long does the bread keep?", RetrieveSettings(mode="hops", top_k=5))
     assert found.passages[0].item.source == "bread"
 

@@ -20,14 +20,14 @@ def test_min_max_of_a_constant_list_is_defined() -> None:
     assert min_max(np.array([1.0, 3.0, 2.0], np.float32)).tolist() == [0, 1, 0.5]
 
 
-def test_a_path_of_one_proposition_scores_its_cosine_and_lengths_share_one_scale() -> None:
+def test_the_score_of_a_path_of_one_proposition_is_its_cosine_and_all_lengths_share_one_scale() -> None:
     vectors = np.array([[1, 0], [0, 1]], np.float32)
     query = np.array([0.6, 0.8], np.float32)
     assert path_score(vectors[:1], vectors[:1] @ query, 0) == pytest.approx(0.6)
     assert path_score(vectors, vectors @ query, 0) == pytest.approx(1.4 / np.sqrt(2))
 
 
-def test_every_hop_of_a_path_is_a_declared_edge_or_a_fresh_start(isles: Index) -> None:
+def test_every_hop_of_a_path_follows_a_declared_edge_or_leads_to_another_start(isles: Index) -> None:
     rows = np.arange(len(isles.data.proposition_ids))
     near = neighbours(isles, rows).toarray() > 0
     assert near.any() and not near.diagonal().any()
@@ -43,7 +43,7 @@ def test_every_hop_of_a_path_is_a_declared_edge_or_a_fresh_start(isles: Index) -
         assert [path.score for path in found] == sorted((path.score for path in found), reverse=True)
 
 
-def test_selection_keeps_near_propositions_in_order_and_once(isles: Index) -> None:
+def test_selection_by_threshold_keeps_similar_propositions_in_order_and_without_repeats(isles: Index) -> None:
     near_N = normalised_similarity(
         isles, isles.data.proposition_vectors_ND @ (query_D := isles.data.proposition_vectors_ND[0])
     )
@@ -63,8 +63,8 @@ def test_suggestions_are_new_and_follow_shared_names(isles: Index) -> None:
     assert len(suggest(isles, cosines, np.array([], np.int64), 3, SuggestSettings()).rows) == 0
 
 
-def test_no_selector_means_the_threshold_in_local(isles: Index) -> None:
-    """The question is near to more propositions than the walk starts from."""
+def test_local_without_a_selector_selects_by_the_threshold(isles: Index) -> None:
+    """The question is similar to more propositions than the walk starts from."""
     question = " ".join(isles.data.proposition_texts[row] for row in range(10))
     without, threshold = (
         retrieve(isles, question, RetrieveSettings(mode="local", selector=name)) for name in ("none", "threshold")
@@ -74,7 +74,7 @@ def test_no_selector_means_the_threshold_in_local(isles: Index) -> None:
 
 
 @pytest.mark.parametrize("mode", ["paths", "local"])
-def test_plain_questions_find_their_passage(isles: Index, mode: str) -> None:
+def test_single_hop_questions_find_their_passage_first(isles: Index, mode: str) -> None:
     settings = RetrieveSettings(mode=mode, top_k=5)  # type: ignore[arg-type]
     found = retrieve(isles, "From what is kelp bread baked?", settings)
     assert found.passages[0].item.source == "bread"

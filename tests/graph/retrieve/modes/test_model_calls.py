@@ -68,14 +68,16 @@ def ask(index: Index, model: ScriptedModel | None, **values: Any) -> Evidence:
 
 
 @pytest.mark.parametrize(
-    ("selected", "places"),
+    ("selected", "positions"),
     [([3, 1], [2, 0]), ([2, 2, 1, 2], [1, 0]), ([0, -1, 99, 4], [3]), ([], []), (["2", 1.5, None, 1], [0])],
 )
-def test_the_selection_of_a_model_is_checked(isles: Index, selected: list[Any], places: list[int]) -> None:
+def test_invalid_and_repeated_numbers_of_a_selection_are_dropped(
+    isles: Index, selected: list[Any], positions: list[int]
+) -> None:
     rows = np.array([5, 9, 2, 7], np.int64)
     model = ScriptedModel(lambda request: json.dumps({"selected": selected}))
     query = Query("q", isles.data.proposition_vectors_ND[5], Caller(model))
-    assert select_by_model(isles, query, rows).tolist() == rows[places].tolist()
+    assert select_by_model(isles, query, rows).tolist() == rows[positions].tolist()
     assert len(model.requests) == 1 and statements_in(model.requests[0]) == texts(isles, rows)
 
 
@@ -154,7 +156,7 @@ def test_without_an_answer_the_trace_reports_this_and_selected_passages_rank_hig
 
 
 @pytest.mark.parametrize("reply", ["not in the documents", "Unknown.", "N/A"])
-def test_phrases_that_mean_no_answer_count_as_none(isles: Index, reply: str) -> None:
+def test_phrases_such_as_unknown_count_as_no_answer(isles: Index, reply: str) -> None:
     model = model_with(selected=select_all, answer=lambda request: {"answer": reply, "next_questions": []})
     found = ask(isles, model, selector="llm")
     assert found.findings == () and found.trace.steps[-1] == f"no answer in {MAX_ROUNDS} rounds"
@@ -200,7 +202,7 @@ class ReplayingModel(ScriptedModel):
 
 
 @pytest.mark.parametrize("mode", ["local", "global"])
-def test_replayed_calls_count_their_time_and_concurrent_calls_count_as_one(isles: Index, mode: str) -> None:
+def test_replayed_calls_add_their_recorded_time_and_concurrent_calls_add_it_once(isles: Index, mode: str) -> None:
     model = model_with(
         selected=select_all,
         answer=lambda request: {"answer": "", "next_questions": [], "score": 7},

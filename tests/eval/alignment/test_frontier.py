@@ -128,10 +128,10 @@ def test_one_seed_is_never_enough_for_a_verdict() -> None:
     assert "1 seed gives a p of at least 1" in equal_table(found).note
 
 
-def test_a_run_that_stays_at_the_reference_leaves_nothing_to_compare() -> None:
+def test_a_run_that_stays_at_the_reference_cannot_be_compared() -> None:
     reference = [figures(value, 0.0) for value in PROMPTS]
     unmoved = system("ms", 64, 0.0, kl=0.0)
-    assert "nothing to compare" in verdict(align([*unmoved, *system("dpo", 2, 0.1)], reference, SAMPLING))
+    assert "cannot be compared at equal KL" in verdict(align([*unmoved, *system("dpo", 2, 0.1)], reference, SAMPLING))
 
 
 def test_an_unpaired_seed_is_refused_with_an_error_that_names_it() -> None:

@@ -142,7 +142,7 @@ def test_a_reward_is_the_weighted_sum_of_its_components() -> None:
 def test_runs_that_cannot_be_compared_are_refused(world: Path, tmp_path: Path) -> None:
     ms = read_run(world / "ms")
     for other, check, message in [
-        (replace(ms, settings={"rewards": {"correct": 2.0}}), common_weights, "not {'correct': 1.0"),
+        (replace(ms, settings={"rewards": {"correct": 2.0}}), common_weights, "for {'correct': 1.0"),
         (replace(ms, base_model="elsewhere"), common_reference, "its reference is elsewhere"),
         (replace(ms, beta=None, stage="sft"), common_reference, "a run of stage sft"),
     ]:

@@ -253,7 +253,7 @@ def test_the_error_for_missing_data_says_how_to_get_it(tmp_path):
 
 def test_two_questions_with_the_same_id_are_refused(tmp_path):
     write_jsonl(tmp_path / "rows.jsonl", [HOTPOT, HOTPOT | {"question": "When?"}])
-    with pytest.raises(UserError, match="id 'h' appears twice"):
+    with pytest.raises(UserError, match="two different questions have the id 'h'"):
         load_task(TASKS["hotpotqa"], tmp_path / "rows.jsonl")
 
 

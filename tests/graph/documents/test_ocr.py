@@ -121,7 +121,7 @@ def test_a_missing_program_and_an_unknown_ocr_setting_are_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(UserError, match=r"the program pdftoppm is not installed\. Install both"):
+    with pytest.raises(UserError, match=r"the program pdftoppm is not installed\. Install tesseract and Poppler"):
         check_programs.__wrapped__(Ocr())
     with pytest.raises(UserError, match=r"ocr: 'abbyy'\. Expected tesseract\. Set ocr to tesseract"):
         mg.index(tmp_path, tmp_path / "index", ocr="abbyy")

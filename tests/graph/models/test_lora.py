@@ -103,7 +103,7 @@ def test_adapters_that_cannot_be_merged_are_refused(adapter: Path, tmp_path: Pat
     with pytest.raises(UserError, match="lm_head"):
         lora_changes(adapter, base_of(adapter))
     save_file({"x": torch.zeros(2, dtype=torch.int8)}, tmp_path / "x.safetensors")
-    with pytest.raises(UserError, match="x in I8"):
+    with pytest.raises(UserError, match="x has the type I8"):
         read_safetensors(tmp_path / "x.safetensors")
 
 

@@ -103,7 +103,7 @@ def test_impossible_placements_are_refused_and_leave_no_folder(index: Path, tmp_
     )
     assert not (tmp_path / "new").exists()
     (index / DATABASE).write_text('{"postgresql": 3}')
-    assert "Write it again" in refusal(lambda: index_status(index))
+    assert "or write these parameters into it" in refusal(lambda: index_status(index))
 
 
 def test_an_unreachable_database_is_reported_in_one_line_and_the_arrays_remain_readable(

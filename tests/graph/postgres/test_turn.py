@@ -182,7 +182,7 @@ def test_a_writer_that_slept_past_its_lease_is_refused_and_nothing_is_lost(
         build_index(folder, [new], SETTINGS, encoder)
         published = read_manifest(folder)
     output, _ = writer.communicate(timeout=60)
-    assert writer.returncode == 2 and "Nothing of this step was written; continue with: modegraph resume" in output
+    assert writer.returncode == 2 and "wrote nothing; continue with: modegraph resume" in output
     assert read_manifest(folder) == published and verify_index(folder) == [] and count_leases(database) == 0
     late = Document("late", "Late", "The Late of Tarn was sold in 1911.")
     build_index(tmp_path / "twin", [*ISLES, late, new], SETTINGS, encoder)

@@ -142,7 +142,7 @@ def save_damaged_selector(folder: Path, header: dict[str, Any], **columns: Any) 
         ({"features": [*FEATURES, "colour"]}, {}, "other features .with 'colour'"),
         ({"features": FEATURES[::-1]}, {}, "other features .in another order"),
         ({"temperature": "warm"}, {}, "not a selector file .could not convert"),
-        ({"depth": 1_000_000_000}, {}, "a depth outside 0 to 64"),
+        ({"depth": 1_000_000_000}, {}, r"a depth \(1000000000\) outside 0 to 64"),
         ({}, {"left_V": np.array([1, 1, 99])}, "left_V is not a list of indices"),
         ({}, {"root_T": np.array([-1])}, "root_T is not a list of indices"),
         ({}, {"feature_V": np.array([15, 0, 0])}, "feature_V is not a list of indices"),

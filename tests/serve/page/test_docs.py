@@ -79,7 +79,7 @@ def test_a_json_body_is_checked_and_sent(server: Running, visit: Visits) -> None
     assert json.loads(box.input_value()) == {"query": ""}
     box.fill("{")
     page.click("#post-v1-retrieve button")
-    page.wait_for_selector("#post-v1-retrieve [role=status]:has-text('The body is not JSON.')")
+    page.wait_for_selector("#post-v1-retrieve [role=status]:has-text('The body is not valid JSON')")
     box.fill('{"query": "Who built the Lantern?", "k": 1}')
     page.click("#post-v1-retrieve button")
     page.wait_for_selector("#post-v1-retrieve .answered:visible")

@@ -42,7 +42,7 @@ def samples_of(comparison: Comparison) -> list[Sample]:
 
 def _sample_of(comparison: Comparison, index: int) -> Sample:
     row = comparison.prompts[index]
-    answers = [("gold answer", "; ".join(row.answers)), ("chosen side", row.chosen)]
+    answers = [("gold answer", "; ".join(row.answers)), ("chosen response", row.chosen)]
     answers += [(result.policy.name, result.answers[index].text) for result in comparison.results]
     prompt = "\n\n".join(f"{turn.role}: {turn.content}" for turn in row.prompt)
     return Sample(row.question, (("The prompt", prompt),), tuple(answers))
@@ -135,7 +135,7 @@ def _sample_html(sample: Sample) -> str:
 
 LOGPS_FIGURE = "logps.png"
 LOGPS_CAPTION = (
-    "log π(y|x) of the chosen and the rejected side under every model (box: quartiles, line: median, whiskers: 1.5 "
+    "log π(y|x) of the chosen and the rejected response under every model (box: quartiles, line: median, whiskers: 1.5 "
     "interquartile ranges), after GraphMPA's Figure 6."
 )
 
@@ -240,7 +240,7 @@ def sections(tables: Sequence[Table], pictures: Sequence[ReportFigure]) -> Itera
 
 
 def markdown_table(table: Table) -> str:
-    """A table in Markdown, figures aligned to the right."""
+    """A Markdown table with right-aligned columns of numbers."""
     lines = [table.header, ("---", *["---:"] * (len(table.header) - 1)), *table.rows]
     cells = [[cell if number == 1 else escape_markdown(cell) for cell in line] for number, line in enumerate(lines)]
     return "\n".join(f"| {' | '.join(line)} |" for line in cells)

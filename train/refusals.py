@@ -1,4 +1,4 @@
-"""Refusals anchored at the initial model: training changes when a model refuses only as far as the prompts show whether they can be answered.
+"""Refusals anchored at the initial model: training changes a model's tendency to refuse only as far as its prompts show whether they can be answered.
 
 In the plain loss, the share of refusals among the rows sets how often a model refuses, whether or not it recognises when to
 (docs/log.md, "Refusals anchored at the initial model"). Here an answer's loss is −log π(y | x, no refusal): given that it does not begin
@@ -98,7 +98,7 @@ class AnchoredRefusals:
 
 
 def answers_and_refusals(logps: Tensor, groups: Sequence[TokenizedGroup]) -> tuple[Tensor, Tensor]:
-    """The log-probabilities of groups of `with_refusals` as those of answers and of refusals: float32[R] each."""
+    """The log-probabilities of groups made by `with_refusals`, split into those of answers and those of refusals: float32[R] each."""
     sizes = [len(group.responses) for group in groups]
     halves = [part.chunk(2) for part in torch.split(logps, sizes)]
     answers, refusals = zip(*halves, strict=True)

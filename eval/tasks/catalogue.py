@@ -75,7 +75,7 @@ MALFORMED = (KeyError, TypeError, IndexError, AttributeError, ValueError)
 def load_task(task: Task, source: Path) -> LoadedTask:
     """The questions in `source`, with the documents that its rows contain.
 
-    UserError for a missing source or one without questions (saying how to get the data), a malformed row, and an id of two different questions.
+    UserError for a missing source or one without questions (saying how to get the data), a malformed row, or two different questions with the same id.
     """
     if not source.exists():
         hub = f", or use --source {HUB}" if task.hub is not None else ""

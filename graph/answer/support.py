@@ -2,8 +2,8 @@
 
 A sentence is checked against the passages that it cites, or against all if it cites none; a short one is checked together
 with its question (`claim_of`). A sentence is not checked if it says too little or has more than MAX_WORDS words, if its passages
-together have more than MAX_CHARS characters, if it is not in the Latin script or, unless sentence and passages seem to be English,
-if it shares few words with its passages. Removing a sentence also removes the rest of its block, if only a list marker or an empty line remains."""
+together have more than MAX_CHARS characters, or if it is not in the Latin script; nor is one that shares few words with its passages,
+unless both seem to be English. Removing a sentence also removes the rest of its block, if only a list marker or an empty line remains."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ POLAR = frozenset({"yes", "no", "maybe"})
 class Unsupported:
     """A sentence that its passages do not seem to support: characters start to end of `part` of the answer.
 
-    For a dropped sentence, start and end are both the offset where it was. `probability` is the verifier's; `cited` are the passages that the sentence
+    For a dropped sentence, start and end are both the offset where it was. `probability` is that of being unsupported; `cited` are the passages that the sentence
     cites; `missing` are its names and numbers that occur in none of the passages that it was checked against.
     """
 

@@ -141,7 +141,8 @@ def reading_settings(
 
 
 def store_settings(store: Store, settings: IndexSettings) -> None:
-    """Store the settings of a run in the index; UserError if one that must not change differs from the index's."""
+    """Store the settings of a run in the index; UserError if a setting that must not change differs from the index's
+    ."""
     check_settings(store, settings)
     store.set_meta("settings", settings.model_dump())
 

@@ -32,7 +32,7 @@ MS_ROUND: dict[str, Any] = {
 """The settings of the round of MS (docs/log.md, "A round of MS on top")."""
 MS_RATE_FACTOR, MS_SAMPLES, MS_TOKENS, MS_REFUSALS = 0.5, 8, 64, 0.2
 """The round's learning rate, as a share of that of the training before it; responses per prompt; tokens of the longest response; share of
-prompts whose passages lack the answer (with a tenth, the model unlearned to refuse; with a third, it learned little else)."""
+prompts whose passages lack the answer (with a tenth, the model stopped refusing; with a third, it learned little else)."""
 
 
 class TuneSettings(Settings):

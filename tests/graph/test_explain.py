@@ -192,7 +192,9 @@ def test_conditions_apply_to_the_whole_explanation(harbour: Index) -> None:
         lead.passage.source for lead in explanation.leads
     ]
     assert sources_shown and not any(source.startswith("ferry") for source in sources_shown)
-    with pytest.raises(UserError, match=r"'brandt-yard.md', does not meet source=ferry.*Leave out the condition that excludes it"):
+    with pytest.raises(
+        UserError, match=r"'brandt-yard.md', does not meet source=ferry.*Leave out the condition that excludes it"
+    ):
         explanation_of(harbour, QUESTION, "brandt-yard.md", where=("source=ferry*",))
 
 

@@ -61,7 +61,11 @@ def test_models_trained_on_documents_can_be_compared(
     differences = frames["differences"]
     assert set(differences["policy"]) == {"sft", "untuned"} and (differences["low"] <= differences["high"]).all()
     shown = compared._repr_html_()
-    assert "Difference from ms" in shown and "95 % interval from a paired bootstrap" in shown and "Results" in str(compared)
+    assert (
+        "Difference from ms" in shown
+        and "95 % interval from a paired bootstrap" in shown
+        and "Results" in str(compared)
+    )
     compared.write(tmp_path / "report")
     assert (tmp_path / "report" / "report.html").exists()
     assert isles.ask("Where is Tarn?", model=ms, max_answer_tokens=4).model.startswith("ms")

@@ -347,7 +347,7 @@ def keep_tensorboard(trainer: Any) -> RunTensorBoard | None:
 
 @contextmanager
 def completion_logits_only() -> Iterator[None]:
-    """Make TRL compute logits only at the completion's positions, as it does on a GPU; elsewhere it computes all.
+    """Make TRL compute logits only at the completion's positions, as it does on a GPU; on other devices it computes them at every position.
 
     On a CPU, that halves the time of a step (a tiny Llama, 80 of 440 tokens in the completion). TRL 1.16 reads the switch
     at each step; a test compares the losses with ours.

@@ -102,7 +102,7 @@ def _has_text(choice: dict[str, Any]) -> bool:
 
 
 def chat_router(services: Services) -> APIRouter:
-    """The router of /v1/chat/completions, answered by `services`."""
+    """The router of /v1/chat/completions; `services` answers its requests."""
     router = APIRouter(prefix="/v1", tags=["chat"])
 
     @router.post("/chat/completions", response_model=None, responses=STREAMABLE_RESPONSES)

@@ -279,7 +279,7 @@ async def _write_result(
 
 
 def documents_router(services: Services) -> APIRouter:
-    """The router of /v1/documents, answered by `services`; its routes that write answer 403 unless the server is writable."""
+    """The router of /v1/documents; `services` answers its requests. Routes that write answer 403 unless the server is writable."""
     router = APIRouter(prefix="/v1/documents", tags=["documents"])
 
     @router.get("")

@@ -79,7 +79,7 @@ class Embeddings(BaseModel):
 
 
 def embeddings_router(services: Services) -> APIRouter:
-    """The router of /v1/embeddings, answered by `services`."""
+    """The router of /v1/embeddings; `services` answers its requests."""
     router = APIRouter(prefix="/v1", tags=["retrieval"])
 
     @router.post("/embeddings")
@@ -157,7 +157,7 @@ class RerankResponse(BaseModel):
 
 
 def rerank_router(services: Services) -> APIRouter:
-    """The router of /v1/rerank, answered by `services`."""
+    """The router of /v1/rerank; `services` answers its requests."""
     router = APIRouter(prefix="/v1", tags=["retrieval"])
     reranker = services.settings.reranker
 

@@ -133,7 +133,7 @@ class Deleted(BaseModel):
 
 
 def feedback_router(services: Services) -> APIRouter:
-    """The router of /v1/feedback, answered by `services`."""
+    """The router of /v1/feedback; `services` answers its requests."""
     router = APIRouter(prefix="/v1/feedback", tags=["feedback"])
     settings = services.settings
 

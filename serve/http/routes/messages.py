@@ -260,7 +260,7 @@ class MessageWriter:
 
 
 def messages_router(services: Services) -> APIRouter:
-    """The router of /v1/messages, answered by `services`."""
+    """The router of /v1/messages; `services` answers its requests."""
     router = APIRouter(prefix="/v1", tags=["chat"])
 
     @router.post("/messages", response_model=None, responses=STREAMABLE_RESPONSES)

@@ -188,7 +188,7 @@ class _OpenItem:
 
 
 def responses_router(services: Services) -> APIRouter:
-    """The router of /v1/responses, answered by `services`."""
+    """The router of /v1/responses; `services` answers its requests."""
     router = APIRouter(prefix="/v1", tags=["chat"])
 
     @router.post("/responses", response_model=None, responses=STREAMABLE_RESPONSES)

@@ -218,7 +218,7 @@ class Suggestions(BaseModel):
 
 
 def retrieval_router(services: Services) -> APIRouter:
-    """The router of /v1/retrieve, /v1/suggestions and /v1/graph/…, answered by `services`."""
+    """The router of /v1/retrieve, /v1/suggestions and /v1/graph/…; `services` answers its requests."""
     router = APIRouter(prefix="/v1", tags=["retrieval"])
 
     @router.post("/retrieve")

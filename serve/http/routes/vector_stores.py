@@ -247,7 +247,7 @@ def attributes(metadata: Mapping[str, Any]) -> dict[str, Scalar]:
 
 
 def vector_stores_router(services: Services) -> APIRouter:
-    """The router of /v1/vector_stores, answered by `services`."""
+    """The router of /v1/vector_stores; `services` answers its requests."""
     router = APIRouter(prefix="/v1/vector_stores", tags=["retrieval"])
     collections, retriever = services.collections, services.retriever
 

@@ -69,7 +69,8 @@ def test_an_unknown_source_is_refused_with_a_suggestion_and_nothing_is_deleted(i
     with pytest.raises(UserError, match=r"no document 'lantrn'\. Did you mean 'lantern'\?"):
         delete_documents(index, ["tarn", "lantrn"], encoder)
     with pytest.raises(
-        UserError, match=f"no document 'harbour dues'. Expected one of its {len(ISLES)} documents. Correct the name; nothing was deleted"
+        UserError,
+        match=f"no document 'harbour dues'. Expected one of its {len(ISLES)} documents. Correct the name; nothing was deleted",
     ):
         delete_documents(index, ["harbour dues"], encoder)
     assert index_status(index).rows["documents"] == len(ISLES) and verify_index(index) == []

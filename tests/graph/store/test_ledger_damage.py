@@ -75,7 +75,7 @@ def test_a_flipped_byte_gives_no_wrong_reply_and_in_most_places_costs_at_most_on
 
 
 @pytest.mark.parametrize("share", [0.0, 0.01, 0.3, 0.6, 0.95, 0.98, 0.99, 0.999])
-def test_a_truncated_ledger_costs_at_most_its_calls_and_can_be_renewed(
+def test_a_truncated_ledger_repeats_at_most_the_lost_calls_and_can_be_renewed(
     ledger_bytes: bytes, tmp_path: Path, share: float
 ) -> None:
     beginning = ledger_bytes[: int(len(ledger_bytes) * share)]
@@ -174,7 +174,7 @@ def change_row(data: bytes) -> bytes:
         (lambda data: data[: len(data) * 4 // 5], "SQLite cannot read it", 1, len(SHIPS) - 1),
     ],
 )
-def test_damage_to_the_ledger_of_an_index_is_named_and_costs_only_its_calls_with_or_without_repair(
+def test_ledger_damage_is_reported_and_only_damaged_calls_are_repeated_with_or_without_repair(
     index_with_spare_calls: Path,
     server: ChatServer,
     tmp_path: Path,
@@ -194,7 +194,7 @@ def test_damage_to_the_ledger_of_an_index_is_named_and_costs_only_its_calls_with
     assert fewest <= build(folder, server) <= most
 
 
-def test_a_ledger_with_other_columns_is_named_and_renewed(tmp_path: Path) -> None:
+def test_a_ledger_with_other_columns_is_reported_and_renewed(tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / LEDGER)) as database, database:
         database.execute("CREATE TABLE calls (key TEXT PRIMARY KEY, text TEXT)")
         database.execute("INSERT INTO calls VALUES ('k', 'Tarn')")

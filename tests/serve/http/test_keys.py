@@ -86,7 +86,10 @@ def test_a_key_file_contains_only_hashes_and_is_private_to_its_owner(tmp_path: P
     assert (key.name, key.scopes, key.rate, key.where) == ("sales", ("read", "write"), 60, ("source=sales/*",))
     listing = run_keys("list", file)
     since = f"since {key.created:%Y-%m-%d}"
-    assert listing == f"{key.id}  sales  read+write; all collections; where source=sales/*; 60 requests a minute; {since}\n"
+    assert (
+        listing
+        == f"{key.id}  sales  read+write; all collections; where source=sales/*; 60 requests a minute; {since}\n"
+    )
     (row,) = json.loads(run_keys("list", file, "--json"))
     assert row["id"] == key.id and "sha256" not in row
     run_keys("revoke", file, key.id)

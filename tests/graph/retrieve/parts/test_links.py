@@ -1,4 +1,4 @@
-"""Words of the question in the passage that a link leads to raise the score of the link, unless the link is by title."""
+"""A link's score is raised by words of the question in its target passage, unless the link is by title."""
 
 import numpy as np
 

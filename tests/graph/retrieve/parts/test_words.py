@@ -43,8 +43,9 @@ def combine(similarity: list[float], bm25: list[float]) -> list[float]:
 
 
 def test_the_formula_equals_a_worked_example() -> None:
-    """The median is .2; .3 and .7 are above it, so s² = (.01 + .25) / 2 = .13. The last passage has z = −.1/s, which is −.0385 nats, and gains 2 from
-    its word.
+    """The median is .2; .3 and .7 are above it, so s² = (.01 + .25) / 2 = .13. The last passage has z = −.1/s, so −z²/2 = −.0385 nats, and gains
+    2 from
+       its word.
     """
     found = combine([0.3, 0.7, 0.2, 0.0, 0.1], [0, 0, 0, 0, 2])
     assert found[:4] == pytest.approx([0.3, 0.7, 0.2, 0.0]) and found[4] == pytest.approx(

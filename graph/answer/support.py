@@ -23,8 +23,10 @@ from graph.text.word_forms import FOREIGN_FUNCTION_WORDS, FUNCTION_WORDS, Words,
 from graph.types import Excerpt
 
 MIN_WORDS, MIN_CONTENT_WORDS, MAX_WORDS = 4, 2, 200
+MAX_FRAGMENT_WORDS = 8
 MAX_CHARS = 200_000
 """The maximum number of characters of passages to compare a sentence with: about 33,000 English words."""
+_SENTENCE_END = re.compile(r"[.!?:;…。！？][\"'”’»)\]*_]*\s*$")
 _OTHER_LETTER = re.compile(r"[^\W\d_A-Za-z\u00aa\u00ba\u00c0-\u024f\u1e00-\u1eff]")
 """A letter of a script other than Latin."""
 CACHED_GROUNDS = 256
@@ -271,12 +273,17 @@ def _has_foreign_function_words(texts: Sequence[Words]) -> bool:
 
 
 def claim_of(sentence: str, question: str) -> str:
-    """The claim of a sentence: its text, preceded by the question if the text has fewer than MIN_WORDS words.
+    """The claim of a sentence: its text, preceded by the question if the text is a fragment: it has fewer than MIN_WORDS words, or up to
+    MAX_FRAGMENT_WORDS without punctuation at the end.
 
-    >>> claim_of("Marlow", "Who built it?")
-    'Who built it? Marlow'
+    >>> claim_of("the shipbuilder Ida Marlow of Tarn", "Who built it?")
+    'Who built it? the shipbuilder Ida Marlow of Tarn'
+    >>> claim_of("Ida Marlow of Tarn built it.", "Who built it?")
+    'Ida Marlow of Tarn built it.'
     """
-    return f"{question} {sentence}" if question and len(sentence.split()) < MIN_WORDS else sentence
+    words = len(sentence.split())
+    is_fragment = words < MIN_WORDS or (words <= MAX_FRAGMENT_WORDS and not _SENTENCE_END.search(sentence))
+    return f"{question} {sentence}" if question and is_fragment else sentence
 
 
 Span = tuple[int, int]

@@ -9,7 +9,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from graph.answer.overlap import Wording, overlaps
-from graph.answer.support import SupportChecker, can_be_checked, ground_of, verifier_for
+from graph.answer.support import SupportChecker, can_be_checked, ground_of, statements_of, verifier_for
 from graph.answer.verifier import (
     FEATURES,
     HEADER,
@@ -205,6 +205,16 @@ def test_a_sentence_in_the_language_of_its_passages_is_judged() -> None:
     text = "Die Fähre wurde im Jahr 1911 in der Werft von Brandt gebaut. Der Kapitän war bis 1924 auf der Fähre."
     checker = SupportChecker([Excerpt("1", "Fähre", text, "a.md", 0, 9)], word_verifier(""))
     assert checker.not_checked("answer", "Die Fähre wurde in der Werft gebaut.") == []
+
+
+def test_an_answer_without_punctuation_at_its_end_is_joined_to_its_question_up_to_eight_words() -> None:
+    question = "Who built the ferry Lantern?"
+    short, long = "the old yard of Johanna Brandt in Tarn", "the old yard of Johanna Brandt in Tarn on Pell"
+    statements = [
+        next(statements_of(text, 1, question)) for text in (short, f"{short}.", f"{short} [1]", f"“{short}.”", long)
+    ]
+    assert [each.is_fragment for each in statements] == [True, False, True, False, False]
+    assert statements[0].claim == statements[2].claim == f"{question} {short}"
 
 
 def test_missing_words_of_a_short_answer_exclude_those_of_its_question() -> None:

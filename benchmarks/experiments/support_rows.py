@@ -95,7 +95,7 @@ def groups_of_reading(source: ReadingSet, split: str) -> Iterator[list[dict[str,
             by_gold[question.gold_ids].append(question)
     for gold, questions in by_gold.items():
         answers = [each.answers[0] for each in questions if each.answers]
-        passages = [(source.passages[each].title, source.passages[each].text) for each in gold]
+        passages = quoted_passages(source, gold)
         rng, context, rows = Random("".join(gold)), content_id(source.name, *gold), []
         for question in rng.sample(questions, min(len(questions), MAX_CLAIMS // 2)):
             right = question.answers[0] if question.answers else None
@@ -121,6 +121,11 @@ def sets_of(data: Path) -> dict[str, ReadingSet]:
     }
 
 
+def quoted_passages(source: ReadingSet, ids: Sequence[str]) -> list[tuple[str, str]]:
+    """Title and text of each passage."""
+    return [(source.passages[each].title, source.passages[each].text) for each in ids]
+
+
 def groups_of_answers(data: Path, file: Path) -> Iterator[list[dict[str, Any]]]:
     """Claims "question answer" from a reader's responses, by the passages that they cite: at most MAX_WRONG wrong answers to a question, and one right.
 
@@ -142,7 +147,7 @@ def groups_of_answers(data: Path, file: Path) -> Iterator[list[dict[str, Any]]]:
                 claims[correct == 1].setdefault(claim, tuple(row["context_ids"][number - 1] for number in cited))
         for supported, found in claims.items():
             for claim, ids in list(found.items())[: 1 if supported else MAX_WRONG]:
-                passages = [(sets[name].passages[each].title, sets[name].passages[each].text) for each in ids]
+                passages = quoted_passages(sets[name], ids)
                 by_context[(name, *ids)].append(row_of(content_id(name, *ids), passages, claim, supported))
     yield from by_context.values()
 
@@ -158,7 +163,7 @@ def groups_of_rows(data: Path, folder: Path, split: str) -> Iterator[list[dict[s
         if not POLAR.intersection(row["answers"]):
             by_context[row["id"].partition(":")[0], *row["context_ids"]].append(row)
     for (name, *ids), found in by_context.items():
-        passages = [(sets[name].passages[each].title, sets[name].passages[each].text) for each in ids]
+        passages = quoted_passages(sets[name], ids)
         context = content_id(name, *ids)
         rng, rows = Random(context), []
         answers = [row["answers"][0] for row in found if row["answers"]]

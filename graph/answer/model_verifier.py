@@ -1,4 +1,4 @@
-"""A language model as a verifier: it is asked whether passages support a sentence, and judges by its odds of "yes" against "no" as the first word of its reply.
+"""A language model as a verifier: the prompt has passages and a sentence, and the odds of "yes" against "no" as the first word of the reply are its verdict.
 
 SHIPPED is an adapter trained on sentences that people labelled (graph/models/support/README.md). On a CPU, OpenVINO runs it if it is installed,
 otherwise transformers. Any other model is given as hf:FOLDER, hf:NAME or openvino:FOLDER. The file CALIBRATION in the model's folder has the

@@ -24,9 +24,11 @@ from graph.types import Excerpt
 
 MIN_WORDS, MIN_CONTENT_WORDS, MAX_WORDS = 4, 2, 200
 MAX_FRAGMENT_WORDS = 8
+"""A longer text is judged without its question, even if it does not end as a sentence does."""
 MAX_CHARS = 200_000
 """The maximum number of characters of passages to compare a sentence with: about 33,000 English words."""
 _SENTENCE_END = re.compile(r"[.!?:;…。！？][\"'”’»)\]*_]*\s*$")
+"""Punctuation that ends a sentence, with closing quotation marks, brackets or emphasis."""
 _OTHER_LETTER = re.compile(r"[^\W\d_A-Za-z\u00aa\u00ba\u00c0-\u024f\u1e00-\u1eff]")
 """A letter of a script other than Latin."""
 CACHED_GROUNDS = 256
@@ -44,8 +46,8 @@ POLAR = frozenset({"yes", "no", "maybe"})
 class Unsupported:
     """A sentence that its passages do not seem to support: characters start to end of `part` of the answer.
 
-    For a dropped sentence, start and end are both the offset where it was. `probability` is that of being unsupported; `cited` are the passages that the sentence
-    cites; `missing` are its names and numbers that occur in none of the passages that it was checked against.
+    For a dropped sentence, start and end are both the offset where it was. `probability` is that of being unsupported; `cited` are the passages
+    that the sentence cites; `missing` are its names and numbers that occur in none of the passages that it was checked against.
     """
 
     part: str
@@ -211,7 +213,7 @@ def _chars(excerpt: Excerpt) -> int:
 
 @lru_cache(CACHED_GROUNDS)
 def ground_of(excerpt: Excerpt) -> Ground:
-    """The ground of an excerpt; cached, because a server often retrieves the same passages."""
+    """An excerpt in the form that claims are checked against; cached, because a server often retrieves the same passages."""
     return Ground.of([(excerpt.title, excerpt.text)], excerpt.header)
 
 

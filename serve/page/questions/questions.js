@@ -47,8 +47,8 @@ const itemsOf = (name) => currentState().items.filter((each) => each.approved ==
 function build(view) {
   const file = el("input", { type: "file", id: "questions-file", "aria-label": "Questions file", accept: ".jsonl,.json", hidden: true, onchange: async () => {
     const [chosen] = file.files;
-    if (chosen) await addFile(chosen);
     file.value = "";
+    if (chosen) await addFile(chosen);
   } });
   const tabs = Object.fromEntries(["review", "approved"].map((name) => [name, button("", () => openTab(name), { class: "" })]));
   parts = {

@@ -32,6 +32,7 @@ SYSTEMS = {
     "ablation-hierarchy": 40,
     "ablation-training": 8,
     "graphmpa": 12,
+    "graphmpa-small": 4,
     "graphrag-bench": 6,
     "topg": 3,
     "pankrag": 2,

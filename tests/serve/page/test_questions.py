@@ -65,8 +65,8 @@ def download(page: Any, folder: Path) -> Path:
     return file
 
 
-def upload(page: Any, folder: Path, lines: Sequence[object]) -> None:
-    file = folder / "mine.jsonl"
+def upload(page: Any, folder: Path, lines: Sequence[object], name: str = "mine.jsonl") -> None:
+    file = folder / name
     file.write_text("".join(f"{line if isinstance(line, str) else json.dumps(line)}\n" for line in lines))
     page.set_input_files("#questions-file", file)
 
@@ -274,9 +274,9 @@ BAD_FILES: list[tuple[Sequence[object], str]] = [
 
 
 def test_a_file_that_cannot_be_read_changes_nothing_and_its_line_is_reported(view: PageSession, tmp_path: Path) -> None:
-    for lines, message in BAD_FILES:
-        upload(view.page, tmp_path, lines)
-        view.page.wait_for_selector(f"text=mine.jsonl: {message}")
+    for number, (lines, message) in enumerate(BAD_FILES):
+        upload(view.page, tmp_path, lines, f"{number}.jsonl")
+        view.page.wait_for_selector(f"text={number}.jsonl: {message}")
     assert view.page.is_visible("text=To review (0)") and view.page.is_visible("text=Approved (0)")
 
 

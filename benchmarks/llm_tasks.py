@@ -138,8 +138,7 @@ def propositions_by_rules(passage: Passage) -> str:
 
 def plan_by_model(model: LanguageModel, question: str) -> str | None:
     """The sub-questions of a plan that can be executed, or None."""
-    plan = make_plan(Caller(model), question, PlanRun())
-    return None if plan is None else " | ".join(step.text for step in plan.sub_questions)
+    return " | ".join(step.text for step in make_plan(Caller(model), question, PlanRun())) or None
 
 
 def best_by_hops(index: Index, question: str) -> str:

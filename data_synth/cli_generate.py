@@ -67,8 +67,6 @@ MAX_QUESTIONS = 500
 
 
 def register_questions(synth: typer.Typer, open_model: "OpenModel") -> None:
-    """Add `questions` to the commands of `synth`."""
-
     @synth.command(cls=Command)
     def questions(
         index: IndexFolder,
@@ -99,13 +97,11 @@ def register_questions(synth: typer.Typer, open_model: "OpenModel") -> None:
         from graph.shared.console import say
 
         if judge and not writer:
-            raise UserError(
-                f"--judge {judge} without --writer", "a model that writes the questions to judge", "give --writer"
-            )
+            expected = "a model that writes the questions to judge"
+            raise UserError(f"--judge {judge} without --writer", expected, "give --writer")
         if unanswerable and writer:
-            raise UserError(
-                f"--unanswerable {unanswerable:g} with --writer", "questions made by rules", "leave out one of them"
-            )
+            found = f"--unanswerable {unanswerable:g} with --writer"
+            raise UserError(found, "questions made by rules", "leave out one of them")
         settings = parse_settings(RetrieveSettings, {"mode": mode, "top_k": 10}, "synth questions")
         opened_index = open_index(index)
         ledger = ledger_of(out, preview)
@@ -162,8 +158,6 @@ def separation_warnings(summary: "Summary") -> list[str]:
 
 
 def register_preferences(synth: typer.Typer, open_model: "OpenModel") -> None:
-    """Add `preferences` to the commands of `synth`."""
-
     @synth.command(cls=Command)
     def preferences(
         index: IndexFolder,
@@ -222,8 +216,6 @@ Temperature = Annotated[float, option("T", MODEL, "Sampling temperature.", min=0
 
 
 def register_responses(synth: typer.Typer, open_model: "OpenModel") -> None:
-    """Add `responses` to the commands of `synth`."""
-
     @synth.command(cls=Command)
     def responses(
         index: IndexFolder,

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
 
 def register_reading(synth: typer.Typer) -> None:
-    """Add `reading` to the commands of `synth`."""
-
     @synth.command(cls=command(settings="data_synth.reading.reading_rows:ReadingSettings"))
     def reading(
         index: IndexFolder,
@@ -56,9 +54,8 @@ def register_reading(synth: typer.Typer) -> None:
         ledger_of(out, preview)
         picked = pick_questions(read_questions(questions), split or [])
         rows = reading_rows(set_of_index(open_index(index), picked), chosen)
-        if not write_or_preview(
-            rows, READING, {"Index": index.name, "Questions": questions.name}, out, preview, as_json
-        ):
+        origin = {"Index": index.name, "Questions": questions.name}
+        if not write_or_preview(rows, READING, origin, out, preview, as_json):
             raise typer.Exit(1)
 
 
@@ -85,8 +82,6 @@ DistilFrom = Annotated[
 
 
 def register_relevance(synth: typer.Typer, open_model: "OpenModel") -> None:
-    """Add `relevance` to the commands of `synth`."""
-
     @synth.command(cls=Command)
     def relevance(
         index: IndexFolder,
@@ -144,8 +139,6 @@ PerPassage = Annotated[
 
 
 def register_claims(synth: typer.Typer) -> None:
-    """Add `claims` to the commands of `synth`."""
-
     @synth.command(cls=Command)
     def claims(
         index: IndexFolder,
@@ -164,9 +157,7 @@ def register_claims(synth: typer.Typer) -> None:
         from graph.index.index import open_index
 
         ledger_of(out, preview)
-        opened_index = open_index(index)
+        rows = claim_rows(passages_of(open_index(index)), per_passage, seed)
         origin = {"Index": index.name, "Claims per passage": str(per_passage), "Seed": str(seed)}
-        if not write_or_preview(
-            claim_rows(passages_of(opened_index), per_passage, seed), CLAIMS, origin, out, preview, as_json
-        ):
+        if not write_or_preview(rows, CLAIMS, origin, out, preview, as_json):
             raise typer.Exit(1)

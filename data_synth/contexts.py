@@ -145,9 +145,8 @@ def without_near_duplicates(questions: Sequence[Question]) -> tuple[list[Questio
     for numbers in groups.values():
         rows = diverse_rows([questions[number].text for number in numbers], DUPLICATE_THRESHOLD)
         distinct += [numbers[row] for row in rows]
-    return [questions[number] for number in sorted(distinct)], [Dropped(NEAR_DUPLICATE)] * (
-        len(questions) - len(distinct)
-    )
+    duplicates = [Dropped(NEAR_DUPLICATE)] * (len(questions) - len(distinct))
+    return [questions[number] for number in sorted(distinct)], duplicates
 
 
 def pick_questions(questions: Sequence[Question], splits: Sequence[str]) -> list[Question]:
@@ -157,11 +156,8 @@ def pick_questions(questions: Sequence[Question], splits: Sequence[str]) -> list
             raise UserError(f"--split {split}", f"one of {', '.join(SPLITS)}", "fix the option")
     picked = [question for question in questions if not splits or question.split in splits]
     if not picked:
-        raise UserError(
-            f"--split {' '.join(splits)}: no such questions",
-            "at least one question of the splits",
-            "choose another split",
-        )
+        found = f"--split {' '.join(splits)}: no such questions"
+        raise UserError(found, "at least one question of the splits", "choose another split")
     return picked
 
 

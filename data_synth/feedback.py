@@ -174,28 +174,23 @@ _ALL_PASSAGES = "read"
 """Stands for the sources of all passages that reasoning by rules may quote."""
 
 
-class Lookup:
-    """Looks up in an index the ids that feedback refers to."""
+def find_excerpt(index: Index, item_id: str) -> Excerpt | None:
+    """A passage, proposition or summary as a prompt quotes it; None if it is not in the index."""
+    if (passage := find_passage(index, item_id)) is not None:
+        return of_passage(passage)
+    if (row := row_of(index.data, "proposition", item_id)) is not None:
+        proposition = index.proposition(row)
+        source = proposition.spans[0].source
+        title = next((passage.title for passage in index.passages_of(source)), "")
+        return of_proposition(proposition, {source: title})
+    row = row_of(index.data, "summary", item_id)
+    return None if row is None else of_summary(index.summary(row))
 
-    def __init__(self, index: Index) -> None:
-        self._index = index
 
-    def excerpt(self, item_id: str) -> Excerpt | None:
-        """A passage, proposition or summary as a prompt quotes it; None if it is not in the index."""
-        if (passage := self.passage(item_id)) is not None:
-            return of_passage(passage)
-        if (row := row_of(self._index.data, "proposition", item_id)) is not None:
-            proposition = self._index.proposition(row)
-            source = proposition.spans[0].source
-            title = next((passage.title for passage in self._index.passages_of(source)), "")
-            return of_proposition(proposition, {source: title})
-        row = row_of(self._index.data, "summary", item_id)
-        return None if row is None else of_summary(self._index.summary(row))
-
-    def passage(self, passage_id: str) -> Passage | None:
-        """A passage; None if it is not in the index."""
-        row = row_of(self._index.data, "passage", passage_id)
-        return None if row is None else self._index.passage(row)
+def find_passage(index: Index, passage_id: str) -> Passage | None:
+    """A passage; None if it is not in the index."""
+    row = row_of(index.data, "passage", passage_id)
+    return None if row is None else index.passage(row)
 
 
 def question_id(question: str) -> str:
@@ -204,18 +199,16 @@ def question_id(question: str) -> str:
 
 
 def preference_rows(
-    pairs: Iterable[AnswerPair], lookup: Lookup, split: Mapping[str, str], gold: Mapping[str, Sequence[str]]
+    pairs: Iterable[AnswerPair], index: Index, split: Mapping[str, str], gold: Mapping[str, Sequence[str]]
 ) -> Iterator[PreferenceRow | Dropped]:
     """A row for each pair, or the reason why there is none; `split` and the `gold` documents are keyed by question id."""
     for pair in pairs:
-        found = [lookup.excerpt(item_id) for item_id in pair.chosen.context_ids]
-        excerpts = [excerpt for excerpt in found if excerpt is not None]
-        right = [lookup.passage(passage_id) for passage_id in pair.passage_ids]
-        if len(excerpts) < len(found) or None in right:
+        excerpts = [each for one in pair.chosen.context_ids if (each := find_excerpt(index, one))]
+        passages = [passage for one in pair.passage_ids if (passage := find_passage(index, one))]
+        if len(excerpts) < len(pair.chosen.context_ids) or len(passages) < len(pair.passage_ids):
             yield Dropped(PASSAGE_GONE)
             continue
         key = question_id(pair.question)
-        passages = [passage for passage in right if passage is not None]
         question = Question(key, pair.question, (quote(pair.chosen.text),), tuple(gold.get(key, ())), split=split[key])
         yield pair_row(pair, Draft(question, question.answers[0], tuple(excerpts)), passages)
 
@@ -252,7 +245,7 @@ def format_given_answer(answer: GivenAnswer) -> str:
     return format_answer(answer.reasoning, text) if answer.reasoning.strip() else text
 
 
-def gold_questions(entries: Sequence[Feedback], lookup: Lookup) -> tuple[list[GoldQuestion], list[Dropped]]:
+def gold_questions(entries: Sequence[Feedback], index: Index) -> tuple[list[GoldQuestion], list[Dropped]]:
     """Every question once, with a quote for each passage that readers marked as right, and the other documents that they were shown."""
     texts: dict[str, str] = {}
     right: defaultdict[str, dict[Quote, None]] = defaultdict(dict)
@@ -262,13 +255,14 @@ def gold_questions(entries: Sequence[Feedback], lookup: Lookup) -> tuple[list[Go
         key = question_key(entry.question)
         texts.setdefault(key, entry.question)
         right_ids, shown_ids = _passage_ids(entry)
-        for passage in map(lookup.passage, right_ids):
+        for passage_id in right_ids:
+            passage = find_passage(index, passage_id)
             if passage is None:
                 dropped.append(Dropped(PASSAGE_GONE))
             else:
                 right[key][Quote(passage.source, passage.text)] = None
-        for passage in filter(None, map(lookup.passage, shown_ids)):
-            shown[key][passage.source] = None
+        found = (find_passage(index, passage_id) for passage_id in shown_ids)
+        shown[key].update((passage.source, None) for passage in found if passage)
     return [_gold_question(text, list(right[key]), shown[key]) for key, text in texts.items()], dropped
 
 
@@ -303,15 +297,12 @@ def import_feedback(index: Index, out: Path) -> dict[str, Summary]:
     entries = read_feedback(index.folder)
     folders = {name: out / name for name in ("preferences", "relevance")}
     if not entries and not any((folder / SUMMARY).exists() for folder in folders.values()):
-        found = f"{index.folder}: no feedback"
-        raise UserError(
-            found, "an index whose readers have given feedback", "serve it with `modegraph serve --feedback`"
-        )
+        expected, remedy = "an index whose readers have given feedback", "serve it with `modegraph serve --feedback`"
+        raise UserError(f"{index.folder}: no feedback", expected, remedy)
     for folder in folders.values():
         check_folder(folder)
     latest, dropped = latest_entries(entries)
-    lookup = Lookup(index)
-    questions, gone = gold_questions(latest, lookup)
+    questions, gone = gold_questions(latest, index)
     split = make_split(index, questions, SEED).questions if questions else {}
     pairs, unpaired = judge_answers(latest)
     gold = {one.question.id: one.gold_sources for one in questions}
@@ -322,7 +313,7 @@ def import_feedback(index: Index, out: Path) -> dict[str, Summary]:
         "Feedback": f"{len(entries):,} entries of {len({entry.user for entry in entries}):,} readers",
         "Seed": str(SEED),
     }
-    answered = chain(dropped, unpaired, preference_rows(pairs, lookup, split, gold))
+    answered = chain(dropped, unpaired, preference_rows(pairs, index, split, gold))
     labelled = chain(gone, _passage_labelled_rows(index, with_gold))
     return {
         "preferences": write_dataset(folders["preferences"], answered, PREFERENCES, origin),

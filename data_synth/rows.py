@@ -77,14 +77,9 @@ class Dropped:
 
 def separate_dropped(rows: Iterable[T | Dropped]) -> tuple[list[T], list[Dropped]]:
     """The rows that were made, and those that were not."""
-    made: list[T] = []
-    dropped: list[Dropped] = []
-    for row in rows:
-        if isinstance(row, Dropped):
-            dropped.append(row)
-        else:
-            made.append(row)
-    return made, dropped
+    results = list(rows)
+    dropped = [row for row in results if isinstance(row, Dropped)]
+    return [row for row in results if not isinstance(row, Dropped)], dropped
 
 
 @dataclass(frozen=True)
@@ -134,7 +129,6 @@ class Sampling:
     """How the responses of a row were sampled from the policy.
 
     `samples` is the number of responses per prompt, `max_tokens` the limit of each, `seed` the base of their seeds.
-
     `as_drawn`: repeated and cut responses are included, as in the rounds of `train ms` and `train dpo`.
     """
 
@@ -185,10 +179,8 @@ def split_problems(row: Row) -> list[str]:
     return [] if row.split in SPLITS else [f"split is {row.split!r}, expected one of {', '.join(SPLITS)}"]
 
 
-@cache
-def field_types(kind: type) -> dict[str, Any]:
-    """The types of a row's fields, in order."""
-    return get_type_hints(kind)
+field_types = cache(get_type_hints)
+"""The types of a row's fields, in order."""
 
 
 def messages_type() -> pa.DataType:

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
 
 def register(app: typer.Typer, open_model: OpenModel) -> None:
     """Add the commands to the command line."""
-
     add_compare(app, open_model)
     add_eval(app, open_model)
     app.command(cls=Command, rich_help_panel=TRAINING)(runs)
@@ -133,8 +133,6 @@ def runs(folder: Folder = Path(), as_json: AsJson = False) -> None:
     Only reads files. A run is `running` while its process lives, and `stopped` if the process ended without finishing.
     A stopped run with `save_steps`, or a stopped `eval run`, resumes when its command is repeated.
     """
-    from dataclasses import asdict
-
     from eval.list_runs import runs_table
     from eval.tables import as_text
     from graph.shared.runs import find_runs
@@ -184,8 +182,6 @@ def check(
     such as a different chat template, or an adapter that is not loaded, is applied twice or has no effect. Exits with 1 if there is a fault. The
     tolerances suit a server in float32; docs/serving.md has figures for bfloat16.
     """
-    from dataclasses import asdict
-
     from eval.server_parity.check import BATCHES, check_server, open_target, parity_text
     from eval.server_parity.faults import Tolerance
 

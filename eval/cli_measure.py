@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -122,12 +121,10 @@ def add_retrieval(commands: typer.Typer, open_model: OpenModel) -> None:
         allowed = opened_index.where(next(iter(systems.values())).conditions)
         selected = (reachable_questions(selected, allowed.sources()) if where else selected)[:limit]
         helper = open_model(model, out / LEDGER if out is not None else None) if model is not None else None
-        retrievers = {
-            name: partial(
-                retrieve, opened_index, settings=each, model=helper if each.selector == "llm" or not several else None
-            )
-            for name, each in systems.items()
-        }
+        retrievers = {}
+        for name, each in systems.items():
+            caller = helper if each.selector == "llm" or not several else None
+            retrievers[name] = partial(retrieve, opened_index, settings=each, model=caller)
         report = evaluate_retrieval(selected, retrievers, top_k, seed)
         if several:
             report = replace(report, selection=measure_selection(opened_index, selected, chosen, helper))
@@ -214,9 +211,8 @@ def add_reading(commands: typer.Typer, open_model: OpenModel) -> None:
             out.mkdir(parents=True, exist_ok=True)
             rows = [row for name, each in answers.items() for row in measured.answers_json(name, each)]
             write_jsonl(out / "answers.jsonl", rows)
-        print_json(measured.reading_json(figures)) if as_json else print(
-            as_text(measured.reading_table(source.name, figures))
-        )
+        table = measured.reading_table(source.name, figures)
+        print_json(measured.reading_json(figures)) if as_json else print(as_text(table))
 
 
 File = Annotated[
@@ -254,14 +250,7 @@ def add_support(commands: typer.Typer) -> None:
         print_json(support_json(figures)) if as_json else print(as_text(support_table(str(file), figures)))
 
 
-class Sampler(StrEnum):
-    """The engine that draws samples: transformers in this process, or a private vLLM server."""
-
-    hf = "hf"
-    vllm = "vllm"
-
-
-SamplerName = Annotated[Sampler, option("ENGINE", MODEL, "Engine that draws the samples: hf or vllm.")]
+Sampler = Annotated[Literal["hf", "vllm"], option("ENGINE", MODEL, "Engine that draws the samples: hf or vllm.")]
 MeasuredFolder = Annotated[
     Path | None,
     option("FOLDER", OUTPUT, "Folder for cached measurements, shared with other commands; default: below --out."),
@@ -292,7 +281,7 @@ def add_alignment(commands: typer.Typer) -> None:
         seed: Seed = 0,
         out: Out = Path("alignment"),
         as_json: AsJson = False,
-        sampler: SamplerName = Sampler.hf,
+        sampler: Sampler = "hf",
         measured: MeasuredFolder = None,
         reward: Rewards = None,
         equal_within: EqualWithin = None,
@@ -313,7 +302,7 @@ def add_alignment(commands: typer.Typer) -> None:
 
         sampling = SamplingSettings(samples, max_answer_tokens, seed)
         load = partial(load_policy, precision=common_precision([read_run(folder) for folder in runs]))
-        if sampler is Sampler.vllm:
+        if sampler == "vllm":
             from eval.alignment.sample_by_vllm import draw_by_vllm as draw
         else:
             from eval.alignment.sample import draw_here as draw
@@ -322,10 +311,7 @@ def add_alignment(commands: typer.Typer) -> None:
             runs, data, split, limit, sampling, load, draw, measured or out / "measured", rewards, equal_within
         )
         write_alignment(report, out)
-        if as_json:
-            print_json(alignment_json(report))
-            return
-        print(tables_as_text(report))
+        print_json(alignment_json(report)) if as_json else print(tables_as_text(report))
 
 
 def reward_weights(options: Sequence[str]) -> dict[str, float] | None:

@@ -114,10 +114,7 @@ class PolicyResult:
 
 @dataclass(frozen=True)
 class Measure:
-    """One quantity per row for each policy that has it; `clusters` are the rows' questions.
-
-    If `share`, its means are shares from 0 to 1, printed as percentages.
-    """
+    """One quantity per row for each policy that has it; `clusters` are the rows' questions. A `share` is from 0 to 1 and printed as a percentage."""
 
     name: str
     clusters: tuple[str, ...]

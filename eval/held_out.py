@@ -38,11 +38,9 @@ def check_unseen(
             question = (values.get("question_id"), values.get("question"))
             row = prompts.get(prompt_contents(values)) or questions.get(question)  # type: ignore[arg-type]
             if row is not None:
-                raise UserError(
-                    f"{file}: row {row!r} is in the training data of {run} ({train_file} line {line})",
-                    "rows that no run was trained on",
-                    "measure on another split, or train again without these rows",
-                )
+                found = f"{file}: row {row!r} is in the training data of {run} ({train_file} line {line})"
+                remedy = "measure on another split, or train again without these rows"
+                raise UserError(found, "rows that no run was trained on", remedy)
 
 
 def training_data(runs: Sequence[Path]) -> Iterator[tuple[Path, Path]]:

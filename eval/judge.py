@@ -73,9 +73,6 @@ class CriterionResult:
     invalid: int
 
 
-ANSWER_FIELDS = ("id", "question", "answer")
-
-
 @dataclass(frozen=True)
 class SystemAnswer:
     """One question and one system's answer to it."""
@@ -88,19 +85,17 @@ def read_answers(file: Path) -> dict[str, SystemAnswer]:
     """All answers by question id, in order; UserError naming line and field for a missing or empty string, and for a repeated id."""
     answers: dict[str, SystemAnswer] = {}
     for line, row in read_jsonl(file):
-        for field in ANSWER_FIELDS:
+        for field in ("id", "question", "answer"):
             if not isinstance(row.get(field), str) or not row[field].strip():
                 problem = f"{file} line {line}: {field!r} is {row.get(field)!r}"
                 raise UserError(problem, "a non-empty string", "fix the row, or leave its question out of both files")
         if row["id"] in answers:
-            raise UserError(
-                f"{file} line {line}: id {row['id']!r} appears twice", "one answer per question", "remove one"
-            )
+            found = f"{file} line {line}: id {row['id']!r} appears twice"
+            raise UserError(found, "one answer per question", "remove one")
         answers[row["id"]] = SystemAnswer(row["question"], row["answer"])
     if not answers:
-        raise UserError(
-            f"{file}: no answers", "one JSON object per line with id, question and answer", "give a file of answers"
-        )
+        expected = "one JSON object per line with id, question and answer"
+        raise UserError(f"{file}: no answers", expected, "give a file of answers")
     return answers
 
 
@@ -204,7 +199,10 @@ B_WINS: Mapping[Choice, float] = {"1": 0.0, "tie": 0.5, "2": 1.0}
 def score_judgements(judgements: Sequence[Judgement], seed: int = 0) -> dict[str, CriterionResult]:
     """The results on every criterion; `p` is from the sign test of A's wins against its losses over questions, `corrected_p` from Holm's correction."""
     complete = {name: [j for j in judgements if is_complete(j, name)] for name in CRITERIA}
-    p_values = {name: _sign_p([wins_of(j, name) for j in pairs]) for name, pairs in complete.items()}
+    p_values = {
+        name: sign_test([wins_of(j, name) for j in pairs], [0.5] * len(pairs)) if pairs else 1.0
+        for name, pairs in complete.items()
+    }
     corrected = holm(p_values)
     return {
         name: _criterion_result(name, judgements, pairs, p_values[name], corrected[name], seed)
@@ -226,7 +224,6 @@ def _criterion_result(
     name: str, judgements: Sequence[Judgement], complete: Sequence[Judgement], p: float, corrected_p: float, seed: int
 ) -> CriterionResult:
     words = [(j.a_first[name], j.b_first[name]) for j in complete]
-    same_answer = [A_WINS[a] == B_WINS[b] for a, b in words]
     same_position = [a == b and a != "tie" for a, b in words]
     verdicts = [word for j in judgements for word in (j.a_first[name], j.b_first[name])]
     wins_V = [win for a, b in words for win in (A_WINS[a], B_WINS[b])]
@@ -235,7 +232,7 @@ def _criterion_result(
     return CriterionResult(
         win_rate=bootstrap_mean(wins_Q, seed=seed) if complete else Interval(math.nan, math.nan, math.nan),
         ties=_share([word == "tie" for pair in words for word in pair]),
-        agreement=_share(same_answer),
+        agreement=_share([A_WINS[a] == B_WINS[b] for a, b in words]),
         position_bias=_share(same_position),
         first_place=_share([same and a == "1" for same, (a, _) in zip(same_position, words, strict=True)]),
         length_controlled=length_controlled(wins_V, extra_V),
@@ -245,10 +242,6 @@ def _criterion_result(
         incomplete=len(judgements) - len(complete),
         invalid=verdicts.count("invalid"),
     )
-
-
-def _sign_p(wins_Q: Sequence[float]) -> float:
-    return sign_test(wins_Q, [0.5] * len(wins_Q)) if wins_Q else 1.0
 
 
 def _share(true: Sequence[bool]) -> float:
@@ -261,26 +254,14 @@ PROBLEMS_SHOWN = 5
 
 def judge_table(results: Mapping[str, CriterionResult], a: str, b: str) -> Table:
     """One row per criterion."""
-    header = (
-        "criterion",
-        f"{a} wins",
-        "95 %",
-        "length-controlled",
-        "ties",
-        "orders agree",
-        "position bias",
-        "first",
-        "p (Holm)",
-        "pairs",
-        "invalid",
-    )
+    share_names = ("ties", "orders agree", "position bias", "first")
+    header = ("criterion", f"{a} wins", "95 %", "length-controlled", *share_names, "p (Holm)", "pairs", "invalid")
     rows = []
     for name, result in results.items():
         low, high = figure(result.win_rate.low, True), figure(result.win_rate.high, True)
         controlled = UNDECIDED if result.length_controlled is None else figure(result.length_controlled, True)
-        shares = [
-            figure(value, True) for value in (result.ties, result.agreement, result.position_bias, result.first_place)
-        ]
+        values = (result.ties, result.agreement, result.position_bias, result.first_place)
+        shares = (figure(value, True) for value in values)
         counts = (f"{result.corrected_p:.2g}", f"{result.complete:,}", f"{result.invalid:,}")
         rows.append((name, figure(result.win_rate.mean, True), f"{low} … {high}", controlled, *shares, *counts))
     note = (

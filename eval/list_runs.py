@@ -24,9 +24,8 @@ def runs_table(runs: Sequence[FoundRun]) -> Table:
     rows = []
     for run in runs:
         same_stage = [other for other in runs if other.stage == run.stage]
-        rows.append(
-            (run.name, run.stage, state_text(run), time_text(run), figures_text(run), settings_text(run, same_stage))
-        )
+        written = datetime.fromtimestamp(run.ended, UTC).strftime("%Y-%m-%d %H:%M")
+        rows.append((run.name, run.stage, state_text(run), written, figures_text(run), settings_text(run, same_stage)))
     note = "Settings are those in which runs of one stage differ, or else model and data; --json has all settings and figures. Times are UTC."
     return Table(f"{len(runs):,} runs", ("run", "stage", "state", "written", "figures", "settings"), tuple(rows), note)
 
@@ -40,16 +39,10 @@ def state_text(run: FoundRun) -> str:
     return f"{run.state}{progress}{left}"
 
 
-def time_text(run: FoundRun) -> str:
-    """The time when the run's record or its progress was last written, in UTC."""
-    return datetime.fromtimestamp(run.ended, UTC).strftime("%Y-%m-%d %H:%M")
-
-
 def figures_text(run: FoundRun) -> str:
     """The first figures, losses before others."""
-    names = sorted(
-        run.figures, key=lambda name: FIRST_FIGURES.index(name) if name in FIRST_FIGURES else len(FIRST_FIGURES)
-    )
+    first = [name for name in FIRST_FIGURES if name in run.figures]
+    names = list(dict.fromkeys([*first, *run.figures]))
     texts = [f"{name} {run.figures[name]:.4g}" for name in names[:SHOWN_FIGURES]]
     more = len(names) - len(texts)
     return ", ".join(texts + [f"{more:,} more"] * (more > 0)) or NONE

@@ -26,12 +26,13 @@ def draw_logps(scores: Mapping[str, Sequence[PairScore]], title: str, file: Path
     """Write a PNG from each policy's scores: for each policy one box for the chosen and one for the rejected sides, as sums (left) and per token (right)."""
     figure = Figure(figsize=(max(8.0, 2.6 + 1.8 * len(scores)), 4.6), layout="constrained")
     left, right = figure.subplots(1, 2)
-    _draw_boxes(left, {name: _sums(pair_scores) for name, pair_scores in scores.items()}, "log π(y|x), summed (nats)")
-    _draw_boxes(
-        right,
-        {name: _per_token(pair_scores) for name, pair_scores in scores.items()},
-        "log π(y|x) / |y| (nats per token)",
-    )
+    sums = {name: [(one.chosen_logp, one.rejected_logp) for one in pairs] for name, pairs in scores.items()}
+    per_token = {
+        name: [(one.chosen_logp / one.chosen_tokens, one.rejected_logp / one.rejected_tokens) for one in pairs]
+        for name, pairs in scores.items()
+    }
+    _draw_boxes(left, sums, "log π(y|x), summed (nats)")
+    _draw_boxes(right, per_token, "log π(y|x) / |y| (nats per token)")
     handles = [Patch(color=CHOSEN_COLOUR, label="chosen y_w"), Patch(color=REJECTED_COLOUR, label="rejected y_l")]
     figure.legend(handles=handles, loc="outside lower center", ncols=2, frameon=False)
     figure.suptitle(title, fontsize=11)
@@ -71,21 +72,11 @@ def figure_png(figure: Figure) -> bytes:
     return buffer.getvalue()
 
 
-def _sums(scores: Sequence[PairScore]) -> tuple[list[float], list[float]]:
-    return [score.chosen_logp for score in scores], [score.rejected_logp for score in scores]
-
-
-def _per_token(scores: Sequence[PairScore]) -> tuple[list[float], list[float]]:
-    chosen = [score.chosen_logp / score.chosen_tokens for score in scores]
-    return chosen, [score.rejected_logp / score.rejected_tokens for score in scores]
-
-
-def _draw_boxes(axes: Axes, values: Mapping[str, tuple[list[float], list[float]]], label: str) -> None:
+def _draw_boxes(axes: Axes, values: Mapping[str, Sequence[tuple[float, float]]], label: str) -> None:
     names = list(values)
-    sides = ((-OFFSET, CHOSEN_COLOUR, 0), (OFFSET, REJECTED_COLOUR, 1))
-    for offset, colour, side in sides:
+    for side, (offset, colour) in enumerate(((-OFFSET, CHOSEN_COLOUR), (OFFSET, REJECTED_COLOUR))):
         boxes = axes.boxplot(
-            [pair[side] for pair in values.values()],
+            [[pair[side] for pair in pairs] for pairs in values.values()],
             positions=[index + offset for index in range(len(names))],
             widths=BOX_WIDTH,
             patch_artist=True,

@@ -256,48 +256,27 @@ def _mean(values: Sequence[float]) -> float | None:
 
 def reading_table(title: str, models: Mapping[str, Mapping[str, ReadingFigures]]) -> Table:
     """The models' figures as a table: for each model one row for all questions and, if there are several kinds, one per kind."""
-    rows = []
-    for name, by_kind in models.items():
-        for kind, figures in by_kind.items():
-            if kind == ALL or len(by_kind) > 2:
-                shares = (
-                    figures.f1_beyond_question.mean,
-                    figures.refused_answerable,
-                    figures.refused_unanswerable,
-                    figures.cites,
-                    figures.cites_gold,
-                    figures.supported,
-                )
-                intervals = (
-                    f"{interval.mean:.3f} [{interval.low:.3f}, {interval.high:.3f}]"
-                    for interval in (figures.exact, figures.f1)
-                )
-                rows.append(
-                    (
-                        f"{name}, {kind}",
-                        str(figures.questions),
-                        *intervals,
-                        *(figure_or_dash(share, ".2f") for share in shares),
-                    )
-                )
-    header = (
-        "model, kind",
-        "n",
-        "EM",
-        "F1",
-        "F1 beyond",
-        "answerable refused",
-        "unanswerable refused",
-        "cites",
-        "cites gold",
-        "supported",
-    )
+    rows = [
+        _row(f"{name}, {kind}", figures)
+        for name, by_kind in models.items()
+        for kind, figures in by_kind.items()
+        if kind == ALL or len(by_kind) > 2
+    ]
+    refused = ("answerable refused", "unanswerable refused")
+    header = ("model, kind", "n", "EM", "F1", "F1 beyond", *refused, "cites", "cites gold", "supported")
     note = (
         "F1 beyond: F1 over the words that the question lacks; answerable refused: share of the questions with an answer; cites: share of the answers that "
         "do not refuse; cites gold: share of the right answers; supported: share of the citing answers (yes/no questions left out) whose passages "
         "contain the answer"
     )
     return Table(title, header, tuple(rows), note)
+
+
+def _row(name: str, figures: ReadingFigures) -> tuple[str, ...]:
+    intervals = (f"{each.mean:.3f} [{each.low:.3f}, {each.high:.3f}]" for each in (figures.exact, figures.f1))
+    refused = (figures.refused_answerable, figures.refused_unanswerable)
+    shares = (figures.f1_beyond_question.mean, *refused, figures.cites, figures.cites_gold, figures.supported)
+    return (name, str(figures.questions), *intervals, *(figure_or_dash(share, ".2f") for share in shares))
 
 
 def reading_json(models: Mapping[str, Mapping[str, ReadingFigures]]) -> dict[str, Any]:

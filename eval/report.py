@@ -133,18 +133,11 @@ def _sample_html(sample: Sample) -> str:
     return f"<article><h3>{escape(sample.question)}</h3>{folded}<dl>{answers}</dl></article>"
 
 
-LOGPS_FIGURE = "logps.png"
-LOGPS_CAPTION = (
-    "log π(y|x) of the chosen and the rejected response under every model (box: quartiles, line: median, whiskers: 1.5 "
-    "interquartile ranges), after GraphMPA's Figure 6."
-)
-
-
 def write_comparison(comparison: Comparison, out: Path) -> None:
     """Write all files into `out`, creating it if it is missing."""
     out.mkdir(parents=True, exist_ok=True)
     tables, samples = tables_of(comparison), samples_of(comparison)
-    pictures = [draw_boxes(comparison, out / LOGPS_FIGURE)] if comparison.pairs else []
+    pictures = [draw_boxes(comparison, out / "logps.png")] if comparison.pairs else []
     write_jsonl(out / "answers.jsonl", answer_rows(comparison))
     write_text(out / "report.md", comparison_markdown(comparison, tables, pictures, samples))
     write_text(
@@ -154,19 +147,20 @@ def write_comparison(comparison: Comparison, out: Path) -> None:
 
 
 def draw_boxes(comparison: Comparison, file: Path) -> ReportFigure:
-    """Draw the log-probabilities of the pairs as box plots into `file`."""
-    indices = pairs_to_plot(comparison)
+    """Draw the log-probabilities of the pairs as box plots into `file`.
+
+    Only those of the pairs without hard negatives (as in GraphMPA), or if there are none, of those with the first kind of hard negative.
+    """
+    hard_negative = min(row.hard_negative for row in comparison.pairs)
+    indices = [index for index, row in enumerate(comparison.pairs) if row.hard_negative == hard_negative]
     scores = {result.policy.name: [result.scores[index] for index in indices] for result in comparison.results}
     draw_logps(scores, f"{len(indices)} pairs", file)
-    return ReportFigure(
-        "Log-probabilities", LOGPS_FIGURE, file.read_bytes(), "Box plots of log π(y|x) per model", LOGPS_CAPTION
+    caption = (
+        "log π(y|x) of the chosen and the rejected response under every model (box: quartiles, line: median, whiskers: 1.5 "
+        "interquartile ranges), after GraphMPA's Figure 6."
     )
-
-
-def pairs_to_plot(comparison: Comparison) -> list[int]:
-    """The indices of the pairs to plot: those without hard negatives (as in GraphMPA), or if there are none, those with the first kind of hard negative."""
-    hard_negative = min(row.hard_negative for row in comparison.pairs)
-    return [index for index, row in enumerate(comparison.pairs) if row.hard_negative == hard_negative]
+    alt = "Box plots of log π(y|x) per model"
+    return ReportFigure("Log-probabilities", file.name, file.read_bytes(), alt, caption)
 
 
 def comparison_headline(comparison: Comparison) -> str:
@@ -219,12 +213,8 @@ def comparison_markdown(
     comparison: Comparison, tables: Sequence[Table], pictures: Sequence[ReportFigure], samples: Sequence[Sample]
 ) -> str:
     """The report as Markdown."""
-    parts = [
-        "# Comparison",
-        escape_markdown(comparison_headline(comparison)),
-        *sections(tables, pictures),
-        "## Answers side by side",
-    ]
+    parts = ["# Comparison", escape_markdown(comparison_headline(comparison)), *sections(tables, pictures)]
+    parts.append("## Answers side by side")
     for sample in samples:
         parts.append(f"### {escape_markdown(sample.question)}")
         parts += [f"{escape_markdown(name)}:\n\n{_fenced(text)}" for name, text in sample.answers]

@@ -40,21 +40,12 @@ def replayed_note(count: int) -> str:
 
 
 Retrieve = Callable[[str], Evidence]
-OfRanking = Callable[[Sequence[str], Sequence[str]], float]
 MAIN_MEASURE = "Recall@5"
 LEDGER = "ledger.sqlite"
 SECONDS = "s/query without encoder"
 SELECTION = "AP of the selection"
 CANDIDATES = 20
 """Number of candidates for the precision of a selector: as many as the mode `local` shows a model first."""
-MEASURES: tuple[tuple[str, OfRanking], ...] = (
-    ("Recall@2", lambda ranked, gold: recall_at(ranked, gold, 2)),
-    (MAIN_MEASURE, lambda ranked, gold: recall_at(ranked, gold, 5)),
-    ("Recall@10", lambda ranked, gold: recall_at(ranked, gold, 10)),
-    ("all gold@5", lambda ranked, gold: all_gold_at(ranked, gold, 5)),
-    ("MRR", reciprocal_rank),
-    ("nDCG@10", lambda ranked, gold: ndcg_at(ranked, gold, 10)),
-)
 
 
 @dataclass(frozen=True)
@@ -70,7 +61,22 @@ class Ranking:
     encoder_seconds: float
     calls: int
     tokens: int
-    replayed: int = 0
+    replayed: int
+
+
+MEASURES: tuple[tuple[str, Callable[[Ranking, Sequence[str]], float]], ...] = (
+    ("Recall@2", lambda ranking, gold: recall_at(ranking.sources, gold, 2)),
+    (MAIN_MEASURE, lambda ranking, gold: recall_at(ranking.sources, gold, 5)),
+    ("Recall@10", lambda ranking, gold: recall_at(ranking.sources, gold, 10)),
+    ("all gold@5", lambda ranking, gold: all_gold_at(ranking.sources, gold, 5)),
+    ("MRR", lambda ranking, gold: reciprocal_rank(ranking.sources, gold)),
+    ("nDCG@10", lambda ranking, gold: ndcg_at(ranking.sources, gold, 10)),
+    (SECONDS, lambda ranking, _: ranking.seconds),
+    ("s/query", lambda ranking, _: ranking.seconds + ranking.encoder_seconds),
+    ("calls/query", lambda ranking, _: ranking.calls),
+    ("tokens/query", lambda ranking, _: ranking.tokens),
+)
+"""Quality of a ranking, given the gold sources, and the cost of its query."""
 
 
 @dataclass(frozen=True)
@@ -103,9 +109,8 @@ def evaluate_retrieval(
     """
     with_gold = tuple(question for question in questions if question.gold_sources)
     if not with_gold:
-        raise UserError(
-            f"none of {len(questions):,} questions has gold_ids", "questions with gold documents", "add gold_ids"
-        )
+        found = f"none of {len(questions):,} questions has gold_ids"
+        raise UserError(found, "questions with gold documents", "add gold_ids")
     rankings: dict[str, tuple[Ranking, ...]] = {}
     for system, retrieve in retrievers.items():
         retrieve(with_gold[0].text)
@@ -145,15 +150,10 @@ def reachable_questions(questions: Sequence[Question], sources: Collection[str])
     allowed = set(sources)
     reachable = [question for question in questions if allowed.issuperset(question.gold_sources)]
     if not reachable:
-        raise UserError(
-            f"--where: the filter excludes a gold document of each of the {len(questions):,} questions",
-            "a filter that admits all gold documents of at least one question",
-            "loosen the filter",
-        )
-    if len(reachable) < len(questions):
-        say(
-            f"{len(questions) - len(reachable):,} questions are left out: the filter excludes at least one of their gold documents"
-        )
+        found = f"--where: the filter excludes a gold document of each of the {len(questions):,} questions"
+        raise UserError(found, "a filter that admits all gold documents of at least one question", "loosen the filter")
+    if left_out := len(questions) - len(reachable):
+        say(f"{left_out:,} questions are left out: the filter excludes at least one of their gold documents")
     return reachable
 
 
@@ -183,31 +183,14 @@ def ranked_sources(evidence: Evidence) -> tuple[str, ...]:
 def measures_of(questions: Sequence[Question], rankings: Mapping[str, Sequence[Ranking]]) -> tuple[Measure, ...]:
     """The ranking measures, seconds, model calls and tokens (prompt and completion) per query, one value for each question and system."""
     ids = tuple(question.id for question in questions)
-    quality = [
-        Measure(
-            name,
-            ids,
-            {
-                system: tuple(of(r.sources, q.gold_sources) for r, q in zip(ranked, questions, strict=True))
-                for system, ranked in rankings.items()
-            },
-            share=False,
-        )
-        for name, of in MEASURES
-    ]
-    costs: tuple[tuple[str, Callable[[Ranking], float]], ...] = (
-        (SECONDS, lambda ranking: ranking.seconds),
-        ("s/query", lambda ranking: ranking.seconds + ranking.encoder_seconds),
-        ("calls/query", lambda ranking: ranking.calls),
-        ("tokens/query", lambda ranking: ranking.tokens),
-    )
-    return (
-        *quality,
-        *(
-            Measure(name, ids, {system: tuple(map(of, ranked)) for system, ranked in rankings.items()}, share=False)
-            for name, of in costs
-        ),
-    )
+    measures = []
+    for name, of in MEASURES:
+        values = {
+            system: tuple(of(one, question.gold_sources) for one, question in zip(ranked, questions, strict=True))
+            for system, ranked in rankings.items()
+        }
+        measures.append(Measure(name, ids, values, share=False))
+    return tuple(measures)
 
 
 def read_with_sentences(file: Path) -> list[Question]:
@@ -239,10 +222,7 @@ def measure_selection(
 
 
 def candidates_of(index: Index, query: Query) -> Ints:
-    """The candidates, best first, by the mean of a proposition's similarity to the question and its best passage's score.
-
-    These are the candidates of the mode `local` for a question that names no document.
-    """
+    """The candidates of the mode `local` for a question that names no document, by the mean of a proposition's similarity and its best passage's score."""
     near_P = score_passages(index, query.vector_D)
     near_N = score_propositions(index, near_P, query.vector_D)
     return top_rows(worth_of_propositions(index, near_N, near_scores(index, near_P, near_N)), CANDIDATES)
@@ -259,19 +239,15 @@ def retrieval_table(report: RetrievalReport) -> Table:
     note = (
         f"{len(report.questions)} questions with gold documents ({report.skipped} without any were left out); documents in "
         f"the order of the {report.top_k} passages retrieved. Brackets: 95 % interval of a paired bootstrap over "
-        "questions, widened by Holm's method if several systems are compared; * marks an interval that excludes 0."
+        "questions, widened by Holm's method if several systems are compared; * marks an interval that excludes 0. "
     )
-    selection = "" if report.selection is None else selection_note(report.selection)
+    if report.selection is not None:
+        note += (
+            f"{SELECTION}: average precision of the selected propositions among the same {CANDIDATES} candidates, over "
+            f"{len(report.selection.clusters)} questions with a gold sentence among the candidates; only llm calls a model. "
+        )
     replayed = sum(ranking.replayed for rankings in report.rankings.values() for ranking in rankings)
-    return Table("Retrieval", header, tuple(rows), " ".join(filter(None, [note, selection, replayed_note(replayed)])))
-
-
-def selection_note(selection: Measure) -> str:
-    """The note on the precision of the selection."""
-    return (
-        f"{SELECTION}: average precision of the selected propositions among the same {CANDIDATES} candidates, over "
-        f"{len(selection.clusters)} questions with a gold sentence among the candidates; only llm calls a model."
-    )
+    return Table("Retrieval", header, tuple(rows), f"{note}{replayed_note(replayed)}".rstrip())
 
 
 def retrieval_json(report: RetrievalReport) -> dict[str, Any]:

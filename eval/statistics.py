@@ -7,7 +7,7 @@ the test. Legend: Q questions, C clusters, S training seeds, F flips of signs, B
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -70,7 +70,7 @@ class SeedVerdict:
     p: float
     corrected_p: float
     by_seed: tuple[float, ...]
-    equal_p: float | None = None
+    equal_p: float | None
 
     @property
     def shown(self) -> bool:
@@ -103,10 +103,7 @@ def holm_intervals(
     clusters: Sequence[Hashable] | None = None,
     seed: int = 0,
 ) -> dict[str, Interval]:
-    """`bootstrap_difference` of several systems, each at its level of Holm's procedure.
-
-    An interval excludes 0 exactly if the procedure rejects a difference of 0.
-    """
+    """`bootstrap_difference` of several systems, each at its level of Holm's procedure: it excludes 0 exactly if the procedure rejects 0."""
     differences = {name: _differences(*pair) for name, pair in systems.items()}
     means = {name: _resampled_means(each_Q, clusters, RESAMPLES, seed) for name, each_Q in differences.items()}
     levels = holm_levels({name: bootstrap_p(means_B) for name, means_B in means.items()})
@@ -255,15 +252,14 @@ def compare_paired(
     return verdicts
 
 
-SeedValues = Mapping[int, Sequence[float]]
-"""The values of one system by training seed, each in the order of the questions."""
-
-
 def compare_seeds(
-    systems: Mapping[str, SeedValues], baseline: str, margin: float | None = None, seed: int = 0
+    systems: Mapping[str, Mapping[int, Sequence[float]]], baseline: str, margin: float | None = None, seed: int = 0
 ) -> dict[str, SeedVerdict]:
-    """Every other system minus `baseline`, seeds paired; p-values are corrected over the systems. UserError for a seed that one system lacks."""
-    check_paired_seeds({name: tuple(values) for name, values in systems.items()}, baseline)
+    """Every other system minus `baseline`, seeds paired; p-values are corrected over the systems. UserError for a seed that one system lacks.
+
+    `systems` has the values by system and training seed, each in the order of the questions.
+    """
+    check_paired_seeds(systems, baseline)
     differences = {
         name: np.array([_differences(values[one], systems[baseline][one]) for one in sorted(values)])
         for name, values in systems.items()
@@ -284,7 +280,7 @@ def compare_seeds(
     }
 
 
-def check_paired_seeds(seeds: Mapping[str, Sequence[int]], baseline: str) -> None:
+def check_paired_seeds(seeds: Mapping[str, Collection[int]], baseline: str) -> None:
     """UserError naming the first system whose seeds are not those of `baseline`, and a seed that only one of the two has."""
     for name, system_seeds in seeds.items():
         unpaired = sorted(set(system_seeds) ^ set(seeds[baseline]))
@@ -298,7 +294,7 @@ def check_paired_seeds(seeds: Mapping[str, Sequence[int]], baseline: str) -> Non
             )
 
 
-def _seeds_text(seeds: Sequence[int]) -> str:
+def _seeds_text(seeds: Collection[int]) -> str:
     return ", ".join(map(str, sorted(seeds)))
 
 
@@ -324,7 +320,10 @@ def _resampled_means(
     difference_Q: NDArray[np.float64], clusters: Sequence[Hashable] | None, resamples: int, seed: int
 ) -> NDArray[np.float64]:
     """Means of `resamples` draws of clusters with replacement: float64[B]."""
-    sums_C, sizes_C = _cluster_sums(difference_Q, clusters if clusters is not None else range(len(difference_Q)))
+    clusters = range(len(difference_Q)) if clusters is None else clusters
+    number = {cluster: row for row, cluster in enumerate(dict.fromkeys(clusters))}
+    row_Q = [number[cluster] for cluster in clusters]
+    sums_C, sizes_C = np.bincount(row_Q, difference_Q), np.bincount(row_Q)
     rng = np.random.default_rng(seed)
     at_once = max(1, MAX_DRAWS // len(sums_C))
     means = []
@@ -339,30 +338,16 @@ def _percentiles(mean: float, means_B: NDArray[np.float64], level: float) -> Int
     return Interval(float(mean), float(low), float(high))
 
 
-def _cluster_sums(
-    difference_Q: NDArray[np.float64], clusters: Sequence[Hashable]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    number = {cluster: row for row, cluster in enumerate(dict.fromkeys(clusters))}
-    row_Q = [number[cluster] for cluster in clusters]
-    sums_C, sizes_C = np.bincount(row_Q, difference_Q), np.bincount(row_Q)
-    return sums_C.astype(np.float64), sizes_C.astype(np.float64)
-
-
-SAME_QUESTIONS, SAME_QUESTIONS_REMEDY = "the same questions on both sides", "compare runs on the same questions"
-
-
 def check_same_questions(a: Mapping[str, str], b: Mapping[str, str]) -> None:
     """UserError naming the first question (id to text) that only one side has, or whose text differs."""
     only = [(key, "B") for key in a if key not in b] + [(key, "A") for key in b if key not in a]
+    changed = [key for key, text in a.items() if b.get(key, text) != text]
     if only:
         key, lacking = only[0]
-        raise UserError(
-            f"{len(only):,} questions are on one side only; the first, {key!r}, is not in {lacking}",
-            SAME_QUESTIONS,
-            SAME_QUESTIONS_REMEDY,
-        )
-    for key, text in a.items():
-        if text != b[key]:
-            raise UserError(
-                f"question {key!r} is {text!r} in A and {b[key]!r} in B", SAME_QUESTIONS, SAME_QUESTIONS_REMEDY
-            )
+        found = f"{len(only):,} questions are on one side only; the first, {key!r}, is not in {lacking}"
+    elif changed:
+        key = changed[0]
+        found = f"question {key!r} is {a[key]!r} in A and {b[key]!r} in B"
+    else:
+        return
+    raise UserError(found, "the same questions on both sides", "compare runs on the same questions")

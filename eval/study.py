@@ -147,31 +147,19 @@ def plan_study(study: StudySettings, time_update: Callable[[ArmSettings], float]
     measuring_seconds = study.checkpoints * study.test_prompts * study.test_samples * study.seconds_per_sample
     run_seconds = {name: study.updates * seconds + measuring_seconds for name, seconds in update_seconds.items()}
     deviation = difference_sd(study.seed_sd, study.prompt_sd, study.test_prompts)
-    runs, seconds, seeds_before = len(update_seconds) * study.trial_rates, sampling + trial, 0
+    trial_runs = len(update_seconds) * study.trial_rates
+    runs, seconds, seeds_before = trial_runs, sampling + trial, 0
     looks: list[LookPlan] = []
     for look in study.looks:
         arms = study.contrast if looks else tuple(update_seconds)
         runs += len(arms) * (look.seeds - seeds_before)
         seconds += sum(run_seconds[name] for name in arms) * (look.seeds - seeds_before)
         seeds_before = look.seeds
-        looks.append(
-            LookPlan(
-                look.seeds,
-                look.level,
-                runs,
-                seconds / SECONDS_PER_HOUR,
-                deviation * smallest_difference(look.seeds, look.level),
-                equality_power(look.seeds, study.equal_within / deviation, look.level),
-            )
-        )
-    return StudyPlan(
-        update_seconds,
-        sampling / SECONDS_PER_HOUR,
-        len(update_seconds) * study.trial_rates,
-        trial / SECONDS_PER_HOUR,
-        deviation,
-        tuple(looks),
-    )
+        smallest = deviation * smallest_difference(look.seeds, look.level)
+        power = equality_power(look.seeds, study.equal_within / deviation, look.level)
+        looks.append(LookPlan(look.seeds, look.level, runs, seconds / SECONDS_PER_HOUR, smallest, power))
+    sampling_hours, trial_hours = sampling / SECONDS_PER_HOUR, trial / SECONDS_PER_HOUR
+    return StudyPlan(update_seconds, sampling_hours, trial_runs, trial_hours, deviation, tuple(looks))
 
 
 def difference_sd(seed_sd: float, prompt_sd: float, prompts: int) -> float:
@@ -216,15 +204,13 @@ def check_study(study: StudySettings) -> None:
     from eval.alignment.measure import measurable_weights
 
     rewards = {name: train_settings(arm).get("rewards") for name, arm in study.arms.items()}
+    first = study.contrast[0]
     for name, weights in rewards.items():
         if weights is not None:
             measurable_weights(weights, f"arm {name!r}")
-        if weights != rewards[study.contrast[0]]:
-            raise UserError(
-                f"arm {name!r} is rewarded by {weights}, {study.contrast[0]!r} by {rewards[study.contrast[0]]}",
-                "arms that are trained for the same reward",
-                "give all arms the same `rewards`",
-            )
+        if weights != rewards[first]:
+            found = f"arm {name!r} is rewarded by {weights}, {first!r} by {rewards[first]}"
+            raise UserError(found, "arms that are trained for the same reward", "give all arms the same `rewards`")
     if study.test and Path(study.test).is_file():
         file = Path(study.test)
         check_unseen([("the study", Path(folder)) for folder in study.train], read_responses(file), file)

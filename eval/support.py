@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from eval.statistics import Interval
 from eval.tables import Table, figure_or_dash
 from graph.answer.labelled import SupportRow, support_row
 from graph.answer.support import can_be_checked
-from graph.answer.verifier import Ground, Verifier, judge_claims
+from graph.answer.verifier import Ground, Verifier
 from graph.errors import UserError
 from graph.shared.console import track
 from graph.shared.jsonl import read_jsonl
@@ -70,15 +70,8 @@ def measure_support(rows: Sequence[SupportRow], verifier: Verifier, seed: int = 
     marked_n = checked_n & (probability_n >= verifier.threshold)
     shares = float(marked_n[supported_n].mean()), float(marked_n[~supported_n].mean())
     balanced = (1 - shares[0] + shares[1]) / 2
-    figures = {
-        "verifier": SupportFigures(
-            auc_interval(-probability_n, supported_n, seed),
-            *shares,
-            balanced,
-            1 - float(checked_n.mean()),
-            milliseconds,
-        )
-    }
+    interval, not_checked = auc_interval(-probability_n, supported_n, seed), 1 - float(checked_n.mean())
+    figures = {"verifier": SupportFigures(interval, *shares, balanced, not_checked, milliseconds)}
     for name, form in (("share of words", str), ("share of stems", form_of)):
         overlap_n = np.array([word_overlap(row, form) for row in rows])
         figures[name] = SupportFigures(auc_interval(overlap_n, supported_n, seed))
@@ -88,7 +81,7 @@ def measure_support(rows: Sequence[SupportRow], verifier: Verifier, seed: int = 
 def unsupported_probability(row: SupportRow, verifier: Verifier) -> float:
     """The verifier's probability that the passages do not support the claim."""
     ground = Ground.of([("", passage) for passage in row.passages])
-    return float(judge_claims(verifier, [row.claim], ground)[0])
+    return float(verifier.judge([row.claim], ground)[0])
 
 
 def word_overlap(row: SupportRow, form: Callable[[str], str]) -> float:
@@ -117,45 +110,30 @@ def auc(scores_n: Floats64, supported_n: NDArray[np.bool_]) -> float:
 
 def auc_interval(scores_n: Floats64, supported_n: NDArray[np.bool_], seed: int = 0) -> Interval:
     """The AUC and its 95 % interval: each class resampled separately (stratified bootstrap)."""
-    values_B = np.sort(list(_resampled_aucs(scores_n, supported_n, np.random.default_rng(seed))))
+    rng = np.random.default_rng(seed)
+    classes = scores_n[supported_n], scores_n[~supported_n]
+    labels_n = np.repeat([True, False], [len(each) for each in classes])
+    values_B = [
+        auc(np.concatenate([rng.choice(each, len(each)) for each in classes]), labels_n) for _ in range(RESAMPLES)
+    ]
     low, high = np.quantile(values_B, (0.025, 0.975))
     return Interval(auc(scores_n, supported_n), float(low), float(high))
-
-
-def _resampled_aucs(scores_n: Floats64, supported_n: NDArray[np.bool_], rng: np.random.Generator) -> Iterator[float]:
-    positive, negative = scores_n[supported_n], scores_n[~supported_n]
-    labels_n = np.repeat([True, False], [len(positive), len(negative)])
-    for _ in range(RESAMPLES):
-        scores = [rng.choice(positive, len(positive)), rng.choice(negative, len(negative))]
-        yield auc(np.concatenate(scores), labels_n)
 
 
 def support_table(title: str, figures: dict[str, SupportFigures]) -> Table:
     """One row per scorer."""
     marked = ("supported marked", "unsupported marked", "balanced accuracy", "not checked")
     header = ("scorer", "AUC", *marked, "ms per sentence")
-    lines = [
-        (
-            name,
-            f"{scorer.auc.mean:.3f} [{scorer.auc.low:.3f}, {scorer.auc.high:.3f}]",
-            *(
-                figure_or_dash(value, ".2f")
-                for value in (
-                    scorer.supported_marked,
-                    scorer.unsupported_marked,
-                    scorer.balanced_accuracy,
-                    scorer.not_checked,
-                    scorer.ms_a_sentence,
-                )
-            ),
-        )
-        for name, scorer in figures.items()
-    ]
+    rows = []
+    for name, scorer in figures.items():
+        shares = (scorer.supported_marked, scorer.unsupported_marked, scorer.balanced_accuracy, scorer.not_checked)
+        cells = (figure_or_dash(value, ".2f") for value in (*shares, scorer.ms_a_sentence))
+        rows.append((name, f"{scorer.auc.mean:.3f} [{scorer.auc.low:.3f}, {scorer.auc.high:.3f}]", *cells))
     note = (
         "AUC with its 95 % interval; 0.5 is chance. Marked: the share of supported or of unsupported sentences that the verifier marks as unsupported. "
         "ms of processor time."
     )
-    return Table(title, header, tuple(lines), note)
+    return Table(title, header, tuple(rows), note)
 
 
 def support_json(figures: dict[str, SupportFigures]) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from eval.comparison import Comparison, Measure, PolicyResult
@@ -83,10 +82,8 @@ def difference_table(comparison: Comparison) -> Table:
     shares = {measure.name: measure.share for measure in comparison.measures}
     rows = []
     for measure, intervals in comparison.differences.items():
-        cells = [NONE] * len(others)
-        for column, name in enumerate(others):
-            if name in intervals:
-                cells[column] = interval_text(intervals[name], 100 if shares[measure] else 1)
+        scale = 100 if shares[measure] else 1
+        cells = (interval_text(intervals[name], scale) if name in intervals else NONE for name in others)
         rows.append((measure, *cells))
     note = (
         f"Mean difference with its 95 % interval from a paired bootstrap over questions (2,000 resamples, seed {comparison.seed}), widened "
@@ -147,12 +144,10 @@ def _names(comparison: Comparison) -> list[str]:
 def as_text(table: Table) -> str:
     """The table for a terminal, without its note: the first column is aligned to the left, the others to the right."""
     lines = [table.header, *table.rows]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(table.header))]
-    rendered = [_align(line, widths) for line in lines]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    rendered = []
+    for first, *others in lines:
+        cells = [first.ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True))]
+        rendered.append("  ".join(cells).rstrip())
     rendered.insert(1, "  ".join("─" * width for width in widths))
     return "\n".join([table.title, *rendered])
-
-
-def _align(line: Sequence[str], widths: Sequence[int]) -> str:
-    cells = [line[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(line[1:], widths[1:], strict=True))]
-    return "  ".join(cells).rstrip()

@@ -46,35 +46,25 @@ if TYPE_CHECKING:
     from graph.store.index_settings import IndexSettings
     from graph.types import OpenModel
 
-ImportFile = Annotated[
-    Path | None,
-    option("--import FILE", INPUT, 'Read propositions from a .jsonl file of {"id", "entities", "triples"}.'),
-]
+_IMPORT = 'Read propositions from a .jsonl file of {"id", "entities", "triples"}.'
+ImportFile = Annotated[Path | None, option("--import FILE", INPUT, _IMPORT)]
 PriceIn = Annotated[float, option("--price-in PRICE", MODEL, "Price per million prompt tokens.", min=0)]
 PriceOut = Annotated[float, option("--price-out PRICE", MODEL, "Price per million reply tokens.", min=0)]
 Failed = Annotated[bool, option("--failed", INPUT, "Retry the passages in quarantine.")]
-Watch = Annotated[
-    bool,
-    option(
-        "--watch",
-        INPUT,
-        "Keep running and update the index when files in the folder are added, changed or removed, until Ctrl-C.",
-    ),
-]
-DeleteMissing = Annotated[
-    bool, option("--delete-missing", INPUT, "Delete documents from the index that are no longer in DOCUMENTS.")
-]
+_WATCH = "Keep running and update the index when files in the folder are added, changed or removed, until Ctrl-C."
+Watch = Annotated[bool, option("--watch", INPUT, _WATCH)]
+_DELETE_MISSING = "Delete documents from the index that are no longer in DOCUMENTS."
+DeleteMissing = Annotated[bool, option("--delete-missing", INPUT, _DELETE_MISSING)]
 POLL_S = 2.0
 """Seconds between two checks of a watched folder."""
-StoreDsn = Annotated[
-    str | None,
-    option("--store DSN", OUTPUT, "Keep the rows of a new index in PostgreSQL: postgresql://USER@HOST/DATABASE."),
-]
+_STORE = "Keep the rows of a new index in PostgreSQL: postgresql://USER@HOST/DATABASE."
+StoreDsn = Annotated[str | None, option("--store DSN", OUTPUT, _STORE)]
+_SOURCES = "Documents to remove, as the index names them (file or id)."
+Sources = Annotated[list[str], typer.Argument(metavar="SOURCE", help=_SOURCES)]
 INDEX_SETTINGS = "graph.store.index_settings:IndexSettings"
 
 
 def register(app: typer.Typer, open_model: "OpenModel") -> None:
-    """Add this package's commands."""
     _add_index(app, open_model)
     app.command("plan", cls=command(settings=INDEX_SETTINGS), rich_help_panel=INDEXING)(plan_command)
     app.command("status", cls=Command, rich_help_panel=INDEXING)(status_command)
@@ -136,9 +126,8 @@ def _add_index(app: typer.Typer, open_model: "OpenModel") -> None:
             from graph.postgres.schema import place_in_database
 
             place_in_database(out, store)
-        chosen = settings_for(
-            out, config, settings or [], reading_settings(extractor_model, import_file, summary_model)
-        )
+        reading = reading_settings(extractor_model, import_file, summary_model)
+        chosen = settings_for(out, config, settings or [], reading)
         parsed = read_documents(documents, skipped, limits)
         with open_workers(engine, ray_address) as workers:
             keep = present_in(documents) if delete_missing else None
@@ -243,9 +232,8 @@ def _show_plan(out: Path, plan: "BuildPlan") -> None:
     print(f"{out}: {plan.new:,} new, {plan.changed:,} changed, {plan.unchanged:,} unchanged, {plan.waiting:,} waiting")
     print(f"to read: {plan.passages:,} passages; to encode: {plan.encoder_texts:,} texts, plus the summaries")
     cost = "" if plan.money is None else f", {plan.money:,.2f} at these prices"
-    print(
-        f"model calls: {plan.model_calls:,}, about {plan.prompt_tokens:,} tokens in and {plan.reply_tokens:,} out{cost}"
-    )
+    tokens = f"{plan.prompt_tokens:,} tokens in and {plan.reply_tokens:,} out"
+    print(f"model calls: {plan.model_calls:,}, about {tokens}{cost}")
     if plan.not_counted:
         print(f"not counted: {plan.not_counted}")
 
@@ -253,18 +241,16 @@ def _show_plan(out: Path, plan: "BuildPlan") -> None:
 def status_command(index: IndexFolder, as_json: AsJson = False) -> None:
     """Show what an index holds, its size, and whether the last run finished."""
     from graph.build.lifecycle import index_status
-    from graph.store.sqlite import SQLITE_FILE as SQLITE
+    from graph.store.sqlite import SQLITE_FILE
 
     status = index_status(index)
     if as_json:
         print_json(asdict(status))
         return
-    counts = ", ".join(f"{count:,} {table}" for table, count in status.rows.items())
-    print(
-        f"{index}: generation {status.generation} ({status.identity[:8]}), encoder {status.encoder}, {status.disk_bytes / 1e6:,.1f} MB"
-    )
-    print(counts)
-    if status.store != SQLITE:
+    version = f"generation {status.generation} ({status.identity[:8]})"
+    print(f"{index}: {version}, encoder {status.encoder}, {status.disk_bytes / 1e6:,.1f} MB")
+    print(", ".join(f"{count:,} {table}" for table, count in status.rows.items()))
+    if status.store != SQLITE_FILE:
         print(f"rows in {status.store}")
     _show_readers(status.read_by, status.quarantined, status.dropped)
     if status.ann_recall:
@@ -326,9 +312,8 @@ def _add_resume_and_retry(app: typer.Typer, open_model: "OpenModel") -> None:
 
         if not failed:
             raise UserError("retry: no passages chosen", "--failed", f"modegraph retry {index} --failed")
-        retried = retry_failed(
-            index, open_encoder, open_model, _stored_settings(index, extractor_model, summary_model, settings)
-        )
+        changed = _stored_settings(index, extractor_model, summary_model, settings)
+        retried = retry_failed(index, open_encoder, open_model, changed)
         remaining = index_status(index).quarantined
         if as_json:
             print_json({"index": str(index), "retried": retried, "quarantined": remaining})
@@ -339,14 +324,7 @@ def _add_resume_and_retry(app: typer.Typer, open_model: "OpenModel") -> None:
 
 def _add_delete_and_repair(app: typer.Typer, open_model: "OpenModel") -> None:
     @app.command(cls=Command, rich_help_panel=INDEXING)
-    def delete(
-        index: IndexFolder,
-        sources: Annotated[
-            list[str],
-            typer.Argument(metavar="SOURCE", help="Documents to remove, as the index names them (file or id)."),
-        ],
-        as_json: AsJson = False,
-    ) -> None:
+    def delete(index: IndexFolder, sources: Sources, as_json: AsJson = False) -> None:
         """Remove documents, and everything read only from them."""
         from graph.build.lifecycle import delete_documents
         from graph.models.encoder import open_encoder
@@ -369,11 +347,11 @@ def _add_delete_and_repair(app: typer.Typer, open_model: "OpenModel") -> None:
         from graph.models.encoder import open_encoder
 
         damage = repair_index(index, open_encoder, open_model)
-        result = "repaired " + ", ".join(found.file for found in damage) if damage else "nothing to repair"
         if as_json:
             print_json({"index": str(index), "repaired": [asdict(found) for found in damage]})
         else:
-            print(f"{index}: {result}")
+            files = ", ".join(found.file for found in damage)
+            print(f"{index}: repaired {files}" if damage else f"{index}: nothing to repair")
 
 
 def _add_compact(app: typer.Typer, open_model: "OpenModel") -> None:

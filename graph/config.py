@@ -52,16 +52,20 @@ class Problem:
     unknown: bool
 
 
-def load_settings(kind: type[S], file: Path | None = None, overrides: Sequence[str] = ()) -> S:
+def load_settings(kind: type[S], file: Path | None, overrides: Sequence[str] = ()) -> S:
     """Read `file` (a YAML mapping), apply `key=value` or `outer.inner=value` overrides, and validate the result as `kind`.
 
     Raises UserError naming the file or --set, the key or value, and the nearest known key.
     """
+    return parse_settings(kind, read_values(file, overrides), str(file or "--set"))
+
+
+def read_values(file: Path | None, overrides: Sequence[str]) -> dict[str, Any]:
+    """The mapping in `file`, if any, changed by `overrides` (see `set_value`)."""
     values = read_yaml(file) if file is not None else {}
-    where = str(file) if file is not None else "--set"
     for override in overrides:
         set_value(values, override)
-    return parse_settings(kind, values, where)
+    return values
 
 
 def read_yaml(file: Path) -> dict[str, Any]:
@@ -186,11 +190,8 @@ def _as_user_error(kind: type[Settings], problem: ErrorDetails, where: str) -> U
         question = f"did you mean '{near}'?" if near else ""
         return UserError(f"{where}: unknown key '{path}'", question, f"known keys: {', '.join(known)}")
     if problem["type"] == "missing":
-        return UserError(
-            f"{where}: '{path}' is missing",
-            "",
-            f"it has no default: give {path}=… (on the command line: --set {path}=…)",
-        )
+        remedy = f"it has no default: give {path}=… (on the command line: --set {path}=…)"
+        return UserError(f"{where}: '{path}' is missing", "", remedy)
     if problem["type"] == "value_error":
         expected = str(problem["ctx"]["error"])
         if isinstance(value, Mapping):
@@ -213,11 +214,10 @@ def _is_secret(kind: type[BaseModel], location: Sequence[int | str]) -> bool:
     """Whether the setting at `location` is a password or a key."""
     for name in location:
         field = kind.model_fields.get(str(name))
-        parts = (field.annotation, *getattr(field.annotation, "__args__", ())) if field else ()
-        if SecretStr in parts:
+        annotation = field.annotation if field else None
+        if SecretStr in (annotation, *getattr(annotation, "__args__", ())):
             return True
-        inner = settings_within(field.annotation) if field else None
-        if inner is None:
+        if (inner := settings_within(annotation)) is None:
             return False
         kind = inner
     return False
@@ -314,9 +314,7 @@ def print_settings(path: str) -> None:
 
 def _default(field: FieldInfo) -> str:
     value = field.get_default()
-    if value is PydanticUndefined:
-        return REQUIRED
-    return as_scalar(value)
+    return REQUIRED if value is PydanticUndefined else as_scalar(value)
 
 
 def as_scalar(value: Any) -> str:

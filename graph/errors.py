@@ -44,9 +44,8 @@ class UserError(Exception):
     def __init__(self, found: str, expected: str, remedy: str) -> None:
         expectation = expected if not expected or _SENTENCE.match(expected) else f"Expected {expected}"
         sentences = [part.rstrip(".; ") for part in (found, _capital(expectation), _capital(remedy)) if part]
-        super().__init__(
-            redact(" ".join(f"{part}{'' if part.endswith('?') else '.'}" for part in sentences).removesuffix("."))
-        )
+        message = " ".join(part if part.endswith("?") else f"{part}." for part in sentences)
+        super().__init__(redact(message.removesuffix(".")))
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickled as its message, since an error may come from another process."""
@@ -69,9 +68,9 @@ def unreadable(file: Path, problem: OSError, expected: str) -> UserError:
     """The error for a file that cannot be read: it is missing, is a folder, has a file as a parent, or is not readable."""
     above = next((parent for parent in file.parents if parent.is_file()), None)
     if above is not None:
-        remedy = (
-            f"give {above.parent}" if above.name == file.name else f"put it into a folder as {file.name}, and give that"
-        )
+        remedy = f"put it into a folder as {file.name}, and give that"
+        if above.name == file.name:
+            remedy = f"give {above.parent}"
         return UserError(f"{above}: a file", f"a folder that holds {file.name}", remedy)
     if file.is_dir():
         return UserError(f"{file}: a folder", expected, "name a file in it")
@@ -107,7 +106,7 @@ _VARIABLE = re.compile(r"(?i)(?:^|_)(?:key|token|password|secret)$")
 
 
 def redact(text: str) -> str:
-    """The text without passwords in addresses, values of `api_key=…`, keys of known formats and secrets in the environment.
+    """The text without passwords in addresses, values of `api_key=…`, keys of known formats and secrets in the environment (`HF_TOKEN`, …).
 
     >>> redact("--set api_key=abc; postgresql://me:word@host/db")
     '--set api_key=***; postgresql://me:***@host/db'
@@ -115,8 +114,9 @@ def redact(text: str) -> str:
     text = _PASSWORD_OF_A_URL.sub(rf"\1:{MARK}", text)
     text = _ASSIGNED.sub(rf"\1{MARK}", text)
     text = _KNOWN_FORMATS.sub(MARK, text)
-    for value in secrets_in_environment():
-        text = text.replace(value, MARK)
+    secrets = {value for name, value in os.environ.items() if is_secret(name) and len(value) >= MIN_SECRET_LENGTH}
+    for secret in sorted(secrets, key=len, reverse=True):
+        text = text.replace(secret, MARK)
     return text
 
 
@@ -139,12 +139,6 @@ def is_secret(name: str) -> bool:
     (True, True, False, False)
     """
     return bool(_VARIABLE.search(name))
-
-
-def secrets_in_environment() -> list[str]:
-    """Values of variables such as HF_TOKEN and OPENAI_API_KEY, longest first."""
-    secrets = {value for name, value in os.environ.items() if is_secret(name) and len(value) >= MIN_SECRET_LENGTH}
-    return sorted(secrets, key=len, reverse=True)
 
 
 def first_line(problem: Exception) -> str:

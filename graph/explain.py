@@ -6,7 +6,7 @@ Legend: P passages, N propositions, E entities, S passages with possible links, 
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import cast, get_args
+from typing import cast
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from graph.retrieve.parts.ranking import expand_rows, rank_of, top_rows
 from graph.retrieve.parts.words import best_terms, known_terms
 from graph.retrieve.retrieve import retrieve
 from graph.shared.ids import shown_id
-from graph.shared.modes import Mode
+from graph.shared.modes import MODES, Mode
 from graph.store.columns.moved import take_rows
 from graph.text.bm25 import terms_of
 from graph.text.word_forms import FUNCTION_WORDS
@@ -126,11 +126,9 @@ def explain_passage(index: Index, question: str, passage: str, settings: Retriev
     scope = index.where(settings.conditions)
     row = row_of(scope.data, "passage", explained.id)
     if row is None:
-        raise UserError(
-            f"passage {passage!r}: its document, {explained.source!r}, does not meet {', '.join(settings.where)}",
-            "a passage that meets the conditions",
-            "leave out the condition that excludes it",
-        )
+        found = f"passage {passage!r}: its document, {explained.source!r}, does not meet {', '.join(settings.where)}"
+        remedy = "leave out the condition that excludes it"
+        raise UserError(found, "a passage that meets the conditions", remedy)
     ranks = list(ranks_in_modes(index, question, explained.id, settings))
     query = Query(question.strip(), scope.encode_queries([question.strip()])[0])
     alone = score_alone(scope, query, score_all=True)
@@ -156,10 +154,7 @@ def explain_passage(index: Index, question: str, passage: str, settings: Retriev
 def words_of(index: Index, question: str, row: int) -> tuple[Clue, ...]:
     """The terms of the question, as in mode `lexical`, without function words; the rarest first."""
     block_WP, texts = index.data.term_count_WP, index.data.term_texts
-    passages = {
-        texts[term]: take_rows(block_WP, np.array([term])).indices.astype(np.int64)
-        for term in known_terms(index, question)
-    }
+    passages = {texts[term]: take_rows(block_WP, np.array([term])).indices for term in known_terms(index, question)}
     terms = [term for term in terms_of(question) if term not in FUNCTION_WORDS]
     return rarest_first({term: passages.get(term, np.zeros(0, np.int64)) for term in terms}, row)
 
@@ -185,11 +180,9 @@ def nearest_propositions(index: Index, query: Query, row: int) -> tuple[StatedPr
     cosines_N = np.asarray(data.proposition_vectors_ND @ query.vector_D, np.float32)
     _, stated = expand_rows(data.passage_proposition_PN, np.array([row]))
     nearest = stated[top_rows(cosines_N[stated], SHOWN_PROPOSITIONS)].tolist()
+    ids, texts = data.proposition_ids, data.proposition_texts
     return tuple(
-        StatedProposition(
-            data.proposition_ids[each], data.proposition_texts[each], float(cosines_N[each]), rank_of(cosines_N, each)
-        )
-        for each in nearest
+        StatedProposition(ids[each], texts[each], float(cosines_N[each]), rank_of(cosines_N, each)) for each in nearest
     )
 
 
@@ -205,7 +198,7 @@ def ranks_in_modes(
 
     `plan` is not among the others: without a model it equals `hops`.
     """
-    others = (mode for mode in get_args(Mode) if mode not in (settings.mode, "plan"))
+    others = (mode for mode in MODES if mode not in (settings.mode, "plan"))
     for mode in (settings.mode, *others):
         mode_settings = settings.model_copy(update={"mode": mode})
         found = retrieve(index, question, mode_settings)
@@ -253,8 +246,7 @@ MAX_LINKING_PASSAGES = 50
 def leads_to(index: Index, query: Query, alone: OwnScores, row: int, count: int) -> tuple[Lead, ...]:
     """The `count` best links to the passage in `row`, at most one from each passage."""
     seeds_S = linking_passages(index, row, alone.own_P)
-    candidates = [_best_lead(index, query, alone, row, int(seed)) for seed in seeds_S]
-    leads = [lead for lead in candidates if lead is not None]
+    leads = filter(None, (_best_lead(index, query, alone, row, int(seed)) for seed in seeds_S))
     return tuple(sorted(leads, key=lambda lead: (-lead.worth, lead.rank))[:count])
 
 
@@ -305,14 +297,12 @@ def find_passage(index: Index, name: str) -> int:
     if len(rows) == 1:
         return rows[0]
     if rows:
+        found = f"passage {name!r}: {len(rows):,} ids start with it"
         some = [ids[row] for row in rows[:MAX_LISTED]]
-        raise UserError(
-            f"passage {name!r}: {len(rows):,} ids start with it", _one_of(some, len(rows)), "give more digits"
-        )
+        raise UserError(found, _one_of(some, len(rows)), "give more digits")
     inside = index.passages_of(name)
-    only = row_of(index.data, "passage", inside[0].id) if len(inside) == 1 else None
-    if only is not None:
-        return only
+    if len(inside) == 1:
+        return int(index.rows_of(inside)[0])
     if inside:
         found = f"passage {name!r}: a document of {len(inside):,} passages"
         listed = [f"{shown_id(each.id)} ({each.start}–{each.end})" for each in inside[:MAX_LISTED]]

@@ -1,8 +1,8 @@
 """Readers' feedback on answers, stored with the index: votes, corrections, the right passage, preferences.
 
-From top to bottom: the entry and its kinds; feedback.sqlite in the index folder (one row per entry, never changed, deleted user by user; on disk
-when `add` returns, overwritten with zeros when deleted); the same store in the index's database; and the choice between the two. Passages are stored
-by id, so that after a document is deleted only the text that answers quote from it remains. Nothing in an index is derived from feedback."""
+The store is feedback.sqlite in the index folder (one row per entry, never changed, deleted user by user; on disk when `add` returns, overwritten with
+zeros when deleted), or a table in the index's database. Passages are stored by id, so that after a document is deleted only the text that answers
+quote from it remains. Nothing in an index is derived from feedback."""
 
 from __future__ import annotations
 
@@ -113,7 +113,6 @@ def kind_of(content: FeedbackContent) -> str:
 
 
 def row_of(entry: Feedback) -> FeedbackRow:
-    """The row to store for an entry."""
     content = json.dumps(asdict(entry.content))
     return entry.id, entry.user, entry.at, int(entry.consent), kind_of(entry.content), entry.question, content
 
@@ -174,11 +173,11 @@ class FeedbackFile:
 
     def all(self) -> list[Feedback]:
         """All entries, oldest first."""
-        return _read_file(self._file)
+        return self._read()
 
     def of_user(self, user: str) -> list[Feedback]:
         """The entries of a user, oldest first."""
-        return _read_file(self._file, "WHERE user = ?", (user,))
+        return self._read("WHERE user = ?", (user,))
 
     def delete_user(self, user: str) -> int:
         """Delete all entries of a user; returns how many there were."""
@@ -187,13 +186,12 @@ class FeedbackFile:
         with _open_connection(self._file, "rw") as database, database:
             return database.execute("DELETE FROM feedback WHERE user = ?", (user,)).rowcount
 
-
-def _read_file(file: Path, where: str = "", values: Sequence[object] = ()) -> list[Feedback]:
-    if not file.exists():
-        return []
-    with _open_connection(file, "rw") as database:
-        rows = database.execute(f"SELECT {_COLUMNS} FROM feedback {where} ORDER BY row", values).fetchall()
-        return [entry_of(row) for row in rows]
+    def _read(self, where: str = "", values: Sequence[object] = ()) -> list[Feedback]:
+        if not self._file.exists():
+            return []
+        with _open_connection(self._file, "rw") as database:
+            rows = database.execute(f"SELECT {_COLUMNS} FROM feedback {where} ORDER BY row", values)
+            return [entry_of(row) for row in rows]
 
 
 @contextmanager
@@ -209,9 +207,8 @@ def _open_connection(file: Path, mode: str) -> Iterator[sqlite3.Connection]:
         if isinstance(problem, sqlite3.Error) and getattr(problem, "sqlite_errorcode", 0) & 0xFF not in _UNREADABLE:
             raise
         found = f"{file}: not readable ({problem})"
-        raise UserError(
-            found, "a feedback file of this version", "restore it from a backup, or move it away to start an empty one"
-        ) from None
+        remedy = "restore it from a backup, or move it away to start an empty one"
+        raise UserError(found, "a feedback file of this version", remedy) from None
 
 
 def _open_file(file: Path, mode: str) -> sqlite3.Connection:

@@ -36,7 +36,7 @@ def row_normalised(block: sp.csr_array) -> sp.csr_array:
 def bipartite_transition(incidence_NB: sp.csr_array) -> sp.csr_array:
     """The transition matrix between propositions and their hubs: CSR[N + B, N + B], propositions first."""
     forth, back = row_normalised(incidence_NB), row_normalised(sp.csr_array(incidence_NB.T))
-    return sp.csr_array(sp.block_array([[None, forth], [back, None]], format="csr"))
+    return sp.block_array([[None, forth], [back, None]], format="csr")
 
 
 def structural_transition(incidence_NB: sp.csr_array) -> sp.csr_array:
@@ -44,7 +44,7 @@ def structural_transition(incidence_NB: sp.csr_array) -> sp.csr_array:
 
     The diagonal is removed and rows are normalised again; a proposition that shares no hub has a row of zeros.
     """
-    product = sp.csr_array(row_normalised(incidence_NB) @ row_normalised(sp.csr_array(incidence_NB.T)))
+    product = row_normalised(incidence_NB) @ row_normalised(sp.csr_array(incidence_NB.T))
     product.data[product.indices == np.repeat(np.arange(product.shape[0]), np.diff(product.indptr))] = 0
     product.eliminate_zeros()
     return row_normalised(product)
@@ -86,9 +86,8 @@ def query_aware_walks(
     no query's matrix is formed: with P the pattern of T_s, T_nᵀ x = c̃ ∘ Pᵀ(x / P c̃), so that a step costs two products for all queries.
     """
     _check_damping(damping)
-    pattern_NN = sp.csr_array(
-        (np.ones_like(structural_NN.data), structural_NN.indices, structural_NN.indptr), structural_NN.shape
-    )
+    ones = np.ones_like(structural_NN.data)
+    pattern_NN = sp.csr_array((ones, structural_NN.indices, structural_NN.indptr), structural_NN.shape)
     pull_NN, back_NN = sp.csr_array(structural_NN.T), sp.csr_array(pattern_NN.T)
     reached_NQ = pattern_NN @ attraction_NQ
     share_NQ = np.divide(1, reached_NQ, out=np.zeros_like(reached_NQ), where=reached_NQ > 0)
@@ -135,9 +134,8 @@ def personalised_pagerank(
     """
     _check_damping(damping)
     if restart_VQ.ndim != 2 or (restart_VQ < 0).any() or (restart_VQ.sum(axis=0) <= 0).any():
-        raise ValueError(
-            f"restart of shape {restart_VQ.shape}: must be [V, Q], not negative, with a positive sum in every column"
-        )
+        required = "must be [V, Q], not negative, with a positive sum in every column"
+        raise ValueError(f"restart of shape {restart_VQ.shape}: {required}")
     chain = walk if isinstance(walk, Chain) else make_chain(walk)
     restart_VQ = (restart_VQ / restart_VQ.sum(axis=0)).astype(np.float32)
     columns = restart_VQ.shape[1]
@@ -192,9 +190,8 @@ def restart_at(rows: Ints, vertices: int) -> Floats:
     if len(rows) == 0:
         raise ValueError("no seeds: a walk needs at least one seed")
     if min(rows) < 0 or max(rows) >= vertices:
-        raise ValueError(
-            f"seeds {min(rows)} to {max(rows)}: a graph of {vertices} vertices has rows 0 to {vertices - 1}"
-        )
+        valid = f"a graph of {vertices} vertices has rows 0 to {vertices - 1}"
+        raise ValueError(f"seeds {min(rows)} to {max(rows)}: {valid}")
     restart_V1 = np.zeros((vertices, 1), np.float32)
     restart_V1[rows, 0] = 1 / len(rows)
     return restart_V1

@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -59,24 +58,20 @@ def forest_logits(forest: Forest, features_nF: Floats) -> NDArray[np.float64]:
 
 
 def save_forest(
-    file: Path,
-    key: str,
-    facts: Mapping[str, Any],
-    forest: Forest,
-    further: Mapping[str, NDArray[Any]] = MappingProxyType({}),
+    file: Path, key: str, facts: Mapping[str, Any], forest: Forest, further: Mapping[str, NDArray[Any]] | None = None
 ) -> None:
     """Write a file with one forest: its arrays, the `further` arrays and, under `key` of the header, the facts and the forest's base and depth."""
     header = {**facts, "base": forest.base, "depth": forest.depth}
-    save_file({**{name: getattr(forest, name) for name in FOREST_ARRAYS}, **further}, file, {key: json.dumps(header)})
+    arrays = {name: getattr(forest, name) for name in FOREST_ARRAYS}
+    save_file({**arrays, **(further or {})}, file, {key: json.dumps(header)})
 
 
 def trained_file(spec: str, what: str, name: str) -> Path:
     """The file `name` of a model folder or hub model made by `modegraph train WHAT`; UserError if there is none."""
     file = find_model(spec, what) / name
     if not file.is_file():
-        raise UserError(
-            f"{what} {spec!r}: no {name}", f"the folder that `modegraph train {what}` made", "name another folder"
-        )
+        expected = f"the folder that `modegraph train {what}` made"
+        raise UserError(f"{what} {spec!r}: no {name}", expected, "name another folder")
     return file
 
 
@@ -115,20 +110,15 @@ def _forest_in(opened: Any, header: Mapping[str, Any], features: int) -> Forest:
 def check_header(file: Path, header: Mapping[str, Any], form: str, features: Sequence[str]) -> None:
     """UserError for a file in a format other than `form`, or trained on features other than this version's."""
     if header.get("format") != form:
-        raise UserError(
-            f"{file}: its format is {header.get('format')!r}",
-            repr(form),
-            "generate the training data again and train on it, or name another folder",
-        )
+        remedy = "generate the training data again and train on it, or name another folder"
+        raise UserError(f"{file}: its format is {header.get('format')!r}", repr(form), remedy)
     trained_on = header["features"]
     if tuple(trained_on) != tuple(features):
         other = [f"without {name!r}" for name in features if name not in trained_on]
-        other += [f"with {name!r}" for name in trained_on if name not in features] or ["in another order"] * (not other)
-        raise UserError(
-            f"{file}: trained on other features ({', '.join(other)})",
-            f"the {len(features)} features of this version",
-            "generate the training data again and train on it",
-        )
+        other += [f"with {name!r}" for name in trained_on if name not in features]
+        found = f"{file}: trained on other features ({', '.join(other) or 'in another order'})"
+        expected = f"the {len(features)} features of this version"
+        raise UserError(found, expected, "generate the training data again and train on it")
 
 
 def probabilities(logits_n: NDArray[np.float64], temperature: float) -> NDArray[np.float64]:

@@ -58,9 +58,8 @@ def _document_row(item: Any, number: int) -> Mapping[str, Any]:
         if hasattr(item, name):
             item = getattr(item, name)()
     if not isinstance(item, Mapping):
-        raise UserError(
-            f"document {number} is a {type(item).__name__}", EXPECTED_DOCUMENTS, "give an mg.Document or a dict"
-        )
+        found = f"document {number} is a {type(item).__name__}"
+        raise UserError(found, EXPECTED_DOCUMENTS, "give an mg.Document or a dict")
     return {key: item[key] for key in DOCUMENT_COLUMNS if key in item and not _is_missing(item[key])}
 
 

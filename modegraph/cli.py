@@ -72,6 +72,7 @@ def build_app() -> typer.Typer:
     import typer
 
     from graph.shared.cli_app import Group
+    from modegraph import cli_config, cli_plan, cli_tune
     from modegraph.cli_root import root
 
     app = typer.Typer(
@@ -83,11 +84,10 @@ def build_app() -> typer.Typer:
     app.callback()(root)
     for name in FOLDERS:
         importlib.import_module(f"{name}.cli").register(app, open_model)
-    importlib.import_module("modegraph.cli_tune").register(app)
-    config = importlib.import_module("modegraph.cli_config")
+    cli_tune.register(app)
     command = cache(lambda: typer.main.get_command(app))
-    config.register(app, command)
-    importlib.import_module("modegraph.cli_plan").register(app, lambda: dict(config.commands_with_settings(command())))
+    cli_config.register(app, command)
+    cli_plan.register(app, lambda: dict(cli_config.commands_with_settings(command())))
     return app
 
 

@@ -52,11 +52,8 @@ def register(app: typer.Typer, root_command: Callable[[], Any]) -> None:
             print_json({"file": str(file), **vars(verdict)})
         else:
             commands = " or ".join(f"`modegraph {name}`" for name in verdict.commands)
-            print(
-                "\n".join(
-                    [*verdict.problems, f"{file}: {'closest to ' if verdict.problems else ''}settings of {commands}"]
-                )
-            )
+            closest = "closest to " if verdict.problems else ""
+            print(*verdict.problems, f"{file}: {closest}settings of {commands}", sep="\n")
             if verdict.missing:
                 print(f"still required, in the file or with --set: {', '.join(verdict.missing)}")
         if verdict.problems:
@@ -83,7 +80,6 @@ def find_command(words: str, known: dict[str, str]) -> tuple[str, str]:
     if not matches:
         near = nearest(words, known)
         expected = f"did you mean {near}?" if near else ""
-        raise UserError(
-            f"{words}: not a command with settings", expected, f"commands with settings: {', '.join(known)}"
-        )
+        remedy = f"commands with settings: {', '.join(known)}"
+        raise UserError(f"{words}: not a command with settings", expected, remedy)
     return matches[0], known[matches[0]]

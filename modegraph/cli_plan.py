@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from graph.errors import UserError
 from graph.shared.cli_app import INPUT, LIMITS, TRAINING, command, option
 from graph.shared.cli_options import AsJson, Set
+from graph.shared.console import SECONDS_PER_HOUR, print_json
 
 if TYPE_CHECKING:
     from eval.study import ArmSettings, StudyPlan, StudySettings
@@ -58,10 +61,7 @@ def register(app: typer.Typer, known: Callable[[], dict[str, str]]) -> None:
         Counts the data with the model's tokenizer, packed as in training, and takes a few real steps on the device that the run would
         use; nothing is saved. To plan the indexing of a folder called train, write `modegraph plan ./train`.
         """
-        from dataclasses import asdict
-
         from graph.config import load_settings
-        from graph.shared.console import print_json
         from train.plan.jobs import SETTINGS
         from train.plan.memory import Launch, read_launch
         from train.plan.plan import plan_training
@@ -82,11 +82,8 @@ def register(app: typer.Typer, known: Callable[[], dict[str, str]]) -> None:
         reward component that cannot be measured. Arms without `seconds_per_update` are timed for --trial-steps steps. To plan the indexing of a
         folder called study, write `modegraph plan ./study`.
         """
-        from dataclasses import asdict
-
         from eval import study as studies
         from graph.config import load_settings
-        from graph.shared.console import print_json
 
         study = load_settings(studies.StudySettings, file, settings or [])
         studies.check_study(study)
@@ -98,20 +95,15 @@ def seconds_per_update(arm: ArmSettings, trial_steps: int) -> float:
     """Seconds per update of an arm's run, measured over a few steps; UserError if --trial-steps is 0."""
     from eval.study import train_settings
     from graph.config import parse_settings
-    from graph.errors import UserError
-    from graph.shared.console import SECONDS_PER_HOUR
     from train.plan.jobs import SETTINGS
     from train.plan.memory import Launch
     from train.plan.plan import plan_training
 
     where = arm.config or f"an arm of stage {arm.stage}"
     if not trial_steps:
+        found = f"{where}: no seconds_per_update, and --trial-steps 0"
         expected = "seconds per update, either given or measured"
-        raise UserError(
-            f"{where}: no seconds_per_update, and --trial-steps 0",
-            expected,
-            "set seconds_per_update, or raise --trial-steps",
-        )
+        raise UserError(found, expected, "set seconds_per_update, or raise --trial-steps")
     plan = plan_training(parse_settings(SETTINGS[arm.stage], train_settings(arm), where), Launch(), trial_steps)
     assert plan.hours is not None
     return plan.hours * SECONDS_PER_HOUR / plan.counts.steps
@@ -146,7 +138,6 @@ def stage_of(file: Path, stage: str | None, known: dict[str, str]) -> Any:
     UserError for an unknown stage, for another command's settings, and if several stages fit and the file name does not decide.
     """
     from graph.config import read_yaml
-    from graph.errors import UserError
     from modegraph.config_files import check_settings
     from train.plan.jobs import SETTINGS
 
@@ -156,17 +147,14 @@ def stage_of(file: Path, stage: str | None, known: dict[str, str]) -> Any:
             raise UserError(f"--stage {stage}", f"one of {names}", "fix the option")
         return stage
     train_commands = {name: path for name, path in known.items() if name.startswith("train ")}
-    stages = [
-        name.removeprefix("train ") for name in check_settings(str(file), read_yaml(file), train_commands).commands
-    ]
+    fitting = check_settings(str(file), read_yaml(file), train_commands).commands
+    stages = [name.removeprefix("train ") for name in fitting]
     if stages[0] not in SETTINGS:
-        raise UserError(
-            f"{file}: settings of `train {stages[0]}`", f"settings of one of the stages {names}", "name another file"
-        )
+        found = f"{file}: settings of `train {stages[0]}`"
+        raise UserError(found, f"settings of one of the stages {names}", "name another file")
     if len(stages) > 1 and file.stem.partition("-")[0] != stages[0]:
-        raise UserError(
-            f"{file}: settings of `train {'` or `train '.join(stages)}`", "settings of one stage", "add --stage NAME"
-        )
+        found = f"{file}: settings of `train {'` or `train '.join(stages)}`"
+        raise UserError(found, "settings of one stage", "add --stage NAME")
     return stages[0]
 
 
@@ -185,15 +173,11 @@ def print_plan(file: Path, stage: str, plan: TrainingPlan) -> None:
     print(
         f"FLOPs: {flops.total:.3g} (training {flops.training:.3g}, reference {flops.reference:.3g}, dev {flops.dev:.3g})"
     )
-    parts = [("weights", memory.weights), ("gradients", memory.gradients), ("optimiser", memory.optimiser)]
-    sizes = ", ".join(f"{name} {_size(size)}" for name, size in parts)
-    activations = (
-        "activations not measured" if memory.activations is None else f"activations {_size(memory.activations)}"
-    )
+    sizes = ", ".join(f"{name} {_size(getattr(memory, name))}" for name in ("weights", "gradients", "optimiser"))
+    activations = "not measured" if memory.activations is None else _size(memory.activations)
     total = "" if memory.total is None else f", in all {_size(memory.total)}"
-    print(
-        f"memory of {'the process' if launch.processes == 1 else f'each of {launch.processes} processes'}: {sizes}, {activations}{total}"
-    )
+    processes = "the process" if launch.processes == 1 else f"each of {launch.processes} processes"
+    print(f"memory of {processes}: {sizes}, activations {activations}{total}")
     if measured is None or plan.hours is None:
         print("time: not measured (--trial-steps 0)")
         return

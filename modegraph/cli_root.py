@@ -11,18 +11,14 @@ from graph.shared.cli_app import full_command_name
 LIBRARIES = ("torch", "transformers", "trl", "peft", "vllm")
 
 
-def versions() -> str:
-    """One line each for modegraph, Python and the most important libraries, without importing them."""
-    from graph.shared.home import installed_version
-
-    lines = [f"modegraph {installed_version('modegraph')}", f"Python {platform.python_version()}"]
-    return "\n".join([*lines, *(f"{name} {installed_version(name)}" for name in LIBRARIES)])
-
-
 def show_versions(requested: bool) -> None:
-    """Print the versions and exit, if --version is given."""
+    """Print the versions of modegraph, Python and the most important libraries, and exit, if --version is given."""
     if requested:
-        print(versions())
+        from graph.shared.home import installed_version
+
+        print(f"modegraph {installed_version('modegraph')}\nPython {platform.python_version()}")
+        for name in LIBRARIES:
+            print(name, installed_version(name))
         raise typer.Exit
 
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import sys
+from dataclasses import asdict
 from typing import Annotated
 
 import typer
 
 from graph.shared.cli_app import LIMITS, MODEL, OUTPUT, TRAINING, command, option
 from graph.shared.cli_options import AsJson, Config, Documents, Out, Set, SomeModel, SomeQuestions
+from graph.shared.console import print_json
 from train.cli import settings_of
 
 Hours = Annotated[float | None, option("--hours H", LIMITS, "Time for all steps together; 2 hours by default.")]
@@ -47,11 +51,6 @@ def register(app: typer.Typer) -> None:
         answerable questions; otherwise the untuned one is. The model `reader` is tuned unless --model names another. An interrupted run resumes
         when the command is repeated. At the end, --out holds report.html, the models' answers and recommended.json.
         """
-        import os
-        import sys
-        from dataclasses import asdict
-
-        from graph.shared.console import print_json
         from modegraph.tuning.settings import TuneSettings
         from modegraph.tuning.tune import plan_run, run_tune
         from modegraph.tuning.tune_report import serve_arguments

@@ -221,11 +221,8 @@ class Index:
     def _evidence(self, question: str, chosen: RetrieveSettings, model: LanguageModel) -> Evidence:
         evidence = public_evidence(retrieve(self.current(), question, chosen, model))
         if stopped := evidence.trace.stopped:
-            raise UserError(
-                f"the retrieval stopped before it was done: {stopped}",
-                "a model that stays available",
-                "ask again, or call retrieve for what was found",
-            )
+            found = f"the retrieval stopped before it was done: {stopped}"
+            raise UserError(found, "a model that stays available", "ask again, or call retrieve for what was found")
         return evidence
 
 
@@ -285,11 +282,8 @@ def index(
         prepare_for_questions(chosen.encoder)
     _raise_if_too_many_failed(folder)
     if strict and skipped.lines:
-        raise UserError(
-            f"{len(skipped.lines)} skipped: {' | '.join(skipped.lines)}",
-            "only readable documents (strict)",
-            "mend or remove these, or leave out strict",
-        )
+        found = f"{len(skipped.lines)} skipped: {' | '.join(skipped.lines)}"
+        raise UserError(found, "only readable documents (strict)", "mend or remove these, or leave out strict")
     return Index(folder)
 
 

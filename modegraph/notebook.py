@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from itertools import pairwise
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NewType
 
 if TYPE_CHECKING:
     from eval.tables import Table
     from graph.build.lifecycle import IndexStatus
-    from graph.types import Evidence
+    from graph.types import Evidence, Passage, Scored, Summary
     from serve.pipeline import Answer
 
 Html = NewType("Html", str)
@@ -64,15 +65,14 @@ def paths_svg(evidence: Evidence) -> Html:
     paths = node_paths(evidence)
     if not any(len(path) > 2 for path in paths):
         return Html("")
-    nodes = sorted({node for path in paths for node in path}, key=lambda node: (node[0], _first_rank(paths, node)))
+    nodes = sorted(dict.fromkeys(node for path in paths for node in path), key=itemgetter(0))
     position: dict[Node, tuple[int, int]] = {}
     for node in nodes:
         row = sum(other[0] == node[0] for other in position)
         position[node] = (1 + node[0] * (WIDTH + GAP_X), 1 + row * (HEIGHT + GAP_Y))
     lines = {pair for path in paths for pair in pairwise(path)}
-    drawn = [_svg_line(position[start], position[end]) for start, end in sorted(lines)] + [
-        _svg_box(position[node], node) for node in nodes
-    ]
+    drawn = [_svg_line(position[start], position[end]) for start, end in sorted(lines)]
+    drawn += [_svg_box(position[node], node) for node in nodes]
     width = max(x for x, _ in position.values()) + WIDTH + 1
     height = max(y for _, y in position.values()) + HEIGHT + 1
     title = "<title>Paths from the question to the passages</title>"
@@ -101,10 +101,6 @@ def clip(words: str) -> str:
     """
     line = " ".join(words.split())
     return line if len(line) <= MAX_CHARACTERS else line[: MAX_CHARACTERS - 1] + "…"
-
-
-def _first_rank(paths: list[list[Node]], node: Node) -> int:
-    return next(rank for rank, path in enumerate(paths) if node in path)
 
 
 def _svg_line(start: tuple[int, int], end: tuple[int, int]) -> str:
@@ -140,27 +136,16 @@ def cost_line(evidence: Evidence) -> Html:
 
 def passages_table(evidence: Evidence) -> Html:
     """The passages, best first; then the summaries, where the mode found any."""
+
+    def row(rank: object, title: str, found: Scored[Passage] | Scored[Summary], path: Html) -> tuple[Html, ...]:
+        return text(rank), text(title), text(f"{found.score:.3f}"), text(found.item.text, "text"), path
+
     paths = evidence.paths or ((),) * len(evidence.passages)
     rows = [
-        (
-            text(rank),
-            text(scored.item.title or scored.item.source),
-            text(f"{scored.score:.3f}"),
-            text(scored.item.text, "text"),
-            text(" → ".join(path), "soft"),
-        )
-        for rank, (scored, path) in enumerate(zip(evidence.passages, paths, strict=True), start=1)
+        row(rank, found.item.title or found.item.source, found, text(" → ".join(path), "soft"))
+        for rank, (found, path) in enumerate(zip(evidence.passages, paths, strict=True), start=1)
     ]
-    rows += [
-        (
-            text("–"),
-            text(f"summary, layer {scored.item.layer}"),
-            text(f"{scored.score:.3f}"),
-            text(scored.item.text, "text"),
-            text(""),
-        )
-        for scored in evidence.summaries
-    ]
+    rows += [row("–", f"summary, layer {found.item.layer}", found, text("")) for found in evidence.summaries]
     if not rows:
         return tag("p", text("Nothing found."))
     return table(("rank", "title", "score", "text", "path"), rows)
@@ -187,10 +172,7 @@ def answer_html(answer: Answer) -> str:
         *([passages_table(answer.evidence)] if not answer.answer and not rows else []),
         *([tag("p", text(f"Removed: {removed}, cited but not among the passages.", "soft"))] if removed else []),
         *(tag("p", text(unsupported_line(sentence), "soft")) for sentence in answer.unsupported),
-        *(
-            tag("p", text(f"Not checked: “{sentence.text}” {sentence.because}.", "soft"))
-            for sentence in answer.not_checked
-        ),
+        *(tag("p", text(f"Not checked: “{each.text}” {each.because}.", "soft")) for each in answer.not_checked),
         *([tag("p", text("Cut at the token limit.", "soft"))] if answer.finish_reason == "length" else []),
         cost_line(answer.evidence),
         text(f" · {answer.model} · {answer.writing.seconds:.2f} s", "soft"),

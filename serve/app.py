@@ -59,9 +59,8 @@ def open_tracing(endpoint: str | None) -> Tracing:
         from serve.http.otlp import OtlpTracing
     except ModuleNotFoundError as problem:
         found = f"--otlp-endpoint {endpoint}: {problem.name} is not installed"
-        raise UserError(
-            found, "OpenTelemetry's SDK, exporter and instrumentation", "pip install 'modegraph[otel]'"
-        ) from None
+        expected = "OpenTelemetry's SDK, exporter and instrumentation"
+        raise UserError(found, expected, "pip install 'modegraph[otel]'") from None
     return OtlpTracing(endpoint)
 
 
@@ -109,11 +108,8 @@ def check_names(indexes: Sequence[Path]) -> None:
     for folder in indexes:
         other = taken.setdefault(collection_name(folder), folder)
         if other is not folder:
-            raise UserError(
-                f"{other} and {folder}: folders with the same name",
-                "a different name for each index",
-                "rename one of the folders",
-            )
+            found = f"{other} and {folder}: folders with the same name"
+            raise UserError(found, "a different name for each index", "rename one of the folders")
 
 
 def build_app(services: Services, only_mcp: bool = False) -> OverflowMiddleware:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -33,8 +34,6 @@ from serve.cli_keys import register_keys
 from serve.cli_serve import SERVER_SETTINGS, register_mcp, serve_command
 
 if TYPE_CHECKING:
-    from concurrent.futures import Future
-
     from graph.types import LanguageModel, OpenModel
 
 
@@ -83,10 +82,8 @@ def register_ask(app: typer.Typer, open_model: OpenModel) -> None:
         }
         settings = parse_settings(RetrieveSettings, values, "ask")
         check_trace_file(trace)
-        opening = open_in_background(open_model, model) if model is not None else None
+        opening = BackgroundModel(open_model, model) if model is not None else None
         # The model is being opened while these modules are imported.
-        from dataclasses import asdict
-
         from graph.answer.support import verifier_for
         from graph.index.index import open_index
         from graph.retrieve.retrieve import retrieve
@@ -123,13 +120,19 @@ def end_ask(opening: BackgroundModel | None, stopped: str) -> None:
 
 
 class BackgroundModel:
-    """A model that is being opened in a thread; its first use waits until it is open, or raises the error that opening it caused.
+    """The model that `spec` names, opened in a thread while the index is opened and searched. Its first use waits until it is open, or raises the
+    error that opening it caused.
 
     Until it is open, its name is the SPEC, so that an answer without a call does not wait.
     """
 
-    def __init__(self, spec: str, opening: Future[LanguageModel]) -> None:
-        self._spec, self._opening = spec, opening
+    def __init__(self, open_model: OpenModel, spec: str) -> None:
+        from concurrent.futures import ThreadPoolExecutor
+
+        say(f"opening {spec}")
+        executor = ThreadPoolExecutor(1)
+        self._spec, self._opening = spec, executor.submit(open_model, spec)
+        executor.shutdown(wait=False)
 
     @property
     def name(self) -> str:
@@ -146,17 +149,6 @@ class BackgroundModel:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._opening.result(), name)
-
-
-def open_in_background(open_model: OpenModel, spec: str) -> BackgroundModel:
-    """The model that `spec` names, opened while the index is opened and searched."""
-    from concurrent.futures import ThreadPoolExecutor
-
-    say(f"opening {spec}")
-    executor = ThreadPoolExecutor(1)
-    opening = executor.submit(open_model, spec)
-    executor.shutdown(wait=False)
-    return BackgroundModel(spec, opening)
 
 
 def check_trace_file(file: Path | None) -> None:
@@ -193,8 +185,6 @@ def register_explain(app: typer.Typer) -> None:
         No language model is called. Shows the passage's rank and score in every mode (`plan` is then the same as `hops`),
         what it shares with the question, the links that lead to it, and the passages ranked above it in --mode.
         """
-        from dataclasses import asdict
-
         from graph.config import parse_settings
         from graph.explain import explain_passage
         from graph.index.index import open_index

@@ -169,12 +169,10 @@ def settings_of(
     command: str, flags: Mapping[str, Any], config: Path | None = None, overrides: Sequence[str] = ()
 ) -> "ServerSettings":
     """The settings of a configuration file, changed by --set and then by `flags` that are not None; without --api-key, the key is that of KEY_VARIABLE."""
-    from graph.config import parse_settings, read_yaml, set_value
+    from graph.config import parse_settings, read_values
     from serve.http.settings import ServerSettings
 
-    values = read_yaml(config) if config is not None else {}
-    for override in overrides:
-        set_value(values, override)
+    values = read_values(config, overrides)
     given = {"api_key": os.environ.get(KEY_VARIABLE)} | {name: flag for name, flag in flags.items() if flag is not None}
     values |= {name: value for name, value in given.items() if value is not None}
     return parse_settings(ServerSettings, values, str(config or command))

@@ -116,9 +116,8 @@ class SqliteCalls:
             self._database = _open_database(self._file)
         except sqlite3.DatabaseError as problem:
             found = f"{self._file}: not a call ledger ({problem})"
-            raise UserError(
-                found, "a new file, or a ledger of this version", "rename it, or name another file"
-            ) from None
+            remedy = "rename it, or name another file"
+            raise UserError(found, "a new file, or a ledger of this version", remedy) from None
 
 
 def _is_locked(problem: Exception) -> bool:
@@ -155,11 +154,8 @@ def _as_user_error(file: Path) -> Iterator[None]:
     except (sqlite3.Error, OSError) as problem:
         if isinstance(problem, sqlite3.DatabaseError) and is_damage(problem):
             raise
-        raise UserError(
-            f"{file}: not usable as a call ledger ({problem})",
-            "a writable file that no other process has locked",
-            "name another file",
-        ) from None
+        found = f"{file}: not usable as a call ledger ({problem})"
+        raise UserError(found, "a writable file that no other process has locked", "name another file") from None
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from graph.explain import Clue, Explanation, Lead, ModeRank
 from graph.retrieve.hops.mode import SEEDS
 from graph.shared.ids import shown_id
 from graph.text.sentences import spell_out_row, spell_out_rows
-from graph.types import Absence, Evidence, Excerpt, Passage, Scored, Summary
+from graph.types import Absence, Evidence, Excerpt, Passage, Scored
 from serve.pipeline import Answer
 from serve.types import Cost
 
@@ -22,16 +22,12 @@ def show_evidence(evidence: Evidence) -> str:
     """Every passage with rank, score, title, source, offsets and text; the summaries, ranked separately; a model's intermediate findings."""
     lines: list[str] = []
     for rank, found in enumerate(evidence.passages, start=1):
-        lines += [_heading(rank, found, found.item.title, location_of(found.item)), passage_text(found.item), ""]
+        lines += [_passage_heading(rank, found), passage_text(found.item), ""]
     if evidence.summaries:
         lines += ["Summaries", ""]
     for rank, summary in enumerate(evidence.summaries, start=1):
-        title = f"layer {summary.item.layer}"
-        lines += [
-            _heading(rank, summary, title, f"of {len(summary.item.members)} passages"),
-            wrapped(summary.item.text),
-            "",
-        ]
+        location = f"layer {summary.item.layer} · of {len(summary.item.members)} passages"
+        lines += [wrapped(f"{rank}. {summary.score:.3f} · {location}", ""), wrapped(summary.item.text), ""]
     if evidence.findings:
         lines += ["Intermediate findings", ""]
     for finding in evidence.findings:
@@ -51,11 +47,8 @@ def show_answer(answer: Answer) -> str:
         lines += ["", wrapped(f"Reason: {answer.reason}", "")]
     for number, citation in answer.citations.items():
         origin = " · attributed, not cited by the model" if citation.attributed else ""
-        lines += [
-            "",
-            wrapped(f"[{number}] {citation.title} · {location_of(citation)}{origin}", ""),
-            passage_text(citation),
-        ]
+        heading = wrapped(f"[{number}] {citation.title} · {location_of(citation)}{origin}", "")
+        lines += ["", heading, passage_text(citation)]
         quoted = (spell_out_row(quote.text, citation.text, citation.header) for quote in citation.quotes)
         lines += [wrapped(f"Closest: “{text}”") for text in dict.fromkeys(quoted)]
     if not answer.answer and not answer.citations:
@@ -86,10 +79,8 @@ def show_paths(evidence: Evidence) -> str:
     lines = [wrapped(step, "- ") for step in evidence.trace.steps]
     for rank, found in enumerate(evidence.passages, start=1):
         path = evidence.paths[rank - 1] if evidence.paths else (f"score {found.score:.3f}",)
-        lines += [
-            wrapped(f"{rank}. {found.item.title} · {location_of(found.item)}", ""),
-            wrapped(" → ".join(("question", *path))),
-        ]
+        heading = wrapped(f"{rank}. {found.item.title} · {location_of(found.item)}", "")
+        lines += [heading, wrapped(" → ".join(("question", *path)))]
     return "\n".join([f"How it was found ({evidence.trace.mode})", *lines])
 
 
@@ -137,8 +128,8 @@ def _cost_line(cost: Cost, what: str) -> str:
     return f"{what}: {calls}{cost.seconds:.2f} s{replayed}"
 
 
-def _heading(rank: int, found: Scored[Passage] | Scored[Summary], title: str, location: str) -> str:
-    return wrapped(f"{rank}. {found.score:.3f} · {title} · {location}", "")
+def _passage_heading(rank: int, found: Scored[Passage]) -> str:
+    return wrapped(f"{rank}. {found.score:.3f} · {found.item.title} · {location_of(found.item)}", "")
 
 
 def location_of(item: Passage | Excerpt) -> str:
@@ -165,23 +156,16 @@ def passage_text(passage: Passage | Excerpt) -> str:
 
 def show_explanation(explanation: Explanation) -> str:
     """The passage, its rank and score in every mode, what it shares with the question, its leads, and the passages ranked above it."""
+    passage = explanation.passage
+    own = f"its rank is {explanation.own_rank:,} and its score {explanation.own_score:.3f}"
+    clues = [*_clues("words", explanation.words), *_clues("names", explanation.names)]
     parts = [
-        [
-            wrapped(f"{explanation.passage.title} · {location_of(explanation.passage)}", ""),
-            passage_text(explanation.passage),
-        ],
+        [wrapped(f"{passage.title} · {location_of(passage)}", ""), passage_text(passage)],
         list(_rank_table(explanation.standings)),
         [f"How {explanation.mode} found it", *_path(explanation.standings[0])],
-        [
-            "Words and names of the question (and the number of passages that have each)",
-            *_clues("words", explanation.words),
-            *_clues("names", explanation.names),
-        ],
+        ["Words and names of the question (and the number of passages that have each)", *clues],
         ["Its propositions nearest to the question", *_nearest_propositions(explanation)],
-        [
-            f"Links to it (hops): without them its rank is {explanation.own_rank:,} and its score {explanation.own_score:.3f}",
-            *_links(explanation),
-        ],
+        [f"Links to it (hops): without them {own}", *_links(explanation)],
         [f"Passages that {explanation.mode} ranks above it", *_ranked_before(explanation)],
     ]
     return "\n\n".join("\n".join(part) for part in parts)
@@ -192,11 +176,9 @@ def _rank_table(ranks: Sequence[ModeRank]) -> Iterator[str]:
     for mode_rank in ranks:
         rank = f"none of {mode_rank.ranked:,}" if mode_rank.rank is None else f"{mode_rank.rank:,}"
         score = "–" if mode_rank.score is None else f"{mode_rank.score:.3f}"
-        found = (
-            f"{mode_rank.found:,}, from {mode_rank.first_score:.3f} to {mode_rank.last_score:.3f}"
-            if mode_rank.found
-            else "none"
-        )
+        found = "none"
+        if mode_rank.found:
+            found = f"{mode_rank.found:,}, from {mode_rank.first_score:.3f} to {mode_rank.last_score:.3f}"
         yield f"{mode_rank.mode:<12}{rank:>14}{score:>9}   {found}"
 
 
@@ -222,10 +204,8 @@ def _nearest_propositions(explanation: Explanation) -> Iterator[str]:
 
 def _links(explanation: Explanation) -> Iterator[str]:
     if explanation.lift > 0:
-        yield wrapped(
-            f"{explanation.lift:.3f} of this score comes from words of the question: {', '.join(explanation.lifted_by) or 'function words'}",
-            "- ",
-        )
+        words = ", ".join(explanation.lifted_by) or "function words"
+        yield wrapped(f"{explanation.lift:.3f} of this score comes from words of the question: {words}", "- ")
     for lead in explanation.leads:
         yield wrapped(_lead(lead), "- ")
     if not explanation.leads:
@@ -241,6 +221,6 @@ def _lead(lead: Lead) -> str:
 
 def _ranked_before(explanation: Explanation) -> Iterator[str]:
     for rank, found in enumerate(explanation.before, start=1):
-        yield wrapped(f"{rank}. {found.score:.3f} · {found.item.title} · {location_of(found.item)}", "")
+        yield _passage_heading(rank, found)
     if not explanation.before:
         yield "none"

@@ -20,7 +20,7 @@ from graph.answer.support import Handling, NotChecked, SupportChecker, SupportGa
 from graph.answer.verifier import Verifier
 from graph.errors import UserError
 from graph.text.prompting import quote
-from graph.types import Completion, Evidence, Excerpt
+from graph.types import Completion, Evidence, Excerpt, Message
 from serve.citations import citation, url_citation
 from serve.conversation.prompt import Prompt, fit_prompt, halvings, standalone_prompt
 from serve.engines.chat_backend import ChatBackend, call_until_it_fits, not_found_chunks
@@ -183,32 +183,27 @@ def fallback_answer(excerpts: Sequence[Excerpt]) -> str:
     """The text that replaces an empty answer: a note and the beginning of the first passage, which is the best; without passages, only the note."""
     if not excerpts:
         return NO_ANSWER
-    passage_text = quote(check_citations(with_title(excerpts[0]), 0).text)
-    quotation = (
-        passage_text if len(passage_text) <= QUOTED_CHARS else f"{passage_text[:QUOTED_CHARS].rpartition(' ')[0]} …"
-    )
+    quotation = quote(check_citations(with_title(excerpts[0]), 0).text)
+    if len(quotation) > QUOTED_CHARS:
+        quotation = f"{quotation[:QUOTED_CHARS].rpartition(' ')[0]} …"
     return f"{NO_ANSWER} The passage nearest to the question: {quotation} [1]"
 
 
 class PlainParts:
-    """Like MessageParts, for text that is not based on passages and is shown unchanged."""
+    """Like MessageParts, for text that is not based on passages: it is shown unchanged, and nothing is found in it."""
 
     removed: tuple[int, ...] = ()
 
     def checks(self) -> dict[str, Any]:
-        """No findings, as there are no passages to compare with."""
         return {"removed": [], "unsupported": [], "not_checked": [], "checked": None, "answered": True}
 
     def attributions(self, checks: Mapping[str, Any]) -> list[Attribution]:
-        """Always empty: there are no passages."""
         return []
 
     def feed(self, piece: Mapping[str, Any]) -> MessageDelta:
-        """The text of the next piece, unchanged."""
         return MessageDelta(*reasoning_and_text(piece))
 
     def finish(self) -> MessageDelta:
-        """An empty delta: nothing was withheld."""
         return MessageDelta("", "")
 
 
@@ -332,7 +327,10 @@ async def stream_answer(
     text, reason, usage = "", "length", dict[str, int]()
     try:
         if prompt.ranked:
-            prompt, chunks = await _open_chunks(backend, name, prompt, limit)
+            body = {"model": name, "max_tokens": limit, "temperature": 0.0}
+            prompt, chunks = await call_until_it_fits(
+                halvings(prompt), lambda part: backend.stream(with_messages(body, part.messages()))
+            )
         else:
             chunks = not_found_chunks({"model": name})
         parts = MessageParts(prompt.excerpts, form=True)
@@ -354,18 +352,9 @@ async def stream_answer(
     yield cite(prompt, completion, name, time.perf_counter() - started, verifier)
 
 
-async def _open_chunks(
-    backend: ChatBackend, name: str, prompt: Prompt, max_answer_tokens: int
-) -> tuple[Prompt, AsyncIterator[dict[str, Any]]]:
-    """The prompt, halved until the engine no longer finds it too long, and the engine's chunks."""
-
-    async def stream(part: Prompt) -> AsyncIterator[dict[str, Any]]:
-        messages = [{"role": turn.role, "content": turn.content} for turn in part.messages()]
-        return await backend.stream(
-            {"model": name, "messages": messages, "max_tokens": max_answer_tokens, "temperature": 0.0}
-        )
-
-    return await call_until_it_fits(halvings(prompt), stream)
+def with_messages(body: Mapping[str, Any], messages: Sequence[Message]) -> dict[str, Any]:
+    """The body of a request with these messages, in OpenAI's form."""
+    return {**body, "messages": [{"role": turn.role, "content": turn.content} for turn in messages]}
 
 
 def _answer_deltas(shown: MessageDelta) -> list[AnswerDelta]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -38,8 +39,6 @@ def settings_of(kind: type[S], config: Path | None, overrides: list[str] | None,
 
 def print_record(output: str, record: DataclassInstance) -> None:
     """Print a finished run as one JSON object."""
-    from dataclasses import asdict
-
     print_json({"output": output, **asdict(record)})
 
 
@@ -202,8 +201,6 @@ def export(
 ) -> None:
     """Export a run for others: a full model, an adapter or a GGUF file, with a model card and no local paths."""
     check_export_options(merge, adapter_only, gguf, hub_base, conversations)
-    from dataclasses import asdict
-
     from train.export.export import check_hub_names, export_adapter, export_merged, push_to_hub
 
     check_hub_names(hub_base, push)
@@ -232,9 +229,8 @@ def check_export_options(merge: bool, adapter_only: bool, gguf: str, hub_base: s
         found = f"--hub-base {hub_base} {'with --gguf' if gguf else 'without --adapter-only'}"
         raise UserError(found, "--hub-base only with --adapter-only and without --gguf", "leave it out")
     if conversations is not None and not gguf:
-        raise UserError(
-            f"--conversations {conversations} without --gguf", "--conversations only with --gguf", "leave it out"
-        )
+        found = f"--conversations {conversations} without --gguf"
+        raise UserError(found, "--conversations only with --gguf", "leave it out")
     if gguf not in ("", *GGUF_TYPES):
         raise UserError(f"--gguf {gguf}", f"one of {', '.join(GGUF_TYPES)}", "name one")
 
@@ -326,7 +322,5 @@ def verifier(
     for kind, (count, share) in record.kinds.items():
         print(f"{kind:26} {share:.3f} of {count:,} marked")
     for each in record.real:
-        marked = (
-            f"marked: {each.supported_marked:.3f} of the supported, {each.unsupported_marked:.3f} of the unsupported"
-        )
-        print(f"{each.name:26} AUC {each.auc:.3f}, {marked} ({each.dev:,} dev sentences)")
+        marked = f"{each.supported_marked:.3f} of the supported, {each.unsupported_marked:.3f} of the unsupported"
+        print(f"{each.name:26} AUC {each.auc:.3f}, marked: {marked} ({each.dev:,} dev sentences)")

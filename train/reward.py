@@ -89,11 +89,8 @@ def score_responses(folder: Path, data: Path, output: Path) -> ScoredData:
     if data.is_file():
         raise UserError(f"{data}: a file", "a folder of scored responses", "give the folder that it is in")
     if not files:
-        raise UserError(
-            f"{data}: no train.jsonl, dev.jsonl or test.jsonl",
-            "a folder of scored responses",
-            "make it with `synth responses`",
-        )
+        found = f"{data}: no train.jsonl, dev.jsonl or test.jsonl"
+        raise UserError(found, "a folder of scored responses", "make it with `synth responses`")
     by_file = {file.name: read_responses(file) for file in files}
     pairs = [(row.prompt, text) for rows in by_file.values() for row in rows for text in row.responses]
     rewards = score_texts(folder, [prompt for prompt, _ in pairs], [text for _, text in pairs])
@@ -126,9 +123,8 @@ def score_texts(folder: Path, prompts: Sequence[Sequence[Message]], responses: S
     if longest > config.max_position_embeddings:
         number = [len(row.ids) for row in rows].index(longest)
         found = f"a prompt and response of {longest:,} tokens together; the response is {responses[number]!r:.60}"
-        raise UserError(
-            found, f"at most the model's context of {config.max_position_embeddings:,}", "leave the row out"
-        )
+        expected = f"at most the model's context of {config.max_position_embeddings:,}"
+        raise UserError(found, expected, "leave the row out")
     check_rotation(config, [len(row.ids) for row in rows])
     batches = [rows[first : first + TEXTS_AT_ONCE] for first in range(0, len(rows), TEXTS_AT_ONCE)]
     rewards: list[float] = []

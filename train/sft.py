@@ -135,11 +135,7 @@ class SftTrainer(GroupTrainer):
     """A trainer over groups; its dev figures are the exact mean of −log π and those of `measure`, from answers to dev rows."""
 
     def __init__(
-        self,
-        logps_of: LogpsOf,
-        loss_of: LossOf,
-        measure: Callable[[Any], Mapping[str, float]] | None,
-        **arguments: Any,
+        self, logps_of: LogpsOf, loss_of: LossOf, measure: Callable[[Any], Mapping[str, float]] | None, **arguments: Any
     ) -> None:
         super().__init__(logps_of, **arguments)
         self.loss_of, self.measure = loss_of, measure
@@ -162,9 +158,8 @@ class SftTrainer(GroupTrainer):
         """The dev loss, a mean over all tokens, and the figures of the answers."""
         self._dev_losses = []
         output = super().evaluation_loop(*args, **kwargs)
-        output.metrics["eval_loss"] = sum(loss for loss, _ in self._dev_losses) / sum(
-            tokens for _, tokens in self._dev_losses
-        )
+        loss, tokens = (sum(column) for column in zip(*self._dev_losses, strict=True))
+        output.metrics["eval_loss"] = loss / tokens
         if self.measure is not None:
             output.metrics.update({f"eval_{name}": value for name, value in self.measure(self.model).items()})
         return output

@@ -93,9 +93,6 @@ class VerifierRecord:
     versions: Mapping[str, str]
 
 
-MADE_BY, IMPORTED_BY = "`modegraph synth claims`", "`modegraph data import support`"
-
-
 @dataclass(frozen=True)
 class Claims:
     """Claims of one split. `label_n` is 1 for an unsupported claim; `kind_n` is the kind of each."""
@@ -115,7 +112,7 @@ def read_claims(folders: Sequence[Path]) -> tuple[dict[str, list[ClaimRow]], dic
     rows: dict[str, list[ClaimRow]] = {split: [] for split in SPLITS}
     fingerprints = {}
     for folder in folders:
-        folder_rows, fingerprints[folder.resolve().name] = _read_folder(folder, MADE_BY)
+        folder_rows, fingerprints[folder.resolve().name] = _read_folder(folder, "`modegraph synth claims`")
         for split, split_rows in folder_rows.items():
             rows[split] += split_rows
     for split, split_rows in rows.items():
@@ -132,7 +129,7 @@ def read_real(folder: Path, names: Sequence[str]) -> tuple[dict[str, dict[str, l
     """Sentences that people labelled: the train and dev rows of each dataset (those in `names`, or all if it is empty),
     and the folder's fingerprint; UserError for unusable data.
     """
-    rows, fingerprint = _read_folder(folder, IMPORTED_BY)
+    rows, fingerprint = _read_folder(folder, "`modegraph data import support`")
     available = sorted({row.dataset or folder.resolve().name for split_rows in rows.values() for row in split_rows})
     if unknown := [name for name in names if name not in available]:
         raise UserError(f"{folder}: no set {unknown[0]!r}", f"one of {', '.join(available)}", "fix `real_sets`")
@@ -152,15 +149,11 @@ def read_real(folder: Path, names: Sequence[str]) -> tuple[dict[str, dict[str, l
 
 def _read_folder(folder: Path, made_by: str) -> tuple[dict[str, list[ClaimRow]], str]:
     """The rows of a folder's splits, and its fingerprint."""
-    rows, fingerprint = read_labelled(
-        folder, lambda values, _: claim_from_json(values), claim_problems, f"a row of {made_by}"
-    )
+    expected = f"a row of {made_by}"
+    rows, fingerprint = read_labelled(folder, lambda values, _: claim_from_json(values), claim_problems, expected)
     if not rows:
-        raise UserError(
-            f"{folder}: none of {', '.join(f'{split}.jsonl' for split in SPLITS)}",
-            f"a folder of {made_by}",
-            "make the data",
-        )
+        found = f"{folder}: none of {', '.join(f'{split}.jsonl' for split in SPLITS)}"
+        raise UserError(found, f"a folder of {made_by}", "make the data")
     return rows, fingerprint
 
 
@@ -175,9 +168,8 @@ def _check_labels(where: str, rows: Sequence[ClaimRow], remedy: str) -> None:
 def _check_passages(rows: Mapping[str, Sequence[ClaimRow]]) -> None:
     """UserError for rows of two splits with the same passages."""
     passages = {split: {(row.passage, *row.further): row.id for row in rows.get(split, ())} for split in SPLITS}
-    check_apart(
-        "passage", passages, "splits that share no passage", "make the data again, from all documents in one run"
-    )
+    remedy = "make the data again, from all documents in one run"
+    check_apart("passage", passages, "splits that share no passage", remedy)
 
 
 def licences(folder: Path) -> dict[str, str]:
@@ -276,7 +268,6 @@ def verifier_card(record: VerifierRecord) -> str:
     return "\n\n".join(sections) + "\n"
 
 
-RECORD, PLOT, CARD = "verifier.json", "reliability.png", "README.md"
 EVEN_ODDS = 0.5
 SET_WEIGHT, INVERSE_L2 = 1000.0, 0.3
 """The total weight of each dataset of labelled sentences in the loss, and the inverse strength of the L2 penalty on the
@@ -330,9 +321,9 @@ def train_verifier(settings: VerifierSettings) -> VerifierRecord:
             train_seconds=time.perf_counter() - wall_start,
             versions=library_versions(),
         )
-        draw_reliability(bins, folder / PLOT, "claims", "unsupported")
-        (folder / CARD).write_text(verifier_card(record), encoding="utf-8")
-        write_json(folder / RECORD, asdict(record))
+        draw_reliability(bins, folder / "reliability.png", "claims", "unsupported")
+        (folder / "README.md").write_text(verifier_card(record), encoding="utf-8")
+        write_json(folder / "verifier.json", asdict(record))
     return record
 
 

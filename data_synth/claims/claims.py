@@ -1,6 +1,4 @@
-"""Claims over passages: a sentence, the passage to check it against, and whether the passage supports it.
-
-Each claim is a sentence taken from a passage and restated (supported), or that restatement with one thing changed (not supported)."""
+"""Claims over passages: a sentence, the passage to check it against, and whether the passage supports it."""
 
 from __future__ import annotations
 
@@ -96,10 +94,8 @@ SHORTEST, LONGEST = 30, 400
 """Length in characters of the shortest and of the longest sentence used for a claim."""
 NAMES_PER_PASSAGE = 5
 """Largest number of names of each passage that may replace names in claims about other passages."""
-NO_SENTENCE, UNCHANGEABLE = (
-    "a passage without a sentence of 30 to 400 characters",
-    "nothing in the claim could be changed",
-)
+NO_SENTENCE = f"a passage without a sentence of {SHORTEST} to {LONGEST} characters"
+UNCHANGEABLE = "nothing in the claim could be changed"
 
 
 @dataclass(frozen=True)
@@ -109,15 +105,6 @@ class ClaimPassage:
     source: str
     title: str
     text: str
-
-
-@dataclass(frozen=True)
-class _ParsedPassage:
-    """A passage with its usable sentences and its names."""
-
-    passage: ClaimPassage
-    sentences: tuple[str, ...]
-    names: tuple[str, ...]
 
 
 def passages_of(index: Index) -> Iterator[ClaimPassage]:
@@ -132,17 +119,19 @@ def claim_rows(passages: Iterable[ClaimPassage], per_passage: int, seed: int) ->
 
     Dropped for a passage without a usable sentence, and for a claim that cannot be falsified; a repeated claim is skipped.
     """
-    parsed = [_parse(passage) for passage in passages]
-    names_elsewhere = [name for passage in parsed for name in passage.names[:NAMES_PER_PASSAGE]]
-    for parts in parsed:
-        if not parts.sentences:
+    named = [(passage, names_in(passage.text)) for passage in passages]
+    names_elsewhere = [name for _, names in named for name in names[:NAMES_PER_PASSAGE]]
+    for passage, names in named:
+        units = split_units(passage.text)
+        sentences = [u.text for u in units if u.kind == "sentence" and SHORTEST <= len(u.text) <= LONGEST]
+        if not sentences:
             yield Dropped(NO_SENTENCE)
             continue
-        passage, claims = parts.passage, set[str]()
-        surroundings = Surroundings(passage.text, parts.names, names_elsewhere)
+        claims = set[str]()
+        surroundings = Surroundings(passage.text, names, names_elsewhere)
         for number in range(per_passage):
             rng = random.Random(content_id(str(seed), str(number), passage.source, passage.text))
-            sentence = PassageSentence(parts.sentences, rng.randrange(len(parts.sentences)), passage.title)
+            sentence = PassageSentence(sentences, rng.randrange(len(sentences)), passage.title)
             claim, restatement = restate(sentence, rng)
             broken = falsify(claim, surroundings, rng)
             if broken is None:
@@ -151,12 +140,6 @@ def claim_rows(passages: Iterable[ClaimPassage], per_passage: int, seed: int) ->
                 claims.add(claim)
                 yield _row(passage, claim, True, restatement, seed)
                 yield _row(passage, broken[0], False, broken[1], seed)
-
-
-def _parse(passage: ClaimPassage) -> _ParsedPassage:
-    units = (unit.text for unit in split_units(passage.text) if unit.kind == "sentence")
-    sentences = tuple(unit for unit in units if SHORTEST <= len(unit) <= LONGEST)
-    return _ParsedPassage(passage, sentences, tuple(names_in(passage.text)))
 
 
 def _row(passage: ClaimPassage, claim: str, supported: bool, kind: str, seed: int) -> ClaimRow:

@@ -56,7 +56,6 @@ def other_number(sentence: str, around: Surroundings, rng: random.Random) -> str
 
 def toggled_negation(sentence: str, around: Surroundings, rng: random.Random) -> str | None:
     """The sentence without its negation, or negated; None if it has neither a negation nor an auxiliary verb."""
-    del around
     if _NEGATION.search(sentence):
         return _NEGATION.sub("", sentence, count=1)
     verbs = list(_AUXILIARY.finditer(sentence))[:2]
@@ -68,7 +67,6 @@ def toggled_negation(sentence: str, around: Surroundings, rng: random.Random) ->
 
 def swapped_roles(sentence: str, around: Surroundings, rng: random.Random) -> str | None:
     """The sentence with two of its names swapped: each occurs once, neither contains the other, and both or neither have digits; None without such names."""
-    del around
     names = [name for name in names_in(sentence) if sentence.count(name) == 1]
     pairs = [
         (a, b)
@@ -78,14 +76,12 @@ def swapped_roles(sentence: str, around: Surroundings, rng: random.Random) -> st
     if not pairs:
         return None
     first, second = rng.choice(pairs)
-    return re.sub(
-        f"{re.escape(first)}|{re.escape(second)}", lambda match: second if match[0] == first else first, sentence
-    )
+    other = {first: second, second: first}
+    return re.sub("|".join(map(re.escape, other)), lambda match: other[match[0]], sentence)
 
 
 def opposite_word(sentence: str, around: Surroundings, rng: random.Random) -> str | None:
     """The sentence with a word replaced by its opposite; None if no word has one."""
-    del around
     words = [word for word in re.findall(r"\b[a-z]+\b", sentence) if word in OPPOSITES]
     if not words:
         return None
@@ -93,8 +89,7 @@ def opposite_word(sentence: str, around: Surroundings, rng: random.Random) -> st
     return re.sub(rf"\b{word}\b", rng.choice(sorted(OPPOSITES[word])), sentence, count=1)
 
 
-Change = Callable[[str, Surroundings, random.Random], str | None]
-CHANGES: Mapping[str, Change] = {
+CHANGES: Mapping[str, Callable[[str, Surroundings, random.Random], str | None]] = {
     "name": other_name,
     "number": other_number,
     "negation": toggled_negation,

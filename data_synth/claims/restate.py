@@ -100,13 +100,11 @@ class PassageSentence:
 
 def verbatim(sentence: PassageSentence, rng: random.Random) -> str:
     """The sentence, unchanged."""
-    del rng
     return sentence.text
 
 
 def shortened(sentence: PassageSentence, rng: random.Random) -> str:
     """The first clause of the sentence, without brackets."""
-    del rng
     text = _BRACKETS.sub("", sentence.text)
     clause = _CLAUSE.match(text)
     return f"{clause[1]}." if clause is not None else text

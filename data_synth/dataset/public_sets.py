@@ -27,9 +27,8 @@ def read_items(file: Path, read: Callable[[Mapping[str, Any]], T]) -> Iterator[T
             yield read(row)
         except MALFORMED as problem:
             found = f"{file} line {line}: {type(problem).__name__} {problem}"
-            raise UserError(
-                found, "a row of the named set as published", "name the set that the file belongs to"
-            ) from None
+            expected = "a row of the named set as published"
+            raise UserError(found, expected, "name the set that the file belongs to") from None
 
 
 def pubmedqa(row: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

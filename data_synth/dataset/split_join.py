@@ -4,8 +4,7 @@ The same questions, counts and seed give the same split; joined rows keep their 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain, islice
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,16 +30,12 @@ def split_questions(
     order = sorted(questions, key=lambda key: content_id(str(seed), key))
     split_of: dict[str, str] = {}
     for split in ("test", "dev", "train"):
-        free = [
-            key for key in order if key not in split_of and (anew or may_assign(questions[key].stated_split, split))
-        ]
+        remaining = (key for key in order if key not in split_of)
+        free = [key for key in remaining if anew or may_assign(questions[key].stated_split, split)]
         if len(free) < counts.get(split, 0):
             found = f"{file}: {len(free):,} questions are left for {split}"
-            raise UserError(
-                found,
-                f"{counts[split]:,}, as set by --{split}",
-                "request fewer, or use --anew to ignore the splits in the file",
-            )
+            remedy = "request fewer, or use --anew to ignore the splits in the file"
+            raise UserError(found, f"{counts[split]:,}, as set by --{split}", remedy)
         split_of |= dict.fromkeys(free[: counts.get(split, 0)], split)
     rows = [{**row, "split": split_of[row["id"]]} for _, row in read_question_rows(file) if row["id"] in split_of]
     evidence = {key: [{"id": q.source, "quote": q.text} for q in questions[key].question.evidence] for key in split_of}
@@ -62,46 +57,38 @@ def join_rows(folders: Sequence[Path]) -> tuple[Form[Any], Iterator[Any]]:
     UserError for a folder without data files or if there are no rows; while the rows are read, for a row of another kind, a malformed row or a repeated id.
     """
     files = [file for folder in folders for file in files_of(folder)]
-    first_rows = ((file, values) for file in files for _, values in islice(read_jsonl(file), 1))
-    first = next(first_rows, None)
+    first = next(((file, values) for file in files for _, values in read_jsonl(file)), None)
     if first is None:
         named = ", ".join(map(str, files))
         raise UserError(f"{named}: no rows", "training data", "give folders that `modegraph synth` made")
     form = form_of(first[1], str(first[0]))
-    return form, _distinct(chain.from_iterable(_rows(form, file) for file in files))
+    return form, _rows(form, files)
 
 
 def files_of(folder: Path) -> list[Path]:
     """The `split_files` of a folder; UserError if there are none."""
     files = split_files(folder)
     if not files:
-        raise UserError(
-            f"{folder}: no train.jsonl, dev.jsonl or test.jsonl", "a folder of training data", "check the path"
-        )
+        found = f"{folder}: no train.jsonl, dev.jsonl or test.jsonl"
+        raise UserError(found, "a folder of training data", "check the path")
     return files
 
 
-def _rows(form: Form[Any], file: Path) -> Iterator[tuple[str, Any]]:
-    for line, values in read_jsonl(file):
-        where = f"{file} line {line}"
+def _rows(form: Form[Any], files: Iterable[Path]) -> Iterator[Any]:
+    expected = f"a row of {form.name}"
+    first_at: dict[str, str] = {}
+    located = ((f"{file} line {line}", values) for file in files for line, values in read_jsonl(file))
+    for where, values in located:
         row_form = form_of(values, where)
         if row_form is not form:
-            raise UserError(f"{where}: a row of {row_form.name}", f"a row of {form.name}", "join data of one kind only")
+            raise UserError(f"{where}: a row of {row_form.name}", expected, "join data of one kind only")
         try:
-            yield where, form.from_json(values)
+            row = form.from_json(values)
         except MALFORMED as problem:
             found = f"{where}: {type(problem).__name__} {problem}"
-            raise UserError(
-                found, f"a row of {form.name}", "list the bad rows with `modegraph data validate`"
-            ) from None
-
-
-def _distinct(rows: Iterator[tuple[str, Any]]) -> Iterator[Any]:
-    first_at: dict[str, str] = {}
-    for where, row in rows:
+            raise UserError(found, expected, "list the bad rows with `modegraph data validate`") from None
         if row.id in first_at:
-            raise UserError(
-                f"{where}: id {row.id!r} appears twice", "unique ids", f"remove it, or the one at {first_at[row.id]}"
-            )
+            found = f"{where}: id {row.id!r} appears twice"
+            raise UserError(found, "unique ids", f"remove it, or the one at {first_at[row.id]}")
         first_at[row.id] = where
         yield row

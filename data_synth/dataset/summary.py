@@ -78,7 +78,11 @@ class Tally(Generic[R]):
             self.tables[table][value] += 1
         for part, words in self.form.lengths(row).items():
             self.words[part].append(words)
-        self._sample_row(row)
+        # Reservoir sampling (Vitter 1985, algorithm R): every row so far is equally likely to be in the sample.
+        if len(self.sample) < SAMPLED_ROWS:
+            self.sample.append(row)
+        elif (slot := self.rng.randrange(self.splits.total())) < SAMPLED_ROWS:
+            self.sample[slot] = row
 
     def summary(self, origin: Mapping[str, str]) -> Summary:
         """The statistics of all rows so far."""
@@ -95,13 +99,6 @@ class Tally(Generic[R]):
             },
             measures={what: round(value, 4) for what, value in self.form.measures(self.sample).items()},
         )
-
-    def _sample_row(self, row: R) -> None:
-        """Reservoir sampling (Vitter 1985, algorithm R): every row so far is equally likely to be in the sample."""
-        if len(self.sample) < SAMPLED_ROWS:
-            self.sample.append(row)
-        elif (slot := self.rng.randrange(self.splits.total())) < SAMPLED_ROWS:
-            self.sample[slot] = row
 
 
 def _ordered(counts: Counter[str]) -> dict[str, int]:

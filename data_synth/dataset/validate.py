@@ -1,6 +1,4 @@
-"""`modegraph data validate`: reads and checks every row of a file, or of the files of a folder.
-
-The form of a file's rows is recognised by a column that only this form has; a bad row is reported with its line and its problems."""
+"""`modegraph data validate`: reads and checks every row of a file, or of the files of a folder."""
 
 from __future__ import annotations
 
@@ -29,7 +27,7 @@ FORM_BY_COLUMN: dict[str, Form[Any]] = {
     "proposition_id": RELEVANCE,
     "claim": CLAIMS,
 }
-
+"""Each form by a column that only its rows have."""
 
 Problems = Callable[[Mapping[str, Any]], Sequence[str]]
 """Lists the problems of a row; raises the errors of `Form.from_json`."""
@@ -134,11 +132,8 @@ def read_rows(file: Path) -> Iterator[tuple[int, dict[str, Any] | str]]:
     except OSError as problem:
         raise unreadable(file, problem, "a .jsonl or .parquet file") from None
     except UnicodeDecodeError as problem:
-        raise UserError(
-            f"{file}: not UTF-8 ({problem.reason})",
-            "a .jsonl file in UTF-8, or a .parquet file",
-            "convert the file to UTF-8",
-        ) from None
+        found, expected = f"{file}: not UTF-8 ({problem.reason})", "a .jsonl file in UTF-8, or a .parquet file"
+        raise UserError(found, expected, "convert the file to UTF-8") from None
 
 
 def _parse_line(line: str) -> dict[str, Any] | str:

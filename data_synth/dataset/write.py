@@ -18,6 +18,7 @@ from data_synth.dataset.summary import Summary, Tally
 from data_synth.rows import Dropped, Form, R, separate_dropped, split_files
 from graph.errors import UserError
 from graph.shared.console import print_json, say
+from graph.shared.jsonl import write_json
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -86,7 +87,6 @@ def _count_table(head: str, counts: Mapping[str, int]) -> str:
 
 
 def markdown_table(head: Sequence[str], rows: Iterable[Iterable[object]]) -> str:
-    """A table in Markdown."""
     lines: list[Iterable[object]] = [head, ["---"] * len(head), *rows]
     return "\n".join(f"| {' | '.join(map(str, line))} |" for line in lines)
 
@@ -140,29 +140,22 @@ def write_parquet(lines: Path, target: Path, schema: pa.Schema) -> None:
 
 def _write_all(folder: Path, rows: Iterable[R | Dropped], form: Form[R], origin: Mapping[str, str]) -> Summary:
     tally = Tally(form)
-    _write_lines(folder, rows, form, tally)
-    summary = tally.summary(origin)
-    for split in summary.by_split:
-        write_parquet(folder / f"{split}.jsonl", folder / f"{split}.parquet", form.schema())
-    (folder / CARD).write_text(dataset_card(summary, form), encoding="utf-8")
-    summary_json = json.dumps({"made_by": MAKER, **asdict(summary)}, indent=2, ensure_ascii=False)
-    (folder / SUMMARY).write_text(summary_json + "\n", encoding="utf-8")
-    return summary
-
-
-def _write_lines(folder: Path, rows: Iterable[R | Dropped], form: Form[R], tally: Tally[R]) -> None:
     files: dict[str, TextIO] = {}
     with ExitStack() as stack:
         for row in rows:
             if isinstance(row, Dropped):
                 tally.drops[row.why] += 1
-                continue
-            if tally.is_duplicate(row):
-                continue
-            if row.split not in files:
-                files[row.split] = stack.enter_context((folder / f"{row.split}.jsonl").open("w", encoding="utf-8"))
-            files[row.split].write(json.dumps(form.to_json(row), ensure_ascii=False) + "\n")
-            tally.add(row)
+            elif not tally.is_duplicate(row):
+                if row.split not in files:
+                    files[row.split] = stack.enter_context((folder / f"{row.split}.jsonl").open("w", encoding="utf-8"))
+                files[row.split].write(json.dumps(form.to_json(row), ensure_ascii=False) + "\n")
+                tally.add(row)
+    summary = tally.summary(origin)
+    for split in summary.by_split:
+        write_parquet(folder / f"{split}.jsonl", folder / f"{split}.parquet", form.schema())
+    (folder / CARD).write_text(dataset_card(summary, form), encoding="utf-8")
+    write_json(folder / SUMMARY, {"made_by": MAKER, **asdict(summary)})
+    return summary
 
 
 def _move_into_place(unfinished: Path, folder: Path) -> None:
@@ -255,9 +248,8 @@ def write_or_preview(
     summary = write_dataset(out, rows, form, origin)
     print_json({"out": str(out), **asdict(summary)}) if as_json else print(show_summary(summary, out))
     if summary.mostly_lost:
-        say(
-            f"modegraph: {sum(summary.drops.values()):,} rows were dropped, only {summary.rows:,} remain; see {out / CARD}"
-        )
+        dropped = sum(summary.drops.values())
+        say(f"modegraph: {dropped:,} rows were dropped, only {summary.rows:,} remain; see {out / CARD}")
     warnings = warnings_of(summary)
     for warning in warnings:
         say(f"modegraph: warning: {warning}")

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from itertools import zip_longest
 
 from data_synth.claims.falsify import shape
-from data_synth.preferences.reasons import choices_of, holds_answer, normalise_answer, plain, tfidf_cosines
+from data_synth.preferences.reasons import choices_of, holds_answer, normalise_answer, plain, tfidf_cosines, units_of
 from data_synth.preferences.support import sentences_of
 from data_synth.rows import Draft
 from graph.answer.citations import check_citations
@@ -24,7 +24,6 @@ from graph.answer.prompt import NOT_FOUND, format_answer
 from graph.extract.entities import find_entities
 from graph.extract.grounding import words_of
 from graph.shared.ids import content_id
-from graph.text.sentences import split_units
 
 UNSUPPORTED, WRONG = "unsupported reasoning", "wrong answer"
 REFUSED = "refused, though the passages say it"
@@ -101,10 +100,7 @@ def make_hard_negative(draft: Draft, reason: str, pool: Pool) -> HardNegative | 
 def reasoned_negative(
     name: str, draft: Draft, reason: str, pool: Pool, target: int, longer: bool
 ) -> HardNegative | None:
-    """The gold answer (UNSUPPORTED) or another one (WRONG) after reasoning that does not support it; None without such an answer or reasoning.
-
-    The reasoning consists of sentences of the context that are similar to question and answer, cited correctly, or else is borrowed from another question.
-    """
+    """The gold answer (UNSUPPORTED) or another one (WRONG) after reasoning that does not support it; None without such an answer or reasoning."""
     answer = draft.answer if name == UNSUPPORTED else wrong_answer(draft, list(pool.answers))
     if not answer:
         return None
@@ -138,8 +134,7 @@ def entities_of_shape(draft: Draft) -> list[str]:
     found = [
         entity
         for excerpt in draft.excerpts
-        for unit in split_units(excerpt.text, excerpt.header)
-        if unit.kind != "heading"
+        for unit in units_of(excerpt)
         for entity in (*find_entities(unit.text), *_NUMBER.findall(unit.text))
     ]
     wanted = shape(draft.answer, MAX_WORDS)
@@ -155,7 +150,7 @@ def misread_context(draft: Draft, reason: str, answer: str, target: int, longer:
     gold = set() if choices_of(draft.answer) else words_of(draft.answer)
     quoted: dict[str, int] = {}
     for number, excerpt in enumerate(draft.excerpts, start=1):
-        for text in (plain(unit.line) for unit in split_units(excerpt.text, excerpt.header) if unit.kind != "heading"):
+        for text in (plain(unit.line) for unit in units_of(excerpt)):
             if text and not words_of(text) <= used and not (gold and gold <= words_of(text)):
                 quoted.setdefault(text, number)
     sentences = list(quoted)

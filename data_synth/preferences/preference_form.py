@@ -37,8 +37,7 @@ if TYPE_CHECKING:
 
 
 SEPARATING_ACCURACY = 0.75
-"""If surface features alone distinguish the sides with this accuracy or more, a model can fit the pairs without learning which
-answer is better."""
+"""Accuracy from which surface features distinguish the two sides too well."""
 FOLDS = 5
 MIN_ROWS = 20
 
@@ -49,10 +48,8 @@ def measure_separation(rows: Sequence[PreferenceRow]) -> dict[str, float]:
     if len(rows) < MIN_ROWS or len(set(questions)) < FOLDS:
         return {}
     chosen_first = [random.Random(row.id).random() < 0.5 for row in rows]
-    sides = [
-        (row.chosen, row.rejected) if first else (row.rejected, row.chosen)
-        for row, first in zip(rows, chosen_first, strict=True)
-    ]
+    pairs = zip(rows, chosen_first, strict=True)
+    sides = [(row.chosen, row.rejected) if first else (row.rejected, row.chosen) for row, first in pairs]
     return {
         "accuracy of length alone (the longer side, or the shorter)": length_accuracy(rows),
         "accuracy of a decision tree on both lengths": both_lengths_accuracy(sides, chosen_first, questions),
@@ -110,9 +107,8 @@ def word_accuracy(sides: Sequence[tuple[str, str]], chosen_first: Sequence[bool]
     counter = CountVectorizer(binary=True, token_pattern=r"\S+")
     counter.fit([text for pair in sides for text in pair])
     first, second = (counter.transform([pair[side] for pair in sides]).astype(np.float32) for side in (0, 1))
-    return _cross_validated(
-        LogisticRegression(max_iter=200, fit_intercept=False), first - second, chosen_first, questions
-    )
+    rule = LogisticRegression(max_iter=200, fit_intercept=False)
+    return _cross_validated(rule, first - second, chosen_first, questions)
 
 
 def _cross_validated(rule: object, features: Floats, chosen_first: Sequence[bool], questions: Sequence[str]) -> float:
@@ -144,14 +140,11 @@ def preference_problems(row: PreferenceRow) -> list[str]:
     parsed = parse_answer(row.chosen)
     if not parsed.well_formed:
         problems.append("chosen is not of the form ###Reason: … ###Answer: …")
-    if normalise_answer(parsed.answer) not in {normalise_answer(quote(answer)) for answer in row.answers}:
-        problems.append(
-            f"chosen answers {parsed.answer!r}, which is not a gold answer; expected one of {list(row.answers)}"
-        )
-    if (
-        normalise_answer(parse_answer(row.rejected).answer) == normalise_answer(parsed.answer)
-        and row.hard_negative == WRONG
-    ):
+    chosen, rejected = (normalise_answer(each.answer) for each in (parsed, parse_answer(row.rejected)))
+    if chosen not in {normalise_answer(quote(answer)) for answer in row.answers}:
+        expected = f"expected one of {list(row.answers)}"
+        problems.append(f"chosen answers {parsed.answer!r}, which is not a gold answer; {expected}")
+    if row.hard_negative == WRONG and rejected == chosen:
         problems.append(f"hard_negative is {WRONG!r}, but rejected gives the chosen answer")
     for side, text in sides_of(row):
         if missing := check_citations(text, row.context_size).removed:
@@ -167,7 +160,6 @@ def preference_problems(row: PreferenceRow) -> list[str]:
 
 
 def sides_of(row: PreferenceRow) -> tuple[tuple[str, str], tuple[str, str]]:
-    """Both sides with their names."""
     return ("chosen", row.chosen), ("rejected", row.rejected)
 
 

@@ -14,21 +14,8 @@ from functools import partial
 from itertools import chain
 from pathlib import Path
 
-from data_synth.contexts import (
-    FindContexts,
-    QuestionSelection,
-    context_finder,
-    draft_groups,
-    gold_share,
-    task_of,
-)
-from data_synth.preferences.hard_negatives import (
-    REFUSAL,
-    HardNegative,
-    Pool,
-    invented_negative,
-    make_hard_negative,
-)
+from data_synth.contexts import FindContexts, QuestionSelection, context_finder, draft_groups, gold_share, task_of
+from data_synth.preferences.hard_negatives import REFUSAL, HardNegative, Pool, invented_negative, make_hard_negative
 from data_synth.preferences.reasons import compose_reason, holds_answer, is_span, model_reasons
 from data_synth.preferences.support import MeasureSupport, Support, SupportScorer
 from data_synth.rows import Draft, Dropped, PreferenceRow
@@ -110,12 +97,10 @@ def preference_rows(
     by_rules = Reasoner(BY_RULES, lambda drafts: [compose_reason(draft, index.passages_of) for draft in drafts], False)
     reasoners = [Reasoner(model.name, partial(model_reasons, model=model)) for model in models] or [by_rules]
 
-    count_tokens = models[0].count_tokens if models else index.count_tokens
-    find_contexts = context_finder(index, settings, count_tokens)
+    find_contexts = context_finder(index, settings, models[0].count_tokens if models else index.count_tokens)
     check = None if checker is None else partial(check_by_model, model=checker)
-    yield from make_rows(
-        questions, find_contexts, reasoners, SupportScorer(index).of_drafts, hard_negatives, check, sizes
-    )
+    measure = SupportScorer(index).of_drafts
+    yield from make_rows(questions, find_contexts, reasoners, measure, hard_negatives, check, sizes)
 
 
 def make_rows(
@@ -127,10 +112,7 @@ def make_rows(
     check: Check | None = None,
     sizes: Collection[int] = (),
 ) -> Iterator[PreferenceRow | Dropped]:
-    """Yield the rows of each question from the smallest context to the largest, in the order of `questions`; Dropped for a row that cannot be made.
-
-    `hard_negatives` is the share of answerable rows whose rejected side is a hard negative; in the others, that side is the gold answer alone, as in the paper.
-    """
+    """Yield the rows of each question from the smallest context to the largest, in the order of `questions`; Dropped for a row that cannot be made."""
     pools: defaultdict[str, Pool] = defaultdict(Pool)
     for group in draft_groups(questions, find_contexts, sizes):
         answerable = [draft for draft in group if isinstance(draft, Draft) and not context_lacks_answer(draft)]
@@ -148,7 +130,8 @@ def make_rows(
                 continue
             pool = pools[draft.question.split]
             for reasoner, reasoned in zip(reasoners, next(by_draft), strict=True):
-                yield make_pair(reasoned, _id_suffix(reasoner, reasoners), reasoner.name, pool, hard_negatives)
+                suffix = f"@{reasoner.name}" if len(reasoners) > 1 else ""
+                yield make_pair(reasoned, suffix, reasoner.name, pool, hard_negatives)
 
 
 def context_lacks_answer(draft: Draft) -> bool:
@@ -193,7 +176,8 @@ def write_reasons(
 def make_pair(
     reasoned: ReasonedDraft, suffix: str, reasoner: str, pool: Pool, hard_negatives: float
 ) -> PreferenceRow | Dropped:
-    """Chosen: the reasoning, then the gold answer; rejected: for a random share of pairs a hard negative, else the answer alone (GraphMPA, Appendix L)."""
+    """Chosen: the reasoning, then the gold answer; rejected: for the share `hard_negatives` of all pairs a hard negative, else the answer alone (GraphMPA,
+    Appendix L)."""
     draft, reason = reasoned.draft, reasoned.reason
     if isinstance(reason, Dropped):
         return reason
@@ -242,11 +226,6 @@ def preference_row(
     )
 
 
-def _id_suffix(reasoner: Reasoner, reasoners: Sequence[Reasoner]) -> str:
-    """The id suffix that distinguishes the rows of several reasoners."""
-    return f"@{reasoner.name}" if len(reasoners) > 1 else ""
-
-
 @dataclass(frozen=True)
 class PreferenceModels:
     """SPECs of the models that write reasoning and of the one that checks it; their calls are stored in `ledger`, if there is one."""
@@ -272,11 +251,8 @@ def preference_run(
     UserError for gold documents that are not in the index, a share of hard negatives outside 0 to 1, and a checker without reasoners.
     """
     if not 0 <= hard_negatives <= 1:
-        raise UserError(
-            f"hard negatives: {hard_negatives:g} of all rows",
-            "a share from 0 to 1",
-            "change the share of hard negatives",
-        )
+        found = f"hard negatives: {hard_negatives:g} of all rows"
+        raise UserError(found, "a share from 0 to 1", "change the share of hard negatives")
     if models.checker and not models.reasoners:
         found = f"judge {models.checker} without a writer: reasoning by rules is not judged"
         raise UserError(found, "a model that writes the reasoning", "give --writer, or leave --judge out")

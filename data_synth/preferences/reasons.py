@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 
@@ -25,7 +25,6 @@ EMPTY = "no reasoning"
 WRONG = "an answer other than the gold one"
 COPY = "reasoning copies the question"
 LEAK = "reasoning says that the answer was given"
-
 WITHOUT_ANSWER = "no sentence of evidence or context contains the answer"
 
 CHOICES = (frozenset({"yes", "no", "maybe"}), frozenset({"true", "false"}))
@@ -98,8 +97,8 @@ def holds_answer(text: str, answer: str) -> bool:
 def sentence_with(answer: str, excerpts: Sequence[Excerpt]) -> Statement | None:
     """The first sentence of the excerpts that contains an answer; None if there is none."""
     for excerpt in excerpts:
-        for unit in split_units(excerpt.text, excerpt.header):
-            if unit.kind != "heading" and holds_answer(unit.text, answer):
+        for unit in units_of(excerpt):
+            if holds_answer(unit.text, answer):
                 return Statement(excerpt.source, unit.text, unit.line)
     return None
 
@@ -135,7 +134,7 @@ def closest_statements(
     query: str, sources: Sequence[str], passages_of: Callable[[str], Sequence[Passage]]
 ) -> list[Statement]:
     """The sentence of each document closest to `query`, in the documents' order; none for a document that shares no word with it."""
-    sentences = [(source, unit) for source in sources for unit in _sentences(passages_of(source))]
+    sentences = [(source, unit) for source in sources for passage in passages_of(source) for unit in units_of(passage)]
     scores = tfidf_cosines(query, [unit.text for _, unit in sentences])
     best: dict[str, tuple[float, Unit]] = {}
     for (source, unit), score in zip(sentences, scores, strict=True):
@@ -216,10 +215,9 @@ def plain(text: str) -> str:
     return " ".join(text.split())
 
 
-def _sentences(passages: Sequence[Passage]) -> Iterator[Unit]:
-    return (
-        unit for passage in passages for unit in split_units(passage.text, passage.header) if unit.kind != "heading"
-    )
+def units_of(passage: Passage | Excerpt) -> list[Unit]:
+    """The sentences and table rows of a passage, without its headings."""
+    return [unit for unit in split_units(passage.text, passage.header) if unit.kind != "heading"]
 
 
 def _one_line(text: str) -> str:

@@ -34,7 +34,6 @@ from graph.index.index import Index
 from graph.retrieve.parts.query import Caller
 from graph.retrieve.parts.words import row_of_term
 from graph.store.columns.moved import take_rows
-from graph.store.data import IndexData
 from graph.text.bm25 import terms_of
 from graph.text.prompting import fill, quote, quote_passage, read_prompt
 from graph.text.replies import ReplyModel, Sentence, as_one_line, at_most, number_up_to, numbers_up_to
@@ -131,7 +130,7 @@ def model_questions(
     remaining, usable, failures, earlier = iter(materials), 0, 0, DuplicateFilter()
     while usable < count and (batch := list(islice(remaining, BATCH_SIZE))):
         rows = write_questions(batch, writers.writer, hops, splits)
-        rows = drop_nameless(rows, writers.is_named)
+        rows = _drop(rows, lambda row: "" if row.hops > 1 or writers.is_named(row.text) else NAMES_NOTHING)
         rows = drop_unretrieved(rows, writers.find)
         if writers.judge is not None:
             rows = answer_again(rows, batch, writers.judge)
@@ -170,16 +169,9 @@ def write_questions(
     ]
 
 
-def drop_nameless(
-    rows: Sequence[QuestionRow | Dropped], is_named: Callable[[str], bool]
-) -> list[QuestionRow | Dropped]:
-    """The questions; Dropped for each question on a single document that does not say which document it is about (`is_named`)."""
-    return [
-        _dropped(NAMES_NOTHING, row)
-        if isinstance(row, QuestionRow) and row.hops == 1 and not is_named(row.text)
-        else row
-        for row in rows
-    ]
+def _drop(rows: Iterable[QuestionRow | Dropped], why_of: Callable[[QuestionRow], str]) -> list[QuestionRow | Dropped]:
+    """The rows; Dropped for each question for which `why_of`, called in their order, gives a reason."""
+    return [row if isinstance(row, Dropped) or not (why := why_of(row)) else _dropped(why, row) for row in rows]
 
 
 def names_document(question: str, index: Index) -> bool:
@@ -195,7 +187,8 @@ def names_document(question: str, index: Index) -> bool:
     limit = max(1, MAX_WITH_NAME * len(data.document_sources))
     names = [word for word in question.split()[1:] if _is_name(word) and word.casefold() not in FUNCTION_WORDS]
     rows = [row for name in names for term in terms_of(name) if (row := row_of_term(index, term)) is not None]
-    return any(len(_documents_with(data, row)) <= limit for row in rows)
+    passages = (take_rows(data.term_count_WP, np.array([row])).indices for row in rows)
+    return any(len(np.unique(data.passage_document_P[each])) <= limit for each in passages)
 
 
 def _is_name(word: str) -> bool:
@@ -204,48 +197,30 @@ def _is_name(word: str) -> bool:
     >>> [word for word in ("Ada's", "B12", "fool.com", "café", "end.", "кот") if _is_name(word)]
     ["Ada's", 'B12', 'fool.com']
     """
-    return (
-        any(character.isupper() or character.isdigit() for character in word) or re.search(r"\w\.\w", word) is not None
-    )
-
-
-def _documents_with(data: IndexData, term: int) -> set[int]:
-    passages = take_rows(data.term_count_WP, np.array([term])).indices
-    return set(data.passage_document_P[passages].tolist())
+    return re.search(r"\w\.\w", word) is not None or any(one.isupper() or one.isdigit() for one in word)
 
 
 def drop_unretrieved(rows: Sequence[QuestionRow | Dropped], find: Find) -> list[QuestionRow | Dropped]:
-    """The questions for which retrieval finds what they need; Dropped for the others.
-
-    For a question on one document, retrieval must find this document first; for a question on several, most words of the answer.
-    """
-    questions = [row for row in rows if isinstance(row, QuestionRow)]
-    found = iter(find([row.text for row in questions]) if questions else ())
-    return [
-        row if isinstance(row, Dropped) or not (why := _not_found(row, next(found))) else _dropped(why, row)
-        for row in rows
-    ]
+    """The questions for which retrieval finds what they need (`_not_found`); Dropped for the others."""
+    questions = [row.text for row in rows if isinstance(row, QuestionRow)]
+    found = iter(find(questions) if questions else ())
+    return _drop(rows, lambda row: _not_found(row, next(found)))
 
 
 def answer_again(
     rows: Sequence[QuestionRow | Dropped], materials: Sequence[Material], judge: LanguageModel
 ) -> list[QuestionRow | Dropped]:
     """The questions that the judge answers as the writer did from all needed passages but, if there are several, from no single one; Dropped for the others."""
-    contexts = [
-        _contexts(row, each) if isinstance(row, QuestionRow) else [] for row, each in zip(rows, materials, strict=True)
-    ]
+    pairs = zip(rows, materials, strict=True)
+    questions = [(row.text, _contexts(row, each)) for row, each in pairs if isinstance(row, QuestionRow)]
     requests = [
-        CompletionRequest(answer_messages(row.text, context, judge.form), ANSWER_TOKENS[judge.form])
-        for row, of_row in zip(rows, contexts, strict=True)
-        if isinstance(row, QuestionRow)
-        for context in of_row
+        CompletionRequest(answer_messages(text, context, judge.form), ANSWER_TOKENS[judge.form])
+        for text, contexts in questions
+        for context in contexts
     ]
     texts = iter([short_answer(each.text) for each in judge.complete(requests)] if requests else ())
-    judged = [[next(texts) for _ in of_row] for of_row in contexts]
-    return [
-        row if isinstance(row, Dropped) or not (why := _disagreement(row, answers)) else _dropped(why, row)
-        for row, answers in zip(rows, judged, strict=True)
-    ]
+    answers = iter([[next(texts) for _ in contexts] for _, contexts in questions])
+    return _drop(rows, lambda row: _disagreement(row, next(answers)))
 
 
 def _not_found(row: QuestionRow, excerpts: Sequence[Excerpt]) -> str:

@@ -1,6 +1,4 @@
-"""Questions without a model: candidates of every kind in turn; only those that need all their passages and no others are used.
-
-Unanswerable questions are answerable ones in which a name or a word is replaced by another that the index does not contain."""
+"""Questions without a model: candidates of every kind in turn; only those that need all their passages and no others are used."""
 
 import re
 from collections import Counter
@@ -122,13 +120,8 @@ def _other_name(name: str, sentences: Sentences, rng: Random) -> str | None:
     if not free or not words[0][:1].isupper():
         return None
     invented = rng.choice(free)
-    last = words[-1].casefold()
-    if len(words) == 1:
-        other = invented
-    elif last in PLACES or kind_by_name(name).noun:
-        other = " ".join([invented, words[-1]])
-    else:
-        other = " ".join([*words[:-1], invented])
+    names_kind = len(words) > 1 and (words[-1].casefold() in PLACES or kind_by_name(name).noun)
+    other = " ".join([invented, words[-1]] if names_kind else [*words[:-1], invented])
     return other if other.casefold() not in sentences.text else None
 
 
@@ -141,9 +134,8 @@ def _other_words(row: QuestionRow, sentences: Sentences, rng: Random) -> Iterato
             if match is not None and others:
                 other = rng.choice(others)
                 other = other.capitalize() if match[0][0].isupper() else other
-                changed = (
-                    f"{_with_article(plain[: match.start()], other)}{other}{match['plural']}{plain[match.end() :]}"
-                )
+                before = _with_article(plain[: match.start()], other)
+                changed = f"{before}{other}{match['plural']}{plain[match.end() :]}"
                 if not sentences.documents_with(stems_of(changed), ""):
                     yield changed + row.text[len(plain) :]
 
@@ -196,14 +188,14 @@ def all_template_questions(
     splits = splits if splits is not None else spread_documents(index.sources(), seed)
     statements = read_index(index, splits)
     builder = _QuestionBuilder(statements, splits, DuplicateFilter(), Counter())
-    turns = [
+    waiting = [
         [
             (kind, builder.rows(make(statements, hop_count, Random(f"{seed} {kind} {hop_count}"))))
             for kind, make in TEMPLATES.items()
         ]
         for hop_count in sorted(set(hops))
     ]
-    return builder.alternate(turns)
+    return builder.alternate(waiting)
 
 
 def to_row(candidate: Candidate, splits: Mapping[str, str]) -> QuestionRow | None:
@@ -214,12 +206,8 @@ def to_row(candidate: Candidate, splits: Mapping[str, str]) -> QuestionRow | Non
     gives_away = [*candidate.bridges, *([candidate.answer] if candidate.kind != "comparison" else [])]
     repeats_source = len({step.source for step in steps}) < len(steps)
     document_splits = {splits[step.source] for step in steps}
-    if (
-        repeats_source
-        or len(document_splits) > 1
-        or len(text.split()) > MAX_WORDS
-        or any(named_in(name, text) for name in gives_away)
-    ):
+    is_too_long = len(text.split()) > MAX_WORDS
+    if repeats_source or len(document_splits) > 1 or is_too_long or any(named_in(name, text) for name in gives_away):
         return None
     return QuestionRow(
         id=id_of(text),
@@ -251,23 +239,22 @@ class _QuestionBuilder:
                 continue
             if row.hops > 1 and not needs_all(row, self.statements.mentions):
                 continue
-            if candidate.attribute and self._is_too_many(
-                candidate.attribute, self.counts["comparison"], MAX_OF_ONE_ATTRIBUTE
-            ):
+            attributes = [candidate.attribute] if candidate.attribute else []
+            comparisons = self.counts["comparison"]
+            if any(self._is_too_many(one, comparisons, MAX_OF_ONE_ATTRIBUTE) for one in attributes):
                 continue
             self.duplicates.add(row)
-            self.counts.update(("all", row.kind, *([candidate.attribute] if candidate.attribute else [])))
+            self.counts.update(("all", row.kind, *attributes))
             yield row
 
-    def alternate(self, turns: Sequence[Sequence[tuple[str, Iterator[QuestionRow]]]]) -> Iterator[QuestionRow]:
+    def alternate(self, waiting: Sequence[list[tuple[str, Iterator[QuestionRow]]]]) -> Iterator[QuestionRow]:
         """One row of each number of hops in turn, alternating kinds, until no rows are left except comparisons beyond MAX_COMPARISONS."""
-        waiting = [list(kinds) for kinds in turns]
         while rows := [row for row in map(self._next, waiting) if row is not None]:
             yield from rows
 
     def _next(self, kinds: list[tuple[str, Iterator[QuestionRow]]]) -> QuestionRow | None:
         """The next row of the first kind that has one and is not too frequent; its kind moves to the end of the queue."""
-        for position, (kind, rows) in enumerate(list(kinds)):
+        for position, (kind, rows) in enumerate(kinds):
             if kind == "comparison" and self._is_too_many(kind, self.counts["all"], MAX_COMPARISONS):
                 continue
             row = next(rows, None)

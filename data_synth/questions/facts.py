@@ -17,17 +17,8 @@ from graph.text.word_forms import FUNCTION_WORDS
 
 MAX_PER_SENTENCE = 2
 """Maximum number of questions from one sentence."""
-_PRONOUNS = {
-    "He": "he",
-    "She": "she",
-    "His": "he",
-    "Her": "she",
-    "It": "it",
-    "Its": "it",
-    "They": "they",
-    "Their": "they",
-}
-_PRONOUN = re.compile(rf"^(?P<pronoun>{'|'.join(_PRONOUNS)}) (?=\w)")
+_PRONOUN = re.compile(r"^(?P<pronoun>He|She|His|Her|It|Its|They|Their) (?=\w)")
+_POSSESSIVES = {"his": "he", "her": "she", "its": "it", "their": "they"}
 _VESSELS = frozenset(["boat", "cutter", "ferry", "launch", "ship", "vessel", "yacht"])
 _PLAIN = """
 a about according after all an and are around as at be been before by can did do does every each far few for from had has have how
@@ -169,7 +160,8 @@ def _facts(statements: IndexStatements, sentences: Sentences, document: int) -> 
             topic = None
             continue
         match = _PRONOUN.match(text)
-        pronoun = _PRONOUNS[match["pronoun"]] if match else ""
+        word = match["pronoun"].lower() if match else ""
+        pronoun = _POSSESSIVES.get(word, word)
         if match is None:
             topic = topic_of(text, is_name) or _subject_topic(statements, document, text)
         elif topic is not None and _refers_to(pronoun, topic, subject, pronouns):
@@ -184,9 +176,8 @@ def _facts(statements: IndexStatements, sentences: Sentences, document: int) -> 
 
 def _refers_to(pronoun: str, topic: tuple[str, str], subject: str, subject_pronouns: str) -> bool:
     """Whether a pronoun can refer to the topic of the previous sentence, and cannot refer to the document's subject instead."""
-    return pronoun in topic[1].split() and (
-        not subject or topic[0] == subject or pronoun not in subject_pronouns.split()
-    )
+    means_subject = bool(subject) and topic[0] != subject and pronoun in subject_pronouns.split()
+    return pronoun in topic[1].split() and not means_subject
 
 
 def _follows(statements: IndexStatements, previous: Occurrence, occurrence: Occurrence) -> bool:
@@ -216,9 +207,8 @@ def _with_name(text: str, match: re.Match[str], topic: str) -> str:
     """A sentence with its opening pronoun replaced by a name; unchanged if “’s” would follow a name such as “the head of stores”."""
     rest = text[match.end() :]
     pronoun = match["pronoun"]
-    is_possessive = pronoun in ("Its", "His", "Their") or (
-        pronoun == "Her" and not re.match(r"(?:was|is|had|has|were)\b", rest)
-    )
+    precedes_noun = pronoun != "Her" or not re.match(r"(?:was|is|had|has|were)\b", rest)
+    is_possessive = pronoun.lower() in _POSSESSIVES and precedes_noun
     if is_possessive and re.search(r" (?:of|in|at|on|for) ", topic):
         return text
     suffix = "" if not is_possessive else "’" if topic.endswith("s") else "’s"

@@ -69,10 +69,7 @@ class Mentions:
         return frozenset(int(document_P[row]) for row in self._passages_mentioning(key))
 
     def shared_entities(self, max_documents: int) -> list[str]:
-        """Names of several words that 2 to `max_documents` documents mention, sorted.
-
-        Names that open with a frequent entity ("French DJ") or contain a digit are left out.
-        """
+        """Names of several words, without digits, that 2 to `max_documents` documents mention, sorted; none opens with a frequent entity ("French DJ")."""
         texts = self.index.data.entity_texts
         rows = np.flatnonzero((self._documents_E >= 2) & (self._documents_E <= max_documents))
         keys = (texts[int(row)] for row in rows)
@@ -123,12 +120,12 @@ class Mentions:
         return np.bincount(self._entity_document_UE.indices, minlength=len(self.index.data.entity_texts))
 
     @cached_property
-    def _passages_of(self) -> list[tuple[int, ...]]:
+    def _passages_of(self) -> list[list[int]]:
         data = self.index.data
         rows: list[list[int]] = [[] for _ in range(len(data.document_sources))]
         for passage, document in enumerate(data.passage_document_P):
             rows[int(document)].append(passage)
-        return [tuple(row) for row in rows]
+        return rows
 
     def _is_frequent(self, key: str) -> bool:
         (row,) = self.index.entity_rows([key]).tolist()

@@ -276,33 +276,19 @@ def _date(when: str, attribute: str, question: str, comparison: str) -> Value:
 def _measures(text: str) -> Iterator[Value]:
     measures = list(_MEASURE.finditer(text))
     if len(measures) == 1:
-        what, unit = measures[0]["what"], (measures[0]["unit"] or "").strip()
-        yield from _size(
-            measures[0]["value"],
-            unit,
-            what,
-            f"What is the {what} of {{}}?",
-            f"Which has the smaller {what}",
-            f"Which has the larger {what}",
-        )
-    size = _SIZE.search(text)
-    if size is not None:
+        what = measures[0]["what"]
+        comparisons = f"Which has the smaller {what}", f"Which has the larger {what}"
+        yield from _size(measures[0], f"What is the {what} of {{}}?", *comparisons)
+    if size := _SIZE.search(text):
         what = size["what"]
-        yield from _size(
-            size["value"],
-            size["unit"],
-            what,
-            f"How {what} is {{}}?",
-            f"Which is less {what}",
-            f"Which is {_LARGER[what]}",
-        )
+        yield from _size(size, f"How {what} is {{}}?", f"Which is less {what}", f"Which is {_LARGER[what]}")
 
 
-def _size(number: str, unit: str, what: str, question: str, smaller: str, larger: str) -> Iterator[Value]:
-    number = number.rstrip(".,")
+def _size(match: re.Match[str], question: str, smaller: str, larger: str) -> Iterator[Value]:
+    number, unit = match["value"].rstrip(".,"), (match["unit"] or "").strip()
     amount = amount_of(number)
     if amount is not None:
-        text, attribute = f"{number} {unit}".strip(), f"{what} {unit}"
+        text, attribute = f"{number} {unit}".strip(), f"{match['what']} {unit}"
         yield Value(text, amount, attribute, question, f"{smaller}, {{}} or {{}}?", f"{larger}, {{}} or {{}}?")
 
 

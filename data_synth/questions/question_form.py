@@ -115,14 +115,11 @@ def question_schema() -> pa.Schema:
     text, texts = pa.string(), pa.list_(pa.string())
     quotes = pa.list_(pa.struct([("id", text), ("quote", text)]))
     chains = pa.list_(pa.list_(pa.struct([("given", text), ("found", text), ("passage_id", text)])))
-    kinds = {"answers": texts, "gold_ids": texts, "evidence": quotes, "hops": pa.int32(), "passage_ids": texts}
     near = pa.list_(pa.struct([("id", text), ("passage_id", text), ("quote", text)]))
-    kinds |= {"chains": chains, "bridges": texts, "near": near}
-    names = [
-        *("id", "question", "answers", "gold_ids", "evidence", "type", "hops", "split"),
-        *("passage_ids", "chains", "bridges", "writer", "near"),
-    ]
-    return pa.schema([(name, kinds.get(name, text)) for name in names])
+    kinds = dict.fromkeys(("answers", "gold_ids", "passage_ids", "bridges"), texts)
+    kinds |= {"evidence": quotes, "hops": pa.int32(), "chains": chains, "near": near}
+    names = "id question answers gold_ids evidence type hops split passage_ids chains bridges writer near"
+    return pa.schema([(name, kinds.get(name, text)) for name in names.split()])
 
 
 def without_title(question: str) -> str:

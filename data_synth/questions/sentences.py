@@ -77,7 +77,8 @@ _ORDINAL = (
 )
 _MONTH = rf"(?:{MONTHS})(?: \d{{4}})?(?! \d)"
 _YEAR = r"[12]\d{3}(?![\d,.:]*\d)(?![-–\w])"
-_WHEN = rf"(?:{_DAY}|{_ORDINAL}|{_MONTH}|{_YEAR}|{_WEEKDAY}|{_TIME})"
+_TIMES = {"day": _DAY, "ordinal": _ORDINAL, "month": _MONTH, "year": _YEAR, "weekday": _WEEKDAY, "time": _TIME}
+_WHEN = rf"(?:{'|'.join(_TIMES.values())})"
 _RANGE = re.compile(rf"\b(?P<answer>(?:from|between) {_WHEN} (?:to|until|till|and) {_WHEN})")
 _AT = re.compile(
     rf"\b(?P<prep>in|on|at|by|before|after|since|until|from) (?P<answer>{_WHEN})(?!\w)(?! ?(?:to|until|till|or|–|-) ?{_WHEN})"
@@ -128,6 +129,9 @@ _CALLED = re.compile(rf"(?P<how>called|named|known as) (?P<answer>{_NAME})(?P<af
 _WHERE = re.compile(
     rf"\b(?P<prep>in|at|on|near|beside|behind|under|opposite|outside|inside|next to|above|to) (?P<answer>{_NAME}|the [a-z].*|an? [a-z].*)"
 )
+_PLACE_END = re.compile(
+    r" (?:by|for|from|until|since|every|each|within|after|before|during|when|if|unless|at (?=[a-z\d])|as|with|in \d+|on \d) ?|,"
+)
 _AMOUNT_QUESTIONS = {
     "weigh": "How much {} weigh",
     "cost": "How much {} cost",
@@ -150,10 +154,7 @@ class Fact:
 
 @dataclass(frozen=True)
 class Clause:
-    """A subject with one finite verb: an `auxiliary` with its `rest`, or a form of do, a verb and its `rest`.
-
-    `then` is the text after the rest in the sentence.
-    """
+    """A subject with one finite verb: an `auxiliary` with its `rest`, or a form of do, a verb and its `rest`; `then` follows in the sentence."""
 
     subject: str
     auxiliary: str
@@ -161,10 +162,14 @@ class Clause:
     rest: str
     then: str = ""
 
-    def as_question(self, opening: str, rest: str) -> str:
+    def fact(self, opening: str, rest: str, *answers: str) -> Fact:
         """The clause as a question: "At what time" + "does the canteen open" + "on Fridays"."""
         verb = self.verb.base if self.verb else ""
-        return " ".join(f"{opening} {self.auxiliary} {self.subject} {verb} {rest}".split()) + "?"
+        return Fact(_question(f"{opening} {self.auxiliary} {self.subject} {verb} {rest}"), answers, self.subject)
+
+
+def _question(text: str) -> str:
+    return " ".join(text.split()) + "?"
 
 
 def facts_of(sentence: str, is_name: IsName) -> Iterator[Fact]:
@@ -265,16 +270,12 @@ def _split_at(text: str, boundary: re.Pattern[str]) -> tuple[str, str]:
 def _statement(segment: str, is_name: IsName) -> Clause | None:
     words = segment.split(" ")
     at = _finite_verb(words)
-    if at is None:
+    subject = None if at is None else _subject(words[:at], is_name)
+    if subject is None:
         return None
-    subject = _subject(words[:at], is_name)
-    clause = None if subject is None else _predicate(subject, words[at:])
-    is_single_event = (
-        clause is not None
-        and clause.subject.startswith(("a ", "an "))
-        and clause.auxiliary in ("did", "was", "were", "had")
-    )
-    return None if is_single_event else clause
+    clause = _predicate(subject, words[at:])
+    is_past = clause is not None and clause.auxiliary in ("did", "was", "were", "had")
+    return None if is_past and subject.startswith(("a ", "an ")) else clause
 
 
 def _predicate(subject: str, words: list[str]) -> Clause | None:
@@ -298,11 +299,8 @@ def _finite_verb(words: list[str]) -> int | None:
         word, before = words[at], words[at - 1].casefold()
         if word in AUXILIARIES or (word in BY_THIRD and word not in NOUN_OR_VERB):
             return at
-        if (
-            unclear is None
-            and word not in ("called", "named")
-            and before not in ("the", "a", "an", "of", "all", "every", "each", "to", "and")
-        ):
+        can_follow = before not in ("the", "a", "an", "of", "all", "every", "each", "to", "and")
+        if unclear is None and can_follow and word not in ("called", "named"):
             plural = _is_plural(before)
             if word in BY_PAST or (word in BY_THIRD and not plural) or (word in BY_BASE and plural):
                 unclear = at
@@ -312,13 +310,8 @@ def _finite_verb(words: list[str]) -> int | None:
 
 
 def _is_plural(word: str) -> bool:
-    return (word.endswith("s") and not word.endswith(("ss", "us", "is"))) or word in (
-        "people",
-        "staff",
-        "men",
-        "women",
-        "children",
-    )
+    is_regular = word.endswith("s") and not word.endswith(("ss", "us", "is"))
+    return is_regular or word in ("people", "staff", "men", "women", "children")
 
 
 def _subject(words: list[str], is_name: IsName) -> str | None:
@@ -382,16 +375,9 @@ def _conjunct(clause: Clause, text: str) -> Clause | None:
         return replace(clause, rest=" ".join(["be", *words]))
     if clause.auxiliary in MODALS and before[0] != "be" and first in BY_BASE and words[1:]:
         return replace(clause, rest=" ".join(words))
-    fits = {
-        "does": BY_THIRD,
-        "did": BY_PAST,
-        "do": BY_BASE,
-        "is": BY_THIRD,
-        "was": BY_PAST,
-        "were": BY_PAST,
-        "are": BY_BASE,
-    }
-    return _predicate(clause.subject, words) if first in fits.get(clause.auxiliary, {}) and words[1:] else None
+    forms = {"does": BY_THIRD, "is": BY_THIRD, "do": BY_BASE, "are": BY_BASE}
+    fits = BY_PAST if clause.auxiliary in ("did", "was", "were") else forms.get(clause.auxiliary, {})
+    return _predicate(clause.subject, words) if first in fits and words[1:] else None
 
 
 def _facts(clause: Clause) -> Iterator[Fact]:
@@ -476,14 +462,10 @@ def _subject_amounts(text: str) -> Iterator[Fact]:
     opening = "" if about in _PLAIN_NUMBER else about
     rest = f"{match['verb']} {_to_next_clause(_split_at(match['rest'], _BOUNDARY)[0])}"
     if share is not None:
-        yield Fact(
-            " ".join(f"{opening} what percentage of {share['of']} {rest}".split()) + "?",
-            (share["answer"],),
-            share["of"],
-        )
+        yield Fact(_question(f"{opening} what percentage of {share['of']} {rest}"), (share["answer"],), share["of"])
     elif some is not None and some["noun"] == _plural_phrase(some["noun"]):
         answers = (f"{some['answer']} {some['noun'].partition(' of ')[0]}", some["answer"])
-        yield Fact(" ".join(f"{opening} how many {some['noun']} {rest}".split()) + "?", answers, some["noun"])
+        yield Fact(_question(f"{opening} how many {some['noun']} {rest}"), answers, some["noun"])
 
 
 def _times(clause: Clause) -> Iterator[Fact]:
@@ -491,24 +473,23 @@ def _times(clause: Clause) -> Iterator[Fact]:
     if match is not None:
         rest = _rest_without(clause, match)
         if rest is not None and not _belongs_to_noun(clause, match):
-            yield Fact(clause.as_question("When", rest), (match["answer"],), clause.subject)
+            yield clause.fact("When", rest, match["answer"])
         return
     for match in _AT.finditer(clause.rest):
         rest = _rest_without(clause, match, further=_WHEN)
         if rest is None or _belongs_to_noun(clause, match):
             continue
-        answer = match["answer"] + (match["more"] or "")
         opening = _time_question(match["prep"], match["answer"])
         if match["prep"] == "since" and clause.auxiliary not in ("has", "have", "is", "are"):
             continue
         if opening:
-            yield Fact(clause.as_question(opening, rest), (answer,), clause.subject)
+            yield clause.fact(opening, rest, match["answer"] + (match["more"] or ""))
     for pattern, opening in ((_SOON, "Within what time"), (_OFTEN, "How often")):
         match = pattern.search(clause.rest)
         if match is not None and clause.auxiliary not in ("did", "was", "were", "had"):
             rest = _rest_without(clause, match)
             if rest is not None:
-                yield Fact(clause.as_question(opening, rest), (match["answer"],), clause.subject)
+                yield clause.fact(opening, rest, match["answer"])
 
 
 def _belongs_to_noun(clause: Clause, match: re.Match[str]) -> bool:
@@ -520,23 +501,10 @@ def _belongs_to_noun(clause: Clause, match: re.Match[str]) -> bool:
 
 def _time_question(prep: str, when: str) -> str:
     """The opening of a question for a time with its preposition; "" if there is none."""
-    kind = next(
-        kind
-        for kind, pattern in (
-            ("day", _DAY),
-            ("ordinal", _ORDINAL),
-            ("month", _MONTH),
-            ("year", _YEAR),
-            ("weekday", _WEEKDAY),
-            ("time", _TIME),
-        )
-        if re.fullmatch(pattern, when)
-    )
+    kind = next(kind for kind, pattern in _TIMES.items() if re.fullmatch(pattern, when))
     if prep in ("by", "before", "after", "since", "until", "from"):
-        what = {"time": "what time", "year": "what year"}.get(
-            kind, "when" if prep != "after" and prep != "before" else "what day"
-        )
-        return f"{prep} {what}"
+        date = "what day" if prep in ("before", "after") else "when"
+        return f"{prep} what {kind}" if kind in ("time", "year") else f"{prep} {date}"
     openings = {
         ("in", "year"): "In what year",
         ("in", "month"): "When" if " " in when else "In which month",
@@ -563,8 +531,7 @@ def _amounts(clause: Clause) -> Iterator[Fact]:
         yield from _measures(clause)
     match = _RANGE_OF.fullmatch(clause.rest) if verb == "have" and not re.match(r"(?:,| and) \d", clause.then) else None
     if match is not None and not _is_participle(match["answer"].split()[-1]):
-        question = clause.as_question(f"What {match['what']}", _to_next_clause(match["after"]))
-        yield Fact(question, (match["answer"],), clause.subject)
+        yield clause.fact(f"What {match['what']}", _to_next_clause(match["after"]), match["answer"])
     yield from _shares(clause)
     for match in _MONEY.finditer(clause.rest):
         rest = _rest_without(clause, match, further=r"[£$€]", is_object=not match["prep"])
@@ -572,7 +539,7 @@ def _amounts(clause: Clause) -> Iterator[Fact]:
         prep, about = match["prep"] or "", match["about"] or ""
         if rest is not None and (prep or not before or before[-1] in BY_PARTICIPLE) and (clause.verb or before):
             opening = f"{prep} {'' if about in _PLAIN_NUMBER else about} how much"
-            yield Fact(clause.as_question(" ".join(opening.split()), rest), (match["answer"],), clause.subject)
+            yield clause.fact(opening, rest, match["answer"])
     yield from _counts(clause)
 
 
@@ -583,7 +550,7 @@ def _shares(clause: Clause) -> Iterator[Fact]:
         if clause.verb is not None and re.fullmatch(rf"(?:{_APPROXIMATE})?", before) and match["of"]:
             noun, _ = _split_at(match["of"], re.compile(r" (?:and|or|to|in|on|at|for|into|each|every) "))
             after = _to_next_clause(clause.rest[match.start("of") + len(noun) :])
-            yield Fact(clause.as_question(f"What percentage of {noun}", after), (match["answer"],), clause.subject)
+            yield clause.fact(f"What percentage of {noun}", after, match["answer"])
 
 
 def _measures(clause: Clause) -> Iterator[Fact]:
@@ -591,11 +558,7 @@ def _measures(clause: Clause) -> Iterator[Fact]:
     subject = clause.subject
     if match := _SIZE.fullmatch(clause.rest):
         after = _to_next_clause(match["after"])
-        yield Fact(
-            " ".join(f"How {match['what']} {clause.auxiliary} {subject} {after}".split()) + "?",
-            (match["answer"],),
-            subject,
-        )
+        yield Fact(_question(f"How {match['what']} {clause.auxiliary} {subject} {after}"), (match["answer"],), subject)
     elif match := _FAR.fullmatch(clause.rest):
         yield Fact(f"How far {clause.auxiliary} {subject} {match['after']}?", (match["answer"],), subject)
     elif clause.auxiliary in ("is", "was") and (not _has_capital(subject) or "’s " in subject):
@@ -604,8 +567,7 @@ def _measures(clause: Clause) -> Iterator[Fact]:
             if match is not None and not re.match(r", (?:and |or )?\d| (?:and|or) \d", clause.then):
                 after = _to_next_clause(match.groupdict().get("after") or "")
                 if match["answer"].split()[-1] not in PHRASE_STOPS:
-                    question = " ".join(f"What {clause.auxiliary} {subject} {after}".split())
-                    yield Fact(f"{question}?", (match["answer"],), subject)
+                    yield Fact(_question(f"What {clause.auxiliary} {subject} {after}"), (match["answer"],), subject)
                     return
 
 
@@ -622,9 +584,8 @@ def _counts(clause: Clause) -> Iterator[Fact]:
             continue
         if not prep and not before and clause.verb is None and clause.auxiliary not in MODALS:
             continue
-        if prep in ("in", "on", "at") and re.match(
-            r" (?:before|after|ahead|earlier)\b", clause.rest[match.end() + len(noun) :]
-        ):
+        following = clause.rest[match.end() + len(noun) :]
+        if prep in ("in", "on", "at") and re.match(r" (?:before|after|ahead|earlier)\b", following):
             continue
         if before and before[-1] in ("of", "and", "or", "than", "about"):
             continue
@@ -632,10 +593,9 @@ def _counts(clause: Clause) -> Iterator[Fact]:
         if rest is None or (clause.auxiliary in BE and before[:1] and before[0] in ("a", "an", "the", "one")):
             continue
         about = "" if (match["about"] or "") in _PLAIN_NUMBER else match["about"]
-        opening = " ".join(f"{prep} {about} how many {noun}".split())
-        unit = noun.partition(" of ")[0]
-        answers = (f"{number} {unit}", number) if f"{number} {unit}" in clause.rest else (number,)
-        yield Fact(clause.as_question(opening, rest), answers, clause.subject)
+        amount = f"{number} {noun.partition(' of ')[0]}"
+        answers = (amount, number) if amount in clause.rest else (number,)
+        yield clause.fact(f"{prep} {about} how many {noun}", rest, *answers)
 
 
 def _match_at(start: re.Match[str], part: str) -> re.Match[str]:
@@ -651,12 +611,8 @@ def _plural_phrase(text: str) -> str | None:
     end = 0
     while end < len(words) and end < 6:
         word = words[end]
-        if (
-            word == "of"
-            and 0 < end < len(words) - 1
-            and "of" not in words[:end]
-            and words[end + 1] not in ("the", "a", "an", "these")
-        ):
+        is_first_of = word == "of" and 0 < end < len(words) - 1 and "of" not in words[:end]
+        if is_first_of and words[end + 1] not in ("the", "a", "an", "these"):
             end += 1
             continue
         if not re.fullmatch(r"[a-z][a-z'’-]*", word) or word in PHRASE_STOPS or word in AUXILIARIES:
@@ -668,14 +624,9 @@ def _plural_phrase(text: str) -> str | None:
     while phrase and phrase[-1] == "of":
         phrase.pop()
     head = " ".join(phrase).partition(" of ")[0].split()
-    if (
-        not head
-        or not _is_countable_plural(head[-1])
-        or head[0] in ("times", "ago")
-        or head[-1] in ("times", "later", "ago")
-    ):
+    if not head or head[0] in ("times", "ago") or head[-1] in ("times", "later", "ago"):
         return None
-    return " ".join(phrase)
+    return " ".join(phrase) if _is_countable_plural(head[-1]) else None
 
 
 def _is_countable_plural(word: str) -> bool:
@@ -695,8 +646,7 @@ def _people(clause: Clause) -> Iterator[Fact]:
     if clause.auxiliary in BE and (match := _CALLED.fullmatch(rest)) and _ends_name(match["after"]):
         after = _to_next_clause(match["after"])
         how = "called" if match["how"] != "known as" else "known as"
-        question = f"What {clause.auxiliary} {subject} {how} {after}".strip()
-        yield Fact(f"{question}?", (match["answer"],), subject)
+        yield Fact(_question(f"What {clause.auxiliary} {subject} {how} {after}"), (match["answer"],), subject)
     if _is_person(subject) and clause.verb is not None and not re.match(r", |–", clause.then):
         yield from _doers(clause)
     yield from _receivers(clause)
@@ -716,12 +666,9 @@ def _receivers(clause: Clause) -> Iterator[Fact]:
     participles = (BY_PARTICIPLE[word].base for word in clause.rest.split() if word in BY_PARTICIPLE)
     verbs = [clause.verb.base if clause.verb else "", *participles]
     rest = _rest_without(clause, _match_at(match, f"{match['prep']} {answer}"), further=_CAPITAL)
-    if (
-        rest is not None
-        and not TRANSFER_VERBS.isdisjoint(verbs)
-        and not match["answer"][len(answer) :].startswith(" of")
-    ):
-        yield Fact(clause.as_question(f"{match['prep']} whom", rest), (answer,), clause.subject)
+    continues = match["answer"][len(answer) :].startswith(" of")
+    if rest is not None and not TRANSFER_VERBS.isdisjoint(verbs) and not continues:
+        yield clause.fact(f"{match['prep']} whom", rest, answer)
 
 
 def _agents(clause: Clause) -> Iterator[Fact]:
@@ -738,23 +685,18 @@ def _agents(clause: Clause) -> Iterator[Fact]:
         return
     if " " in answer and _is_participle(answer.split()[-1]):  # "by a gene located on": the phrase continues
         return
-    if re.match(r" (?:of|for|from) |,? (?:and|or) ", match["answer"][len(answer) :]) or (
-        participle == "paid" and " for by " in clause.rest
-    ):
+    is_paid_for = participle == "paid" and " for by " in clause.rest
+    if is_paid_for or re.match(r" (?:of|for|from) |,? (?:and|or) ", match["answer"][len(answer) :]):
         return
     remainder = _rest_without(clause, _match_at(match, "by " + answer), further=rf"{_CAPITAL}|the |an? ")
     if remainder is None or len(remainder.split()) > 9:
         return
     rest = " ".join(remainder.split(" ")[2 if is_modal else 1 :])
     opening = "What" if answer.casefold().split()[-1] in INANIMATE else "Who"
-    form = (
-        f"{clause.auxiliary} {verb.base}"
-        if is_modal
-        else verb.past
-        if clause.auxiliary in ("was", "were")
-        else verb.third
-    )
-    yield Fact(" ".join(f"{opening} {form} {clause.subject} {rest}".split()) + "?", (answer,), clause.subject)
+    form = verb.past if clause.auxiliary in ("was", "were") else verb.third
+    if is_modal:
+        form = f"{clause.auxiliary} {verb.base}"
+    yield Fact(_question(f"{opening} {form} {clause.subject} {rest}"), (answer,), clause.subject)
 
 
 def _doers(clause: Clause) -> Iterator[Fact]:
@@ -775,23 +717,15 @@ def _places(clause: Clause) -> Iterator[Fact]:
     if match is None or re.match(rf"{_WHEN}|{season}|{_NAME} \d", match["answer"]):
         return
     before = clause.rest[: match.start()].split()
-    answer, _ = _split_at(
-        match["answer"],
-        re.compile(
-            r" (?:by|for|from|until|since|every|each|within|after|before|during|when|if|unless|at (?=[a-z\d])|as|with|in \d+|on \d) ?|,"
-        ),
-    )
+    answer, _ = _split_at(match["answer"], _PLACE_END)
     answer = re.split(rf" (?:on|in|and) (?={_WHEN})| and (?=[a-z]+ )| (?={_NUMBER} )", answer)[0].strip()
     is_name = re.fullmatch(_NAME, answer) is not None
     is_place = not PLACES.isdisjoint(re.findall(r"[a-z]+", answer.casefold()))
     if verb is None:
         fits = clause.auxiliary in ("is", "are") and not before and (is_place or (is_name and match["prep"] != "to"))
     elif match["prep"] == "to":
-        fits = (
-            verb.base in ("move", "transfer", "relocate", "send", "return", "deliver", "take")
-            and (is_name or is_place)
-            and not _is_person(answer)
-        )
+        moves = verb.base in ("move", "transfer", "relocate", "send", "return", "deliver", "take")
+        fits = moves and (is_name or is_place) and not _is_person(answer)
     else:
         fits = verb.base in LOCATION_VERBS and (is_place or is_name)
     further = rf"{_CAPITAL}|the |an? |[a-z]+ing " if is_name else r"(?:in|on|at) "
@@ -801,7 +735,7 @@ def _places(clause: Clause) -> Iterator[Fact]:
     if rest is None:
         return
     place = answer if match["prep"] in ("in", "at", "on", "to") else f"{match['prep']} {answer}"
-    yield Fact(clause.as_question("Where", rest), (place,), clause.subject)
+    yield clause.fact("Where", rest, place)
 
 
 def _is_person(name: str) -> bool:
@@ -833,13 +767,10 @@ def _can_refer_to(possessive: str, subject: str) -> bool:
 
 def _is_sound(question: str, fact: Fact) -> bool:
     words = question.rstrip("?").split()
-    possessive = _POSSESSIVE.search(question)
-    if possessive is not None and (
-        not fact.subject
-        or possessive.start() < question.find(fact.subject)
-        or not _can_refer_to(possessive[0], fact.subject)
-    ):
-        return False
+    if possessive := _POSSESSIVE.search(question):
+        follows = bool(fact.subject) and possessive.start() >= question.find(fact.subject)
+        if not follows or not _can_refer_to(possessive[0], fact.subject):
+            return False
     answer = re.search(rf"(?<!\w){re.escape(fact.answers[0])}(?!\w)", question, re.IGNORECASE)
     return (
         3 <= len(words) <= 30

@@ -90,9 +90,8 @@ class _QuestionMaker:
             value = cells[column]
             if value not in _EMPTY_CELLS and len(value.split()) <= MAX_VALUE_WORDS and cells[0] not in value:
                 key = cells[0] if any(map(str.isalpha, cells[0])) else f"{name_of(table.headers[0])} {cells[0]}"
-                yield self._candidate(
-                    table, line, rng.choice(self._cell_forms(table.headers[column])).format(key), value
-                )
+                text = rng.choice(self._cell_forms(table.headers[column])).format(key)
+                yield self._candidate(table, line, text, value)
         for column, header in enumerate(table.headers):
             if column and self._is_noun(header):
                 yield from self._row_of_cell(table, column, rng)

@@ -24,8 +24,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class PathEnd:
-    """The end of a path: an entity, the document whose title is its name (if any), and the question's description of it ("" if there
-    is none).
+    """The end of a path: an entity, the document whose title is its name (if any), and the question's description of it ("" for none).
 
     `chains` lead there: one (empty at the start of a path), or two that meet; `documents` are those that they passed through.
     """
@@ -75,6 +74,11 @@ def backward_relations(statements: IndexStatements, end: PathEnd) -> Iterator[Re
         yield found[0]
 
 
+def forward_step(statements: IndexStatements, end: PathEnd, statement: RelationStatement) -> Step:
+    """The hop from a document's subject to the entity that it is related to."""
+    return step_at(statements.mentions, statement.occurrence, end.name, statement.name)
+
+
 def backward_step(statements: IndexStatements, end: PathEnd, statement: RelationStatement) -> Step:
     """The hop from an entity to the subject of the document that is related to it."""
     title = statements.title(statement.occurrence.document)
@@ -108,7 +112,6 @@ def fill_slots(phrase: str, *descriptions: str) -> str:
 
 
 def shuffled(items: Sequence[T], rng: Random) -> list[T]:
-    """The items in random order."""
     return rng.sample(items, len(items))
 
 
@@ -131,7 +134,8 @@ def joint_starts(statements: IndexStatements, rng: Random) -> Iterator[tuple[Pat
             continue
         first, second = rng.sample(documents, 2)
         both = [_start(statements, document) for document in (first, second)]
-        if kind_at(statements, both[0]) != kind_at(statements, both[1]) or kind_at(statements, both[0]) == Kind():
+        kinds = {kind_at(statements, start) for start in both}
+        if len(kinds) > 1 or Kind() in kinds:
             continue
         if mentions.common_entities(first, second, and_frequent=not kind.noun) != {key}:
             continue
@@ -165,7 +169,7 @@ def _forward(statements: IndexStatements, end: PathEnd) -> Iterator[PathEnd]:
             statement.name,
             statements.mentions.document_of(statement.key),
             fill_slots(statement.relation.forward, end.description),
-            end.extended(step_at(statements.mentions, statement.occurrence, end.name, statement.name)),
+            end.extended(forward_step(statements, end, statement)),
             (*end.documents, statement.occurrence.document),
         )
 
@@ -233,23 +237,16 @@ def bridge_questions(statements: IndexStatements, hops: int, rng: Random) -> Ite
 
 def _bridges_at(statements: IndexStatements, end: PathEnd) -> Iterator[Candidate]:
     for value, step in values_at(statements, end):
-        yield _bridge(end, value.question, value.text, step)
+        yield _bridge(end, value.question, step)
     for statement in forward_relations(statements, end):
-        question = statement.relation.forward_question
-        if question:
-            yield _bridge(
-                end,
-                question,
-                statement.name,
-                step_at(statements.mentions, statement.occurrence, end.name, statement.name),
-            )
+        if question := statement.relation.forward_question:
+            yield _bridge(end, question, forward_step(statements, end, statement))
     for statement in backward_relations(statements, end):
-        step = backward_step(statements, end, statement)
-        yield _bridge(end, statement.relation.backward_question, step.found, step)
+        yield _bridge(end, statement.relation.backward_question, backward_step(statements, end, statement))
 
 
-def _bridge(end: PathEnd, question: str, answer: str, last: Step) -> Candidate:
-    return Candidate("bridge", fill_slots(question, end.description), answer, end.extended(last), end.bridges)
+def _bridge(end: PathEnd, question: str, last: Step) -> Candidate:
+    return Candidate("bridge", fill_slots(question, end.description), last.found, end.extended(last), end.bridges)
 
 
 @dataclass(frozen=True)
@@ -313,7 +310,7 @@ def _comparison(first: _Side, second: _Side, larger: bool) -> Candidate:
     return Candidate(
         "comparison",
         fill_slots(question, first.end.description, second.end.description),
-        ordered[1 if larger else 0].end.name,
+        ordered[-1 if larger else 0].end.name,
         (first.chain, second.chain),
         (*first.end.bridges, *second.end.bridges),
         attribute=first.value.attribute,

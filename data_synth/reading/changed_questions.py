@@ -99,7 +99,6 @@ def _other_names(name: str, question: str, gold: str, passages: Sequence[str], r
 
 
 def _other_numbers(number: str, question: str, gold: str, passages: Sequence[str], rng: random.Random) -> list[str]:
-    del passages
     spread = max(3, int(number) // 100, int(number) if int(number) < 100 else 20)
     other = str(max(1, int(number) + rng.choice((-1, 1)) * rng.randint(1, spread)))
     return [] if re.search(rf"\b{other}\b", f"{question} {gold}") else [other]

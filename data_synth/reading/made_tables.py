@@ -260,10 +260,6 @@ def _name(rng: Random) -> str:
     return f"{rng.choice(_WORDS['syllable'])}{middle}{rng.choice(_WORDS['ending'])}".capitalize()
 
 
-def _date(rng: Random) -> str:
-    return f"{rng.randint(1, 28)} {rng.choice(_WORDS['month'])} {rng.randint(1950, 2025)}"
-
-
 _VALUES: Mapping[str, Callable[[Random], str]] = {
     "place": lambda rng: rng.choice(("{}", "{}", "{}", "Port {}", "Upper {}", "{} Bay")).format(_name(rng)),
     "person": lambda rng: f"{rng.choice(_WORDS['first name'])} {_name(rng)}",
@@ -274,7 +270,7 @@ _VALUES: Mapping[str, Callable[[Random], str]] = {
     "country": _name,
     "club": lambda rng: f"{_name(rng)} {rng.choice(_WORDS['team'])}",
     "time": lambda rng: f"{rng.randint(5, 23):02}:{rng.randrange(0, 60, 5):02}",
-    "date": _date,
+    "date": lambda rng: f"{rng.randint(1, 28)} {rng.choice(_WORDS['month'])} {rng.randint(1950, 2025)}",
     "code": lambda rng: f"{rng.choice('ABCDEFGHKLMNPRSTW')}{rng.choice(('', '-', ''))}{rng.randint(2, 399)}",
     "version": lambda rng: f"{rng.randint(1, 9)}.{rng.randint(0, 19)}",
     "score": lambda rng: f"{rng.randint(1, 7)}–{rng.randint(0, 5)}",

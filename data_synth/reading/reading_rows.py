@@ -197,10 +197,7 @@ class Distractors:
             self._gold_of_text[normalise_question(question.text)].update(question.gold_ids)
 
     def recurs(self, question: ReadingQuestion) -> bool:
-        """Whether the set also has the question with further gold passages, as happens if the same form is filled in for every document.
-
-        Further passages may then answer it, too.
-        """
+        """Whether the set also has the question with further gold passages, as happens if the same form is filled in for every document."""
         return self._gold_of_text[normalise_question(question.text)] > set(question.gold_ids)
 
     def has_answer(self, passage: str, question: ReadingQuestion) -> bool:
@@ -347,9 +344,8 @@ def _rows_of_split(
             context += 1
     for item in usable if settings.paired else ():
         if rng.random() < settings.paired:
-            rows = _rows_of_context(
-                source, context, {item.question.id: item}, by_passage, rng, settings, without_gold=True
-            )
+            alone = {item.question.id: item}
+            rows = _rows_of_context(source, context, alone, by_passage, rng, settings, without_gold=True)
             yield from (row for row in rows if not row.gold_ids)
             context += 1
 
@@ -376,38 +372,30 @@ def _rows_of_context(
     settings: ReadingSettings,
     without_gold: bool,
 ) -> list[ReadingRow]:
-    """The rows over one context, made for the first question in `waiting`, and if possible `without_gold`.
-
-    Removes the first question and all answered ones from `waiting`.
-    """
+    """The rows over one context, made for the first question in `waiting`, if possible `without_gold`; it and all answered ones leave `waiting`."""
     first = waiting.pop(next(iter(waiting)))
-    others = [*first.near, *first.lexical]
-    fits = settings.distractors > 0 and any(
-        by_passage.finder.word_count(passage) <= settings.context_words for passage in others
-    )
-    without_gold = (
-        without_gold
-        and (fits or (first.question.is_yes_no and len(first.question.gold_ids) > 1))
-        and not by_passage.finder.recurs(first.question)
-    )
-    ids = _passages(first, without_gold, waiting, by_passage.finder, rng, settings)
+    finder = by_passage.finder
+    sizes = map(finder.word_count, (*first.near, *first.lexical))
+    fits = settings.distractors > 0 and any(size <= settings.context_words for size in sizes)
+    keeps_some_gold = first.question.is_yes_no and len(first.question.gold_ids) > 1
+    without_gold = without_gold and (fits or keeps_some_gold) and not finder.recurs(first.question)
+    ids = _passages(first, without_gold, waiting, finder, rng, settings)
     answered = [] if without_gold else [first]
     for key in dict.fromkeys(item.question.id for passage in ids for item in by_passage.by_gold[passage]):
         if key in waiting and len(answered) < settings.questions:
             gold = set(waiting[key].question.gold_ids)
-            if gold <= set(ids) and by_passage.finder.are_distractors(set(ids) - gold, waiting[key].question):
+            if gold <= set(ids) and finder.are_distractors(set(ids) - gold, waiting[key].question):
                 answered.append(waiting.pop(key))
     expected = len(answered) * settings.without_gold / (1 - settings.without_gold) - without_gold
     excerpts = [source.passages[passage] for passage in ids]
     count = max(0, int(expected + rng.random()))
     unanswered = [first.question] if without_gold else []
-    unanswered += by_passage.unanswered(
-        ids, sum(rng.random() >= settings.changed for _ in range(count)), first.question, rng
-    )
-    changed = _changed([q.question for q in answered], excerpts, by_passage.finder, rng)
+    unchanged = sum(rng.random() >= settings.changed for _ in range(count))
+    unanswered += by_passage.unanswered(ids, unchanged, first.question, rng)
+    changed = _changed([q.question for q in answered], excerpts, finder, rng)
     unanswered += changed[: max(0, count + without_gold - len(unanswered))]
-    rows = [_row(source.name, context, item.question, item.answer, excerpts, settings) for item in answered]
-    rows += [_row(source.name, context, question, NOT_FOUND, excerpts, settings) for question in unanswered]
+    pairs = [(item.question, item.answer) for item in answered] + [(each, NOT_FOUND) for each in unanswered]
+    rows = [_row(source.name, context, question, answer, excerpts, settings.form) for question, answer in pairs]
     rng.shuffle(rows)
     return rows
 
@@ -475,30 +463,26 @@ def _passages(
 
 
 def _row(
-    name: str,
-    context: int,
-    question: ReadingQuestion,
-    answer: str,
-    excerpts: Sequence[Excerpt],
-    settings: ReadingSettings,
+    name: str, context: int, question: ReadingQuestion, answer: str, excerpts: Sequence[Excerpt], form: AnswerForm
 ) -> ReadingRow:
     """The row of a question over `excerpts`.
 
     In the form `reasoned`, the reason follows the order of the set's gold passages: in multi-hop sets, the order of the steps.
     """
+    is_answered = answer != NOT_FOUND
     number_of = {excerpt.id: number for number, excerpt in enumerate(excerpts, start=1)}
-    gold = [number_of[passage_id] for passage_id in question.gold_ids if passage_id in number_of]
-    steps = gold if settings.form == "reasoned" else sorted(gold)
-    cited = steps if answer != NOT_FOUND else []
+    cited = [number_of[passage_id] for passage_id in question.gold_ids if is_answered and passage_id in number_of]
+    if form != "reasoned":
+        cited.sort()
     evidence = tuple(CitedSentence(number, _sentence(question, excerpts[number - 1], answer)) for number in cited)
     return ReadingRow(
         id=f"{name}:{question.id}#{context}",
-        prompt=answer_messages(question.text, excerpts, settings.form),
-        completion=write_answer(answer, evidence, settings.form),
+        prompt=answer_messages(question.text, excerpts, form),
+        completion=write_answer(answer, evidence, form),
         question_id=question.id,
         question=question.text,
-        answers=question.answers if answer != NOT_FOUND else (),
-        kind=question.kind if answer != NOT_FOUND else "unanswerable",
+        answers=question.answers if is_answered else (),
+        kind=question.kind if is_answered else "unanswerable",
         split=question.split,
         context_ids=tuple(excerpt.id for excerpt in excerpts),
         gold_ids=tuple(excerpts[number - 1].id for number in cited),
@@ -506,10 +490,7 @@ def _row(
 
 
 def _sentence(question: ReadingQuestion, excerpt: Excerpt, answer: str) -> str:
-    """An evidence sentence of a gold passage in the form used in prompts, preferably one with the answer.
-
-    Without evidence, the first 200 characters of the passage.
-    """
+    """An evidence sentence of a gold passage as in prompts, preferably one with the answer; without evidence, the passage's first 200 characters."""
     found = [sentence for sentence in question.evidence if sentence and sentence in excerpt.text]
     sentences = [quote(spell_out_row(sentence, excerpt.text, excerpt.header)) for sentence in found]
     with_answer = (sentence for sentence in sentences if contains_answer(answer, words_of(sentence)))

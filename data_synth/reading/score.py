@@ -41,6 +41,5 @@ def score_reading(text: str, answers: Sequence[str], gold: Collection[int], pass
         exact, f1 = (0.0, 0.0) if refuses else (exact_match(answer, answers), token_f1(answer, answers))
     else:
         exact = f1 = float(refuses)
-    return ReadingScore(
-        exact, f1, float(refuses), float(bool(cited)), float(bool(cited) and all(number in gold for number in cited))
-    )
+    cites_gold = bool(cited) and all(number in gold for number in cited)
+    return ReadingScore(exact, f1, float(refuses), float(bool(cited)), float(cites_gold))

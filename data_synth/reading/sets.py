@@ -24,10 +24,7 @@ YES_NO = frozenset({"yes", "no"})
 
 @dataclass(frozen=True)
 class ReadingQuestion:
-    """One question. `gold_ids` are the passages that together answer it, `context_ids` those given with it: distractors and possibly gold ones.
-
-    `evidence` are sentences of the gold passages.
-    """
+    """One question: the passages `gold_ids` answer it together, in the sentences `evidence`; `context_ids` came with it, distractors and possibly gold ones."""
 
     id: str
     text: str
@@ -95,13 +92,11 @@ def _question(
     for key in ("answers", "gold_ids", "context_ids"):
         if not isinstance(row.get(key, []), list) or not all(isinstance(item, str) for item in row.get(key, [])):
             raise UserError(f"{where}: {key!r} is {row[key]!r:.80}", "a list of strings", "fix the row")
-    gold = tuple(row.get("gold_ids", ()))
-    context = tuple(row.get("context_ids", ()))
+    gold, context = tuple(row.get("gold_ids", ())), tuple(row.get("context_ids", ()))
     for passage_id in (*gold, *context):
         if passage_id not in passages:
-            raise UserError(
-                f"{where}: no passage {passage_id!r} in {CORPUS}", "ids of passages in this file", "fix the row"
-            )
+            found = f"{where}: no passage {passage_id!r} in {CORPUS}"
+            raise UserError(found, "ids of passages in this file", "fix the row")
     split = row.get("split") or split_by_hash(normalise_question(row["question"]))
     split = "dev" if split == "val" else split
     if split not in SPLITS:
@@ -114,18 +109,8 @@ def _question(
         evidence = [sentence.strip() for sentence in evidence]
     except (AttributeError, KeyError, TypeError, ValueError):
         found = f"{where}: evidence {row.get('evidence')!r:.80}, supporting sentences {row.get('supporting_sentences')!r:.80}"
-        raise UserError(
-            found, 'strings or {"quote"} objects, and [passage id, sentence number] pairs', "fix the row"
-        ) from None
-    answers = tuple(answer.strip() for answer in row.get("answers", ()) if answer.strip())
+        expected = 'strings or {"quote"} objects, and [passage id, sentence number] pairs'
+        raise UserError(found, expected, "fix the row") from None
     kind = row.get("kind") or row.get("type") or ""
-    return ReadingQuestion(
-        row["id"],
-        row["question"].strip(),
-        answers if kind != "unanswerable" else (),
-        gold,
-        context,
-        tuple(evidence),
-        kind,
-        split,
-    )
+    answers = () if kind == "unanswerable" else tuple(filter(None, map(str.strip, row.get("answers", ()))))
+    return ReadingQuestion(row["id"], row["question"].strip(), answers, gold, context, tuple(evidence), kind, split)

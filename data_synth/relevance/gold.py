@@ -35,7 +35,11 @@ def with_sentences(questions: Sequence[GoldQuestion], corpus: Path) -> list[Gold
     numbers = [() if one.question.evidence else one.gold_numbers for one in questions]
     if not any(numbers):
         return list(questions)
-    sentences = _read_sentences(corpus, {source for pairs in numbers for source, _ in pairs})
+    if not corpus.is_file():
+        found = f"{corpus}: no such file, but the questions refer to sentences of its documents by number"
+        raise UserError(found, 'the corpus file with "sentences"', "give --corpus FILE")
+    sources = {source for pairs in numbers for source, _ in pairs}
+    sentences = {row["id"]: row.get("sentences", []) for _, row in read_jsonl(corpus) if row.get("id") in sources}
     return [
         replace(one, question=replace(one.question, evidence=_quotes(sentences, pairs, one.question.id)))
         if pairs
@@ -50,11 +54,10 @@ def check_sources(questions: Iterable[GoldQuestion], sources: Collection[str]) -
     for gold in questions:
         for source in (*gold.gold_sources, *gold.own_sources):
             if source not in known:
-                raise UserError(
-                    f"question {gold.question.id!r} names document {source!r}, which is not in the index",
-                    "an index of the documents that the questions were written for",
-                    "index those documents, or fix gold_ids, evidence, supporting_sentences and context_ids",
-                )
+                found = f"question {gold.question.id!r} names document {source!r}, which is not in the index"
+                expected = "an index of the documents that the questions were written for"
+                remedy = "index those documents, or fix gold_ids, evidence, supporting_sentences and context_ids"
+                raise UserError(found, expected, remedy)
 
 
 def _gold_question(question: Question, row: Mapping[str, Any], where: str) -> GoldQuestion:
@@ -71,16 +74,6 @@ def _is_pair(pair: object) -> bool:
     return isinstance(pair, list) and len(pair) == 2 and isinstance(pair[0], str) and isinstance(pair[1], int)
 
 
-def _read_sentences(corpus: Path, sources: Collection[str]) -> dict[str, list[str]]:
-    if not corpus.is_file():
-        raise UserError(
-            f"{corpus}: no such file, but the questions refer to sentences of its documents by number",
-            'the corpus file with "sentences"',
-            "give --corpus FILE",
-        )
-    return {row["id"]: row.get("sentences", []) for _, row in read_jsonl(corpus) if row.get("id") in sources}
-
-
 def _quotes(
     sentences: Mapping[str, list[str]], pairs: Iterable[tuple[str, int]], question_id: str
 ) -> tuple[Quote, ...]:
@@ -90,8 +83,7 @@ def _quotes(
         if texts is None or not 0 <= number < len(texts):
             problem = "is not in the corpus file" if texts is None else f"has {len(texts)} sentences in the corpus file"
             found = f"question {question_id!r}: gold sentence {number} of {source!r}, which {problem}"
-            raise UserError(
-                found, "the corpus that the sentence numbers refer to", "give it as --corpus, or fix the row"
-            )
+            expected = "the corpus that the sentence numbers refer to"
+            raise UserError(found, expected, "give it as --corpus, or fix the row")
         quotes.append(Quote(source, texts[number]))
     return tuple(quotes)

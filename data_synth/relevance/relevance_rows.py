@@ -23,7 +23,7 @@ from graph.retrieve.learned.light import QuestionView, features_of, view_of
 from graph.retrieve.learned.selectors import choices_of_model
 from graph.retrieve.parts.query import Caller, Query
 from graph.retrieve.parts.ranking import expand_rows, top_rows
-from graph.types import Floats, Ints, LanguageModel, Passage
+from graph.types import Ints, LanguageModel, Passage
 
 if TYPE_CHECKING:
     from graph.documents.questions import Quote
@@ -51,16 +51,10 @@ def find_candidates(
     walk_rows = best_allowed(view.mass_N, free_N & (view.mass_N > 0), negatives // 2)
     free_N[walk_rows] = False
     cosine_rows = best_allowed(view.near_N, free_N, negatives - len(walk_rows))
-    own = np.setdiff1d(own_rows, gold_rows)
-    groups: list[tuple[FoundBy, Ints]] = [
-        ("gold", gold_rows),
-        ("own", own),
-        ("walk", walk_rows),
-        ("cosine", cosine_rows),
-    ]
-    return Candidates(
-        np.concatenate([rows for _, rows in groups]), tuple(found_by for found_by, rows in groups for _ in rows)
-    )
+    own_rows = np.setdiff1d(own_rows, gold_rows)
+    groups: dict[FoundBy, Ints] = {"gold": gold_rows, "own": own_rows, "walk": walk_rows, "cosine": cosine_rows}
+    found_by = tuple(name for name, rows in groups.items() for _ in rows)
+    return Candidates(np.concatenate(list(groups.values())), found_by)
 
 
 def best_allowed(scores_N: NDArray[np.float32], allowed_N: NDArray[np.bool_], count: int) -> Ints:
@@ -195,20 +189,8 @@ def question_relevance_rows(
     features_nF = features_of(index, query, view, rows_n)
     verdicts = np.isin(rows_n, positives).tolist() if query.model is None else labels_by_model(index, query, rows_n)
     labelled_by: LabelledBy = "model" if query.model is not None else "sentence" if question.evidence else "passage"
-    yield from _make_rows(index, question, split, candidates, features_nF, verdicts, labelled_by)
-
-
-def _make_rows(
-    index: Index,
-    question: Question,
-    split: Split,
-    candidates: Candidates,
-    features_nF: Floats,
-    verdicts: Sequence[bool | Dropped],
-    labelled_by: LabelledBy,
-) -> Iterator[RelevanceRow | Dropped]:
     data = index.data
-    for n, (row, verdict) in enumerate(zip(candidates.rows_n.tolist(), verdicts, strict=True)):
+    for n, (row, verdict) in enumerate(zip(rows_n.tolist(), verdicts, strict=True)):
         if isinstance(verdict, Dropped):
             yield verdict
             continue

@@ -1,9 +1,7 @@
 """The split of questions and documents into train, dev and test, so that no question, passage or proposition is in two.
 
-Questions with a common gold document go to one split as a group, unless their file states their splits; a document goes with the majority
-of the questions that it is gold for, else of those that it was published with, else by its hash. A proposition whose documents are in
-different splits belongs to none. If only questions are split, only those with the same words belong together. Overlap between the datasets
-of one training run can be excluded.
+Questions with a common gold document go to one split as a group, unless their file states their splits. If only questions are split, only
+those with the same words belong together. Overlap between the datasets of one training run can be excluded.
 Legend: U documents, N propositions."""
 
 from __future__ import annotations
@@ -195,10 +193,7 @@ def keep_earlier_splits(questions: Sequence[GoldQuestion], earlier: Mapping[str,
 
 
 def exclude_overlap(split: Split, index: Index, earlier: Mapping[str, str]) -> Split:
-    """The split without overlap with `earlier`.
-
-    A proposition that has another split in `earlier` becomes NOWHERE; one that was ANYWHERE gets its split in `earlier`.
-    """
+    """The split without overlap: a proposition that has another split in `earlier` becomes NOWHERE; one that was ANYWHERE gets its earlier split."""
     propositions_N = split.propositions_N.copy()
     for row, proposition in enumerate(index.data.proposition_ids):
         if proposition in earlier:

@@ -14,6 +14,7 @@ from data_synth.preferences.reasons import normalise_answer
 from data_synth.rows import (
     Form,
     ResponseRow,
+    Sampling,
     prompt_problems,
     response_from_json,
     response_to_json,
@@ -165,12 +166,7 @@ def response_schema() -> pa.Schema:
     """The columns of `response_to_json`; a component that a row does not have is null."""
     import pyarrow as pa
 
-    sampling = pa.struct(
-        [
-            *(("samples", pa.int32()), ("temperature", pa.float32()), ("max_tokens", pa.int32())),
-            *(("seed", pa.int64()), ("as_drawn", pa.bool_())),
-        ]
-    )
+    sampling = pa.struct(row_schema(Sampling, seed=pa.int64()))
     rewards = pa.struct([(component, pa.list_(pa.float32())) for component in COMPONENTS])
     return row_schema(ResponseRow, rewards=rewards, sampling=sampling)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from statistics import fmean
@@ -27,7 +28,7 @@ from eval.alignment.measure import (
     measure_runs,
     system_of,
 )
-from eval.alignment.sample import Draw, SamplingSettings, draw_here
+from eval.alignment.sample import Draw, SamplingSettings
 from eval.held_out import check_held_out
 from eval.plots import figure_png
 from eval.report import ReportFigure, escape_markdown, report_html, sections
@@ -49,13 +50,11 @@ def equal_kl(
     p-values are Holm-corrected over the systems at each KL. With a `margin`, it is also tested whether they differ by less than that.
     UserError for a seed that one system lacks.
     """
-    first, *others = dict.fromkeys(run.system for run in runs)
+    systems = list(dict.fromkeys(run.system for run in runs))
     results = []
     for kl in kl_grid(runs):
-        rewards = {
-            system: rewards_by_seed(of_system(runs, system), reference_rewards, kl) for system in (first, *others)
-        }
-        verdicts = compare_seeds(rewards, first, margin)
+        rewards = {system: rewards_by_seed(of_system(runs, system), reference_rewards, kl) for system in systems}
+        verdicts = compare_seeds(rewards, systems[0], margin)
         for system, by_seed in rewards.items():
             seed_means = tuple(fmean(values) for values in by_seed.values())
             results.append(RewardAtKl(system, kl, fmean(seed_means), verdicts.get(system), seed_means))
@@ -100,7 +99,6 @@ def of_system(runs: Sequence[MeasuredRun], system: str) -> list[MeasuredRun]:
     return [run for run in runs if run.system == system]
 
 
-FRONTIER_FIGURE = "frontier.png"
 FIGURE_LABELS = {
     "correct": "correct",
     "well_formed": "form",
@@ -114,29 +112,18 @@ FIGURE_LABELS = {
 
 @dataclass(frozen=True)
 class Alignment:
-    """A complete measurement: the runs, their reference, constant answers, and every system at equal KL.
+    """A complete measurement. A difference that is shown to lie within ±`margin` counts as equality (None: not tested)."""
 
-    A difference that is shown to lie within ±`margin` counts as equality (None: not tested).
-    """
-
-    runs: tuple[MeasuredRun, ...]
-    reference: tuple[PromptFigures, ...]
-    constants: tuple[ConstantAnswer, ...]
+    runs: Sequence[MeasuredRun]
+    reference: Sequence[PromptFigures]
     sampling: SamplingSettings
-    equal: tuple[RewardAtKl, ...]
-    margin: float | None
+    constants: Sequence[ConstantAnswer] = ()
+    margin: float | None = None
 
-
-def align(
-    runs: Sequence[MeasuredRun],
-    reference: Sequence[PromptFigures],
-    sampling: SamplingSettings,
-    constants: Sequence[ConstantAnswer] = (),
-    margin: float | None = None,
-) -> Alignment:
-    """The measurement together with its comparison at equal KL."""
-    equal = tuple(equal_kl(runs, [one.reward for one in reference], margin))
-    return Alignment(tuple(runs), tuple(reference), tuple(constants), sampling, equal, margin)
+    @cached_property
+    def equal(self) -> list[RewardAtKl]:
+        """Every system at equal KL (`equal_kl`)."""
+        return equal_kl(self.runs, [one.reward for one in self.reference], self.margin)
 
 
 def align_runs(
@@ -146,8 +133,8 @@ def align_runs(
     limit: int | None,
     sampling: SamplingSettings,
     load: Load,
-    draw: Draw = draw_here,
-    cache_folder: Path | None = None,
+    draw: Draw,
+    cache_folder: Path,
     rewards: Mapping[str, float] | None = None,
     margin: float | None = None,
 ) -> Alignment:
@@ -166,23 +153,16 @@ def align_runs(
     check_paired_seeds(seeds, next(iter(seeds)))
     weights = measurable_weights(rewards, "--reward") if rewards else common_weights(folders, records)
     runs, reference = measure_runs(folders, rows, weights, sampling, load, draw, cache_folder)
-    return align(runs, reference, sampling, constant_answers(rows, weights), margin)
+    return Alignment(runs, reference, sampling, constant_answers(rows, weights), margin)
 
 
 def runs_table(alignment: Alignment) -> Table:
     """One row per run, then the reference and the constant answers."""
-    rows = [
-        (
-            run.folder.name,
-            run.system,
-            f"{run.record.beta:g}",
-            figure_or_dash(run.record.beta_reward, "g"),
-            str(run.seed),
-            *_figure_cells(run.figures),
-            f"{run.record.train_seconds:.0f}",
-        )
-        for run in alignment.runs
-    ]
+    rows: list[tuple[str, ...]] = []
+    for run in alignment.runs:
+        betas, seconds = (run.record.beta, run.record.beta_reward), f"{run.record.train_seconds:.0f}"
+        settings = (*(figure_or_dash(beta, "g") for beta in betas), str(run.seed))
+        rows.append((run.folder.name, run.system, *settings, *_figure_cells(run.figures), seconds))
     rows.append(("reference", *[NONE] * 4, *_figure_cells(alignment.reference), NONE))
     rows += [_constant_row(constant) for constant in alignment.constants]
     head = ("run", "system", "β_π", "β_r", "seed", "reward", "KL", "entropy", *FIGURE_LABELS.values(), "training, s")
@@ -200,16 +180,11 @@ def runs_table(alignment: Alignment) -> Table:
 
 def equal_table(alignment: Alignment) -> Table:
     """Every system's reward at equal KL, with its difference from that of the first system."""
-    rows = tuple(
-        (
-            f"{at.kl:.3g}",
-            at.system,
-            f"{at.reward:.4f}",
-            ", ".join(f"{reward:.3f}" for reward in at.by_seed),
-            *_difference_cells(at.difference, alignment.margin),
-        )
-        for at in alignment.equal
-    )
+    rows = []
+    for at in alignment.equal:
+        by_seed = ", ".join(f"{reward:.3f}" for reward in at.by_seed)
+        difference = _difference_cells(at.difference, alignment.margin)
+        rows.append((f"{at.kl:.3g}", at.system, f"{at.reward:.4f}", by_seed, *difference))
     first = alignment.equal[0].system if alignment.equal else "none"
     seeds = len(alignment.equal[0].by_seed) if alignment.equal else 0
     note = (
@@ -221,7 +196,7 @@ def equal_table(alignment: Alignment) -> Table:
     if alignment.margin is not None:
         head.append("equal, p")
         note += f"Equal: p of the test that the difference is within ±{alignment.margin:g}, by two one-sided t-tests over seeds. "
-    return Table("Reward at equal KL", tuple(head), rows, note + verdict(alignment))
+    return Table("Reward at equal KL", tuple(head), tuple(rows), note + verdict(alignment))
 
 
 def verdict(alignment: Alignment) -> str:
@@ -264,23 +239,19 @@ def alignment_json(alignment: Alignment) -> dict[str, Any]:
 def write_alignment(alignment: Alignment, out: Path) -> None:
     """Write alignment.json, alignment.md, alignment.html and frontier.png into `out`."""
     out.mkdir(parents=True, exist_ok=True)
-    tables, frontier = (equal_table(alignment), runs_table(alignment)), frontier_figure(alignment)
+    tables = (equal_table(alignment), runs_table(alignment))
+    frontier = ReportFigure(
+        "Reward against KL",
+        "frontier.png",
+        draw_frontiers(alignment),
+        "Expected reward against KL to the reference",
+        "Expected reward against KL to the reference on held-out prompts: one colour per system, one line per seed, one dot per run.",
+    )
     write_json(out / "alignment.json", alignment_json(alignment))
     (out / frontier.file).write_bytes(frontier.png)
     parts = ["# Alignment", escape_markdown(verdict(alignment)), *sections(tables, (frontier,))]
     write_text(out / "alignment.md", "\n\n".join(parts) + "\n")
     write_text(out / "alignment.html", report_html("Alignment", verdict(alignment), tables, (frontier,)))
-
-
-def frontier_figure(alignment: Alignment) -> ReportFigure:
-    """Reward against KL as a picture for a report."""
-    return ReportFigure(
-        "Reward against KL",
-        FRONTIER_FIGURE,
-        draw_frontiers(alignment),
-        "Expected reward against KL to the reference",
-        "Expected reward against KL to the reference on held-out prompts: one colour per system, one line per seed, one dot per run.",
-    )
 
 
 def tables_as_text(alignment: Alignment) -> str:

@@ -98,10 +98,7 @@ class MeasuredRun:
 
 @dataclass(frozen=True)
 class RewardAtKl:
-    """A system's reward at a given KL, and its difference from the first system's reward (None for the first system).
-
-    `by_seed` has each seed's mean reward over the prompts: the spread shows how much the seed matters.
-    """
+    """A system's reward at a given KL, its difference from the first system's (None for the first), and each seed's mean reward over the prompts."""
 
     system: str
     kl: float
@@ -133,21 +130,6 @@ def common_precision(records: Sequence[RunRecord]) -> Precision:
     return "bfloat16" if all(one.settings.get("precision") == "bfloat16" for one in records) else "float32"
 
 
-def measure_with_cache(
-    folder: Path | None, key: str, measure: Callable[[], list[PromptFigures]]
-) -> list[PromptFigures]:
-    """The figures cached under `key`, else those of `measure`, which are then cached; without a folder nothing is cached."""
-    if folder is None:
-        return measure()
-    file = folder / f"{key}.json"
-    if file.is_file():
-        return [PromptFigures(**one) for one in json.loads(file.read_text(encoding="utf-8"))]
-    figures = measure()
-    file.parent.mkdir(parents=True, exist_ok=True)
-    write_json(file, [asdict(one) for one in figures])
-    return figures
-
-
 Load = Callable[[str], tuple[Any, Any]]
 """A function from a model's source to (model, tokenizer), ready to generate and to score."""
 
@@ -159,23 +141,23 @@ def measure_runs(
     sampling: SamplingSettings,
     load: Load,
     draw: Draw,
-    cache_folder: Path | None,
+    cache_folder: Path,
 ) -> tuple[list[MeasuredRun], list[PromptFigures]]:
-    """Measure every run and their reference on every row, rewarded by `weights`.
-
-    UserError unless all runs share one reference. Figures cached in `cache_folder`, if given, are not measured again.
-    """
+    """Measure every run and their reference on every row; figures in `cache_folder` are not measured again. UserError unless all runs share one reference."""
     records = [read_run(folder) for folder in folders]
-    source = common_reference(folders, records)
+    source, precision = common_reference(folders, records), common_precision(records)
     reference = cache(lambda: load(source)[0])
 
     def figures_of(policy: str) -> list[PromptFigures]:
-        key = cache_key(policy, source, rows, weights, sampling, engine_of(draw), common_precision(records))
-        return measure_with_cache(
-            cache_folder,
-            key,
-            lambda: measure_run(Policy(policy, *load(policy)), rows, weights, reference(), sampling, draw),
-        )
+        # The engine counts, because engines draw different random numbers.
+        key = cache_key(policy, source, rows, weights, sampling, draw.__name__, precision)
+        file = cache_folder / f"{key}.json"
+        if file.is_file():
+            return [PromptFigures(**one) for one in json.loads(file.read_text(encoding="utf-8"))]
+        figures = measure_run(Policy(policy, *load(policy)), rows, weights, reference(), sampling, draw)
+        cache_folder.mkdir(parents=True, exist_ok=True)
+        write_json(file, [asdict(one) for one in figures])
+        return figures
 
     runs = [
         MeasuredRun(folder, record, tuple(figures_of(str(folder))))
@@ -208,22 +190,27 @@ def figures_of_prompt(
 ) -> PromptFigures:
     """The figures of one prompt from its samples."""
     logps, reference_logps = logps_of_samples(model, samples), logps_of_samples(reference, samples)
-    parsed = [parse_answer(text, form_of_prompt(row.prompt)) for text in samples.texts]
-    citations = [own_citations(text, row.context_size) for text in samples.texts]
+    answers = {normalise(parse_answer(text, form_of_prompt(row.prompt)).answer) for text in samples.texts}
     return PromptFigures(
-        reward=fmean(reward_of(text, row, weights) for text in samples.texts),
         kl=float((logps - reference_logps).mean()),
         entropy=float(-logps.mean()),
-        words=fmean(len(text.split()) for text in samples.texts),
-        correct=fmean(answer_reward(text, row.answers) == 1.0 for text in samples.texts),
-        well_formed=fmean(one.well_formed for one in parsed),
-        cited=fmean(bool(one.existing) and not one.missing for one in citations),
-        distinct=len({normalise(one.answer) for one in parsed}) / len(parsed),
+        distinct=len(answers) / len(samples.texts),
         self_bleu=self_bleu(samples.texts),
+        **text_figures(samples.texts, [row] * len(samples.texts), weights),
     )
 
 
-CONSTANTS = ("yes", "no")
+def text_figures(texts: Sequence[str], rows: Sequence[ResponseRow], weights: Mapping[str, float]) -> dict[str, float]:
+    """The figures that need no model, by name: means over texts, each an answer to its row."""
+    pairs = list(zip(texts, rows, strict=True))
+    citations = [own_citations(text, row.context_size) for text, row in pairs]
+    return {
+        "reward": fmean(reward_of(text, row, weights) for text, row in pairs),
+        "correct": fmean(answer_reward(text, row.answers) == 1.0 for text, row in pairs),
+        "well_formed": fmean(format_reward(text, form_of_prompt(row.prompt)) for text, row in pairs),
+        "cited": fmean(bool(one.existing) and not one.missing for one in citations),
+        "words": fmean(len(text.split()) for text in texts),
+    }
 
 
 @dataclass(frozen=True)
@@ -240,28 +227,12 @@ class ConstantAnswer:
 
 def constant_answers(rows: Sequence[ResponseRow], weights: Mapping[str, float]) -> list[ConstantAnswer]:
     """The baselines that ignore the prompt: always yes, and always no."""
-    return [constant_answer(answer, rows, weights) for answer in CONSTANTS]
-
-
-def constant_answer(answer: str, rows: Sequence[ResponseRow], weights: Mapping[str, float]) -> ConstantAnswer:
-    """The figures of one answer given to every row."""
-    answers = [write_answer(answer, [CitedSentence(1, "So it is.")], form_of_prompt(row.prompt)) for row in rows]
-    texts = [text if row.context_size else text.replace(" [1]", "") for text, row in zip(answers, rows, strict=True)]
-    pairs = list(zip(texts, rows, strict=True))
-    citations = [own_citations(text, row.context_size) for text, row in pairs]
-    return ConstantAnswer(
-        answer,
-        reward=fmean(reward_of(text, row, weights) for text, row in pairs),
-        correct=fmean(answer_reward(text, row.answers) == 1.0 for text, row in pairs),
-        well_formed=fmean(format_reward(text, form_of_prompt(row.prompt)) for text, row in pairs),
-        cited=fmean(bool(one.existing) and not one.missing for one in citations),
-        words=fmean(len(text.split()) for text in texts),
-    )
-
-
-def engine_of(draw: Draw) -> str:
-    """The engine's name for the cache key: engines draw different random numbers."""
-    return getattr(draw, "__name__", type(draw).__name__)
+    constants = []
+    for answer in ("yes", "no"):
+        texts = [write_answer(answer, [CitedSentence(1, "So it is.")], form_of_prompt(row.prompt)) for row in rows]
+        texts = [text if row.context_size else text.replace(" [1]", "") for text, row in zip(texts, rows, strict=True)]
+        constants.append(ConstantAnswer(answer, **text_figures(texts, rows, weights)))
+    return constants
 
 
 def self_bleu(texts: Sequence[str]) -> float:
@@ -319,9 +290,8 @@ def common_reference(folders: Sequence[Path], records: Sequence[RunRecord]) -> s
     references = [reference_of(record) for record in records]
     for folder, record, reference in zip(folders, records, references, strict=True):
         if record.beta is None:
-            raise UserError(
-                f"{folder}: a run of stage {record.stage}", "preference runs (ms or dpo)", "leave this run out"
-            )
+            found = f"{folder}: a run of stage {record.stage}"
+            raise UserError(found, "preference runs (ms or dpo)", "leave this run out")
         if reference != references[0]:
             found = f"{folder}: its reference is {reference}, that of {folders[0]} is {references[0]}"
             raise UserError(found, "runs with the same reference", "leave out the runs with another reference")

@@ -57,25 +57,8 @@ Draw = Callable[[Policy, Sequence[Prompt], SamplingSettings], Iterator[Samples]]
 
 
 def draw_here(policy: Policy, prompts: Sequence[Prompt], sampling: SamplingSettings) -> Iterator[Samples]:
-    """Draw with transformers, one prompt at a time (a Draw)."""
-    for prompt in prompts:
-        yield draw_samples(policy.model, policy.tokenizer, prompt.ids, sampling, prompt.id)
-
-
-def seed_of(sampling: SamplingSettings, prompt_id: str) -> int:
-    """A prompt's seed, the same under every policy."""
-    return int(content_id(str(sampling.seed), prompt_id)[:8], 16) >> 1
-
-
-def draw_samples(
-    model: Any,
-    tokenizer: PreTrainedTokenizerBase,
-    prompt_ids: Sequence[int],
-    sampling: SamplingSettings,
-    prompt_id: str,
-) -> Samples:
-    """Draw from softmax(logits) at temperature 1; reproducible for the same seed and prompt."""
-    torch.manual_seed(seed_of(sampling, prompt_id))
+    """Draw with transformers from softmax(logits) at temperature 1 (a Draw), one prompt at a time; reproducible for the same seed and prompt."""
+    model, tokenizer = policy.model, policy.tokenizer
     settings = GenerationConfig(
         do_sample=True,
         temperature=1.0,
@@ -87,13 +70,19 @@ def draw_samples(
         eos_token_id=tokenizer.eos_token_id,
         pad_token_id=tokenizer.pad_token_id,
     )
-    input_ids_1T = torch.tensor([list(prompt_ids)], device=model.device)
-    with torch.inference_mode():
-        output_MT = model.generate(
-            input_ids_1T, attention_mask=torch.ones_like(input_ids_1T), generation_config=settings
-        )
-    samples_ids = [cut_at_end(row, tokenizer.eos_token_id) for row in output_MT[:, len(prompt_ids) :].tolist()]
-    return samples_of(tokenizer, prompt_ids, samples_ids)
+    for prompt in prompts:
+        torch.manual_seed(seed_of(sampling, prompt.id))
+        input_ids_1T = torch.tensor([list(prompt.ids)], device=model.device)
+        mask_1T = torch.ones_like(input_ids_1T)
+        with torch.inference_mode():
+            output_MT = model.generate(input_ids_1T, attention_mask=mask_1T, generation_config=settings)
+        samples_ids = [cut_at_end(row, tokenizer.eos_token_id) for row in output_MT[:, len(prompt.ids) :].tolist()]
+        yield samples_of(tokenizer, prompt.ids, samples_ids)
+
+
+def seed_of(sampling: SamplingSettings, prompt_id: str) -> int:
+    """A prompt's seed, the same under every policy."""
+    return int(content_id(str(sampling.seed), prompt_id)[:8], 16) >> 1
 
 
 def samples_of(

@@ -10,7 +10,6 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from pathlib import Path
 
 import httpx2
 from peft import PeftModel
@@ -25,9 +24,13 @@ TIMEOUT_S = 900.0
 
 
 def draw_by_vllm(policy: Policy, prompts: Sequence[Prompt], sampling: SamplingSettings) -> Iterator[Samples]:
-    """Draw with vLLM (a Draw); UserError if vLLM does not start or refuses a request."""
+    """Draw with vLLM (a Draw); UserError if vLLM does not start or refuses a request. The model in memory is unchanged."""
     with tempfile.TemporaryDirectory(prefix="modegraph-policy-") as folder:
-        save_merged(policy, Path(folder))
+        model = policy.model
+        if isinstance(model, PeftModel):
+            model = copy.deepcopy(model).merge_and_unload()
+        model.save_pretrained(folder)
+        policy.tokenizer.save_pretrained(folder)
         with (
             closing(CommandServer(spec_of(folder, {}))) as server,
             httpx2.Client(
@@ -37,15 +40,6 @@ def draw_by_vllm(policy: Policy, prompts: Sequence[Prompt], sampling: SamplingSe
         ):
             server.wait()
             yield from pool.map(lambda prompt: _draw(client, server, policy, prompt, sampling), prompts)
-
-
-def save_merged(policy: Policy, folder: Path) -> None:
-    """Save the policy as a full model with its tokenizer, its adapter merged; the model in memory is unchanged."""
-    model = policy.model
-    if isinstance(model, PeftModel):
-        model = copy.deepcopy(model).merge_and_unload()
-    model.save_pretrained(folder)
-    policy.tokenizer.save_pretrained(folder)
 
 
 def _draw(
@@ -66,11 +60,7 @@ def _draw(
     }
     response = client.post(f"{server.url}/completions", json=body)
     if response.status_code != 200:
-        detail = " ".join(response.text.split())[:300]
-        raise UserError(
-            f"vLLM: status {response.status_code} ({detail})",
-            "status 200 with samples",
-            f"see the reason in {server.log}",
-        )
+        found = f"vLLM: status {response.status_code} ({' '.join(response.text.split())[:300]})"
+        raise UserError(found, "status 200 with samples", f"see the reason in {server.log}")
     choices = sorted(response.json()["choices"], key=lambda choice: choice["index"])
     return samples_of(policy.tokenizer, prompt.ids, [choice["token_ids"] for choice in choices])

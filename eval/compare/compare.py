@@ -46,19 +46,17 @@ def policies_of(runs: Sequence[Path], base: str | None) -> list[Policy]:
 
     Raises UserError for a folder that is not a finished run, and for a model given twice.
     """
-    policies = [_run_policy(folder, name) for folder, name in zip(runs, short_names(runs), strict=True)]
+    policies = []
+    for folder, name in zip(runs, short_names(runs), strict=True):
+        record = read_run(folder)
+        has_reference = record.beta is not None and record.settings.get("loss") not in WITHOUT_REFERENCE
+        policies.append(Policy(name, str(folder), record, reference_of(record) if has_reference else ""))
     untuned = base if base is not None else untuned_model(runs[0])
     sources = [*(Path(policy.source).resolve() for policy in policies), Path(untuned).resolve()]
     for source in sources:
         if sources.count(source) > 1:
             raise UserError(f"{source}: given twice", "different models as runs and --base", "give each model once")
     return [*policies, Policy("untuned", untuned, record=None, reference="")]
-
-
-def _run_policy(folder: Path, name: str) -> Policy:
-    record = read_run(folder)
-    has_reference = record.beta is not None and record.settings.get("loss") not in WITHOUT_REFERENCE
-    return Policy(name, str(folder), record, reference_of(record) if has_reference else "")
 
 
 def short_names(folders: Sequence[Path]) -> list[str]:
@@ -81,9 +79,8 @@ def untuned_model(run: Path) -> str:
     model, visited = str(run), set[Path]()
     while (Path(model) / RUN_RECORD).is_file() and (record := read_run(Path(model))).stage in TUNED_STAGES:
         if Path(model).resolve() in visited:
-            raise UserError(
-                f"{model}: its base models form a cycle", "a chain that ends at an untuned model", "give --base"
-            )
+            found = f"{model}: its base models form a cycle"
+            raise UserError(found, "a chain that ends at an untuned model", "give --base")
         visited.add(Path(model).resolve())
         model = record.base_model
     return model
@@ -111,13 +108,13 @@ def compare_runs(
     data: Path,
     open_model: OpenModel,
     *,
-    split: str = "test",
-    base: str | None = None,
-    context_sizes: Collection[int] = (),
-    max_answer_tokens: int = 256,
-    limit: int | None = None,
-    seed: int = 0,
-    answers_only: bool = False,
+    split: str,
+    base: str | None,
+    context_sizes: Collection[int],
+    max_answer_tokens: int,
+    limit: int | None,
+    seed: int,
+    answers_only: bool,
 ) -> Comparison:
     """Compare the runs and their untuned model on held-out rows; differences are relative to the first run.
 
@@ -132,7 +129,7 @@ def compare_runs(
     train_rows = read_rows(data, "train") if (data / "train.jsonl").exists() else []
     systems = seed_systems(policies)
     if systems:
-        check_paired_seeds({name: tuple(by_seed) for name, by_seed in systems.items()}, next(iter(systems)))
+        check_paired_seeds(systems, next(iter(systems)))
     prompts, pairs = unique_prompts(rows), [] if answers_only else rows
     scores: dict[str, list[PairScore]] = {}
 

@@ -29,11 +29,9 @@ def reward_margin_per_token(policy: PairScore, reference: PairScore, beta: float
     return beta * (chosen - rejected)
 
 
-OfAnswer = Callable[[ScoredAnswer], float]
-OfPair = Callable[[PairScore], float]
 OfMargin = Callable[[PairScore, PairScore, float], float]
 
-ANSWER_MEASURES: tuple[tuple[str, OfAnswer, bool], ...] = (
+ANSWER_MEASURES: tuple[tuple[str, Callable[[ScoredAnswer], float], bool], ...] = (
     ("exact match", lambda answer: answer.exact_match, True),
     ("token F1", lambda answer: answer.f1, True),
     ("contains a gold answer", lambda answer: answer.contains, True),
@@ -43,11 +41,11 @@ ANSWER_MEASURES: tuple[tuple[str, OfAnswer, bool], ...] = (
     ("answer length, tokens", lambda answer: float(answer.tokens), False),
     ("cut at the token limit", lambda answer: float(answer.cut), True),
 )
-PAIR_MEASURES: tuple[tuple[str, OfPair, bool], ...] = (
-    ("log π(y_w|x)", lambda score: score.chosen_logp, False),
-    ("log π(y_l|x)", lambda score: score.rejected_logp, False),
-    ("log π(y_w|x) per token", lambda score: score.chosen_logp / score.chosen_tokens, False),
-    ("log π(y_l|x) per token", lambda score: score.rejected_logp / score.rejected_tokens, False),
+PAIR_MEASURES: tuple[tuple[str, Callable[[PairScore], float]], ...] = (
+    ("log π(y_w|x)", lambda score: score.chosen_logp),
+    ("log π(y_l|x)", lambda score: score.rejected_logp),
+    ("log π(y_w|x) per token", lambda score: score.chosen_logp / score.chosen_tokens),
+    ("log π(y_l|x) per token", lambda score: score.rejected_logp / score.rejected_tokens),
 )
 MARGIN_MEASURES: tuple[tuple[str, OfMargin, bool], ...] = (
     ("reward margin β(Δ_w − Δ_l)", reward_margin, False),
@@ -63,9 +61,7 @@ def measures_of(
     """All measures: of answers, of yes/no/maybe questions, of the pairs without a hard negative, and of the pairs with each kind of hard negative."""
     measures = [*answer_measures(prompts, results)]
     for hard_negative in sorted({row.hard_negative for row in pairs}):
-        measures += pair_measures(
-            [index for index, row in enumerate(pairs) if row.hard_negative == hard_negative], pairs, results
-        )
+        measures += pair_measures(hard_negative, pairs, results)
     return tuple(measures)
 
 
@@ -86,52 +82,39 @@ def answer_measures(prompts: Sequence[PreferenceRow], results: Sequence[PolicyRe
     return measures
 
 
-def pair_measures(
-    pair_numbers: Sequence[int], pairs: Sequence[PreferenceRow], results: Sequence[PolicyResult]
-) -> list[Measure]:
-    """Log-probabilities and margins over the pairs with `pair_numbers`, which share one kind of rejected side."""
-    questions = tuple(pairs[index].question_id for index in pair_numbers)
-    hard_negative = pairs[pair_numbers[0]].hard_negative
+def pair_measures(hard_negative: str, pairs: Sequence[PreferenceRow], results: Sequence[PolicyResult]) -> list[Measure]:
+    """Log-probabilities and margins over the pairs with one kind of hard negative ("" for those without)."""
+    indices = [index for index, row in enumerate(pairs) if row.hard_negative == hard_negative]
+    questions = tuple(pairs[index].question_id for index in indices)
     suffix = f" [{hard_negative}]" if hard_negative else ""
-    logps = [
-        Measure(
-            name + suffix,
-            questions,
-            {result.policy.name: tuple(of(result.scores[index]) for index in pair_numbers) for result in results},
-            share,
-        )
-        for name, of, share in PAIR_MEASURES
-    ]
-    margins = [
-        Measure(name + suffix, questions, _margins(of, pair_numbers, results), share)
-        for name, of, share in MARGIN_MEASURES
-    ]
-    return [*logps, *(measure for measure in margins if measure.values)]
+    measures = []
+    for name, of in PAIR_MEASURES:
+        logps = {result.policy.name: tuple(of(result.scores[index]) for index in indices) for result in results}
+        measures.append(Measure(name + suffix, questions, logps, share=False))
+    for name, of_margin, share in MARGIN_MEASURES:
+        if margins := _margins(of_margin, indices, results):
+            measures.append(Measure(name + suffix, questions, margins, share))
+    return measures
 
 
-def _margins(
-    of: OfMargin, pair_numbers: Sequence[int], results: Sequence[PolicyResult]
-) -> dict[str, tuple[float, ...]]:
+def _margins(of: OfMargin, indices: Sequence[int], results: Sequence[PolicyResult]) -> dict[str, tuple[float, ...]]:
     values: dict[str, tuple[float, ...]] = {}
     for result in results:
         record = result.policy.record
         if record is not None and record.beta is not None and result.reference_scores is not None:
-            scores = [(result.scores[index], result.reference_scores[index], record.beta) for index in pair_numbers]
+            scores = [(result.scores[index], result.reference_scores[index], record.beta) for index in indices]
             values[result.policy.name] = tuple(of(*score) for score in scores)
     return values
 
 
 def differences_of(measures: Sequence[Measure], first: str, seed: int) -> dict[str, Mapping[str, Interval]]:
     """For each measure that the policy `first` has: every other policy minus `first`, by a paired bootstrap over questions, Holm-corrected over policies."""
-    return {
-        measure.name: holm_intervals(
-            {policy: (values, measure.values[first]) for policy, values in measure.values.items() if policy != first},
-            measure.clusters,
-            seed,
-        )
-        for measure in measures
-        if first in measure.values
-    }
+    differences: dict[str, Mapping[str, Interval]] = {}
+    for measure in measures:
+        if baseline := measure.values.get(first):
+            pairs = {policy: (values, baseline) for policy, values in measure.values.items() if policy != first}
+            differences[measure.name] = holm_intervals(pairs, measure.clusters, seed)
+    return differences
 
 
 MAY_DIFFER = ("seed", "output", "reference_cache")
@@ -152,8 +135,9 @@ def seed_systems(policies: Sequence[Policy]) -> dict[str, dict[int, str]]:
             seed = int(policy.record.settings.get("seed", 0))
             systems.setdefault((key, repetitions[key, seed]), {})[seed] = policy.name
             repetitions[key, seed] += 1
-    several = [by_seed for by_seed in systems.values() if len(by_seed) > 1]
-    return {f"{min(by_seed.values())} … ({len(by_seed)} seeds)": by_seed for by_seed in several}
+    return {
+        f"{min(by_seed.values())} … ({len(by_seed)} seeds)": by_seed for by_seed in systems.values() if len(by_seed) > 1
+    }
 
 
 def differences_by_seed(

@@ -9,13 +9,14 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cache
+from statistics import fmean
+from types import SimpleNamespace
 from typing import Any
 
 from graph.answer.match import normalise
 from graph.errors import UserError
 
 CHOICES = ("yes", "no", "maybe")
-MIRAGE_FALLBACK = "A"
 _MIRAGE_PATTERNS = (
     r"^\s*({})$",
     r"^\s*({}) or",
@@ -72,7 +73,7 @@ def read_option(answer: str, options: Mapping[str, str]) -> str:
 
 def mirage_letter(answer: str) -> str:
     """The letter that MIRAGE reads from an answer to four options; as published, an answer that no pattern matches counts as "A"."""
-    return _first_match(_MIRAGE_PATTERNS, "A|B|C|D", answer) or MIRAGE_FALLBACK
+    return _first_match(_MIRAGE_PATTERNS, "A|B|C|D", answer) or "A"
 
 
 def gold_letter(answers: Sequence[str], options: Mapping[str, str]) -> str:
@@ -100,11 +101,8 @@ def accuracy(predicted: Sequence[str], gold: Sequence[str]) -> float:
 
 def accuracy_per_class(predicted: Sequence[str], gold: Sequence[str]) -> dict[str, float]:
     """For each gold label (sorted), the share of its rows predicted correctly: a majority guesser shows 1 for one label and 0 for the others."""
-    accuracies: dict[str, float] = {}
-    for label in sorted(set(gold)):
-        class_predictions = [p for p, g in zip(predicted, gold, strict=True) if g == label]
-        accuracies[label] = accuracy(class_predictions, [label] * len(class_predictions))
-    return accuracies
+    pairs = list(zip(predicted, gold, strict=True))
+    return {label: fmean(p == label for p, g in pairs if g == label) for label in sorted(set(gold))}
 
 
 def rouge_f(answer: str, references: Sequence[str], kind: str) -> float:
@@ -125,15 +123,6 @@ def meteor(answer: str, references: Sequence[str]) -> float:
     """
     tokenise, score, no_synonyms = _meteor()
     return float(score([tokenise(text) for text in references], tokenise(answer), wordnet=no_synonyms))
-
-
-class NoSynonyms:
-    """Replaces nltk's WordNet reader: no word has a synonym, so that METEOR's third stage finds nothing."""
-
-    def synsets(self, word: str) -> tuple[()]:
-        """No meanings of `word`."""
-        del word
-        return ()
 
 
 @cache
@@ -161,7 +150,8 @@ def _meteor() -> tuple[Any, Any, Any]:
         from nltk.translate.meteor_score import meteor_score  # type: ignore[import-untyped, unused-ignore]
     except ImportError:
         raise _not_installed("METEOR", "nltk") from None
-    return NLTKWordTokenizer().tokenize, meteor_score, NoSynonyms()
+    no_synonyms = SimpleNamespace(synsets=lambda _word: ())
+    return NLTKWordTokenizer().tokenize, meteor_score, no_synonyms
 
 
 def _not_installed(metric: str, package: str) -> UserError:

@@ -78,11 +78,6 @@ def supported_by_encoder(
     return np.asarray(similar_C & numbers_C, np.bool_)
 
 
-def relevant_by_encoder(question_D: Floats, sentences_ND: Floats) -> Bools:
-    """bool[N]: the sentences whose cosine to the question is at least 0.3."""
-    return np.asarray(sentences_ND @ question_D >= MIN_RELEVANCE, np.bool_)
-
-
 def grounding_by_encoder(
     question: str, answer: str, golds: Sequence[str], passages: Sequence[str], encode: Encode
 ) -> Grounding:
@@ -97,7 +92,7 @@ def grounding_by_encoder(
     vectors = encode([question, *claims, *gold, *sentences])
     question_D, claims_CD = vectors[0], vectors[1 : 1 + len(claims)]
     gold_GD, sentences_ND = vectors[1 + len(claims) :][: len(gold)], vectors[1 + len(claims) + len(gold) :]
-    relevant_N = relevant_by_encoder(question_D, sentences_ND)
+    relevant_N: Bools = sentences_ND @ question_D >= MIN_RELEVANCE
     return Grounding(
         faithfulness=share(supported_by_encoder(claims, claims_CD, sentences, sentences_ND)),
         answer_relevance=answer_relevance(question_D, claims_CD),

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, fields
 from functools import partial
 from typing import Literal
 
-from eval.metrics.answers import bleu, gold_letter, meteor, mirage_letter, read_choice, read_option, rouge_f
+from eval.metrics.answers import CHOICES, bleu, gold_letter, meteor, mirage_letter, read_choice, read_option, rouge_f
 from eval.metrics.grounding import Grounding
 from eval.metrics.ranking import all_gold_at, ndcg_at, recall_at, reciprocal_rank
 from graph.answer.match import contains_answer, exact_match, hotpot_f1, normalise, token_f1
@@ -56,7 +56,7 @@ def _of_ranking(name: str, score: Callable[[tuple[str, ...], tuple[str, ...]], f
 
 def _yes_no_maybe(question: Question, output: Output) -> float | None:
     labels = {normalise(answer) for answer in question.answers}
-    return float(read_choice(output.answer or "") in labels) if labels <= {"yes", "no", "maybe"} else None
+    return float(read_choice(output.answer or "") in labels) if labels <= set(CHOICES) else None
 
 
 def _choice(question: Question, output: Output) -> float | None:
@@ -73,7 +73,7 @@ def _mirage_choice(question: Question, output: Output) -> float | None:
 
 def _answer_in_context(question: Question, output: Output) -> float | None:
     """Whether the excerpts contain a gold answer, so that a reader could answer at all; None for yes, no and maybe, which occur anywhere."""
-    if not question.answers or {normalise(answer) for answer in question.answers} <= {"yes", "no", "maybe"}:
+    if not question.answers or {normalise(answer) for answer in question.answers} <= set(CHOICES):
         return None
     return contains_answer("\n".join(output.context), question.answers)
 
@@ -135,8 +135,7 @@ def check_answer(question: Question, answer: str) -> None:
     """UserError for an empty prediction, which would otherwise silently score 0."""
     if not answer.strip():
         found = f"question {question.id!r}: the prediction is empty"
-        raise UserError(
-            found,
-            "some text",
-            "find out why the model wrote nothing, or count it as wrong (empty_answers: wrong, or --empty-is-wrong)",
+        remedy = (
+            "find out why the model wrote nothing, or count it as wrong (empty_answers: wrong, or --empty-is-wrong)"
         )
+        raise UserError(found, "some text", remedy)

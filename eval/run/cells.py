@@ -16,7 +16,7 @@ from typing import Any
 
 from eval.metrics.registry import find_metric
 from eval.run.config import Cell, CellContent, MatrixSettings, QuestionResult, System, TaskData, TaskSettings
-from eval.tasks.catalogue import find_task, load_task, question_row, write_task
+from eval.tasks.catalogue import CORPUS, find_task, load_task, question_row, write_task
 from graph.config import parse_settings
 from graph.errors import UserError
 from graph.models.checkpoint import model_name
@@ -54,9 +54,8 @@ def systems_of(settings: MatrixSettings) -> tuple[System, ...]:
         settings.indexes.items(), settings.retrievers.items(), settings.models.items() or [("", "")]
     ):
         if retrieve is None and not spec:
-            raise UserError(
-                f"retrievers.{retriever}: no retrieval and no model", "at least one of the two", "add models"
-            )
+            found = f"retrievers.{retriever}: no retrieval and no model"
+            raise UserError(found, "at least one of the two", "add models")
         index_settings = parse_settings(IndexSettings, values, f"indexes.{index}")
         name = " + ".join(part for part in (retriever, index, model) if part)
         systems.append(System(name, index_settings, retrieve, spec))
@@ -64,40 +63,34 @@ def systems_of(settings: MatrixSettings) -> tuple[System, ...]:
 
 
 def _task_data(name: str, task_settings: TaskSettings, settings: MatrixSettings, base: Path, out: Path) -> TaskData:
-    benchmark = find_task(task_settings.task)
-    source = base / settings.data / task_settings.source
+    benchmark, data = find_task(task_settings.task), base / settings.data
+    source = data / task_settings.source
     loaded = load_task(benchmark, source)
-    questions = [question for question in loaded.questions if task_settings.split in (None, question.split)][
-        : task_settings.limit
-    ]
+    questions = [question for question in loaded.questions if task_settings.split in (None, question.split)]
+    questions = questions[: task_settings.limit]
     if not questions:
-        raise UserError(
-            f"tasks.{name}: no questions of split {task_settings.split}", "train, dev or test", "change the split"
-        )
+        found = f"tasks.{name}: no questions of split {task_settings.split}"
+        raise UserError(found, "train, dev or test", "change the split")
     if task_settings.index and settings.indexes != {"": {}}:
         found = f"tasks.{name}.index together with `indexes`"
         raise UserError(found, "an existing index, or settings to make one", "leave out one of the two")
-    documents = base / settings.data / task_settings.documents if task_settings.documents else source / "corpus.jsonl"
+    documents = data / task_settings.documents if task_settings.documents else source / CORPUS
     if loaded.documents and not task_settings.documents:
         write_task(loaded, out / CORPORA / name)
-        documents = out / CORPORA / name / "corpus.jsonl"
-    index = base / settings.data / task_settings.index if task_settings.index else None
+        documents = out / CORPORA / name / CORPUS
+    index = data / task_settings.index if task_settings.index else None
     if index is not None and not (index / MANIFEST).is_file():
-        raise UserError(
-            f"tasks.{name}: {index} is not a finished index", "one made by `modegraph index`", "check the path"
-        )
+        found = f"tasks.{name}: {index} is not a finished index"
+        raise UserError(found, "one made by `modegraph index`", "check the path")
     if index is None and not documents.exists():
-        raise UserError(
-            f"tasks.{name}: {documents} does not exist", "documents to index", f"set tasks.{name}.documents"
-        )
-    sample = sorted(questions, key=lambda question: content_id("shown", str(settings.seed), question.id))[
-        : settings.shown_questions
-    ]
+        found = f"tasks.{name}: {documents} does not exist"
+        raise UserError(found, "documents to index", f"set tasks.{name}.documents")
+    sample = sorted(questions, key=lambda question: content_id("shown", str(settings.seed), question.id))
     return TaskData(
         name=name,
         benchmark=task_settings.task,
         questions=tuple(questions),
-        shown=frozenset(question.id for question in sample),
+        shown=frozenset(question.id for question in sample[: settings.shown_questions]),
         documents=index or documents,
         documents_hash=content_hash(index / MANIFEST if index else documents),
         index=index,

@@ -14,7 +14,6 @@ from graph.errors import UserError
 from graph.shared.jsonl import read_jsonl
 
 VALUES = "values.jsonl"
-VALUE_FIELDS = ("task", "system", "metric", "id", "question")
 Key = tuple[str, str, str]
 """Task, system, metric."""
 
@@ -57,16 +56,13 @@ def read_values(run: Path) -> tuple[dict[str, dict[str, str]], dict[Key, dict[st
     questions: dict[str, dict[str, str]] = {}
     values: dict[Key, dict[str, float | None]] = {}
     for line, row in read_jsonl(file):
-        for field in VALUE_FIELDS:
+        where, remedy = f"{file} line {line}", "repeat `modegraph eval run`"
+        for field in ("task", "system", "metric", "id", "question"):
             if not isinstance(row.get(field), str):
-                raise UserError(
-                    f"{file} line {line}: {field!r} is {row.get(field)!r}", "a string", "repeat `modegraph eval run`"
-                )
+                raise UserError(f"{where}: {field!r} is {row.get(field)!r}", "a string", remedy)
         value = row.get("value", "missing")
         if value is not None and not (type(value) in (int, float) and math.isfinite(value)):
-            raise UserError(
-                f"{file} line {line}: 'value' is {value!r}", "a number or null", "repeat `modegraph eval run`"
-            )
+            raise UserError(f"{where}: 'value' is {value!r}", "a number or null", remedy)
         questions.setdefault(row["task"], {})[row["id"]] = row["question"]
         values.setdefault((row["task"], row["system"], row["metric"]), {})[row["id"]] = value
     return questions, values

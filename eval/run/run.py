@@ -1,7 +1,6 @@
 """A run of `modegraph eval run`: list the cells, fill the missing ones, and write the report.
 
 To fill cells: make or open their index, retrieve for every question, then answer with every model; each cell is written as soon as it is finished.
-
 Within a task, cells with the same index are filled one after another, and among these, cells with the same model.
 Legend: N texts, D dims."""
 
@@ -71,10 +70,7 @@ class RunContext:
 def run_matrix(
     config: Path, overrides: Sequence[str], out: Path, open_model: OpenModel, encoder: OpenEncoder = open_encoder
 ) -> RunReport:
-    """Fill the cells of `config`, in `out`, and write the report; UserError for invalid settings or data.
-
-    `data=` among the overrides is relative to the working directory.
-    """
+    """Fill the cells of `config` in `out` and write the report; an override `data=` is relative to the working directory. UserError for invalid input."""
     relative_to_here = [
         f"data={Path(each.removeprefix('data=')).absolute()}" if each.startswith("data=") else each
         for each in overrides
@@ -165,9 +161,9 @@ def _fill_by_one_model(
         with _record_failures(failures, [cell]):
             start = time.perf_counter()
             results = tuple(results_of(index, cell, model, helper, run))
-            write_cell(cell, CellContent(run.revision, results), time.perf_counter() - start)
-            duration_text = f"{time.perf_counter() - start:.1f} s"
-            say(f"{cell.task.name}: {cell.system.name} done ({duration_text}; {_note_filled(run)})")
+            seconds = time.perf_counter() - start
+            write_cell(cell, CellContent(run.revision, results), seconds)
+            say(f"{cell.task.name}: {cell.system.name} done ({seconds:.1f} s; {_note_filled(run)})")
 
 
 def _note_filled(run: RunContext) -> str:
@@ -193,13 +189,14 @@ def results_of(
         batch = slice(first, first + PROMPTS_AT_ONCE)
         questions, evidence = task.questions[batch], all_evidence[batch]
         contexts = [_context_of(one, settings, model) for one in evidence]
-        start = time.perf_counter()
-        completions = (
-            _answers(model, questions, contexts, run.settings.max_answer_tokens) if model is not None else None
-        )
-        seconds = (time.perf_counter() - start) / len(questions) if completions is not None else 0.0
-        for row, (question, one, context) in enumerate(zip(questions, evidence, contexts, strict=True)):
-            result = _result(index, task, question, one, context, completions[row] if completions is not None else None)
+        completions: Sequence[Completion | None] = [None] * len(questions)
+        seconds = 0.0
+        if model is not None:
+            start = time.perf_counter()
+            completions = _answers(model, questions, contexts, run.settings.max_answer_tokens)
+            seconds = (time.perf_counter() - start) / len(questions)
+        for question, one, context, completion in zip(questions, evidence, contexts, completions, strict=True):
+            result = _result(index, task, question, one, context, completion)
             if result.text is not None and run.settings.empty_answers == "refuse":
                 check_answer(question, result.text)
             yield replace(result, answer_seconds=seconds)

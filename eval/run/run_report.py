@@ -139,7 +139,6 @@ def paired_values(values: Values, baseline: Values) -> tuple[list[float], list[f
 
 BINS = ((0, 20), (20, 50), (50, 80), (80, 100))
 """Ranges of the percentage of a question's results that are in a layer; each excludes its lower bound, except 0.
-
 With 10 results these are 0 to 2, 3 to 5, 6 to 8 and 9 to 10 results, as in GraphMPA."""
 
 
@@ -172,7 +171,9 @@ def layers_table(task: str, by_system: Mapping[str, Sequence[QuestionResult]]) -
         if any(sum(question_shares[1:]) for question_shares in shares):
             for layer, mean in enumerate(mean_layer_shares(results)):
                 values = [question_shares[layer] for question_shares in shares]
-                rows.append((system, str(layer), figure(mean, True), *_bin_shares(values)))
+                counts = (sum(low < value <= high or value == low == 0 for value in values) for low, high in BINS)
+                bins = (figure(count / len(values), True) for count in counts)
+                rows.append((system, str(layer), figure(mean, True), *bins))
     if not rows:
         return None
     header = ("system", "layer", "mean share", *(f"{low}–{high} %" for low, high in BINS))
@@ -181,13 +182,6 @@ def layers_table(task: str, by_system: Mapping[str, Sequence[QuestionResult]]) -
         "the share of questions for which that percentage of the results is in the layer; each range excludes its lower bound, except 0."
     )
     return Table(f"{task}: layers of the results", header, tuple(rows), note)
-
-
-def _bin_shares(values: Sequence[float]) -> list[str]:
-    return [
-        figure(sum(low < value <= high or value == low == 0 for value in values) / len(values), True)
-        for low, high in BINS
-    ]
 
 
 COST_COLUMNS = ("s/question", "tokens/question")
@@ -213,8 +207,8 @@ def result_tables(report: RunReport) -> list[Table]:
 def headline(report: RunReport) -> str:
     """The run's size, how much of it this run filled, which other versions of the code filled the rest, and what the tests show."""
     shown, count = sum(verdict.shown for verdict in report.verdicts.values()), len(report.verdicts)
-    filled, older = len(report.all_scores) - report.found, {each.content.revision for each in report.all_scores}
-    older -= {report.revision}
+    filled = len(report.all_scores) - report.found
+    older = {each.content.revision for each in report.all_scores} - {report.revision}
     lines = [
         f"{len(report.cells):,} cells: {filled:,} filled by modegraph {report.revision}, {report.found:,} reused.",
         *([f"Some were filled by other versions of the code: {', '.join(sorted(older))}."] if older else []),
@@ -236,16 +230,12 @@ def _count_empty(scores: SystemScores) -> int:
 
 def _task_table(task: TaskData, task_scores: Sequence[SystemScores], report: RunReport) -> Table:
     names = list(dict.fromkeys(name for scores in task_scores for name in scores.means))
-    rows = [
-        (
-            scores.name[1],
-            *(figure(scores.means[name].mean, False) if name in scores.means else NONE for name in names),
-            f"{scores.seconds:.3f}",
-            f"{scores.tokens:,.0f}",
-            verdict_cell(verdict, 1) if (verdict := report.verdicts.get(scores.name)) else "",
-        )
-        for scores in task_scores
-    ]
+    rows = []
+    for scores in task_scores:
+        means = (figure(scores.means[name].mean, False) if name in scores.means else NONE for name in names)
+        verdict = report.verdicts.get(scores.name)
+        difference = verdict_cell(verdict, 1) if verdict else ""
+        rows.append((scores.name[1], *means, f"{scores.seconds:.3f}", f"{scores.tokens:,.0f}", difference))
     lead = report.leads.get(task.name, "")
     compared = f"{lead} minus {report.baseline} (95 %, p)" if lead else "difference"
     replayed = replayed_note(sum(scores.total("replayed") for scores in task_scores))
@@ -259,10 +249,8 @@ def _macro_table(report: RunReport, lead: str) -> Table:
     for system in dict.fromkeys(cell.system.name for cell in report.cells):
         system_scores = [scores for scores in report.all_scores if scores.name[1] == system and lead in scores.means]
         if len(system_scores) == len(report.tasks):
-            mean, seconds = (
-                fmean(each.means[lead].mean for each in system_scores),
-                fmean(each.seconds for each in system_scores),
-            )
+            mean = fmean(each.means[lead].mean for each in system_scores)
+            seconds = fmean(each.seconds for each in system_scores)
             rows.append((system, figure(mean, False), f"{seconds:.3f}"))
     return Table("mean of tasks", ("system", lead, COST_COLUMNS[0]), tuple(rows), "All tasks have equal weight.")
 
@@ -342,8 +330,7 @@ def answer_rows(scores: SystemScores) -> list[dict[str, Any]]:
 def ragas_rows(scores: SystemScores) -> list[dict[str, Any]]:
     """Rows of ragas's SingleTurnSample (ragas 0.2 to 0.4); for a system that retrieves, only of the questions whose passages are stored.
 
-    Each passage follows its title, as in a prompt; the response is the model's full text; only the first gold answer counts. All rows
-    have the same fields, except for `reference`: ragas decides by the first row what it can measure.
+    All rows have the same fields, except for `reference`: ragas decides by the first row what it can measure.
     """
     task, retrieves = scores.cell.task, scores.cell.system.retrieve is not None
     rows = []
@@ -367,13 +354,11 @@ def shown_samples(report: RunReport) -> Iterator[Sample]:
         for place, question in enumerate(task.questions):
             if question.id in task.shown:
                 results = [(scores, scores.content.results[place]) for scores in task_scores]
-                gold = (
-                    ("gold answer", "; ".join(question.answers)),
-                    ("gold documents", ", ".join(question.gold_sources)),
-                )
-                answers = [(scores.name[1], one.text) for scores, one in results if one.text is not None]
+                answers = [("gold answer", "; ".join(question.answers))]
+                answers += [("gold documents", ", ".join(question.gold_sources))]
+                answers += [(scores.name[1], one.text) for scores, one in results if one.text is not None]
                 folded = tuple((_values_text(scores, one), _evidence_text(one)) for scores, one in results)
-                yield Sample(f"{task.name}: {question.text}", folded, (*gold, *answers))
+                yield Sample(f"{task.name}: {question.text}", folded, tuple(answers))
 
 
 def _values_text(scores: SystemScores, result: QuestionResult) -> str:

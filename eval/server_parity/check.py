@@ -7,6 +7,7 @@ file), the check, and its report for the terminal."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from itertools import cycle, islice
@@ -27,6 +28,7 @@ from eval.server_parity.faults import (
     template_count_fault,
     template_fault,
 )
+from eval.tables import figure_or_dash
 from graph.errors import UserError
 from graph.models.checkpoint import is_adapter
 from graph.shared.console import say
@@ -41,7 +43,7 @@ from train.export.divergence import (
     score_completion,
 )
 from train.export.export import language_run
-from train.export.server import Reply, Server, in_parallel, own_server
+from train.export.server import Reply, Server, own_server
 from train.model.load import device, load_model, load_tokenizer
 from train.model.logps import TokenizedRow
 from train.run.record import RunRecord
@@ -99,11 +101,8 @@ def read_target(spec: str) -> tuple[str, str]:
         return "", spec
     kind, _, target = spec.partition(":")
     if kind != "openai":
-        raise UserError(
-            f"{spec!r}",
-            "openai:NAME@URL, the URL of a server, or gguf:FILE",
-            "start the server and give its URL (…/v1), or give an exported GGUF file",
-        )
+        remedy = "start the server and give its URL (…/v1), or give an exported GGUF file"
+        raise UserError(f"{spec!r}", "openai:NAME@URL, the URL of a server, or gguf:FILE", remedy)
     return split_target(target)
 
 
@@ -114,7 +113,6 @@ def check_server(server: Server, name: str, run: Path, base: str, conversations:
     """Compare the model `name` of a server with `run`; if the run is an adapter, also its base.
 
     If `name` is "", the model named like the run is compared, or else the only one that is not the base of another.
-
     UserError when the server cannot be reached, has no such model, or has several to choose from.
     """
     record = language_run(run)
@@ -139,14 +137,8 @@ def check_server(server: Server, name: str, run: Path, base: str, conversations:
             check.unchecked.append(
                 f"{name} without its adapter: {server.label} does not name the base; if it serves the base, give --base-name"
             )
-    return Report(
-        server.label,
-        str(run),
-        tolerance,
-        tuple(check.measurements),
-        tuple(check.faults),
-        tuple(dict.fromkeys(check.unchecked)),
-    )
+    unchecked = tuple(dict.fromkeys(check.unchecked))
+    return Report(server.label, str(run), tolerance, tuple(check.measurements), tuple(check.faults), unchecked)
 
 
 @dataclass
@@ -204,17 +196,21 @@ class _Check:
         # If there are fewer conversations than a batch needs, they are repeated.
         batch_probes = list(islice(cycle(probes), max(len(probes), batch)))
         say(f"{name}: {len(batch_probes)} greedy replies, {batch} at once")
-        replies = in_parallel(
-            lambda probe: self.server.greedy(name, probe.messages, REPLY_TOKENS, self.policy.tokenizer),
-            batch_probes,
-            batch,
-        )
+
+        def reply_to(probe: ProbeConversation) -> Reply:
+            return self.server.greedy(name, probe.messages, REPLY_TOKENS, self.policy.tokenizer)
+
+        with ThreadPoolExecutor(batch) as pool:
+            replies = list(pool.map(reply_to, batch_probes))
         for number, (probe, reply) in enumerate(zip(batch_probes, replies, strict=True), start=1):
             if count and reply.prompt_tokens and reply.prompt_tokens != probe.row.prompt_tokens:
-                fault = template_count_fault(name, self.run, number, probe.row.prompt_tokens, reply.prompt_tokens)
-                self._fault(fault)
+                self._fault(template_count_fault(name, self.run, number, probe.row.prompt_tokens, reply.prompt_tokens))
                 return
-        served = [logps for logps in map(_served_logps, batch_probes, replies) if logps is not None]
+        served = [
+            ServedLogps(probe.with_answer(reply.ids), reply.logps)
+            for probe, reply in zip(batch_probes, replies, strict=True)
+            if reply.ids and len(reply.ids) == len(reply.logps)
+        ]
         if served:
             self._compare(name, served, expected, batch, greedy=True)
         if len(served) < len(replies):
@@ -257,47 +253,25 @@ class _Check:
             self.faults.append(fault)
 
 
-def _served_logps(probe: ProbeConversation, reply: Reply) -> ServedLogps | None:
-    if not reply.ids or len(reply.ids) != len(reply.logps):
-        return None
-    return ServedLogps(probe.with_answer(reply.ids), reply.logps)
-
-
 def _name_of(run: Path, parents: dict[str, str], server: str) -> str:
     if run.resolve().name in parents:
         return run.resolve().name
     not_bases = [name for name in parents if name not in parents.values()]
     if len(not_bases) == 1:
         return not_bases[0]
-    raise UserError(
-        f"{server}: {len(parents)} models ({', '.join(parents)})",
-        "the name of one of them",
-        "name it as openai:NAME@URL",
-    )
-
-
-HEADER = (
-    "model",
-    "adapter",
-    "answers",
-    "concurrent",
-    "conversations",
-    "tokens",
-    "worst conversation",
-    "mean token",
-    "worst token",
-    "matches first choice",
-)
+    found = f"{server}: {len(parents)} models ({', '.join(parents)})"
+    raise UserError(found, "the name of one of them", "name it as openai:NAME@URL")
 
 
 def parity_text(report: Report) -> str:
     """The report as text; gaps are nats between the server's log-probabilities and the run's."""
-    rows = [HEADER, *map(_measurement_row, report.measured)]
+    gaps = ("worst conversation", "mean token", "worst token")
+    header = ("model", "adapter", "answers", "concurrent", "conversations", "tokens", *gaps, "matches first choice")
+    rows = [header, *map(_measurement_row, report.measured)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-    allowed = (
-        f"{report.tolerance.conversation:g} nats per conversation, {report.tolerance.token:g} per token on average"
-    )
+    tolerance = report.tolerance
+    allowed = f"{tolerance.conversation:g} nats per conversation, {tolerance.token:g} per token on average"
     lines += ["", f"tolerance: {allowed}"]
     lines += [f"fault: {fault}" for fault in report.faults]
     lines += [f"not checked: {item}" for item in report.unchecked]
@@ -308,13 +282,6 @@ def parity_text(report: Report) -> str:
 
 def _measurement_row(measurement: Measurement) -> tuple[str, ...]:
     gaps = (measurement.gaps.conversation, measurement.gaps.token, measurement.gaps.largest)
-    return (
-        measurement.model,
-        "on" if measurement.adapter else "off",
-        measurement.answers,
-        str(measurement.batch),
-        str(measurement.conversations),
-        str(measurement.tokens),
-        *(f"{gap:.2g}" for gap in gaps),
-        "–" if measurement.likeliest is None else f"{measurement.likeliest:.1%}",
-    )
+    counts = (measurement.batch, measurement.conversations, measurement.tokens)
+    figures = (*map(str, counts), *(f"{gap:.2g}" for gap in gaps), figure_or_dash(measurement.likeliest, ".1%"))
+    return (measurement.model, "on" if measurement.adapter else "off", measurement.answers, *figures)

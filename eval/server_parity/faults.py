@@ -23,10 +23,7 @@ class ServedLogps:
 
 @dataclass(frozen=True)
 class Gaps:
-    """How far apart log-probabilities are, in nats.
-
-    `conversation` is the largest |Σ_t Δ_t|, `token` the mean |Δ_t| over all tokens, `largest` the largest |Δ_t|.
-    """
+    """Gaps between log-probabilities, in nats: `conversation` is the largest |Σ_t Δ_t|, `token` the mean |Δ_t| over all tokens, `largest` the largest."""
 
     conversation: float
     token: float
@@ -96,11 +93,7 @@ def gaps_between(served: Sequence[ServedLogps | CompletionScores], ours: Sequenc
 def explaining_state(expected: RunState, gaps_by_state: Mapping[RunState, Gaps]) -> RunState | None:
     """The state of the run, other than `expected`, that a server's log-probabilities are close to; None if there is none."""
     nearest = min(gaps_by_state, key=lambda state: gaps_by_state[state].token)
-    return (
-        nearest
-        if nearest != expected and gaps_by_state[nearest].token < EXPLAINED_SHARE * gaps_by_state[expected].token
-        else None
-    )
+    return nearest if gaps_by_state[nearest].token < EXPLAINED_SHARE * gaps_by_state[expected].token else None
 
 
 def logps_fault(

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from data_synth.rows import MALFORMED
 from eval.tasks.sets import (
     abstract,
     examples,
@@ -28,7 +29,7 @@ from eval.tasks.sets import (
 )
 from eval.tasks.sets.base import Item, LoadedTask, Read, Row, Task, read_native
 from graph.documents.questions import Question, read_questions
-from graph.errors import UserError, nearest
+from graph.errors import UserError, first_line, nearest
 from graph.shared.jsonl import read_jsonl, write_jsonl
 from graph.types import Document
 
@@ -69,7 +70,6 @@ def find_task(name: str) -> Task:
 HUB = "hub"
 DATA_ENDINGS = (".json", ".jsonl", ".dev")
 """The endings of data files in a folder; QuALITY's are JSON lines that end in .dev."""
-MALFORMED = (KeyError, TypeError, IndexError, AttributeError, ValueError)
 
 
 def load_task(task: Task, source: Path) -> LoadedTask:
@@ -83,7 +83,8 @@ def load_task(task: Task, source: Path) -> LoadedTask:
     if (source / "questions.jsonl").is_file():
         return LoadedTask(tuple(read_questions(source / "questions.jsonl")), ())
     files = sorted(file for file in source.iterdir() if file.suffix in DATA_ENDINGS) if source.is_dir() else [source]
-    return _join_items(task, (item for file in files for item in _file_items(task, file)), str(source))
+    items = (_read_row(task.read, row, where) for file in files for where, row in _file_rows(file))
+    return _join_items(task, items, str(source))
 
 
 def load_from_hub(task: Task) -> LoadedTask:
@@ -97,20 +98,10 @@ def load_from_hub(task: Task) -> LoadedTask:
     except ImportError:
         raise UserError("datasets is not installed", "the extra `train`", "pip install 'modegraph[train]'") from None
     except (OSError, ValueError, RuntimeError) as problem:
-        reason = (str(problem).splitlines() or [type(problem).__name__])[0]
-        raise UserError(
-            f"{task.name}: {task.hub.path} could not be loaded from the hub ({reason})",
-            "the task's data",
-            f"get {task.get}",
-        ) from None
-    return _join_items(
-        task, (_read_row(task.hub.read, row, f"{task.hub.path} row {n}") for n, row in enumerate(rows)), task.hub.path
-    )
-
-
-def _file_items(task: Task, file: Path) -> Iterator[Item]:
-    for where, row in _file_rows(file):
-        yield _read_row(task.read, row, where)
+        found = f"{task.name}: {task.hub.path} could not be loaded from the hub ({first_line(problem)})"
+        raise UserError(found, "the task's data", f"get {task.get}") from None
+    items = (_read_row(task.hub.read, row, f"{task.hub.path} row {n}") for n, row in enumerate(rows))
+    return _join_items(task, items, task.hub.path)
 
 
 def _read_row(read: Read, row: Row, where: str) -> Item:
@@ -145,9 +136,8 @@ def _join_items(task: Task, items: Iterable[Item], where: str) -> LoadedTask:
     for item in items:
         for question in item.questions:
             if questions.setdefault(question.id, question) != question:
-                raise UserError(
-                    f"{where}: two different questions have the id {question.id!r}", "unique ids", "remove one"
-                )
+                found = f"{where}: two different questions have the id {question.id!r}"
+                raise UserError(found, "unique ids", "remove one")
         documents.update((document.source, document) for document in item.documents)
     if not questions:
         raise UserError(f"{where}: no question of {task.name}", "the task's data", f"get {task.get}")

@@ -20,9 +20,8 @@ SOURCE = option("PATH", INPUT, "The task's data: a file, a folder, or `hub` to d
 TaskName = Annotated[str | None, typer.Argument(metavar="[TASK]", help="A task; without one, all are listed.")]
 Task = Annotated[str, typer.Argument(metavar="TASK", help="A task that `modegraph eval tasks` lists.")]
 Predictions = Annotated[Path, option("FILE", INPUT, 'Lines of {"id", "answer"}, one for every question.')]
-Metrics = Annotated[
-    list[str] | None, option("--metric NAME", OUTPUT, "Answer metric; by default, the task's. Repeatable.")
-]
+_METRICS = "Answer metric; by default, the task's. Repeatable."
+Metrics = Annotated[list[str] | None, option("--metric NAME", OUTPUT, _METRICS)]
 EmptyIsWrong = Annotated[bool, option("--empty-is-wrong", INPUT, "Score an empty prediction 0 instead of refusing it.")]
 Users = Annotated[int, option("N", OUTPUT, "Users to invent.", min=1, max=20)]
 TasksPerUser = Annotated[int, option("N", OUTPUT, "Tasks to invent for each user.", min=1, max=20)]
@@ -30,7 +29,6 @@ QuestionsPerTask = Annotated[int, option("N", OUTPUT, "Questions to write for ea
 
 
 def register(commands: typer.Typer, open_model: OpenModel) -> None:
-    """Add the three commands to the commands of `eval`."""
     commands.command("tasks", cls=Command)(tasks)
     commands.command("score", cls=Command)(score)
     _add_abstract(commands, open_model)
@@ -45,15 +43,13 @@ def tasks(
     """
     from eval.tasks.catalogue import CORPUS, TASKS, find_task, task_json, task_lines, write_task
 
-    if name is None:
-        all_tasks = list(TASKS.values())
-        print_json({"tasks": [task_json(task) for task in all_tasks]}) if as_json else print(
-            "\n".join(task_lines(all_tasks))
-        )
-        return
-    task = find_task(name)
-    if source is None:
-        print_json(task_json(task)) if as_json else print("\n".join(task_lines([task])))
+    if name is None or source is None:
+        listed = list(TASKS.values()) if name is None else [find_task(name)]
+        rows = [task_json(task) for task in listed]
+        if as_json:
+            print_json({"tasks": rows} if name is None else rows[0])
+        else:
+            print("\n".join(task_lines(listed)))
         return
     loaded = _load(name, source)
     if out is not None:
@@ -83,9 +79,8 @@ def score(
     metrics = [find_metric(item) for item in metric or find_task(name).metrics]
     wrong = [item.name for item in metrics if item.needs != "answer"]
     if metric and wrong:
-        raise UserError(
-            f"--metric {wrong[0]}", "an answer metric, since predictions contain only answers", "choose another metric"
-        )
+        found = f"--metric {wrong[0]}"
+        raise UserError(found, "an answer metric, since predictions contain only answers", "choose another metric")
     if not metrics:
         raise UserError(f"eval score {name}: no metrics", "a task with reference answers", "compare with `eval judge`")
     loaded = _load(name, source)

@@ -72,7 +72,6 @@ def score_predictions(
 
 
 def score_table(scores: Scores) -> Table:
-    """One row per metric."""
     rows = [
         (name, NONE, NONE, "0")
         if mean is None
@@ -83,6 +82,5 @@ def score_table(scores: Scores) -> Table:
 
 
 def score_json(scores: Scores) -> dict[str, Any]:
-    """Means with intervals, and the number of questions that each metric applies to."""
     means = {name: None if mean is None else asdict(mean) for name, mean in scores.means.items()}
     return {"questions": scores.questions, "metrics": means, "counts": dict(scores.counts)}

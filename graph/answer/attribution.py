@@ -172,18 +172,14 @@ class _Finder:
         return self._weights(statement.words) or (self._question if is_polar else {})
 
     def _weights(self, text: str) -> dict[str, float]:
-        """The forms of the content words of a text, weighted by rarity; names and numbers weigh more."""
-        words = Words.of(text)
-        return {
-            form(words.stems[at]): self._rarity(form(words.stems[at]))
-            * (NAME_WEIGHT if words.is_name(at) or words.is_number(at) else 1)
-            for at in words.content
-            if words.lower[at] not in POLAR
-        }
-
-    def _rarity(self, word: str) -> float:
-        """ln(1 + sentences ÷ (1 + sentences with the word))."""
-        return math.log(1 + len(self._candidates) / (1 + self._sentences_with[word]))
+        """The forms of the content words of a text, weighted by rarity, ln(1 + sentences ÷ (1 + sentences with the word)); names and numbers weigh more."""
+        words, weights = Words.of(text), dict[str, float]()
+        for at in words.content:
+            if words.lower[at] not in POLAR:
+                word = form(words.stems[at])
+                rarity = math.log(1 + len(self._candidates) / (1 + self._sentences_with[word]))
+                weights[word] = rarity * (NAME_WEIGHT if words.is_name(at) or words.is_number(at) else 1)
+        return weights
 
 
 def _share(weights: Mapping[str, float], candidate: _Candidate) -> float:

@@ -71,12 +71,8 @@ def _bare(body: str) -> str:
 
 def _numbers(bare: str) -> Iterator[int]:
     for first, last in _SPAN.findall(bare):
-        low, high = _value(first), _value(last or first)
+        low, high = (min(int(digits), MAX_NUMBER) for digits in (first, last or first))
         yield from range(low, high + 1) if low <= high < low + MAX_RANGE else (low, high)
-
-
-def _value(digits: str) -> int:
-    return min(int(digits), MAX_NUMBER)
 
 
 OPENERS = "[⁅❲⟦⟬⦋⦍⦏⦗⸢⸤⹕⹗【〔〖〘〚︗︹︻﹇﹝［"
@@ -192,7 +188,6 @@ class CitationGate:
 
     @property
     def shown(self) -> str:
-        """The output so far."""
         return "".join(self._output.parts)
 
     def feed(self, piece: str) -> str:
@@ -275,15 +270,13 @@ class CitationGate:
         start, limit = token.end(), min(end, token.end() + MAX_PENDING_CHARS)
         closing = _BRACKET_END.search(text, start, limit)
         body = text[start : closing.start() if closing is not None else limit]
-        numbers: tuple[int, ...] = ()
         if closing is None and may_cite(body):
             if limit - start < MAX_PENDING_CHARS and not final:
                 return None
             if limit - start == MAX_PENDING_CHARS:
                 self._output.put(token[0] + _ELLIPSIS)
                 return token.end()
-        if closing is not None and closing["close"]:
-            numbers = cited_numbers(body)
+        numbers = cited_numbers(body) if closing is not None and closing["close"] else ()
         if not numbers or closing is None:
             self._output.open(token["space"], token["open"])
             return token.end()
@@ -355,9 +348,7 @@ class _Output:
         self._citing_depth, self._closed = self._depth, True
 
     def remove(self) -> None:
-        """Leave a citation out: append nothing, or an ellipsis where the text before and after could join into a citation (within brackets) or into
-        code (after a backtick).
-        """
+        """Leave a citation out: append nothing, or an ellipsis where its neighbours could join into a citation (within brackets) or code (after a backtick)."""
         if self._depth or (self.parts and self.parts[-1].endswith("`")):
             self.put(_ELLIPSIS)
 

@@ -29,8 +29,8 @@ def build_context(evidence: Evidence, limit: int, budget: TokenBudget | None = N
 
 
 def in_prompt_order(ranked: tuple[Excerpt, ...], evidence: Evidence) -> tuple[Excerpt, ...]:
-    """The excerpts best first, or in the order of `both_ends` if there are findings."""
-    return both_ends(ranked) if evidence.findings else ranked
+    """The excerpts best first; with findings, the best at both ends: models use the middle of a long prompt least (Liu et al. 2024)."""
+    return (*ranked[::2], *reversed(ranked[1::2])) if evidence.findings else ranked
 
 
 def fit_excerpts(ranked: tuple[Excerpt, ...], fits: Callable[[tuple[Excerpt, ...]], bool]) -> tuple[Excerpt, ...]:
@@ -71,13 +71,7 @@ def rank_excerpts(evidence: Evidence, limit: int, budget: TokenBudget | None = N
     return excerpts[: len(findings) + limit] if budget is None else _fill(excerpts, len(findings) + limit, budget)
 
 
-def both_ends(excerpts: tuple[Excerpt, ...]) -> tuple[Excerpt, ...]:
-    """Best-first excerpts reordered with the best at both ends: models use the middle of a long prompt least (Liu et al. 2024)."""
-    return (*excerpts[::2], *reversed(excerpts[1::2]))
-
-
 def of_passage(passage: Passage) -> Excerpt:
-    """A passage as an excerpt."""
     span = (passage.source, passage.start, passage.end)
     return Excerpt(passage.id, passage.title, passage.text, *span, page=passage.page, header=passage.header)
 
@@ -90,7 +84,6 @@ def of_proposition(proposition: Proposition, titles: Mapping[str, str]) -> Excer
 
 
 def of_summary(summary: Summary) -> Excerpt:
-    """A summary as an excerpt."""
     return Excerpt(summary.id, "Summary", summary.text, members=summary.members)
 
 
@@ -106,11 +99,8 @@ def _fill(excerpts: tuple[Excerpt, ...], limit: int, budget: TokenBudget) -> tup
             remaining -= length
     if excerpts and not chosen:
         shortest = min(budget.count_tokens(numbered_excerpt(1, excerpt)) for excerpt in excerpts)
-        raise UserError(
-            f"max_context_tokens = {budget.max_tokens:,}: none of the {len(excerpts)} excerpts fits",
-            f"at least {shortest:,} tokens, the length of the shortest",
-            "raise max_context_tokens",
-        )
+        found = f"max_context_tokens = {budget.max_tokens:,}: none of the {len(excerpts)} excerpts fits"
+        raise UserError(found, f"at least {shortest:,} tokens, the length of the shortest", "raise max_context_tokens")
     return tuple(chosen)
 
 

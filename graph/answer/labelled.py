@@ -1,5 +1,4 @@
-"""Labelled sentences, as in public datasets of supported and unsupported sentences: each row has passages, a sentence, and
-whether the passages support it."""
+"""Labelled sentences, as in public datasets of supported and unsupported sentences: each row has passages, a sentence, and whether the passages support it."""
 
 from __future__ import annotations
 

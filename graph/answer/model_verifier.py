@@ -69,18 +69,16 @@ class Calibration(BaseModel):
 
 @dataclass(frozen=True)
 class ModelVerifier:
-    """A language model as a verifier."""
+    """A `Verifier` (verifier.py)."""
 
     log_odds: LogOdds
     calibration: Calibration
 
     @property
     def threshold(self) -> float:
-        """The lowest probability at which a sentence is marked as unsupported."""
         return self.calibration.threshold
 
     def judge(self, claims: Sequence[str], ground: Ground) -> NDArray[np.float64]:
-        """The probability that the passages of `ground` do not support each claim: [n]."""
         prompts = [support_prompt(closest_windows(ground.passages, claim), claim) for claim in claims]
         return self.calibration.probabilities(claims, self.log_odds(prompts))
 
@@ -123,9 +121,8 @@ def read_calibration(file: Path) -> Calibration:
     try:
         return Calibration.model_validate_json(file.read_bytes()) if file.exists() else Calibration()
     except ValueError as problem:
-        raise UserError(
-            f"{file}: {problem}", "the numbers scale, offset, question_offset and threshold", "restore it or delete it"
-        ) from None
+        expected = "the numbers scale, offset, question_offset and threshold"
+        raise UserError(f"{file}: {problem}", expected, "restore it or delete it") from None
 
 
 def support_prompt(passages: Sequence[tuple[str, str]], claim: str) -> tuple[Message, ...]:
@@ -161,17 +158,9 @@ def torch_log_odds(model: Any, tokenizer: Any, prompts: Sequence[Sequence[Messag
         width = max(len(ids[at]) for at in batch)
         tokens = torch.tensor([[yes] * (width - len(ids[at])) + ids[at] for at in batch], device=model.device)
         mask = torch.tensor([[0] * (width - len(ids[at])) + [1] * len(ids[at]) for at in batch], device=model.device)
+        inputs = {"input_ids": tokens, "attention_mask": mask, "position_ids": (mask.cumsum(1) - 1).clamp(min=0)}
         with torch.inference_mode():
-            logits = (
-                model(
-                    input_ids=tokens,
-                    attention_mask=mask,
-                    position_ids=(mask.cumsum(1) - 1).clamp(min=0),
-                    logits_to_keep=1,
-                )
-                .logits[:, -1]
-                .float()
-            )
+            logits = model(**inputs, logits_to_keep=1).logits[:, -1].float()
         odds_n[batch] = (logits[:, yes] - logits[:, no]).cpu().numpy()
     return odds_n
 

@@ -22,9 +22,7 @@ Pair = tuple[str, str]
 
 @dataclass(frozen=True)
 class Wording:
-    """The stems of a passage and its title, its pairs of adjacent stems, and its pairs of content stems near each
-    other, in order.
-    """
+    """The stems of a passage and its title, its pairs of adjacent stems, and its pairs of content stems near each other, in order."""
 
     stems: frozenset[str]
     pairs: frozenset[Pair]

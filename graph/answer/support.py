@@ -16,7 +16,7 @@ from typing import Literal, get_args
 from graph.answer.citations import CitationGate, Mark, check_citations
 from graph.answer.model_verifier import is_model, open_model_verifier
 from graph.answer.prompt import NOT_FOUND, split_form
-from graph.answer.verifier import Ground, Verifier, judge_claims, missing_words, word_verifier
+from graph.answer.verifier import Ground, Verifier, missing_words, word_verifier
 from graph.errors import UserError
 from graph.text.sentences import HEADING, LIST_ITEM, is_row, split_units
 from graph.text.word_forms import FOREIGN_FUNCTION_WORDS, FUNCTION_WORDS, Words, form
@@ -35,7 +35,6 @@ CACHED_GROUNDS = 256
 """The maximum number of passages whose words are cached: 19 MB for passages of 120 words."""
 Handling = Literal["mark", "drop", "ignore"]
 """How to handle an unsupported sentence."""
-HANDLINGS = get_args(Handling)
 Obstacle = Literal["says too little", "is too long", "is in another language", "has too much text to compare with"]
 """Why a sentence cannot be checked."""
 POLAR = frozenset({"yes", "no", "maybe"})
@@ -72,9 +71,7 @@ class NotChecked:
 
 @dataclass(frozen=True)
 class Statement:
-    """A sentence of a text: characters start to end, its `words` (the text without citations), its `claim` (from `claim_of`), and
-    the passages it cites.
-    """
+    """A sentence of a text: characters start to end, its `words` (the text without citations), its `claim` (from `claim_of`), and the passages it cites."""
 
     text: str
     start: int
@@ -95,8 +92,8 @@ def open_verifier(spec: str) -> Verifier:
 
 
 def verifier_for(handling: str, spec: str) -> Verifier | None:
-    """The verifier that `spec` names; None for "ignore"; UserError for a `handling` that is not in HANDLINGS."""
-    if handling not in HANDLINGS:
+    """The verifier that `spec` names; None for "ignore"; UserError for a `handling` that is not a Handling."""
+    if handling not in get_args(Handling):
         raise UserError(f"--unsupported {handling}", "mark, drop or ignore", "fix the option")
     return None if handling == "ignore" else open_verifier(spec)
 
@@ -144,18 +141,14 @@ class SupportChecker:
         """The share of the judged sentences of a response (reason and answer) that the excerpts support; None if none was judged."""
         texts = (part.text for part in split_form(response) if part.kind != "thinking" and part.text)
         parts = (check_citations(text, len(self._excerpts)).text for text in texts)
-        probabilities = [probability for part in parts for _, probability in self._judge(part)]
-        return (
-            sum(not self._is_unsupported(probability) for probability in probabilities) / len(probabilities)
-            if probabilities
-            else None
-        )
+        unsupported = [self._is_unsupported(probability) for part in parts for _, probability in self._judge(part)]
+        return unsupported.count(False) / len(unsupported) if unsupported else None
 
     def _judge(self, text: str) -> Iterator[tuple[Statement, float]]:
         """The sentences of a text (with checked citations) that can be judged, each with the probability that it is unsupported."""
         for sentence in self._statements(text):
             if self._verifier is not None and self._obstacle(sentence) is None:
-                yield sentence, float(judge_claims(self._verifier, [sentence.claim], self._ground(sentence))[0])
+                yield sentence, float(self._verifier.judge([sentence.claim], self._ground(sentence))[0])
 
     def _statements(self, text: str) -> Iterator[Statement]:
         """The sentences to judge, without those that say that something is not in the documents."""
@@ -183,15 +176,14 @@ class SupportChecker:
         return self._verifier is not None and probability >= self._verifier.threshold
 
     def _passages(self, sentence: Statement) -> Sequence[Excerpt]:
-        """The passages that the sentence is checked against."""
         return [self._excerpts[number - 1] for number in sentence.cited] or self._excerpts
 
     def _ground(self, sentence: Statement) -> Ground:
-        return _joined_ground(self._passages(sentence)) if sentence.cited else self._whole_ground
+        return Ground.join(map(ground_of, self._passages(sentence))) if sentence.cited else self._whole_ground
 
     @cached_property
     def _whole_ground(self) -> Ground:
-        return _joined_ground(self._excerpts)
+        return Ground.join(map(ground_of, self._excerpts))
 
 
 def numbers_to_read(excerpts: Iterable[Excerpt]) -> Iterator[int]:
@@ -201,10 +193,6 @@ def numbers_to_read(excerpts: Iterable[Excerpt]) -> Iterator[int]:
         if _chars(excerpt) <= remaining:
             remaining -= _chars(excerpt)
             yield number
-
-
-def _joined_ground(excerpts: Iterable[Excerpt]) -> Ground:
-    return Ground.join(map(ground_of, excerpts))
 
 
 def _chars(excerpt: Excerpt) -> int:
@@ -316,11 +304,7 @@ class SupportGate:
     @property
     def dropped(self) -> list[Unsupported]:
         """The sentences that were removed, each at the offset where it was."""
-        return [
-            replace(sentence, start=at, end=at)
-            for sentence in self._dropped
-            for at in [min(sentence.start, self._output_chars)]
-        ]
+        return [_moved(sentence, min(sentence.start, self._output_chars)) for sentence in self._dropped]
 
     def feed(self, text: str, marks: Iterable[Mark] = ()) -> str:
         """The output that `text` completes; `marks` are the citations in `text`, their offsets counted from the start of the input."""
@@ -337,9 +321,7 @@ class SupportGate:
         unsupported = self._checker.unsupported(self._part, block)
         cuts = spans_to_cut(block, unsupported, self._last + self._blank)
         start = self._output_chars + len(self._blank)
-        self._dropped += [
-            replace(sentence, start=start + offset_without(sentence.start, cuts)) for sentence in unsupported
-        ]
+        self._dropped += [_moved(each, start + offset_without(each.start, cuts)) for each in unsupported]
         decided = [mark for mark in self._pending_marks if mark.start < self._consumed + end]
         self._pending_marks = self._pending_marks[len(decided) :]
         for mark in decided:
@@ -363,9 +345,11 @@ def without_unsupported(text: str, unsupported: Sequence[Unsupported]) -> tuple[
     """
     cuts = spans_to_cut(text, unsupported, "")
     output = without_spans(text, cuts).rstrip()
-    offsets = [min(offset_without(sentence.start, cuts), len(output)) for sentence in unsupported]
-    moved = [replace(sentence, start=at, end=at) for sentence, at in zip(unsupported, offsets, strict=True)]
-    return output, tuple(moved)
+    return output, tuple(_moved(each, min(offset_without(each.start, cuts), len(output))) for each in unsupported)
+
+
+def _moved(sentence: Unsupported, offset: int) -> Unsupported:
+    return replace(sentence, start=offset, end=offset)
 
 
 def settled_length(text: str) -> int:
@@ -401,7 +385,6 @@ def spans_to_cut(text: str, sentences: Sequence[Unsupported], before: str) -> li
 
 
 def without_spans(text: str, cuts: Sequence[Span]) -> str:
-    """The text without these spans."""
     ends = [0, *(last for _, last in cuts)]
     starts = [*(first for first, _ in cuts), len(text)]
     return "".join(text[end:start] for end, start in zip(ends, starts, strict=True))

@@ -85,11 +85,9 @@ def _opening(prompt: str, before: str) -> str:
     if END_OF_THINKING in framing:
         return ""
     if framing.strip():
-        raise UserError(
-            f"the chat template writes {framing!r} before an answer but not at the end of a prompt",
-            "a template that ends a prompt with it",
-            "make the model's chat_template honour add_generation_prompt",
-        )
+        found = f"the chat template writes {framing!r} before an answer but not at the end of a prompt"
+        remedy = "make the model's chat_template honour add_generation_prompt"
+        raise UserError(found, "a template that ends a prompt with it", remedy)
     return framing
 
 
@@ -111,10 +109,8 @@ def _turns(tokenizer: Any, messages: Sequence[Message]) -> list[dict[str, str]]:
 def _render(tokenizer: Any, turns: list[dict[str, str]], add_generation_prompt: bool = False) -> str:
     name = tokenizer.name_or_path or "the tokenizer"
     try:
-        text = str(
-            tokenizer.apply_chat_template(
-                turns, tokenize=False, add_generation_prompt=add_generation_prompt, **WITHOUT_THINKING
-            )
+        text: str = tokenizer.apply_chat_template(
+            turns, tokenize=False, add_generation_prompt=add_generation_prompt, **WITHOUT_THINKING
         )
     except TemplateError as problem:
         roles = " and ".join(dict.fromkeys(turn["role"] for turn in turns))
@@ -122,9 +118,8 @@ def _render(tokenizer: Any, turns: list[dict[str, str]], add_generation_prompt: 
         raise UserError(found, "a template that accepts them", REMEDY) from None
     left_out = next((turn["role"] for turn in turns if _is_lost(turn, text)), None)
     if left_out is not None:
-        raise UserError(
-            f"{name}: its chat template omits the {left_out} turn", "a template that writes every turn", REMEDY
-        )
+        found = f"{name}: its chat template omits the {left_out} turn"
+        raise UserError(found, "a template that writes every turn", REMEDY)
     return text
 
 

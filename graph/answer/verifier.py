@@ -255,26 +255,22 @@ def _missing_words(words: Words, missing: Sequence[int], where: str) -> Iterator
 
 
 def _negations(words: Words, source: Words) -> Iterator[tuple[str, float]]:
-    """Counts of the negators of claim and source, their difference, the claim's negators without a counterpart in the source, and the source's
-    negators that the claim omits near the same words.
-    """
+    """Negators of claim and source: their counts, the difference, the claim's without a counterpart, the source's that the claim omits near the same words."""
 
     def negated(text: Words) -> list[set[str]]:
         return [text.neighbours(at, 1, 2) for at in text.negators]
 
     in_claim, in_source = negated(words), negated(source)
     all_in_claim, all_in_source = set().union(*in_claim), set().union(*in_source)
+    left_out = sum(
+        bool(near) and len(near & words.stem_set) >= min(2, len(near)) and not (near & all_in_claim)
+        for near in in_source
+    )
     yield "negations", len(in_claim)
     yield "negations of source", len(in_source)
     yield "negations more", len(in_claim) - len(in_source)
     yield "negations not in source", sum(not (near & all_in_source) for near in in_claim)
-    yield (
-        "negations left out",
-        sum(
-            bool(near) and len(near & words.stem_set) >= min(2, len(near)) and not (near & all_in_claim)
-            for near in in_source
-        ),
-    )
+    yield "negations left out", left_out
 
 
 def _opposites(words: Words, source: Words) -> Iterator[tuple[str, float]]:
@@ -304,6 +300,10 @@ def _order(
         at for side in source.sides(positions) for at in source.words.content if side and min(side) < at < max(side)
     ]
     mentioned = {*words.stems, *source.aside}
+    names_left_out = sum(
+        (source.words.is_name(at) or source.words.is_number(at)) and source.words.stems[at] not in mentioned
+        for at in between
+    )
     yield "in order", sum(map(_longest_increase, source.sides(positions))) / max(len(positions), 1)
     yield "pairs kept", in_sequence / max(len(pairs), 1)
     yield "names kept", len(shared_names) / len(names) if names else any(map(words.is_name, words.content))
@@ -312,13 +312,7 @@ def _order(
     yield "numbers among their neighbours", _min_share_of_neighbours(words, source, aligned, numbers)
     yield "missing at the end", sum(at in missing for at in words.content[-2:])
     yield "longest run missing", _longest_run(words.content, set(missing))
-    yield (
-        "names of source left out",
-        sum(
-            (source.words.is_name(at) or source.words.is_number(at)) and source.words.stems[at] not in mentioned
-            for at in between
-        ),
-    )
+    yield "names of source left out", names_left_out
     yield "words of source", len(source.words.words)
     yield "words added by a second sentence", source.added
     yield "second sentence refers back", source.joint > 0
@@ -396,9 +390,7 @@ _SECOND_STAGE_ARRAYS = ("weight_S", "mean_S", "scale_S")
 
 @dataclass(frozen=True)
 class SecondStage:
-    """A logistic regression over SECOND_STAGE: the weight of each input, and its mean and standard deviation in the
-    training data.
-    """
+    """A logistic regression over SECOND_STAGE: the weight of each input, and its mean and standard deviation in the training data."""
 
     weight_S: NDArray[np.float64]
     mean_S: NDArray[np.float64]
@@ -427,9 +419,7 @@ class Verifier(Protocol):
 
 @dataclass(frozen=True)
 class WordVerifier:
-    """A word-based verifier: a forest that predicts logits, the second stage or (without one) the temperature that turns them into probabilities,
-    and the lowest probability at which a sentence is marked as unsupported.
-    """
+    """A word-based verifier: a forest that predicts logits, and the second stage or (without one) the temperature that turns them into probabilities."""
 
     forest: Forest
     temperature: float
@@ -437,7 +427,6 @@ class WordVerifier:
     second: SecondStage | None = None
 
     def judge(self, claims: Sequence[str], ground: Ground) -> NDArray[np.float64]:
-        """The probability that the passages of `ground` do not support each claim: [n]."""
         return probability_of_readings(self, Readings.of((claim, ground) for claim in claims))
 
 
@@ -466,11 +455,6 @@ def probability_of_readings(verifier: WordVerifier, readings: Readings) -> NDArr
     if verifier.second is None:
         return probabilities(forest_logits(verifier.forest, readings.features_nF), verifier.temperature)
     return probabilities(verifier.second.logits(second_stage_inputs(verifier.forest, readings)), 1.0)
-
-
-def judge_claims(verifier: Verifier, claims: Sequence[str], ground: Ground) -> NDArray[np.float64]:
-    """The probability that the passages of `ground` do not support each claim: [n]."""
-    return verifier.judge(claims, ground) if claims else np.zeros(0)
 
 
 def save_verifier(folder: Path, verifier: WordVerifier) -> None:

@@ -234,9 +234,7 @@ def _has_grown(last: _LastGeneration, data: IndexData) -> bool:
 
 
 def _base_of_edit(folder: Path, manifest: Manifest, changed: int) -> Base | None:
-    """The base arrays to which an edit of `changed` documents is written as patches; None unless the index is large and few of
-    its documents have changed since these arrays were written.
-    """
+    """The base arrays to which an edit of `changed` documents is written as patches; None unless the index is large and few documents have changed since."""
     base = manifest.full_arrays
     passages, documents = (
         len(load_field(folder / base.arrays, name, Strings)) for name in ("passage_ids", "document_sources")
@@ -264,9 +262,8 @@ def _prepare_folder(folder: Path) -> bool:
     UserError unless it is new or empty, is an index, or contains only the ledger and the lock of a former index.
     """
     if folder.exists() and (not folder.is_dir() or not (has_store(folder) or _only_ledger(folder))):
-        raise UserError(
-            f"{folder}: exists and is not an index", "a new or empty folder, or an index", "choose another --out"
-        )
+        found = f"{folder}: exists and is not an index"
+        raise UserError(found, "a new or empty folder, or an index", "choose another --out")
     was_empty = not folder.exists() or not any(folder.iterdir())
     with report_full_disk(folder):
         folder.mkdir(parents=True, exist_ok=True)

@@ -14,6 +14,7 @@ from itertools import chain
 from typing import cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from graph.shared.ids import ID_BYTES
 from graph.store.columns.blocks import Entries
@@ -36,9 +37,7 @@ class RowsById:
 def merge_by_id(
     last_ids: Strings, last_texts: Strings, gone_G: Ints, ids: IdBytes, text_of: Callable[[str], str]
 ) -> RowsById:
-    """The remaining rows (all but `gone_G`) merged with the rows of `ids`, which may be remaining, deleted or new; `text_of` gives the text of
-    a new id.
-    """
+    """The remaining rows (all but `gone_G`) merged with the rows of `ids`, which may be remaining, deleted or new; `text_of` gives the text of a new id."""
     ids = np.unique(ids)
     at_F, known_F = ids_below(last_ids, ids), find_ids(last_ids, ids) >= 0
     merge, _ = RowMap.of_matches(len(last_ids), gone_G, at_F, known_F)
@@ -65,16 +64,21 @@ class RowsByKey:
         return self.row_K[np.searchsorted(self.key_K, keys_X)]
 
 
-def rows_with(sorted_texts: Strings, texts: Sequence[str]) -> Ints:
-    """The rows of a sorted column that equal one of the texts, ascending.
+def find_texts(sorted_texts: Strings, texts: Sequence[str]) -> tuple[Ints, NDArray[np.bool_]]:
+    """The position of each text in a sorted column, and whether the column contains the text.
 
-    >>> rows_with(Strings.of(["a", "c"]), ["d", "c", "b"]).tolist()
-    [1]
+    >>> [found.tolist() for found in find_texts(Strings.of(["a", "c"]), ["d", "c", "b"])]
+    [[2, 1, 1], [False, True, False]]
     """
-    rows = [(bisect_left(sorted_texts, text), text) for text in texts]
-    return np.unique(
-        np.array([row for row, text in rows if row < len(sorted_texts) and sorted_texts[row] == text], np.int64)
-    )
+    at_X = np.array([bisect_left(sorted_texts, text) for text in texts], np.int64)
+    pairs = zip(at_X.tolist(), texts, strict=True)
+    return at_X, np.array([at < len(sorted_texts) and sorted_texts[at] == text for at, text in pairs], bool)
+
+
+def rows_with(sorted_texts: Strings, texts: Sequence[str]) -> Ints:
+    """The rows of a sorted column that equal one of the texts, ascending."""
+    at_X, known_X = find_texts(sorted_texts, texts)
+    return np.unique(at_X[known_X])
 
 
 def columns_of_rows(block: Block, rows_L: Ints) -> Ints:
@@ -111,7 +115,6 @@ class ChangedRows:
         return [(str(source), str(title), str(metadata)) for source, title, metadata in rows]
 
     def passages(self) -> ChangedPassages:
-        """All passages of these documents."""
         query = f'SELECT row, id, source, "order", "start", "end" FROM passages {self._which} ORDER BY source, "order"'
         numbers, ids = array("q"), bytearray()
 
@@ -126,7 +129,6 @@ class ChangedRows:
         return ChangedPassages(numbers_K4[:, 0], np.frombuffer(ids, ID_BYTES), column, numbers_K4[:, 1:])
 
     def passage_text(self, key: int) -> str:
-        """The text of one passage."""
         query = """SELECT substr(d.text, CAST(p."start" + 1 AS INTEGER), CAST(p."end" - p."start" AS INTEGER)) FROM passages p JOIN documents d USING (source)
             WHERE p.row = ?"""
         return self._text(query, key)
@@ -137,9 +139,7 @@ class ChangedRows:
         return self._numbers(f'SELECT proposition, passage, "start", "end" FROM occurrences {which}', 4)
 
     def keys(self, table: str, keys: Ints | None = None, ids: Sequence[str] | None = None) -> tuple[Ints, IdBytes]:
-        """Keys and ids of a table's rows with one of these keys or ids; of all rows if neither is given, or if
-        all documents are read and `keys` are given.
-        """
+        """Keys and ids of a table's rows with one of these keys or ids; of all rows if neither is given, or if all documents are read and `keys` are given."""
         which = ""
         parameters: tuple[str, ...] = ()
         if not self.all and keys is not None:
@@ -156,9 +156,7 @@ class ChangedRows:
         return lambda identity: self._text(f"SELECT {column} FROM {table} WHERE id = ?", identity)
 
     def links(self, table: str, column: str, proposition_keys: Ints) -> Ints:
-        """(proposition, value of `column`) for every row of a table that is linked to an occurrence of these propositions (of any, if all documents are
-        read): int64[X, 2].
-        """
+        """(proposition, `column`) for every row of a table linked to an occurrence of these propositions (of any, if all documents are read): int64[X, 2]."""
         which, parameters = (
             ("", ()) if self.all else (f"WHERE o.proposition {AMONG}", (json.dumps(proposition_keys.tolist()),))
         )

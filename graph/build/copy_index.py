@@ -121,16 +121,12 @@ def _send(connection: Connection, file: sqlite3.Connection, table: str) -> int:
     with connection.cursor().copy(_copy_statement(table, columns, "FROM STDIN")) as rows:
         rows.set_types(list(columns.values()))
         for row in file.execute(f"SELECT {names} FROM {table} ORDER BY 1"):
-            _check_row(table, row)
+            if any(isinstance(value, str) and "\0" in value for value in row):
+                remedy = "remove the character from the document, index it again, then copy"
+                raise UserError(f"{table} {str(row[0])!r}: a NUL character", "text that PostgreSQL can store", remedy)
             rows.write_row(row)
             count += 1
     return count
-
-
-def _check_row(table: str, row: Row) -> None:
-    if any(isinstance(value, str) and "\0" in value for value in row):
-        remedy = "remove the character from the document, index it again, then copy"
-        raise UserError(f"{table} {str(row[0])!r}: a NUL character", "text that PostgreSQL can store", remedy)
 
 
 def _receive(connection: Connection, file: sqlite3.Connection, table: str) -> int:

@@ -16,6 +16,7 @@ from graph.build.changes import (
     Propositions,
     RowsByKey,
     columns_of_rows,
+    find_texts,
     linked_block,
     merge_by_id,
     merge_linked,
@@ -74,7 +75,6 @@ class EncodedTexts(Sequence[str]):
 
     @classmethod
     def of(cls, data: IndexData) -> "EncodedTexts":
-        """The encoded texts of a generation's passages."""
         return cls(data.document_titles, data.passage_document_P, data.passage_texts)
 
     def __len__(self) -> int:
@@ -86,9 +86,7 @@ class EncodedTexts(Sequence[str]):
 
 @dataclass(frozen=True)
 class _Documents:
-    """The columns, the map from the rows of the last generation, and, for each new document, its source and the row of the last generation that it
-    precedes.
-    """
+    """The columns, the map from the rows of the last generation, and, for each new document, its source and the row of the last generation that it precedes."""
 
     columns: DocumentColumns
     merge: RowMap
@@ -364,12 +362,12 @@ def derive_terms(base: IndexData, passages: RowMap, texts: Sequence[str], last_t
     """All columns of terms; `texts` are those of the current passages, `last_texts` those of the last generation."""
     old_counts = count_terms(last_texts[row] for row in passages.deleted_G.tolist())
     passages_W = np.array(assembled(base.term_passages_W))
-    passages_W[_term_positions(base.term_texts, old_counts.terms)] -= np.diff(old_counts.count_WP.indptr)
+    old_F, _ = find_texts(base.term_texts, old_counts.terms)
+    passages_W[old_F] -= np.diff(old_counts.count_WP.indptr)
 
     new_counts = count_terms(texts[row] for row in passages.inserted_K.tolist())
-    at_F = _term_positions(base.term_texts, new_counts.terms)
+    at_F, known_F = find_texts(base.term_texts, new_counts.terms)
     lengths_K = np.asarray(new_counts.count_WP.sum(axis=0), np.int64)
-    known_F = _known_terms(base.term_texts, at_F, new_counts.terms)
     merge, place_F = RowMap.of_matches(len(passages_W), np.flatnonzero(passages_W == 0), at_F, known_F)
     passages_W = np.array(merge.apply(passages_W, np.zeros(len(merge.inserted_K), np.int64)))
     passages_W[place_F] += np.diff(new_counts.count_WP.indptr)
@@ -386,14 +384,3 @@ def derive_terms(base: IndexData, passages: RowMap, texts: Sequence[str], last_t
         term_idf_W=idf_W,
         term_norm_P=norm_P,
     )
-
-
-def _term_positions(sorted_terms: Strings, terms: Sequence[str]) -> Ints:
-    """The position of each term in sorted order, whether it occurs or not."""
-    return np.array([bisect_left(sorted_terms, term) for term in terms], np.int64)
-
-
-def _known_terms(sorted_terms: Strings, at_F: Ints, terms: Sequence[str]) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """Whether each of these terms occurs at its position."""
-    pairs = zip(at_F.tolist(), terms, strict=True)
-    return np.array([at < len(sorted_terms) and sorted_terms[at] == term for at, term in pairs], bool)

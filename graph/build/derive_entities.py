@@ -5,7 +5,7 @@ all texts) or the full name of an alias that it mentions has appeared, changed o
 Legend: see graph/store/data.py; K new rows, R chosen propositions, A aliases, X entries.
 """
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 
 import numpy as np
@@ -49,8 +49,8 @@ def derive_entities(
     aliases = _Aliases.of(entities.texts)
     again_R = np.setdiff1d(_rows_with_changed_alias(base, propositions.merge, entities.merge, aliases), read_R)
     links_again = read_links(rows, ENTITIES, propositions, again_R)
-    term_row = dict(zip(derived, find_ids(entities.ids, list(derived)).tolist(), strict=True))
-    terms_X2 = np.array([(row, term_row[content_id("entity", term)]) for row, term in terms], np.int64).reshape(-1, 2)
+    term_row = dict(zip(derived.values(), find_ids(entities.ids, list(derived)).tolist(), strict=True))
+    terms_X2 = np.array([(row, term_row[term]) for row, term in terms], np.int64).reshape(-1, 2)
     proposition_X = np.concatenate([links.proposition_X, links_again.proposition_X, terms_X2[:, 0]])
     entity_X = np.concatenate([links.rows(entities.ids), links_again.rows(entities.ids), terms_X2[:, 1]])
     full_X = aliases.full(entity_X)
@@ -163,10 +163,8 @@ def _named_documents(base: IndexData, entities: RowsById, documents: DocumentCol
     entity_X = find_ids(entities.ids, [content_id("entity", titles[row]) for row in new_T.tolist()])
     pairs = [(entity_X[entity_X >= 0], document_T[new_T][entity_X >= 0])]
     for row in entities.merge.inserted_K.tolist() if len(document_merge.inserted_K) < len(document_merge) else ():
-        first = end = bisect_left(titles, entities.texts[row])
-        while end < len(titles) and titles[end] == entities.texts[row]:
-            end += 1
-        matching = document_T[np.arange(first, end)]
+        key = entities.texts[row]
+        matching = document_T[np.arange(bisect_left(titles, key), bisect_right(titles, key))]
         known = matching[document_merge.previous_rows(matching) >= 0]
         pairs.append((np.full(len(known), row), known))
     rows, columns = (np.concatenate(each) for each in zip(*pairs, strict=True))

@@ -121,9 +121,7 @@ def plan_build(
 
 
 def _call_tokens(request: CompletionRequest, passage: str, count_tokens: Callable[[str], int]) -> tuple[int, int]:
-    """The tokens of a call's prompt and, estimated from the length of `passage`, of its reply; for an empty `passage`, the reply counts as
-    `request.max_tokens`.
-    """
+    """The tokens of a call's prompt, and of its reply as estimated from `passage`; for an empty `passage`, the reply counts as `request.max_tokens`."""
     reply = int(count_tokens(passage) * REPLY_TOKENS_PER_PASSAGE_TOKEN) if passage else request.max_tokens
     return sum(count_tokens(message.content) for message in request.messages), min(reply, request.max_tokens)
 

@@ -15,8 +15,7 @@ from graph.shared.ids import has_sum
 from graph.store.ann import ANN_ENDING
 from graph.store.arrays import check_arrays, drop_others, load_arrays, publish, save_arrays
 from graph.store.data import VECTOR_FIELDS, IndexData
-from graph.store.database import DATABASE_FILE as DATABASE
-from graph.store.database import has_database
+from graph.store.database import DATABASE_FILE, has_database
 from graph.store.embedding_cache import PendingVectors
 from graph.store.index_settings import IndexSettings
 from graph.store.ledger_file import LEDGER, ledger_damage, renew_ledger
@@ -35,8 +34,7 @@ from graph.store.rows import TABLES, Store
 from graph.store.seal import INDEX_AGAIN, SEAL, check_seal
 from graph.store.sqlite import SQLITE_FILE
 from graph.store.vector_files import ann_is_current
-from graph.store.vectors import SEGMENT_ENDING, segment_is_intact
-from graph.store.vectors import SEGMENT_FOLDER as SEGMENTS
+from graph.store.vectors import SEGMENT_ENDING, SEGMENT_FOLDER, segment_is_intact
 from graph.types import OpenEncoder, OpenModel, Workers
 from graph.workers.open import THIS_PROCESS
 
@@ -93,10 +91,9 @@ def delete_documents(
                 if not store.delete_document(source):
                     known = [str(name) for (name,) in store.rows("SELECT source FROM documents")]
                     near = nearest(source, known)
+                    found = f"{folder}: no document {source!r}"
                     expected = f"did you mean {near!r}?" if near else f"one of its {len(known):,} documents"
-                    raise UserError(
-                        f"{folder}: no document {source!r}", expected, "correct the name; nothing was deleted"
-                    )
+                    raise UserError(found, expected, "correct the name; nothing was deleted")
             store.drop_orphans()
             tools = open_tools(folder, store, settings, open_encoder, open_model)
         return finish_build(folder, store, tools, settings)
@@ -188,7 +185,6 @@ def index_status(folder: Path | str) -> IndexStatus:
 
 
 def _ann_recall(manifest: Manifest) -> dict[str, float]:
-    """For each kind of vectors with ANN indexes, the lowest recall of these indexes."""
     recalls = {
         kind: [manifest.ann[name]["recall"] for name in manifest.segments.get(vectors, ()) if name in manifest.ann]
         for kind, (_, vectors) in VECTOR_FIELDS.items()
@@ -221,7 +217,7 @@ def _store_damage(folder: Path) -> list[Damage]:
     if has_database(folder):
         with closing(open_store(folder)) as store:
             finished = is_finished(folder, store, generation_of(folder) or int(store.get_meta("generation") or 0))
-        return [] if finished else [Damage(DATABASE, UNFINISHED, f"modegraph resume {folder}")]
+        return [] if finished else [Damage(DATABASE_FILE, UNFINISHED, f"modegraph resume {folder}")]
     if not (folder / SQLITE_FILE).exists():
         return [Damage(SQLITE_FILE, "missing", INDEX_AGAIN)]
     found = {
@@ -244,11 +240,8 @@ def repair_index(folder: Path | str, open_encoder: OpenEncoder, open_model: Open
     damage = verify_index(folder)
     for found in damage:
         if found.repair == INDEX_AGAIN:
-            raise UserError(
-                f"{folder / SQLITE_FILE}: {found.problem}",
-                "an intact file, from which the other files are made",
-                found.repair,
-            )
+            expected = "an intact file, from which the other files are made"
+            raise UserError(f"{folder / SQLITE_FILE}: {found.problem}", expected, found.repair)
     if any(found.file == LEDGER for found in damage):
         with writer_lock(folder):
             say(renew_ledger(folder / LEDGER))
@@ -256,18 +249,17 @@ def repair_index(folder: Path | str, open_encoder: OpenEncoder, open_model: Open
     if not rest:
         return damage
     settings = read_settings(folder)
-    if all(file.endswith(ANN_ENDING) for file in rest):
-        with open_for_writing(folder) as store:
+    with open_for_writing(folder) as store:
+        if all(file.endswith(ANN_ENDING) for file in rest):
             manifest, damaged = read_manifest(folder), {Path(file).name for file in rest}
             sound = {name: ann for name, ann in manifest.ann.items() if ann["file"] not in damaged}
             _rewrite_arrays(folder, store, replace(manifest, ann=sound))
-        return damage
-    with open_for_writing(folder) as store:
+            return damage
         with store.transaction():
             tools = open_tools(folder, store, settings, open_encoder, open_model)
             (folder / MANIFEST).unlink(missing_ok=True)
         pending = PendingVectors(folder)
-        for segment in sorted((folder / SEGMENTS).glob(f"*{SEGMENT_ENDING}")):
+        for segment in sorted((folder / SEGMENT_FOLDER).glob(f"*{SEGMENT_ENDING}")):
             if segment_is_intact(segment):
                 pending.adopt(segment)
         finish_build(folder, store, tools, settings)

@@ -46,11 +46,9 @@ def open_extractor(
     version, read = _choose_extractor(folder, store, settings, split, open_model, workers)
     stored = store.get_meta("extractor")
     if stored is not None and stored != version and store.count("passages"):
-        raise UserError(
-            f"{folder}: its documents were read by {stored}, not by {version}",
-            "the same model and prompts for all documents of an index",
-            "name that model with --extractor-model, or index into a new folder",
-        )
+        found = f"{folder}: its documents were read by {stored}, not by {version}"
+        remedy = "name that model with --extractor-model, or index into a new folder"
+        raise UserError(found, "the same model and prompts for all documents of an index", remedy)
     store.set_meta("extractor", version)
     return read
 
@@ -138,7 +136,6 @@ class ReadingFacts:
 
 
 def reading_facts(store: Store) -> ReadingFacts:
-    """The counts for the index in `store`."""
     (dropped,) = next(store.rows("SELECT coalesce(sum(dropped), 0) FROM passages"))
     by_reader = store.rows(
         "SELECT reader, count(*) FROM passages WHERE row NOT IN (SELECT passage FROM quarantine) GROUP BY reader ORDER BY reader"

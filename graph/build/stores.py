@@ -10,25 +10,23 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from graph.config import parse_settings, read_yaml, set_value
+from graph.config import parse_settings, read_values
 from graph.errors import UserError
 from graph.models.encoder import check_encoder
 from graph.shared.disk import report_full_disk
-from graph.store.database import DATABASE_FILE as DATABASE
-from graph.store.database import has_database
+from graph.store.database import DATABASE_FILE, has_database
 from graph.store.index_settings import CHANGEABLE, IndexSettings
 from graph.store.ledger_file import checkpoint_ledger
 from graph.store.lock import GiveUp, writer_lock
 from graph.store.rows import Store
 from graph.store.seal import SEAL, renew_seal
-from graph.store.sqlite import SQLITE_FILE as SQLITE
-from graph.store.sqlite import SqliteStore, read_sqlite_settings
+from graph.store.sqlite import SQLITE_FILE, SqliteStore, read_sqlite_settings
 from graph.types import Encoder, Prompts
 
 
 def has_store(folder: Path) -> bool:
     """Whether a folder contains the rows of an index, or names the database that contains them."""
-    return (folder / SQLITE).exists() or has_database(folder)
+    return (folder / SQLITE_FILE).exists() or has_database(folder)
 
 
 def store_name(folder: Path) -> str:
@@ -37,7 +35,7 @@ def store_name(folder: Path) -> str:
         from graph.postgres.connect import database_of, dsn_of
 
         return database_of(dsn_of(folder))
-    return SQLITE
+    return SQLITE_FILE
 
 
 def open_store(folder: Path) -> Store:
@@ -91,10 +89,10 @@ def is_finished(folder: Path, store: Store, generation: int) -> bool:
 def stored_settings(folder: Path) -> IndexSettings | None:
     """The settings of the index in `folder`; None if there is no index, or if the database that the folder names has no index yet."""
     if not has_database(folder):
-        return read_sqlite_settings(folder) if (folder / SQLITE).exists() else None
+        return read_sqlite_settings(folder) if (folder / SQLITE_FILE).exists() else None
     with closing(open_store(folder)) as store:
         text = store.get_meta("settings")
-    return None if text is None else parse_settings(IndexSettings, json.loads(text), str(folder / DATABASE))
+    return None if text is None else parse_settings(IndexSettings, json.loads(text), str(folder / DATABASE_FILE))
 
 
 def read_settings(folder: Path | str) -> IndexSettings:
@@ -102,7 +100,7 @@ def read_settings(folder: Path | str) -> IndexSettings:
     folder = Path(folder)
     settings = stored_settings(folder)
     if settings is None:
-        found = f"{folder}: no {SQLITE}" if not has_database(folder) else f"{folder}: no index in its database yet"
+        found = f"{folder}: no {SQLITE_FILE}" if not has_database(folder) else f"{folder}: no index in its database yet"
         raise UserError(found, "an index", f"create one: modegraph index SRC --out {folder}")
     return settings
 
@@ -111,7 +109,7 @@ def settings_for(
     folder: Path,
     file: Path | None,
     overrides: Sequence[str],
-    flags: Mapping[str, object] | None = None,
+    flags: Mapping[str, object],
     where: str = "--set",
 ) -> IndexSettings:
     """Settings for a run on `folder`: those of the index, if it exists, overridden by `file`, `overrides` and `flags`.
@@ -120,10 +118,7 @@ def settings_for(
     """
     stored = stored_settings(folder)
     values = stored.model_dump() if stored is not None else {}
-    changes = read_yaml(file) if file is not None else {}
-    for override in overrides:
-        set_value(changes, override)
-    return parse_settings(IndexSettings, {**values, **changes, **(flags or {})}, str(file or where))
+    return parse_settings(IndexSettings, {**values, **read_values(file, overrides), **flags}, str(file or where))
 
 
 def reading_settings(
@@ -132,27 +127,25 @@ def reading_settings(
     """The settings that --extractor-model, --import and --summary-model set; UserError if the first two are combined."""
     if extractor_model is not None and import_file is not None:
         raise UserError("--extractor-model with --import", "only one of the two", "leave one out")
-    summaries = {} if summary_model is None else {"summary_model": summary_model}
+    summaries: dict[str, object] = {} if summary_model is None else {"summary_model": summary_model}
     if extractor_model is not None:
         return {"extractor": "llm", "extractor_model": extractor_model, "import_file": "", **summaries}
     if import_file is not None:
         return {"extractor": "import", "import_file": str(import_file.resolve()), "extractor_model": "", **summaries}
-    return dict(summaries)
+    return summaries
 
 
 def store_settings(store: Store, settings: IndexSettings) -> None:
-    """Store the settings of a run in the index; UserError if a setting that must not change differs from the index's
-    ."""
+    """Store the settings of a run in the index; UserError if a setting that must not change differs from the index's."""
     check_settings(store, settings)
     store.set_meta("settings", settings.model_dump())
 
 
 def check_index_encoder(store: Store, encoder: Encoder, folder: Path) -> None:
     """UserError when `encoder` is not the one that made the vectors of an index, or has other prompts."""
-    prompts = store.get_meta("prompts")
-    check_encoder(
-        store.get_meta("encoder"), encoder, folder, None if prompts is None else Prompts(**json.loads(prompts))
-    )
+    text = store.get_meta("prompts")
+    prompts = None if text is None else Prompts(**json.loads(text))
+    check_encoder(store.get_meta("encoder"), encoder, folder, prompts)
 
 
 def check_settings(store: Store, settings: IndexSettings) -> None:
@@ -161,8 +154,5 @@ def check_settings(store: Store, settings: IndexSettings) -> None:
     stored = IndexSettings.model_construct(**json.loads(text)).model_dump() if text is not None else {}
     for key, value in settings.model_dump(exclude=CHANGEABLE).items() if stored else ():
         if stored[key] != value:
-            raise UserError(
-                f"{key} = {value!r}, but this index was made with {key} = {stored[key]!r}",
-                "the settings it was made with",
-                "leave the setting out, or index into a new folder",
-            )
+            found = f"{key} = {value!r}, but this index was made with {key} = {stored[key]!r}"
+            raise UserError(found, "the settings it was made with", "leave the setting out, or index into a new folder")

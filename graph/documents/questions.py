@@ -65,11 +65,8 @@ def question_files(source: Path) -> list[Path]:
     whole, splits = source / "questions.jsonl", [source / f"{split}.jsonl" for split in SPLITS]
     if files := [whole] if whole.is_file() else [file for file in splits if file.is_file()]:
         return files
-    raise UserError(
-        f"{source}: contains none of questions.jsonl, {', '.join(file.name for file in splits)}",
-        "a file of questions, or a folder written by `synth questions`",
-        "check the path",
-    )
+    found = f"{source}: contains none of questions.jsonl, {', '.join(file.name for file in splits)}"
+    raise UserError(found, "a file of questions, or a folder written by `synth questions`", "check the path")
 
 
 def read_question_rows(source: Path) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -83,9 +80,8 @@ def parse_question(row: Mapping[str, Any], where: str) -> Question:
     """A row as a Question. UserError, naming `where`, for an invalid id, question, answer, gold id, quote, option or split; other fields are not checked."""
     for key in ("id", "question"):
         if not isinstance(row.get(key), str) or not row[key].strip():
-            raise UserError(
-                f"{where}: {key!r} is {row.get(key)!r}", "a non-empty string", "give every row an id and a question"
-            )
+            found = f"{where}: {key!r} is {row.get(key)!r}"
+            raise UserError(found, "a non-empty string", "give every row an id and a question")
     answers = row.get("answers", [row["answer"]] if "answer" in row else [])
     gold, evidence = row.get("gold_ids", []), row.get("evidence", [])
     for key, texts in (("answers", answers), ("gold_ids", gold)):
@@ -143,8 +139,6 @@ def check_gold(questions: Iterable[Question], sources: Collection[str]) -> None:
     if missing:
         names = ", ".join(repr(source) for source in missing[:MAX_SOURCES_SHOWN])
         more = f" and {len(missing) - MAX_SOURCES_SHOWN:,} more" if len(missing) > MAX_SOURCES_SHOWN else ""
-        raise UserError(
-            f"gold documents that are not in the index: {names}{more}",
-            "an index of the documents that the questions were written for",
-            "index those documents, or fix gold_ids and evidence",
-        )
+        found = f"gold documents that are not in the index: {names}{more}"
+        expected = "an index of the documents that the questions were written for"
+        raise UserError(found, expected, "index those documents, or fix gold_ids and evidence")

@@ -110,9 +110,7 @@ def read_documents(source: Path | str, note: Note, limits: Limits = Limits()) ->
 
 
 def present_in(source: Path) -> Callable[[str], bool]:
-    """A function that returns whether `source` has a document of a given name. It lists `source` at its first call; anything unreadable counts as
-    present.
-    """
+    """A function that returns whether `source` has a document of a given name. It lists `source` at its first call; anything unreadable counts as present."""
 
     @cache
     def found() -> tuple[set[str], tuple[str, ...]]:
@@ -125,7 +123,7 @@ def present_in(source: Path) -> Callable[[str], bool]:
     return lambda name: name in found()[0] or name.startswith(found()[1])
 
 
-def read_some(folder: Path, names: Iterable[str], note: Note, limits: Limits = Limits()) -> Iterator[Document]:  # noqa: B008
+def read_some(folder: Path, names: Iterable[str], note: Note, limits: Limits) -> Iterator[Document]:
     """The documents in the named files of a folder; `note` gets a line for each file skipped."""
     with ParseWorker(limits, note) as worker:
         yield from _with_text(_read_files(folder, (folder / name for name in names), note, worker), note)
@@ -195,9 +193,8 @@ def _documents_of_rows(rows: Iterable[tuple[str, Mapping[str, Any]]]) -> Iterato
         if not isinstance(title, str):
             raise UserError(f"{where}: 'title' is {title!r}", "a string", "fix the row")
         if row["id"] in where_of:
-            raise UserError(
-                f"{where}: id {row['id']!r} is also the id of {where_of[row['id']]}", "unique ids", "rename one"
-            )
+            found = f"{where}: id {row['id']!r} is also the id of {where_of[row['id']]}"
+            raise UserError(found, "unique ids", "rename one")
         where_of[row["id"]] = where
         yield Document(row["id"], title, row["text"], _metadata(row.get("metadata") or {}, where))
 

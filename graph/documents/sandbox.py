@@ -63,12 +63,10 @@ class ParseWorker:
             found = f"{file}: no page has text (a scan?)"
             raise UserError(found, "a PDF with a text layer", "run OCR on it (--ocr tesseract) or remove it")
         if parsed.image_pages:
-            pages = ", ".join(map(str, parsed.image_pages[:PAGES_SHOWN])) + ", …" * (
-                len(parsed.image_pages) > PAGES_SHOWN
-            )
-            self._note(
-                f"{file}: pages with images but no text (scans?) were not read: {pages}. Run OCR on the file (--ocr tesseract)"
-            )
+            more = ", …" if len(parsed.image_pages) > PAGES_SHOWN else ""
+            pages = ", ".join(map(str, parsed.image_pages[:PAGES_SHOWN])) + more
+            found = f"{file}: pages with images but no text (scans?) were not read: {pages}"
+            self._note(f"{found}. Run OCR on the file (--ocr tesseract)")
         return parsed
 
     def _parse_text(self, data: bytes, suffix: str, file: str) -> ParsedFile:
@@ -79,17 +77,11 @@ class ParseWorker:
         self.last, body = self._ask(request, data, WALL_CLOCK_FACTOR * seconds + GRACE_S)
         remedy = "split or simplify it, or raise the limit"
         if self.last.signal in (signal.SIGPROF, signal.SIGALRM):
-            raise UserError(
-                f"{file}: not read in {seconds:g} s of processor time",
-                "",
-                f"{remedy} (--file-seconds, or file_seconds on a server)",
-            )
+            found = f"{file}: not read in {seconds:g} s of processor time"
+            raise UserError(found, "", f"{remedy} (--file-seconds, or file_seconds on a server)")
         if self.last.code == NO_MEMORY:
-            raise UserError(
-                f"{file}: needs more than {memory // MIB:,} MiB of memory",
-                "",
-                f"{remedy} (--file-memory-mb, or file_memory_mb on a server)",
-            )
+            found = f"{file}: needs more than {memory // MIB:,} MiB of memory"
+            raise UserError(found, "", f"{remedy} (--file-memory-mb, or file_memory_mb on a server)")
         if not body:
             ending = f"signal {self.last.signal}" if self.last.signal else f"status {self.last.code}"
             raise UserError(f"{file}: its reader ended with {ending}", "a readable file", "repair or remove it")
@@ -99,20 +91,16 @@ class ParseWorker:
         """The file with the text that OCR finds on pages without text; UserError if there are too many such pages, or if no page has text even then."""
         if len(parsed.textless_pages) > ocr.pages:
             found = f"{file}: pages without text (a scan?): {len(parsed.textless_pages):,}"
-            raise UserError(
-                found,
-                f"at most {ocr.pages:,} for OCR",
-                "split the file, or raise the limit (--ocr-pages, or ocr_pages on a server)",
-            )
+            remedy = "split the file, or raise the limit (--ocr-pages, or ocr_pages on a server)"
+            raise UserError(found, f"at most {ocr.pages:,} for OCR", remedy)
         text_of_page = {page: self._scan_page(page, data, file, ocr) for page in parsed.textless_pages}
         pages = pages_of(parsed)
         if not any(text_of_page.values()):
             if len(text_of_page) < len(pages):
                 return parsed
             found = f"{file}: tesseract finds no text on any of its pages ({len(pages)})"
-            raise UserError(
-                found, f"text in the language {ocr.languages}", "name its languages (--ocr-languages), or remove it"
-            )
+            remedy = "name its languages (--ocr-languages), or remove it"
+            raise UserError(found, f"text in the language {ocr.languages}", remedy)
         for page, text in text_of_page.items():
             pages[page - 1] = with_headings(text, list(filter(None, pages[page - 1].split(GAP))))
         text, starts = with_pages(pages)
@@ -137,14 +125,13 @@ class ParseWorker:
         watchdog.daemon = True
         watchdog.start()
         try:
-            process.stdin.write(json.dumps({**request, "bytes": len(data)}).encode() + b"\n" + data)
-            process.stdin.flush()
-            report = ChildReport(**json.loads(process.stdout.readline()))
-            body = process.stdout.read(report.bytes)
-            if len(body) == report.bytes:
-                return report, body
-            raise EOFError("the reply is truncated")
-        except (OSError, ValueError, EOFError):
+            with suppress(OSError, ValueError):
+                process.stdin.write(json.dumps({**request, "bytes": len(data)}).encode() + b"\n" + data)
+                process.stdin.flush()
+                report = ChildReport(**json.loads(process.stdout.readline()))
+                body = process.stdout.read(report.bytes)
+                if len(body) == report.bytes:
+                    return report, body
             late = time.monotonic() - started >= wall_seconds
             return LATE_REPORT if late else ChildReport(0, 0, process.wait(), 0.0, 0.0), b""
         finally:
@@ -169,9 +156,8 @@ def _parse_reply(body: bytes) -> dict[str, Any]:
 
 def _start() -> "subprocess.Popen[bytes]":
     """A child process with the search paths of this process, but nothing else from its environment, such as API keys."""
-    environment = {
-        name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH", "TESSDATA_PREFIX") if name in os.environ
-    }
+    passed_on = ("PATH", "LD_LIBRARY_PATH", "TESSDATA_PREFIX")
+    environment = {name: os.environ[name] for name in passed_on if name in os.environ}
     return subprocess.Popen(
         [sys.executable, "-P", "-m", "graph.documents.parse.child"],
         stdin=subprocess.PIPE,

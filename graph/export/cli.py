@@ -46,25 +46,20 @@ def export_command(
     The index may change meanwhile: the export shows its state at the start. In PostgreSQL, the export replaces the previous one in
     the same schema in one transaction.
     """
-    files = {"--graphml": graphml, "--parquet": parquet, "--html": html}
-    targets = {flag: target for flag, target in files.items() if target is not None}
-    named = [*targets, *(["--postgres"] if postgres is not None else [])]
+    targets = {"--graphml": graphml, "--parquet": parquet, "--html": html, "--postgres": postgres}
+    named = [flag for flag, target in targets.items() if target is not None]
     if len(named) != 1:
-        formats = ", ".join((*files, "--postgres"))
-        raise UserError(" and ".join(named) or "export: no format", f"one of {formats}", "name exactly one")
+        raise UserError(" and ".join(named) or "export: no format", f"one of {', '.join(targets)}", "name exactly one")
     (flag,) = named
     if page_limit is not None and html is None:
-        raise UserError(
-            f"--page-limit {page_limit} with {flag}",
-            "a limit only with --html",
-            "leave it out: the other formats contain everything",
-        )
+        remedy = "leave it out: the other formats contain everything"
+        raise UserError(f"--page-limit {page_limit} with {flag}", "a limit only with --html", remedy)
     if schema is not None and postgres is None:
         raise UserError(f"--schema {schema} with {flag}", "a schema only with --postgres", "leave it out")
     if postgres is not None:
         _export_postgres(index, postgres, schema, as_json)
-    else:
-        _export_file(index, flag, targets[flag], page_limit or PAGE_LIMIT, as_json)
+    elif file := graphml or parquet or html:
+        _export_file(index, flag, file, page_limit or PAGE_LIMIT, as_json)
 
 
 def _export_postgres(folder: Path, dsn: str, schema: str | None, as_json: bool) -> None:
@@ -82,9 +77,8 @@ def _export_postgres(folder: Path, dsn: str, schema: str | None, as_json: bool) 
         target = {"index": str(folder), "database": database, "schema": schema}
         print_json({**target, **report.rows, "maintenance_work_mem": memory})
     else:
-        print(
-            f"{database}, schema {schema}: {_counts_text(report.rows)}; indexes built with maintenance_work_mem = {memory}"
-        )
+        built = f"indexes built with maintenance_work_mem = {memory}"
+        print(f"{database}, schema {schema}: {_counts_text(report.rows)}; {built}")
 
 
 def _export_file(folder: Path, flag: str, target: Path, limit: int, as_json: bool) -> None:

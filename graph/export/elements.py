@@ -37,8 +37,6 @@ COLUMNS: dict[str, dict[str, type[str | int | float]]] = {
 """The columns of each table, without vectors; `metadata` is JSON."""
 EdgeKind = Literal["has", "next", "states", "mentions", "called", "synonym", "about", "sums up", "similar"]
 Value = str | int
-Occurrence = tuple[str, str, int, int]
-"""Where a proposition is stated: its id, the passage's id, and the characters start ≤ i < end of the passage's document."""
 
 
 @dataclass(frozen=True)
@@ -61,12 +59,10 @@ class Edge:
 
 
 def nodes(index: Index, kind: NodeKind) -> Iterator[Node]:
-    """All nodes of a kind."""
     data = index.data
     if kind == "document":
-        for source, title, metadata in zip(
-            data.document_sources, data.document_titles, data.document_metadata, strict=True
-        ):
+        columns = data.document_sources, data.document_titles, data.document_metadata
+        for source, title, metadata in zip(*columns, strict=True):
             yield Node(f"document:{source}", kind, {"id": source, "title": title, "metadata": metadata})
     elif kind == "passage":
         for row in range(len(data.passage_ids)):
@@ -109,8 +105,8 @@ def edges(index: Index) -> Iterator[Edge]:
     yield from _entries("similar", sp.triu(data.similarity_XX), node, node)
 
 
-def occurrences(index: Index) -> Iterator[Occurrence]:
-    """All occurrences, by proposition."""
+def occurrences(index: Index) -> Iterator[tuple[str, str, int, int]]:
+    """Where each proposition is stated: its id, the passage's id, and the characters start ≤ i < end of the passage's document."""
     data = index.data
     columns = data.occurrence_proposition_M, data.occurrence_passage_M, data.occurrence_start_M, data.occurrence_end_M
     for proposition, passage, start, end in zip(*columns, strict=True):

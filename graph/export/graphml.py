@@ -37,9 +37,8 @@ def write_graphml(index: Index, file: Path) -> dict[str, int]:
             value_type = "string" if field in NODE_TEXTS else "long"
             out.write(f'<key id="{field}" for="node" attr.name="{name}" attr.type="{value_type}"/>\n')
         out.write('<key id="relation" for="edge" attr.name="kind" attr.type="string"/>\n')
-        out.write(
-            '<key id="weight" for="edge" attr.name="weight" attr.type="double"/>\n<graph edgedefault="directed">\n'
-        )
+        out.write('<key id="weight" for="edge" attr.name="weight" attr.type="double"/>\n')
+        out.write('<graph edgedefault="directed">\n')
         for kind in NODE_KINDS:
             for node in nodes(index, kind):
                 out.write(_node(node))

@@ -44,21 +44,18 @@ def page_data(index: Index, limit: int) -> dict[str, Any]:
     entities = np.sort(top_rows(mentions_E.astype(np.float32), limit))
     propositions = take_turns(index.entity_proposition_EN, entities, limit)
     summaries = np.sort(top_rows(data.summary_layer_S.astype(np.float32), limit))
-    passage_total, proposition_total = len(data.passage_ids), len(data.proposition_ids)
+    ids = data.entity_ids, data.proposition_ids, data.passage_ids, data.summary_ids
+    totals = dict(zip(KINDS, map(len, ids), strict=True))
+    passage_total = totals["passages"]
     passage_block = sp.csr_array(sp.vstack([index.proposition_passage_NP, data.summary_member_SX[:, :passage_total]]))
-    passages = take_turns(passage_block, np.concatenate([propositions, proposition_total + summaries]), limit)
+    passages = take_turns(passage_block, np.concatenate([propositions, totals["propositions"] + summaries]), limit)
 
     position_E = {row: position for position, row in enumerate(entities.tolist())}
     position_P = {row: position for position, row in enumerate(passages.tolist())}
     nodes = {row: ("passage", position) for row, position in position_P.items()}
     nodes |= {passage_total + row: ("summary", position) for position, row in enumerate(summaries.tolist())}
     return {
-        "totals": {
-            "entities": len(data.entity_ids),
-            "propositions": proposition_total,
-            "passages": passage_total,
-            "summaries": len(data.summary_ids),
-        },
+        "totals": totals,
         "entities": [
             {
                 "text": index.entity_name(row),
@@ -110,8 +107,7 @@ def script_json(value: object) -> str:
     >>> script_json("</script>")
     '"\\\\u003c/script\\\\u003e"'
     """
-    text = json.dumps(value, ensure_ascii=True)
-    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+    return json.dumps(value).replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 def _positions_of_row(block: sp.csr_array, row: int, positions: Mapping[int, T]) -> list[T]:

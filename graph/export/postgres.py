@@ -15,9 +15,8 @@ from typing import Any
 
 import numpy as np
 from psycopg import errors, sql
-from psycopg.adapt import Dumper
-from psycopg.pq import Format
 from psycopg.types import TypeInfo
+from psycopg.types.string import BytesBinaryDumper
 
 from graph.errors import UserError
 from graph.export.elements import COLUMNS, NODE_KINDS, NODE_TABLES, Value, edges, nodes, occurrences
@@ -54,11 +53,8 @@ def export_index(index: Index, dsn: str, schema: str = SCHEMA) -> ExportReport:
     role may not write; also for a schema name or a number of dimensions that is not allowed.
     """
     if not _SCHEMA_NAME.fullmatch(schema) or schema.startswith("pg_"):
-        raise UserError(
-            f"--schema {schema}",
-            "up to 40 characters from a-z, 0-9 and _, not starting with pg_",
-            "choose another name",
-        )
+        expected = "up to 40 characters from a-z, 0-9 and _, not starting with pg_"
+        raise UserError(f"--schema {schema}", expected, "choose another name")
     dimensions = index.data.passage_vectors_PD.shape[1]
     if dimensions > MAX_DIMENSIONS:
         expected = f"at most {MAX_DIMENSIONS:,}, the maximum that pgvector can index"
@@ -84,9 +80,8 @@ def _check_pgvector(connection: Connection, database: str) -> str:
     found = connection.execute(query).fetchone()
     required = "pgvector " + ".".join(map(str, OLDEST_PGVECTOR)) + " or newer"
     if found is None:
-        raise UserError(
-            f"{database}: no pgvector", required, "run in that database, as a superuser: CREATE EXTENSION vector"
-        )
+        remedy = "run in that database, as a superuser: CREATE EXTENSION vector"
+        raise UserError(f"{database}: no pgvector", required, remedy)
     version, extension_schema = map(str, found)
     if tuple(map(int, re.findall(r"\d+", version))) < OLDEST_PGVECTOR:
         remedy = "install it, then run in that database: ALTER EXTENSION vector UPDATE"
@@ -98,9 +93,8 @@ def _check_schema(connection: Connection, database: str, schema: str) -> bool:
     """Whether the schema contains a previous export to replace; UserError if it may not be replaced, or if another export is writing to it."""
     lock = connection.execute("SELECT pg_try_advisory_xact_lock(hashtextextended(%s, 0))", (f"modegraph {schema}",))
     if lock.fetchone() != (True,):
-        raise UserError(
-            f"{database}: another export to schema {schema} is running", "one export at a time", "wait until it ends"
-        )
+        found = f"{database}: another export to schema {schema} is running"
+        raise UserError(found, "one export at a time", "wait until it ends")
     query = """SELECT EXISTS (SELECT FROM pg_class WHERE relnamespace = n.oid AND relname = 'export'), pg_has_role(nspowner, 'USAGE')
         FROM pg_namespace n WHERE nspname = %s"""
     row = connection.execute(query, (schema,)).fetchone()
@@ -108,16 +102,13 @@ def _check_schema(connection: Connection, database: str, schema: str) -> bool:
         return False
     is_export, is_owner = row
     if not is_export:
-        remedy = "name another with --schema"
-        raise UserError(
-            f"{database}: schema {schema} is not an export of an index", "an export, or a new schema", remedy
-        )
+        found = f"{database}: schema {schema} is not an export of an index"
+        raise UserError(found, "an export, or a new schema", "name another with --schema")
     if not is_owner:
         remedy = "connect as its owner, or name another with --schema"
         raise UserError(f"{database}: schema {schema} belongs to another role", "a schema owned by this role", remedy)
-    (version,) = connection.execute(
-        sql.SQL("SELECT format FROM {}.export").format(sql.Identifier(schema))
-    ).fetchone() or (0,)
+    format_query = sql.SQL("SELECT format FROM {}.export").format(sql.Identifier(schema))
+    (version,) = connection.execute(format_query).fetchone() or (0,)
     if int(str(version)) > EXPORT_FORMAT:
         remedy = "install that version, or name another with --schema"
         found = f"{database}: schema {schema} has format {version}, from a newer modegraph"
@@ -130,17 +121,23 @@ def _fill(connection: Connection, index: Index, dimensions: int) -> dict[str, in
     halfvec = TypeInfo.fetch(connection, "halfvec")
     assert halfvec is not None
     halfvec.register(connection)
-    connection.adapters.register_dumper(None, halfvec_dumper(halfvec.oid))
+    number = halfvec.oid
+
+    class HalfvecDumper(BytesBinaryDumper):
+        """Passes the bytes of `halfvecs` on unchanged."""
+
+        oid = number
+
+    connection.adapters.register_dumper(None, HalfvecDumper)
     counts: dict[str, int] = {}
 
     def copy(table: str) -> None:
         connection.execute(create_table(table, dimensions))
         counts[table] = _copy(connection, index, table)
 
+    statements = (*INDEXES, *(f"ANALYZE {table}" for table in TABLES))
     steps = [partial(copy, table) for table in TABLES]
-    steps += [
-        partial(_run, connection, statement) for statement in (*INDEXES, *(f"ANALYZE {table}" for table in TABLES))
-    ]
+    steps += [partial(_run, connection, statement) for statement in statements]
     for step in track(steps, "Steps of the export", len(steps)):
         step()
     connection.execute(_EXPORT_TABLE)
@@ -167,13 +164,10 @@ def _drop(connection: Connection, database: str, schema: str) -> None:
             connection.execute(sql.SQL("DROP TABLE {}").format(sql.Identifier(schema, table)))
         _run(connection, "DROP SCHEMA {}", schema)
     except errors.DependentObjectsStillExist as problem:
-        found = " ".join((problem.diag.message_detail or "").split()).rstrip(".")
+        detail = " ".join((problem.diag.message_detail or "").split()).rstrip(".")
+        found = f"{database}: schema {schema} cannot be replaced: {detail}"
         remedy = "drop those objects, or name another schema with --schema; the previous export is unchanged"
-        raise UserError(
-            f"{database}: schema {schema} cannot be replaced: {found}",
-            "a schema that contains only the export",
-            remedy,
-        ) from None
+        raise UserError(found, "a schema that contains only the export", remedy) from None
 
 
 def _run(connection: Connection, statement: str, *names: str) -> None:
@@ -212,19 +206,6 @@ def halfvecs(vectors_ND: Matrix) -> Iterator[bytes]:
             yield head + half_D.tobytes()
 
 
-def halfvec_dumper(number: int) -> type[Dumper]:
-    """A dumper that passes the bytes of `halfvecs` on unchanged; `number` is the type's oid in this database."""
-
-    class HalfvecDumper(Dumper):
-        oid = number
-        format = Format.BINARY
-
-        def dump(self, obj: Any) -> bytes:
-            return bytes(obj)
-
-    return HalfvecDumper
-
-
 TEXT, VECTOR = "text", "halfvec"
 TYPES = {str: TEXT, int: "int4", float: "float4"}
 TABLES: dict[str, dict[str, str]] = {
@@ -242,7 +223,6 @@ INDEXES = (
     *(f"CREATE INDEX {table}_by_vector ON {table} USING hnsw (vector halfvec_cosine_ops)" for table in VECTOR_FIELDS),
 )
 """Built after the tables are filled: inserting into an HNSW index row by row takes many times longer."""
-Row = tuple[object, ...]
 
 
 def create_table(table: str, dimensions: int) -> str:
@@ -252,7 +232,7 @@ def create_table(table: str, dimensions: int) -> str:
     return f"CREATE TABLE {table} ({', '.join(columns)})"
 
 
-def rows_of(index: Index, table: str) -> Iterator[Row]:
+def rows_of(index: Index, table: str) -> Iterator[tuple[object, ...]]:
     """The rows of a table, in canonical order."""
     if table == "occurrences":
         yield from occurrences(index)
@@ -275,5 +255,4 @@ _CLEAN: dict[str, Callable[[str], Value]] = {"id": storable_key, "source": stora
 
 
 def _node_id(key: str) -> str:
-    """The id in a node's key."""
     return storable_key(key.partition(":")[2])

@@ -59,12 +59,9 @@ def find_entities(sentence: str, known: Iterable[str] = ()) -> tuple[str, ...]:
     ('Lantern of Port Ellery', 'J. Brandt', '12 km')
     """
     dates = [match.span() for match in _DATE.finditer(sentence)]
-    spans = (
-        dates
-        + [match.span() for match in _QUANTITY.finditer(sentence)]
-        + [match.span(1) for match in _QUOTED.finditer(sentence)]
-        + [match.span() for match in _IN_CORNERS.finditer(sentence)]
-    )
+    spans = dates + [match.span(1) for match in _QUOTED.finditer(sentence)]
+    for pattern in (_QUANTITY, _IN_CORNERS):
+        spans += [match.span() for match in pattern.finditer(sentence)]
     known_keys, caseless = set(known), is_caseless(sentence)
     for start, end in _capitalised_runs(sentence, _WORD_AMONG_UNSPACED if caseless else _WORD):
         if any(start < date_end and date_start < end for date_start, date_end in dates):
@@ -72,9 +69,8 @@ def find_entities(sentence: str, known: Iterable[str] = ()) -> tuple[str, ...]:
         first_word = not any(character.isalnum() for character in sentence[:start])
         run = sentence[start:end]
         lone = first_word and " " not in run and not run.isupper()
-        if lone and entity_key(run) not in known_keys and not caseless:
-            continue
-        spans.append((start, end))
+        if caseless or not lone or entity_key(run) in known_keys:
+            spans.append((start, end))
     spellings = (_POSSESSIVE.sub("", sentence[start:end].strip(" ,.")) for start, end in sorted(spans))
     return distinct_entities(spellings)
 
@@ -222,14 +218,10 @@ def may_be_person(name: str) -> bool:
 def _person(key: str) -> Person:
     """The words of a key that may be a person's name, without a form of address; () for any other key."""
     words = tuple(_FORM_OF_ADDRESS.sub("", key, count=1).replace(".", ". ").split())
-    may_be = (
-        2 <= len(words) <= 1 + MAX_GIVEN_NAMES
-        and _NOT_IN_PERSON_NAMES.isdisjoint(words)
-        and _NAME_WORD.fullmatch(words[-1])
-    )
-    return (
-        words if may_be and all(_NAME_WORD.fullmatch(word) or _INITIAL.fullmatch(word) for word in words[:-1]) else ()
-    )
+    if not 2 <= len(words) <= 1 + MAX_GIVEN_NAMES or not _NOT_IN_PERSON_NAMES.isdisjoint(words):
+        return ()
+    has_given_names = all(_NAME_WORD.fullmatch(word) or _INITIAL.fullmatch(word) for word in words[:-1])
+    return words if has_given_names and _NAME_WORD.fullmatch(words[-1]) else ()
 
 
 def _is_short(person: Person) -> bool:

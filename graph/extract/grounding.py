@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from graph.extract.entities import distinct_entities, entity_key
 from graph.extract.extraction import Fact
@@ -63,7 +63,7 @@ def best_span(proposition: str, passage: str, header: Cells = ()) -> tuple[int, 
     return units[first].start, units[last].end
 
 
-def entities_within(text: str, entities: Iterable[str], others: Iterable[str]) -> tuple[tuple[str, ...], int]:
+def entities_within(text: str, entities: Sequence[str], others: Iterable[str]) -> tuple[tuple[str, ...], int]:
     """The `entities` that are in `text`, then the `others` that are; and the number of `entities` that are not.
 
     An entity is in a text if all of its words are; for `others`, the words must also be in sequence (spelling may differ in case,
@@ -75,13 +75,10 @@ def entities_within(text: str, entities: Iterable[str], others: Iterable[str]) -
         needed = words_of(entity_key(entity))
         return bool(needed) and needed <= words
 
-    candidates = list(entities)
-    present = [entity for entity in candidates if is_present(entity)]
-    within = f" {' '.join(_WORD.findall(text.casefold()))} "
-    further = [
-        other for other in others if is_present(other) and f" {' '.join(_WORD.findall(entity_key(other)))} " in within
-    ]
-    return distinct_entities([*present, *further]), len(candidates) - len(present)
+    present = [entity for entity in entities if is_present(entity)]
+    sequence = f" {' '.join(_WORD.findall(text.casefold()))} "
+    named = [other for other in others if f" {' '.join(_WORD.findall(entity_key(other)))} " in sequence]
+    return distinct_entities([*present, *filter(is_present, named)]), len(entities) - len(present)
 
 
 def ends_within(fact: Fact, entities: Iterable[str]) -> bool:

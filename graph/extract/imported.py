@@ -63,9 +63,7 @@ def read_imported(item: PendingDocument, rows: Mapping[str, Row]) -> list[Readin
     if row is None:
         return read_by_rules(item)
     occurrences = place_triples(row, item.document, item.passages)
-    return [
-        Reading(passage, READER, of_passage) for passage, of_passage in zip(item.passages, occurrences, strict=True)
-    ]
+    return [Reading(passage, READER, found) for passage, found in zip(item.passages, occurrences, strict=True)]
 
 
 def place_triples(row: Row, document: Document, passages: Sequence[Passage]) -> list[tuple[Occurrence, ...]]:

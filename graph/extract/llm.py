@@ -64,7 +64,6 @@ def infer_domain(model: LanguageModel, passages: Sequence[Passage]) -> tuple[Dom
 
 
 def domain_request(passages: Sequence[Passage]) -> CompletionRequest:
-    """The request for the domain."""
     quoted = "\n".join(quote_passage(passage.title, _text_for_model(passage)) for passage in passages)
     messages = (Message("system", fill("graph/domain.txt")), Message("user", quoted))
     return CompletionRequest(messages, MAX_DOMAIN_TOKENS, schema=strict_schema(Domain))
@@ -177,13 +176,8 @@ class Prompt:
     @property
     def version(self) -> str:
         """A hash of the prompts and the schema."""
-        parts = (
-            read_prompt("graph/extract.txt"),
-            read_prompt("graph/again.txt"),
-            self.examples,
-            str(strict_schema(Reply)),
-        )
-        return content_id(*parts)[:12]
+        prompts = read_prompt("graph/extract.txt"), read_prompt("graph/again.txt")
+        return content_id(*prompts, self.examples, str(strict_schema(Reply)))[:12]
 
     def request(self, passage: Passage, domain: Domain, attempt: int) -> CompletionRequest:
         """The first request of a run for one passage; `attempt` counts the failed calls for it in earlier runs."""
@@ -194,8 +188,9 @@ class Prompt:
             topics=f" (such as: {topics})" if topics else "",
             examples=self.examples,
         )
+        quoted = quote_passage(passage.title, _text_for_model(passage))
         return CompletionRequest(
-            (Message("system", system), Message("user", quote_passage(passage.title, _text_for_model(passage)))),
+            (Message("system", system), Message("user", quoted)),
             max_tokens=self.max_reply_tokens,
             temperature=RETRY_TEMPERATURE if attempt else 0.0,
             seed=attempt,

@@ -8,7 +8,6 @@ that names people. A title or heading that is a topic ("Leave and holidays") is 
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 
 from graph.extract.entities import (
     distinct_entities,
@@ -46,9 +45,7 @@ CHARACTERS_PER_WORD = 2
 def read_by_rules(item: PendingDocument) -> list[Reading]:
     """The readings, by rules, of a document whose passages are all pending."""
     occurrences = extract_by_rules(item.document, item.passages)
-    return [
-        Reading(passage, READER, of_passage) for passage, of_passage in zip(item.passages, occurrences, strict=True)
-    ]
+    return [Reading(passage, READER, found) for passage, found in zip(item.passages, occurrences, strict=True)]
 
 
 def extract_by_rules(document: Document, passages: Sequence[Passage]) -> list[tuple[Occurrence, ...]]:
@@ -116,22 +113,17 @@ def opens_with(sentence: str, name: str) -> bool:
     return bool(name_words) and words[:1] == name_words[:1] and name_words[-1] in words[len(name_words) - 1 :]
 
 
-@dataclass
 class _PronounResolver:
     """Resolves the pronouns at the start of sentences, read in order, within one passage and below one heading.
 
     `title` is the document's title if the document is about a person or thing of this name, else "".
     """
 
-    title: str
-    person: str = field(init=False)
-    thing: str = field(init=False)
-    female: dict[str, bool] = field(init=False, default_factory=dict)
-    """For each person, whether the pronouns used for them are feminine."""
-
-    def __post_init__(self) -> None:
+    def __init__(self, title: str) -> None:
+        self.title = self.thing = title
         self.person = self._titled_person()
-        self.thing = self.title
+        self.female: dict[str, bool] = {}
+        """For each person, whether the pronouns used for them are feminine."""
 
     def with_subject(self, text: str, entities: Sequence[str]) -> str:
         """The sentence with the pronoun at its start replaced by the subject, if that is clear; else unchanged."""
@@ -166,11 +158,10 @@ class _PronounResolver:
         If the sentence begins with the title, `person` is the title if that may be a person's name. Otherwise, if it names people, `person`
         becomes the one it names, provided that it names only one and begins with that name, else "". If it names nobody, `person` is unchanged.
         """
-        people = [
-            name for name in entities if may_be_person(name) and not (self.title and names_subject(name, self.title))
-        ]
-        opens = bool(self.title) and (opens_with(text, self.title) or _opens_with_part(text, self.title))
-        self.thing = self.title if opens else ""
+        title = self.title
+        people = [name for name in entities if may_be_person(name) and not (title and names_subject(name, title))]
+        opens = opens_with(text, title) or _opens_with_part(text, title)
+        self.thing = title if opens else ""
         if opens:
             self.person = self._titled_person()
         elif people:

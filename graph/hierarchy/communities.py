@@ -56,9 +56,8 @@ def _by_igraph(network: Any, weights: NDArray[np.float64], iterations: int) -> l
     membership: list[int] | None = None
     for _ in range(iterations):
         previous = membership
-        membership = network.community_leiden(
-            "modularity", weights=weights, n_iterations=1, initial_membership=previous
-        ).membership
+        options = {"weights": weights, "n_iterations": 1, "initial_membership": previous}
+        membership = network.community_leiden("modularity", **options).membership
         if membership == previous:
             break
     return membership or []
@@ -105,13 +104,10 @@ def nested_communities(graph: sp.csr_array, top_N: Ints, around: Ints, smallest:
                 continue
             members.append(part)
             parents.append(parent)
-            inner_n = (
-                find_communities(sp.csr_array(graph[part, :][:, part]), "igraph", seed)
-                if len(part) >= 2 * smallest
-                else part[:0]
-            )
-            if inner_n.any():
-                waiting.append((part, inner_n, len(members) - 1))
+            if len(part) >= 2 * smallest:
+                inner_n = find_communities(sp.csr_array(graph[part, :][:, part]), "igraph", seed)
+                if inner_n.any():
+                    waiting.append((part, inner_n, len(members) - 1))
     return NestedCommunities(tuple(members), np.array(parents, np.int64))
 
 
@@ -123,15 +119,6 @@ def groups_of(membership_N: Ints) -> list[Ints]:
     """
     order = np.argsort(membership_N, kind="stable")
     return np.split(order, np.flatnonzero(np.diff(membership_N[order])) + 1)
-
-
-def modularity(graph: sp.csr_array, membership_N: Ints) -> float:
-    """Newman's weighted modularity: the share of weight within communities, minus the share expected from degrees alone."""
-    total = graph.sum()
-    edges = graph.tocoo()
-    inside = edges.data[membership_N[edges.coords[0]] == membership_N[edges.coords[1]]].sum()
-    degree_C = np.bincount(membership_N, weights=np.asarray(graph.sum(axis=1)).ravel())
-    return float(inside / total - np.square(degree_C / total).sum())
 
 
 def number_by_first(membership_N: Ints) -> Ints:

@@ -212,9 +212,8 @@ class _Builder:
 
     def pools(self, groups: Sequence[Ints]) -> list[tuple[int, ...]]:
         """The propositions of all members of each group, each once."""
-        known = self.passages.pools(
-            np.unique(np.array([row for group in groups for row in self._passages_under(group)], np.int64))
-        )
+        rows = [row for group in groups for row in self._passages_under(group)]
+        known = self.passages.pools(np.unique(np.array(rows, np.int64)))
         return [self._pool(group, known) for group in groups]
 
     def _passages_under(self, numbers: Ints) -> Iterator[int]:

@@ -7,8 +7,9 @@ reused: the graph depends on its history until it is rebuilt.
 Legend: N nodes, T nodes of a known graph, D dimensions, K candidates of each node, R rows to search for, B rows of a batch, O other nodes, X pairs."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -93,6 +94,7 @@ class _Pairs:
         return _Pairs(self.other_X, self.row_X, self.cosine_X)
 
 
+_Admit = Callable[[Ints, Floats], NDArray[np.bool_]]
 _LARGEST = np.uint32(0xFFFFFFFF)
 _NO_PAIRS = _Pairs(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.float32))
 
@@ -136,9 +138,8 @@ def _exact_nearest(vectors_ND: Matrix, neighbours: int, min_similarity: float) -
     found = _k_nearest(pairs, neighbours)
     if candidates == count:
         return found
-    unsure = np.flatnonzero(
-        cosines_NK[:, -1] >= _last_cosines(found, count, neighbours, min_similarity) - MAX_COSINE_ERROR
-    )
+    last_N = _last_cosines(found, count, neighbours, min_similarity)
+    unsure = np.flatnonzero(cosines_NK[:, -1] >= last_N - MAX_COSINE_ERROR)
     return _k_nearest(_Pairs.join([pairs, *_near_pairs(vectors_ND, unsure, neighbours, min_similarity)]), neighbours)
 
 
@@ -153,8 +154,8 @@ def edit_graph(vectors_ND: Matrix, neighbours: int, min_similarity: float, known
     if not exact:
         likely = _likely_near(vectors_ND, searched, neighbours, min_similarity)
         return _graph_edit(count, searched, _k_nearest(likely, neighbours))
-    bounds = _Bounds(known, searched, neighbours, min_similarity)
-    near = _Pairs.join([_NO_PAIRS, *_near_pairs(vectors_ND, searched, neighbours, min_similarity, bounds)])
+    admit = partial(_may_be_nearest, known, searched, neighbours, min_similarity)
+    near = _Pairs.join([_NO_PAIRS, *_near_pairs(vectors_ND, searched, neighbours, min_similarity, admit)])
     return _graph_edit(count, *_exact_edges(known, searched, near, neighbours))
 
 
@@ -217,35 +218,28 @@ def _known_nearest(known: KnownGraph, rows_T: Ints, neighbours: int) -> _Pairs:
     return pairs.only(nearer_X | (equal_X & (rank_X <= ties_B[row_X])))
 
 
-@dataclass(frozen=True)
-class _Bounds:
-    """The lowest cosine at which a searched node may be among the nearest of an unsearched node: the lowest cosine in the unsearched node's
-    row, or τ if that row has fewer than k neighbours.
+def _may_be_nearest(
+    known: KnownGraph, searched: Ints, neighbours: int, min_similarity: float, other_X: Ints, cosine_X: Floats
+) -> NDArray[np.bool_]:
+    """For each pair, whether the other node is unsearched and the cosine is high enough for the first to be among its nearest: at least the lowest
+    in the other node's row, or τ if that row has fewer than k neighbours.
     """
-
-    known: KnownGraph
-    searched: Ints
-    neighbours: int
-    min_similarity: float
-
-    def admit(self, other_X: Ints, cosine_X: Floats) -> NDArray[np.bool_]:
-        """For each pair, whether the other node is unsearched, and the cosine is high enough for the first to be among its nearest."""
-        others, place_X = np.unique(other_X, return_inverse=True)
-        rows = self.known.rows(np.maximum(self.known.merge.previous_rows(others), 0))
-        degree_O = np.diff(rows.indptr)
-        least_O = np.full(len(others), self.min_similarity)
-        some = np.flatnonzero(degree_O)
-        if len(some):
-            lowest = np.minimum.reduceat(rows.data, rows.indptr[some])
-            least_O[some] = np.where(degree_O[some] >= self.neighbours, lowest, self.min_similarity)
-        least_O[np.isin(others, self.searched)] = np.inf
-        return np.asarray(cosine_X >= least_O[place_X] - MAX_COSINE_ERROR)
+    others, place_X = np.unique(other_X, return_inverse=True)
+    rows = known.rows(np.maximum(known.merge.previous_rows(others), 0))
+    degree_O = np.diff(rows.indptr)
+    least_O = np.full(len(others), min_similarity)
+    some = np.flatnonzero(degree_O)
+    if len(some):
+        lowest = np.minimum.reduceat(rows.data, rows.indptr[some])
+        least_O[some] = np.where(degree_O[some] >= neighbours, lowest, min_similarity)
+    least_O[np.isin(others, searched)] = np.inf
+    return np.asarray(cosine_X >= least_O[place_X] - MAX_COSINE_ERROR)
 
 
 def _near_pairs(
-    vectors_ND: Matrix, rows_R: Ints, neighbours: int, min_similarity: float, bounds: _Bounds | None = None
+    vectors_ND: Matrix, rows_R: Ints, neighbours: int, min_similarity: float, admit: _Admit | None = None
 ) -> Iterator[_Pairs]:
-    """Pairs, in both directions: at least these rows with their nearest nodes, and all pairs in which a row meets the `bounds` of the other node."""
+    """Pairs, in both directions: at least these rows with their nearest nodes, and all pairs that `admit` accepts, given the other nodes and the cosines."""
     for start in range(0, len(rows_R), BATCH_ROWS):
         rows_B = rows_R[start : start + BATCH_ROWS]
         cosines_BN = np.ascontiguousarray((vectors_ND @ vectors_ND[rows_B].T).T)
@@ -253,11 +247,11 @@ def _near_pairs(
         last_B = np.full(len(rows_B), min_similarity)
         if neighbours < len(vectors_ND):
             last_B = np.maximum(last_B, np.partition(cosines_BN, -neighbours, axis=1)[:, -neighbours])
-        least_B = last_B if bounds is None else np.full(len(rows_B), min_similarity)
+        least_B = last_B if admit is None else np.full(len(rows_B), min_similarity)
         place_X, other_X = np.nonzero(cosines_BN >= least_B[:, None] - MAX_COSINE_ERROR)
-        if bounds is not None:
+        if admit is not None:
             cosine_X = cosines_BN[place_X, other_X]
-            likely_X = (cosine_X >= last_B[place_X] - MAX_COSINE_ERROR) | bounds.admit(other_X, cosine_X)
+            likely_X = (cosine_X >= last_B[place_X] - MAX_COSINE_ERROR) | admit(other_X, cosine_X)
             place_X, other_X = place_X[likely_X], other_X[likely_X]
         one_way = _measure(vectors_ND, rows_B[place_X], other_X, min_similarity)
         yield one_way
@@ -322,9 +316,8 @@ def _inverted_file(vectors_ND: Matrix) -> Any:
     nodes, dimensions = vectors_ND.shape
     codes = dimensions // 2 if dimensions % 2 == 0 else dimensions
     lists = math.isqrt(LISTS_PER_ROOT**2 * nodes)
-    inverted = faiss.IndexIVFPQFastScan(
-        faiss.IndexFlatIP(dimensions), dimensions, lists, codes, 4, faiss.METRIC_INNER_PRODUCT
-    )
+    coarse = faiss.IndexFlatIP(dimensions)
+    inverted = faiss.IndexIVFPQFastScan(coarse, dimensions, lists, codes, 4, faiss.METRIC_INNER_PRODUCT)
     codebooks = inverted.pq.cp
     codebooks.niter, codebooks.max_points_per_centroid = TRAINING_ROUNDS, TRAINED_PER_CODE
     train_lists(inverted, _contiguous(vectors_ND[training_rows(nodes, lists)]))

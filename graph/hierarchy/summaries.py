@@ -114,9 +114,8 @@ def write_summaries(model: LanguageModel, max_summary_tokens: int, groups: Seque
                 unfinished.append(number)
         waiting = unfinished
     if unusable:
-        say(
-            f"{unusable:,} of {len(groups):,} summaries by {model.name} could not be used; sentences of the texts replace them"
-        )
+        problem = f"{unusable:,} of {len(groups):,} summaries by {model.name} could not be used"
+        say(f"{problem}; sentences of the texts replace them")
     return summaries
 
 
@@ -142,9 +141,8 @@ def _summary_request(texts: Sequence[str], max_summary_tokens: int) -> Completio
     words = max(1, int(max_summary_tokens * WORDS_PER_TOKEN))
     lines = "\n".join(f"- {quote(text)}" for text in texts)
     messages = (Message("system", fill("graph/summarise.txt", max_words=str(words))), Message("user", lines))
-    schema = strict_schema(
-        SummaryReply, sentences={"minItems": 1, "maxItems": min(MAX_SENTENCES, max(1, round(words / SENTENCE_WORDS)))}
-    )
+    max_sentences = min(MAX_SENTENCES, max(1, round(words / SENTENCE_WORDS)))
+    schema = strict_schema(SummaryReply, sentences={"minItems": 1, "maxItems": max_sentences})
     return CompletionRequest(messages, MAX_LENGTH_FACTOR * max_summary_tokens, schema=schema)
 
 
@@ -181,11 +179,11 @@ def complete_sentences(text: str) -> str:
     units = list(split_units(text))
     if units and not is_complete(units[-1].text):
         units.pop()
-    emitted: set[str] = set()
+    seen: set[str] = set()
     end = 0
     for unit in units:
-        if unit.text in emitted:
+        if unit.text in seen:
             break
-        emitted.add(unit.text)
+        seen.add(unit.text)
         end = unit.end
     return text[:end]

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from operator import ge, gt, le, lt
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 from graph.errors import UserError, nearest
 from graph.store.data import IndexData
 
+_ORDERS = {"<": lt, "<=": le, ">": gt, ">=": ge}
 _CONDITION = re.compile(r"^\s*([\w.-]+)\s*(!=|<=|>=|=|<|>)\s*(.*?)\s*$", re.DOTALL)
 
 
@@ -29,22 +31,19 @@ class Condition:
     value: str
 
     def holds(self, value: object) -> bool:
-        """Whether a document's value meets the condition; numbers are compared as numbers, other values as text, ignoring case. A missing value meets only !=.
+        """Whether a document's value meets the condition; numbers are compared as numbers, other values as text, ignoring case.
 
-        A list meets = if one of its values does, != if none equals the value, and no other operator.
+        A missing value meets only !=. A list meets = if one of its values does, != if none equals the value, and no other operator.
         """
         if value is None:
             return self.operator == "!="
         if isinstance(value, list):
             some = any(Condition(self.key, "=", self.value).holds(each) for each in value)
-            return some if self.operator == "=" else not some if self.operator == "!=" else False
+            return self.operator in ("=", "!=") and some == (self.operator == "=")
         text = json.dumps(value) if isinstance(value, bool) else str(value)
         if self.operator in ("=", "!="):
             return _equal(text, self.value) == (self.operator == "=")
-        left, right = _comparable(text, self.value)
-        return bool(left < right if "<" in self.operator else left > right) or (
-            "=" in self.operator and bool(left == right)
-        )
+        return bool(_ORDERS[self.operator](*_comparable(text, self.value)))
 
 
 def parse_condition(text: str) -> Condition:
@@ -55,9 +54,8 @@ def parse_condition(text: str) -> Condition:
     """
     match = _CONDITION.match(text)
     if match is None or not match[3]:
-        raise UserError(
-            f"filter {text!r}", "key=value, or != < <= > >= instead of =", "for example --where 'year>=1990'"
-        )
+        expected = "key=value, or != < <= > >= instead of ="
+        raise UserError(f"filter {text!r}", expected, "for example --where 'year>=1990'")
     return Condition(match[1], match[2], match[3])
 
 
@@ -68,11 +66,9 @@ def allowed_documents(data: IndexData, conditions: Sequence[Condition]) -> NDArr
     for condition in conditions:
         if condition.key not in known:
             near = nearest(condition.key, known)
-            raise UserError(
-                f"filter on {condition.key!r}: no document has it",
-                f"did you mean {near!r}?" if near else "a key that some document has",
-                f"known keys: {', '.join(known)}",
-            )
+            expected = f"did you mean {near!r}?" if near else "a key that some document has"
+            found = f"filter on {condition.key!r}: no document has it"
+            raise UserError(found, expected, f"known keys: {', '.join(known)}")
     allowed_U = _rows_meeting(rows, conditions)
     if not allowed_U.any():
         text = " and ".join(f"{each.key}{each.operator}{each.value}" for each in conditions)

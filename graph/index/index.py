@@ -160,7 +160,6 @@ class Index:
         return sum(array.nbytes for array in arrays)
 
     def passage(self, row: int) -> Passage:
-        """The passage in a row."""
         data, document = self.data, int(self.data.passage_document_P[row])
         return Passage(
             id=data.passage_ids[row],
@@ -175,17 +174,13 @@ class Index:
 
     def _table_header(self, row: int) -> Cells:
         """The header of the table that a passage begins inside, read from the document's earlier passages; () outside a table."""
-        data, first = self.data, row
-        while (
-            first not in self._table_headers
-            and begins_with_row(data.passage_texts[first])
-            and data.passage_order_P[first]
-        ):
+        texts, order_P, known = self.data.passage_texts, self.data.passage_order_P, self._table_headers
+        first = row
+        while first not in known and begins_with_row(texts[first]) and order_P[first]:
             first -= 1
-        header = self._table_headers.get(first, ())
+        header = known.get(first, ())
         for earlier in range(first, row):
-            header = header_at_end(data.passage_texts[earlier], header)
-            self._table_headers[earlier + 1] = header
+            header = known[earlier + 1] = header_at_end(texts[earlier], header)
         return header
 
     @cached_property
@@ -233,7 +228,7 @@ class Index:
 
     def sources(self) -> tuple[str, ...]:
         """The sources of all documents, sorted."""
-        return tuple(self.data.document_sources[row] for row in range(len(self.data.document_sources)))
+        return tuple(self.data.document_sources)
 
     def passages_of(self, source: str) -> tuple[Passage, ...]:
         """The passages of one document in order; none if the index has no such document."""
@@ -245,7 +240,6 @@ class Index:
 
     @cached_property
     def term_scores(self) -> TermScores:
-        """BM25 of all passages."""
         data = self.data
         return TermScores(data.term_count_WP, data.term_passages_W, data.term_idf_W, data.term_norm_P)
 
@@ -262,20 +256,16 @@ class Index:
 
     @cached_property
     def entity_proposition_EN(self) -> sp.csr_array:
-        """The propositions of each entity."""
         return sp.csr_array(self.data.proposition_entity_NE.T)
 
     @cached_property
     def proposition_passage_NP(self) -> sp.csr_array:
-        """The passages of each proposition."""
         return sp.csr_array(self.data.passage_proposition_PN.T)
 
     @cached_property
     def incidence_NB(self) -> sp.csr_array:
         """ToPG's A: 1 where a proposition (row) has a hub (column); the columns are entities, then passages."""
-        incidence = sp.csr_array(
-            sp.hstack([self.data.proposition_entity_NE, self.proposition_passage_NP], format="csr")
-        )
+        incidence = sp.hstack([self.data.proposition_entity_NE, self.proposition_passage_NP], format="csr")
         incidence.data = np.ones_like(incidence.data)
         return incidence
 
@@ -293,25 +283,24 @@ class Index:
         """
         data = self.data
         entities_N = np.diff(data.proposition_entity_NE.indptr)
-        small_NE = sp.csr_array(data.proposition_entity_NE[np.flatnonzero(entities_N <= MAX_CLIQUE_ENTITIES), :])
+        small_NE = data.proposition_entity_NE[np.flatnonzero(entities_N <= MAX_CLIQUE_ENTITIES), :]
         adjacent_EE = sp.csr_array(small_NE.T @ small_NE + data.synonym_EE)
         adjacent_EE.setdiag(0)
         adjacent_EE.eliminate_zeros()
-        mentions_PE = sp.csr_array(data.passage_proposition_PN @ data.proposition_entity_NE)
-        graph = sp.csr_array(sp.block_array([[adjacent_EE, mentions_PE.T], [mentions_PE, None]], format="csr"))
+        mentions_PE = data.passage_proposition_PN @ data.proposition_entity_NE
+        graph = sp.block_array([[adjacent_EE, mentions_PE.T], [mentions_PE, None]], format="csr")
         graph.data[:] = 1
         return row_normalised(graph)
 
     @cached_property
     def association_chain(self) -> Chain:
-        """The walk of `association_VV`."""
         return make_chain(self.association_VV)
 
     @cached_property
     def hub_graph_VV(self) -> sp.csr_array:
         """Propositions linked to their hubs: symmetric CSR[V, V] of ones, with the rows of `bipartite_chain`."""
         incidence_NB = self.incidence_NB
-        return sp.csr_array(sp.block_array([[None, incidence_NB], [incidence_NB.T, None]], format="csr"))
+        return sp.block_array([[None, incidence_NB], [incidence_NB.T, None]], format="csr")
 
     @cached_property
     def communities_V(self) -> Ints:

@@ -65,7 +65,7 @@ def restrict(data: IndexData, allowed_U: NDArray[np.bool_]) -> IndexData:
         occurrence_start_M=_rows(data.occurrence_start_M, kept_M),
         occurrence_end_M=_rows(data.occurrence_end_M, kept_M),
         passage_proposition_PN=_part(data.passage_proposition_PN, kept_P, kept_N),
-        proposition_entity_NE=sp.csr_array(data.proposition_entity_NE[kept_N, :]),
+        proposition_entity_NE=data.proposition_entity_NE[kept_N, :],
         entity_document_EU=_part(data.entity_document_EU, None, kept_U),
         topic_proposition_KN=_part(data.topic_proposition_KN, None, kept_N),
         summary_ids=data.summary_ids.take(kept_S),
@@ -120,8 +120,7 @@ def _summaries_of(data: IndexData, kept_P: Ints) -> Ints:
 
 def _part(block: sp.csr_array, rows: Ints | None, columns: Ints) -> sp.csr_array:
     """The block of these rows (None: all) and columns."""
-    part = block if rows is None else block[rows, :]
-    return sp.csr_array(part[:, columns])
+    return block[:, columns] if rows is None else block[rows, :][:, columns]
 
 
 def _new_rows(rows: Ints, count: int) -> Ints:
@@ -144,7 +143,7 @@ def conceal_rest(full: IndexData, part: IndexData) -> IndexData:
     kept_K = np.flatnonzero(np.diff(topic_KN.indptr))
     counts_WP = assembled(part.term_count_WP)
     kept_W = np.flatnonzero(np.diff(counts_WP.indptr))
-    count_WP = sp.csr_array(counts_WP[kept_W, :])
+    count_WP = counts_WP[kept_W, :]
     passages_W = np.asarray(np.diff(count_WP.indptr), np.int64)
     idf_W, norm_P = term_weights(passages_W, part.passage_terms_P)
     return replace(
@@ -158,12 +157,12 @@ def conceal_rest(full: IndexData, part: IndexData) -> IndexData:
         entity_ids=part.entity_ids.take(kept_E),
         entity_texts=part.entity_texts.take(kept_E),
         entity_vectors_ED=part.entity_vectors_ED.only(kept_E),
-        proposition_entity_NE=sp.csr_array(entity_NE[:, kept_E]),
-        entity_document_EU=sp.csr_array(part.entity_document_EU[kept_E, :]),
-        synonym_EE=sp.csr_array(part.synonym_EE[kept_E, :][:, kept_E]),
+        proposition_entity_NE=entity_NE[:, kept_E],
+        entity_document_EU=part.entity_document_EU[kept_E, :],
+        synonym_EE=_part(part.synonym_EE, kept_E, kept_E),
         topic_ids=part.topic_ids.take(kept_K),
         topic_texts=part.topic_texts.take(kept_K),
-        topic_proposition_KN=sp.csr_array(topic_KN[kept_K, :]),
+        topic_proposition_KN=topic_KN[kept_K, :],
     )
 
 

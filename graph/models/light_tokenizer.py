@@ -41,12 +41,10 @@ class LightTokenizer:
         return {"input_ids": [encoding.ids for encoding in encodings]}
 
     def decode(self, ids: Sequence[int], skip_special_tokens: bool = False) -> str:
-        """The text of token ids."""
         return str(self._tokenizer.decode(list(ids), skip_special_tokens=skip_special_tokens))
 
     @property
     def added_tokens_decoder(self) -> dict[int, tokenizers.AddedToken]:
-        """The added tokens by id."""
         return dict(self._tokenizer.get_added_tokens_decoder())
 
     def apply_chat_template(self, turns: list[dict[str, str]], **variables: Any) -> str:
@@ -57,9 +55,8 @@ class LightTokenizer:
 def read_light_tokenizer(folder: Path, label: str) -> Any:
     """The fast tokenizer in a folder, with its chat template; UserError if there is none, or it cannot be read."""
     if not (folder / TOKENIZER_FILE).is_file():
-        raise UserError(
-            f"{label}: no {TOKENIZER_FILE} in {folder}", "a model with its tokenizer", "copy it into that folder"
-        )
+        found = f"{label}: no {TOKENIZER_FILE} in {folder}"
+        raise UserError(found, "a model with its tokenizer", "copy it into that folder")
     try:
         if (folder / RECORD).is_file():
             return LightTokenizer(folder)
@@ -68,6 +65,5 @@ def read_light_tokenizer(folder: Path, label: str) -> Any:
         return PreTrainedTokenizerFast.from_pretrained(str(folder), local_files_only=True)
     except Exception as problem:  # noqa: BLE001  tokenizers raises a plain Exception for a damaged file
         found = f"{label}: its tokenizer cannot be read ({one_line(problem)})"
-        raise UserError(
-            found, "a complete tokenizer", "copy the tokenizer's files into the model's folder again"
-        ) from None
+        remedy = "copy the tokenizer's files into the model's folder again"
+        raise UserError(found, "a complete tokenizer", remedy) from None

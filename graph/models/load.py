@@ -76,11 +76,9 @@ def load_full_model(kind: Any, source: str, label: str, new_modules: Sequence[st
             source, use_safetensors=True, ignore_mismatched_sizes=True, output_loading_info=True, **options
         )
     except UNREADABLE as problem:
-        raise UserError(
-            f"{label} cannot be loaded ({one_line(problem)})",
-            "a causal language model as safetensors, in a folder or on the hub",
-            "check the name, and that every file of the model is there and complete",
-        ) from None
+        expected = "a causal language model as safetensors, in a folder or on the hub"
+        remedy = "check the name, and that every file of the model is there and complete"
+        raise UserError(f"{label} cannot be loaded ({one_line(problem)})", expected, remedy) from None
     missing = sorted(name for name in info["missing_keys"] if name.partition(".")[0] not in new_modules)
     if missing:
         raise _wrong_weights(label, f"missing weights: {len(missing)}, starting with {missing[0]}")
@@ -102,11 +100,8 @@ def load_adapter(whole: Any, folder: str, base: str, trainable: bool = False) ->
     except RuntimeError as problem:
         raise wrong_base(folder, base, one_line(problem)) from None
     except UNREADABLE as problem:
-        raise UserError(
-            f"adapter {folder!r} cannot be loaded ({one_line(problem)})",
-            "an adapter in safetensors",
-            "save the adapter again",
-        ) from None
+        found = f"adapter {folder!r} cannot be loaded ({one_line(problem)})"
+        raise UserError(found, "an adapter in safetensors", "save the adapter again") from None
     missing = [name for name in report.missing_keys if ".default" in name]
     if missing or report.unexpected_keys:
         counts = (("missing weights", missing), ("weights without a counterpart", report.unexpected_keys))
@@ -124,10 +119,8 @@ def read_tokenizer(source: str, label: str, **options: Any) -> Any:
     except Exception as problem:  # tokenizers raises no narrower exception for a damaged file
         if not isinstance(problem, UNREADABLE) and type(problem) is not Exception:
             raise
-        found = f"{label}: no tokenizer ({one_line(problem)})"
-        raise UserError(
-            found, "a model with its tokenizer", "copy the tokenizer's files into the model's folder"
-        ) from None
+        remedy = "copy the tokenizer's files into the model's folder"
+        raise UserError(f"{label}: no tokenizer ({one_line(problem)})", "a model with its tokenizer", remedy) from None
 
 
 def one_line(problem: Exception) -> str:
@@ -146,15 +139,13 @@ def load_for_inference(target: str) -> tuple[Any, Any, str]:
     """
     path = Path(resolve(target)).expanduser()
     if not path.is_dir() and _looks_like_path(target):
-        raise UserError(
-            f"hf:{target}: no such folder", "a model's or adapter's folder, or a hub name", "check the path"
-        )
+        expected = "a model's or adapter's folder, or a hub name"
+        raise UserError(f"hf:{target}: no such folder", expected, "check the path")
     where = str(path) if path.is_dir() else target
     base = _base_of(where) if is_adapter(where) else None
     base_model = resolve(base) if base is not None else where
-    cached = not Path(base_model).is_dir() and only_in_cache(
-        base_model, f"hf:{target}" if base is None else f"base model {base}"
-    )
+    label = f"hf:{target}" if base is None else f"base model {base}"
+    cached = not Path(base_model).is_dir() and only_in_cache(base_model, label)
     return *_load_with_tokenizer(f"hf:{target}", where, base_model, cached), where
 
 

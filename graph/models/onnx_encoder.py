@@ -31,11 +31,8 @@ class OnnxEncoder:
 
     def encode(self, texts: Sequence[str]) -> Floats:
         """N ≥ 1 texts -> float32[N, D], as pooled by the encoder."""
-        return np.concatenate([self._session.run([OUTPUT], {INPUT: self.ids(text)})[0] for text in texts])
-
-    def ids(self, text: str) -> Any:
-        """Token ids with special tokens, truncated to the encoder's maximum: int64[1, W]."""
-        return np.array([self._tokenizer.encode(text).ids], np.int64)
+        ids = [np.array([encoding.ids], np.int64) for encoding in map(self._tokenizer.encode, texts)]
+        return np.concatenate([self._session.run([OUTPUT], {INPUT: ids_1W})[0] for ids_1W in ids])
 
 
 def open_exported(fingerprint: str) -> OnnxEncoder | None:
@@ -60,14 +57,12 @@ def read_about(fingerprint: str) -> dict[str, Any] | None:
     folder = folder_of(fingerprint)
     try:
         about = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
-        complete = about["format"] == FORMAT and (
-            not about["usable"] or (folder / MODEL).stat().st_size == about["model_bytes"]
-        )
+        whole_model = not about["usable"] or (folder / MODEL).stat().st_size == about["model_bytes"]
+        complete = whole_model and about["format"] == FORMAT
     except (OSError, ValueError, KeyError, TypeError):
         return None
     return dict(about) if complete else None
 
 
 def folder_of(fingerprint: str) -> Path:
-    """The folder of an encoder's export."""
     return user_cache() / "encoders" / fingerprint

@@ -60,9 +60,8 @@ def export_encoder(model: SentenceTransformer, tokenizer_file: Path, fingerprint
         write_json(scratch / ABOUT, {"format": FORMAT, "usable": usable, "model_bytes": size})
         if not usable:
             (scratch / MODEL).unlink(missing_ok=True)
-            say(
-                "the encoder could not be exported, or the export gives different vectors; questions are encoded with torch"
-            )
+            problem = "the encoder could not be exported, or the export gives different vectors"
+            say(f"{problem}; questions are encoded with torch")
         rmtree(target, ignore_errors=True)
         scratch.rename(target)
     except OSError:  # The disk is full, or another process has moved its export there.

@@ -13,7 +13,6 @@ import tempfile
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -43,7 +42,6 @@ BATCH_TOKENS = 512
 
 
 def is_installed() -> bool:
-    """Whether OpenVINO GenAI is installed."""
     return importlib.util.find_spec(OPENVINO_PACKAGE) is not None
 
 
@@ -77,19 +75,18 @@ def convert_to_openvino(gguf: Path, scratch: Path, model: PretrainedModel) -> No
     """
     from openvino_genai import GenerationConfig
 
-    pipeline = write_openvino(gguf, scratch)
+    pipeline = write_openvino(gguf, scratch, {})
     tokenizer = pipeline.get_tokenizer()
     prompt = tokenizer.apply_chat_template([{"role": "user", "content": model.question}], add_generation_prompt=True)
     generation = GenerationConfig(max_new_tokens=len(model.reply_ids), do_sample=False, apply_chat_template=False)
     reply = pipeline.generate(tokenizer.encode(prompt), generation).tokens[0]
     if not reply or tuple(reply) != model.reply_ids[: len(reply)] or len(reply) < len(model.reply_ids) - 1:
         found = f"openvino:{model.name}: replies {tokenizer.decode(reply)!r} to {model.question!r}"
-        raise UserError(
-            found, repr(tokenizer.decode(list(model.reply_ids))), f"use gguf:{model.name} or hf:{model.name}"
-        )
+        expected = repr(tokenizer.decode(list(model.reply_ids)))
+        raise UserError(found, expected, f"use gguf:{model.name} or hf:{model.name}")
 
 
-def write_openvino(gguf: Path, scratch: Path, changes: MatrixChanges = MappingProxyType({})) -> Any:
+def write_openvino(gguf: Path, scratch: Path, changes: MatrixChanges) -> Any:
     """The pipeline of a GGUF file with `changes` added to its matrices, written into the folder `openvino` of `scratch`."""
     from openvino_genai import LLMPipeline
 
@@ -102,7 +99,7 @@ def write_openvino(gguf: Path, scratch: Path, changes: MatrixChanges = MappingPr
     return pipeline
 
 
-def requantise(source: Path, target: Path, changes: MatrixChanges = MappingProxyType({})) -> None:
+def requantise(source: Path, target: Path, changes: MatrixChanges) -> None:
     """Write the GGUF file `source` to `target`, with `changes` added to its matrices by name, matrices in Q8_0 and vectors in float32."""
     from gguf import GGMLQuantizationType, GGUFReader, GGUFValueType, GGUFWriter, LlamaFileType
     from gguf.quants import dequantize, quantize
@@ -160,14 +157,12 @@ def lora_changes(adapter: Path, base: Path) -> dict[str, NDArray[np.float32]]:
         found = f"{adapter}: an adapter of {architecture} with {', '.join(unsupported) or config.get('peft_type')}"
         raise UserError(found, "plain LoRA on linear layers of a Qwen2 model", "use hf: instead of openvino:")
     scale = config["lora_alpha"] / (config["r"] ** 0.5 if config.get("use_rslora") else config["r"])
-    weights = read_safetensors(adapter / ADAPTER_WEIGHTS)
     halves: dict[str, dict[str, NDArray[np.float32]]] = {}
-    for key, values in weights.items():
+    for key, values in read_safetensors(adapter / ADAPTER_WEIGHTS).items():
         match = _LORA_KEY.fullmatch(key)
         if match is None or match[2] not in GGUF_NAMES:
-            raise UserError(
-                f"{adapter}: weights {key}", f"only weights of {', '.join(GGUF_NAMES)}", "use hf: instead of openvino:"
-            )
+            expected = f"only weights of {', '.join(GGUF_NAMES)}"
+            raise UserError(f"{adapter}: weights {key}", expected, "use hf: instead of openvino:")
         halves.setdefault(f"blk.{match[1]}.{GGUF_NAMES[match[2]]}.weight", {})[match[3]] = values
     return {name: np.float32(scale) * (half["B"] @ half["A"]) for name, half in halves.items()}
 
@@ -199,10 +194,9 @@ def adapted_folder(adapter: Path, note: Callable[[str], None]) -> Path:
     """The OpenVINO folder of an adapter merged into its base, which is made if it is missing; UserError for a base outside QWEN2."""
     base = adapter_base(str(adapter))
     if base not in QWEN2:
-        found = f"openvino:{adapter}: an adapter of {base}"
-        raise UserError(
-            found, f"one of {', '.join(QWEN2)} as its base", "use hf: instead, or export it (modegraph train export)"
-        )
+        expected = f"one of {', '.join(QWEN2)} as its base"
+        remedy = "use hf: instead, or export it (modegraph train export)"
+        raise UserError(f"openvino:{adapter}: an adapter of {base}", expected, remedy)
     check_base(str(adapter), base)
     gguf = gguf_of(QWEN2[base])
     adapted = folder_of(QWEN2[base]) / "adapted"

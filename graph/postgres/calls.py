@@ -23,7 +23,6 @@ class PostgresCalls:
         self._connection = connect(self._dsn)
 
     def get(self, key: str) -> CallRow | None:
-        """The row of a call; None if there is none."""
         return self._run(_GET, (key,)).fetchone()  # type: ignore[return-value]
 
     def put(self, row: CallRow) -> None:
@@ -32,7 +31,6 @@ class PostgresCalls:
             self._run(_PUT, row)
 
     def drop(self, key: str) -> None:
-        """Remove the row of that key."""
         self._run(_DROP, (key,))
 
     def _run(self, statement: str, parameters: tuple[object, ...]) -> "psycopg.Cursor[tuple[object, ...]]":

@@ -15,14 +15,11 @@ if TYPE_CHECKING:
 
 SCHEMES = ("postgresql://", "postgres://")
 Source = Annotated[str, typer.Argument(metavar="SRC", help="Folder of an index, or postgresql://USER@HOST/DATABASE.")]
-Target = Annotated[
-    str, typer.Argument(metavar="DST", help="The copy: a database if SRC is a folder, else a new folder.")
-]
+_COPY = "The copy: a database if SRC is a folder, else a new folder."
+Target = Annotated[str, typer.Argument(metavar="DST", help=_COPY)]
 
 
 def register(app: typer.Typer, open_model: "OpenModel") -> None:
-    """Add the command."""
-
     @app.command(cls=Command, rich_help_panel=INDEXING)
     def copy(src: Source, dst: Target, as_json: AsJson = False) -> None:
         """Copy an index into a PostgreSQL database, or out of one.

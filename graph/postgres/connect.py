@@ -65,25 +65,16 @@ def database_of(dsn: str) -> str:
 
 def _connect(dsn: str, autocommit: bool = False) -> Connection:
     """Connect, without prepared statements: a pooler may hand the next transaction to another server process."""
-    options = {
-        "connect_timeout": str(CONNECT_S),
-        "application_name": "modegraph",
-        "keepalives_idle": str(IDLE_S),
-        **_parse_dsn(dsn),
-    }
-    return psycopg.connect(make_conninfo(**options), prepare_threshold=None, autocommit=autocommit)
+    defaults = {"connect_timeout": str(CONNECT_S), "application_name": "modegraph", "keepalives_idle": str(IDLE_S)}
+    return psycopg.connect(make_conninfo(**defaults | _parse_dsn(dsn)), prepare_threshold=None, autocommit=autocommit)
 
 
 def parameters_of(dsn: str) -> dict[str, str]:
     """The parameters of a connection string, to be stored; UserError when a password is among them."""
     parameters = _parse_dsn(dsn)
     if SECRETS & parameters.keys():
-        remedy = "put it in PGPASSWORD or ~/.pgpass"
-        raise UserError(
-            f"{database_of(dsn)}: a password, which would be stored with the index",
-            "an address without a password",
-            remedy,
-        )
+        found = f"{database_of(dsn)}: a password, which would be stored with the index"
+        raise UserError(found, "an address without a password", "put it in PGPASSWORD or ~/.pgpass")
     return parameters
 
 
@@ -103,23 +94,16 @@ def _parse_dsn(dsn: str) -> dict[str, str]:
 
 
 def _as_user_error(shown: str, problem: psycopg.Error) -> UserError:
-    message = " ".join((problem.diag.message_primary or str(problem)).split())
+    found = f"{shown}: {' '.join((problem.diag.message_primary or str(problem)).split())}"
     if isinstance(problem, psycopg.errors.InsufficientPrivilege):
-        return Unavailable(
-            f"{shown}: {message}", "a role with that permission", "have it granted, or connect as another role"
-        )
+        return Unavailable(found, "a role with that permission", "have it granted, or connect as another role")
     if isinstance(problem, psycopg.DataError):
-        return UserError(
-            f"{shown}: {message}", "text that PostgreSQL can store", "remove the character from the document"
-        )
+        return UserError(found, "text that PostgreSQL can store", "remove the character from the document")
     if problem.sqlstate is None:
         first = str(problem).partition("\n")[0]
         return Unavailable(f"{shown}: {first}", "a server that answers", "check the address, the role and its password")
-    return Unavailable(
-        f"{shown}: {message}",
-        "a database that accepts the statement",
-        "nothing was changed; resolve this in the database, then try again",
-    )
+    remedy = "nothing was changed; resolve this in the database, then try again"
+    return Unavailable(found, "a database that accepts the statement", remedy)
 
 
 def storable(text: str) -> str:

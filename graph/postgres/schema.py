@@ -65,17 +65,14 @@ def check_schema(connection: Connection, database: str) -> None:
 def _check_newest(connection: Connection, database: str) -> int:
     """The number of the newest migration that was run, 0 for none; Unavailable as in `check_schema`."""
     if connection.execute("SELECT to_regclass('migrations')").fetchone() == (None,):
-        remedy = "create one: modegraph copy INDEX DATABASE"
-        raise Unavailable(
-            f"{database}: no index in schema {SCHEMA}", "an index that was copied or created there", remedy
-        )
+        found, remedy = f"{database}: no index in schema {SCHEMA}", "create one: modegraph copy INDEX DATABASE"
+        raise Unavailable(found, "an index that was copied or created there", remedy)
     newest = connection.execute("SELECT number, name FROM migrations ORDER BY number DESC LIMIT 1").fetchone()
     number, name = newest or (0, "")
     if int(str(number)) > max(known_migrations()):
         found = f"{database}: migration {name}, from a newer modegraph"
-        raise Unavailable(
-            found, f"at most {known_migrations()[max(known_migrations())]}", "install that version or a newer one"
-        )
+        expected = f"at most {known_migrations()[max(known_migrations())]}"
+        raise Unavailable(found, expected, "install that version or a newer one")
     return int(str(number))
 
 
@@ -87,12 +84,10 @@ def place_in_database(folder: Path, dsn: str) -> None:
     """
     parameters, database = parameters_of(dsn), database_of(dsn)
     if has_database(folder):
-        if database_of(dsn_of(folder)) != database:
-            raise UserError(
-                f"{folder}: its rows are in {database_of(dsn_of(folder))}, not in {database}",
-                "the database that it was made with",
-                f"if that has moved, change its address in {folder / DATABASE_FILE}",
-            )
+        if (known := database_of(dsn_of(folder))) != database:
+            found = f"{folder}: its rows are in {known}, not in {database}"
+            remedy = f"if that has moved, change its address in {folder / DATABASE_FILE}"
+            raise UserError(found, "the database that it was made with", remedy)
     elif folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         found = f"{folder}: exists, but its rows are not in a database"
         raise UserError(found, "a new or empty folder", "choose another, or leave --store out")

@@ -113,17 +113,15 @@ def put_readings(connection: Connection, readings: Sequence[Reading]) -> None:
     changed = f"INSERT INTO {SCHEMA}.changed SELECT DISTINCT unnest(%s::text[]) ON CONFLICT DO NOTHING"
     connection.execute(changed, ([each.source for each in passages],))
     columns = [[getattr(each, name) for each in passages] for name in ("id", "source", "order", "start", "end")]
-    put = connection.execute(
-        _INSERT_PASSAGES, (*columns, [each.reader for each in readings], [each.dropped for each in readings])
-    )
+    columns += [[each.reader for each in readings], [each.dropped for each in readings]]
+    put = connection.execute(_INSERT_PASSAGES, columns)
     row_of: dict[str, int] = {str(identity): int(str(row)) for identity, row in put}
     connection.execute(f"DELETE FROM {SCHEMA}.quarantine WHERE passage = ANY(%s)", (list(row_of.values()),))
     failures = [(row_of[each.passage.id], each.failure) for each in readings if each.failure is not None]
     rows = ((row, storable(each.problem), storable(each.reply), each.attempts) for row, each in failures)
     _copy_rows(connection, "quarantine", ("passage", "problem", "reply", "attempts"), rows)
-    _put_occurrences(
-        connection, [(row_of[each.passage.id], occurrence) for each in readings for occurrence in each.occurrences]
-    )
+    pairs = [(row_of[each.passage.id], occurrence) for each in readings for occurrence in each.occurrences]
+    _put_occurrences(connection, pairs)
 
 
 def _put_occurrences(connection: Connection, pairs: Sequence[tuple[int, Occurrence]]) -> None:
@@ -131,9 +129,8 @@ def _put_occurrences(connection: Connection, pairs: Sequence[tuple[int, Occurren
     propositions = _keys_of_texts(connection, "propositions", "text", "proposition", (each.text for _, each in pairs))
     spellings = list(chain.from_iterable(each.entities for _, each in pairs))
     entities = _keys_of_texts(connection, "entities", "key", "entity", map(entity_key, spellings))
-    topics = _keys_of_texts(
-        connection, "topics", "text", "topic", chain.from_iterable(each.topics for _, each in pairs)
-    )
+    topic_texts = chain.from_iterable(each.topics for _, each in pairs)
+    topics = _keys_of_texts(connection, "topics", "text", "topic", topic_texts)
 
     def entity(spelling: str) -> int:
         return entities[entity_key(spelling)]
@@ -142,10 +139,9 @@ def _put_occurrences(connection: Connection, pairs: Sequence[tuple[int, Occurren
     keyed = [(key, passage, each) for key, (passage, each) in zip(keys, pairs, strict=True)]
     occurrences = ((key, propositions[each.text], passage, each.start, each.end) for key, passage, each in keyed)
     _copy_rows(connection, "occurrences", ("row", "proposition", "passage", "start", "end"), occurrences)
-    mentions = {(key, entity(name)): name for key, _, each in keyed for name in reversed(each.entities)}
-    _copy_rows(
-        connection, "mentions", ("occurrence", "entity", "spelling"), ((*pair, name) for pair, name in mentions.items())
-    )
+    spelling_of = {(key, entity(name)): name for key, _, each in keyed for name in reversed(each.entities)}
+    mentions = ((*pair, name) for pair, name in spelling_of.items())
+    _copy_rows(connection, "mentions", ("occurrence", "entity", "spelling"), mentions)
     topic_rows = {(key, topics[topic]): None for key, _, each in keyed for topic in each.topics}
     _copy_rows(connection, "occurrence_topics", ("occurrence", "topic"), topic_rows)
     facts = {

@@ -7,7 +7,6 @@ import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import get_args
 
 from graph.errors import UserError
 from graph.index.index import Index, row_of
@@ -55,13 +54,10 @@ def with_pages(evidence: Evidence, data: IndexData) -> Evidence:
 
 def retrieve_auto(index: Index, query: Query, settings: RetrieveSettings) -> Evidence:
     """The evidence of `hierarchy` for a broad question, of `hops` for any other; the trace names the mode and the reason."""
-    words = broad_words(index, query.text)
-    mode: Mode = "hierarchy" if words else "hops"
-    reason = (
-        f"“{words}” marks a question about the whole collection"
-        if words
-        else "the question asks for something specific"
-    )
+    mode: Mode = "hops"
+    reason = "the question asks for something specific"
+    if words := broad_words(index, query.text):
+        mode, reason = "hierarchy", f"“{words}” marks a question about the whole collection"
     evidence = STRATEGIES[mode](index, replace(query, model=None), settings)
     return replace(evidence, trace=replace(evidence.trace, steps=(f"{mode}, because {reason}", *evidence.trace.steps)))
 
@@ -81,7 +77,6 @@ STRATEGIES: dict[Mode, Strategy] = {
     "plan": retrieve_plan,
     "auto": retrieve_auto,
 }
-MODES: tuple[Mode, ...] = get_args(Mode)
 
 
 def retrieve(index: Index, query: str, settings: RetrieveSettings, model: LanguageModel | None = None) -> Evidence:
@@ -110,9 +105,8 @@ def retrieve_many(
     encoder_seconds = (time.perf_counter() - started) / max(len(stripped), 1)
     scope = index.where(settings.conditions)
     score = open_reranker(settings.reranker) if settings.reranker else None
-    mode_settings = (
-        settings.model_copy(update={"top_k": settings.top_k * RERANK_FACTOR}) if score is not None else settings
-    )
+    depth = settings.top_k * (1 if score is None else RERANK_FACTOR)
+    mode_settings = settings.model_copy(update={"top_k": depth})
     results = []
     for text, query_D in zip(stripped, queries_QD, strict=True):
         started = time.perf_counter()
@@ -124,9 +118,8 @@ def retrieve_many(
             evidence = replace(evidence, absence=judge_absence(scope, query, evidence, settings.abstain))
         evidence = with_pages(evidence, scope.data)
         seconds = time.perf_counter() - started
-        results.append(
-            replace(evidence, trace=_with_costs(evidence.trace, query, settings.mode, seconds, encoder_seconds))
-        )
+        trace = _with_costs(evidence.trace, query, settings.mode, seconds, encoder_seconds)
+        results.append(replace(evidence, trace=trace))
     return results
 
 

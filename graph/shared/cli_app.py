@@ -77,11 +77,10 @@ class Group(TyperGroup):
         if args[0] not in self.commands and not ctx.resilient_parsing:
             near = OTHER_WORDS.get(args[0], "")
             near = near if near in self.commands else nearest(args[0], self.commands)
-            raise UserError(
-                f"no command {' '.join((full_command_name(ctx), args[0])).strip()}",
-                f"did you mean {' '.join((full_command_name(ctx), near)).strip()}?" if near else "",
-                f"`{ctx.command_path} --help` lists the commands",
-            )
+            group = full_command_name(ctx)
+            found = f"no command {f'{group} {args[0]}'.strip()}"
+            expected = f"did you mean {f'{group} {near}'.strip()}?" if near else ""
+            raise UserError(found, expected, f"`{ctx.command_path} --help` lists the commands")
         return super().resolve_command(ctx, args)
 
 

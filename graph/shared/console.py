@@ -25,10 +25,7 @@ _RECORD: ContextVar[Path | None] = ContextVar("record", default=None)
 
 
 def say(line: str) -> None:
-    """Print a line, with secrets redacted, to standard error, so that standard output stays parseable.
-
-    Within `quiet()`, log it instead; within `recorded_in()`, also append it to the file.
-    """
+    """Print a line, with secrets redacted, to standard error; within `quiet()`, log it instead; within `recorded_in()`, also append it to the file."""
     line = redact(line)
     if (record := _RECORD.get()) is not None:
         with record.open("a", encoding="utf-8") as file:

@@ -11,10 +11,7 @@ EXPECTED_MODEL = "a model's folder, or its name on the hub"
 
 
 def only_in_cache(name: str, what: str) -> bool:
-    """True if the hub cannot be reached but the model `name` is in the local cache; False if the hub has it; UserError if neither.
-
-    `what` is the model as the user wrote it.
-    """
+    """True if the hub cannot be reached but the model `name` is in the local cache; False if the hub has it; UserError, about `what`, if neither."""
     from httpx2 import HTTPError
     from huggingface_hub import HfApi
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, OfflineModeIsEnabled, RepositoryNotFoundError

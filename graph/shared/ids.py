@@ -11,8 +11,6 @@ ID_BYTES = f"S{2 * BYTES}"
 """The dtype of ids in arrays."""
 _DIGITS = frozenset("0123456789abcdef")
 SHOWN_DIGITS = 8
-QUICK_PREFIX = "x"
-"""The prefix of a quick sum."""
 
 
 def content_id(*parts: str) -> str:
@@ -47,7 +45,7 @@ def checksum(file: Path) -> str:
 def quick_sum(file: Path) -> str:
     """128-bit XXH3 of a file's bytes: detects damage at memory speed, but not deliberate forgery."""
     with file.open("rb") as data:
-        return QUICK_PREFIX + hashlib.file_digest(data, xxhash.xxh3_128).hexdigest()
+        return "x" + hashlib.file_digest(data, xxhash.xxh3_128).hexdigest()
 
 
 def has_sum(file: Path, expected: str) -> bool:

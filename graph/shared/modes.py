@@ -1,6 +1,6 @@
 """The names of the retrieval modes, and the defaults that all interfaces share."""
 
-from typing import Literal
+from typing import Literal, get_args
 
 Mode = Literal[
     "dense",
@@ -18,6 +18,7 @@ Mode = Literal[
     "auto",
 ]
 """How evidence is retrieved (graph/retrieve/)."""
+MODES: tuple[Mode, ...] = get_args(Mode)
 DEFAULT_MODE: Mode = "auto"
 """The mode if the user names none: on the command line, in training data, on the server, in MCP and Python."""
 ABSTAIN_AT = 0.9

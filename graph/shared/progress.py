@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from graph.errors import UserError
 from graph.shared.jsonl import append_jsonl
@@ -24,10 +24,7 @@ ABOUT = "about"
 
 @dataclass(frozen=True)
 class FolderProgress:
-    """Unfinished work: its description, its last row of figures, and whether its process is alive.
-
-    `seconds_left` is estimated from the rows since the last start; None if no step was finished between them.
-    """
+    """Unfinished work: its description, its last row of figures, whether its process is alive, and the time left at the pace since the last start."""
 
     about: Mapping[str, Any]
     last: Mapping[str, Any]
@@ -62,14 +59,14 @@ def note_progress(folder: Path, step: int, of: int, figures: Mapping[str, Any] |
 def read_progress(folder: Path) -> FolderProgress | None:
     """The progress of the work in `folder`; None if there is none. A last line that a kill truncated is skipped."""
     try:
-        text = (folder / PROGRESS).read_text(encoding="utf-8", errors="replace")
+        with (folder / PROGRESS).open(encoding="utf-8", errors="replace") as file:
+            rows, alive = parsed_lines(file.read()), is_locked(file)
     except FileNotFoundError:
         return None
-    rows = parsed_lines(text)
     start = max((number for number, row in enumerate(rows) if ABOUT in row), default=-1)
     about = rows[start][ABOUT] if start >= 0 else {}
     last: Mapping[str, Any] = next((row for row in reversed(rows) if "step" in row), {})
-    return FolderProgress(about, last, _is_locked(folder / PROGRESS), seconds_left(rows[start + 1 :]))
+    return FolderProgress(about, last, alive, seconds_left(rows[start + 1 :]))
 
 
 def seconds_left(rows: list[dict[str, Any]]) -> float | None:
@@ -95,12 +92,10 @@ def parsed_lines(text: str) -> list[dict[str, Any]]:
     return [row for row in rows if isinstance(row, dict)]
 
 
-def _is_locked(file: Path) -> bool:
+def is_locked(file: TextIO) -> bool:
+    """Whether a process has locked an open file; if none has, it is share-locked until it is closed."""
     try:
-        with file.open(encoding="utf-8") as opened:
-            fcntl.flock(opened, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
-    except FileNotFoundError:
-        return False
     return False

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -47,6 +46,7 @@ TRAINING_RECORDS = {
     "verifier.json": "verifier",
     "recommended.json": "tune",
 }
+"""The files that record finished training or tuning, and the stage of each; run.json contains its stage."""
 REPORT = "report.json"
 FIGURE_KEYS = ("metrics", "figures")
 """The keys of the figures: `metrics` in records of models and of `tune`, `figures` in records of selectors and verifiers."""
@@ -59,28 +59,27 @@ def find_runs(folder: Path) -> list[FoundRun]:
     runs = []
     for path, subfolders, files in os.walk(folder):
         subfolders.sort()
-        if (run := run_in(Path(path), set(files), folder)) is not None:
+        if (run := run_in(Path(path), files, folder)) is not None:
             runs.append(run)
     return sorted(runs, key=lambda run: run.name)
 
 
-def run_in(folder: Path, files: set[str], root: Path) -> FoundRun | None:
+def run_in(folder: Path, files: Sequence[str], root: Path) -> FoundRun | None:
     """The run in a folder below `root`, or None. An unfinished run takes precedence over the files of an earlier one."""
     name = folder.relative_to(root).as_posix()
     if PROGRESS in files and (progress := read_progress(folder)) is not None:
         return unfinished_run(name.removesuffix(PARTIAL), progress, folder / PROGRESS)
-    for record, stage in TRAINING_RECORDS.items():
+    for record in (*TRAINING_RECORDS, REPORT):
         if record in files:
-            return read_record(folder / record, partial(training_run, name, stage, folder / record))
-    if REPORT in files:
-        return read_record(folder / REPORT, partial(evaluation_run, name, folder))
+            return read_record(name, folder / record)
     return None
 
 
-def read_record(file: Path, parse: Callable[[dict[str, Any]], FoundRun | None]) -> FoundRun | None:
-    """The run in a JSON record, which `parse` reads; UserError if the file is not such a record."""
+def read_record(name: str, file: Path) -> FoundRun | None:
+    """The run in a JSON record; UserError if the file is not such a record."""
     try:
-        return parse(json.loads(file.read_text(encoding="utf-8")))
+        record = json.loads(file.read_text(encoding="utf-8"))
+        return evaluation_run(name, file, record) if file.name == REPORT else training_run(name, file, record)
     except (ValueError, KeyError, TypeError, AttributeError) as problem:
         found = f"{file}: not the record of a run ({type(problem).__name__}: {problem})"
         raise UserError(found, "the file as the run wrote it", "remove it, or run again") from None
@@ -103,12 +102,12 @@ def unfinished_run(name: str, progress: FolderProgress, file: Path) -> FoundRun:
     )
 
 
-def training_run(name: str, stage: str, file: Path, record: Mapping[str, Any]) -> FoundRun:
+def training_run(name: str, file: Path, record: Mapping[str, Any]) -> FoundRun:
     """A finished training run, from its record."""
     figures: Mapping[str, Any] = next((record[key] for key in FIGURE_KEYS if key in record), {})
     return FoundRun(
         name=name,
-        stage=stage or record["stage"],
+        stage=TRAINING_RECORDS[file.name] or record["stage"],
         state="finished",
         ended=file.stat().st_mtime,
         settings=record["settings"],
@@ -117,9 +116,9 @@ def training_run(name: str, stage: str, file: Path, record: Mapping[str, Any]) -
     )
 
 
-def evaluation_run(name: str, folder: Path, report: Mapping[str, Any]) -> FoundRun | None:
+def evaluation_run(name: str, file: Path, report: Mapping[str, Any]) -> FoundRun | None:
     """A finished run of `eval run` or a report of `compare`; None for a report of something else."""
-    ended = (folder / REPORT).stat().st_mtime
+    ended = file.stat().st_mtime
     if "leads" in report:
         return FoundRun(name, "eval", "finished", ended, report["settings"], dict(eval_figures(report)))
     if "policies" in report:
@@ -162,10 +161,7 @@ MAX_POINTS = 400
 
 @dataclass(frozen=True)
 class Course:
-    """The curves of a training run: (step, value) of its losses and dev figures, by name.
-
-    `best_step` is the step with the highest CHECKPOINT_METRIC, None unless that was logged at more than one step.
-    """
+    """A run's curves, (step, value) of losses and dev figures by name, and the step with the best CHECKPOINT_METRIC, if several steps have one."""
 
     curves: Mapping[str, Sequence[tuple[int, float]]]
     best_step: int | None
@@ -237,6 +233,5 @@ def before_and_after(folder: Path, run: FoundRun) -> list[BeforeAfter]:
 
 def flat_means(figures: Mapping[str, Any]) -> dict[str, float]:
     """The figures that are numbers, and the means of those with an interval."""
-    return only_numbers(
-        {name: value.get("mean") if isinstance(value, Mapping) else value for name, value in figures.items()}
-    )
+    means = {name: value.get("mean") if isinstance(value, Mapping) else value for name, value in figures.items()}
+    return only_numbers(means)

@@ -84,9 +84,8 @@ def build_ann(folder: Path, segment: str, vectors_RD: StoredVectors) -> Ann:
     inverted = inverted_file(vectors_RD)
     probes, recall = _choose_probes(inverted, vectors_RD)
     if recall < MIN_RECALL:
-        say(
-            f"{segment}: its ANN index finds {recall:.3f} of the {MEASURED_NEAREST} nearest vectors, less than {MIN_RECALL}"
-        )
+        found = f"{recall:.3f} of the {MEASURED_NEAREST} nearest vectors"
+        say(f"{segment}: its ANN index finds {found}, less than {MIN_RECALL}")
     stem = Path(segment).stem
     partial = folder / f"{stem}.partial"
     write_ann(inverted, partial)
@@ -141,10 +140,8 @@ def _choose_probes(inverted: Any, vectors_RD: StoredVectors) -> tuple[int, float
     most = min(inverted.nlist, max(MIN_PROBE_LIMIT, int(MAX_PROBED_SHARE * inverted.nlist)))
     ranks_QK = _ranks_of_lists(inverted, vectors_RD, query_QD, nearest_QK, most)
     for probes in [*(2**power for power in range(most.bit_length()) if 2**power < most), most]:
-        if (
-            probes < most
-            and np.mean(ranks_QK < _lists_to_probe(inverted, MEASURED_NEAREST + 1, probes)) < TARGET_RECALL
-        ):
+        is_probed_QK = ranks_QK < _lists_to_probe(inverted, MEASURED_NEAREST + 1, probes)
+        if probes < most and np.mean(is_probed_QK) < TARGET_RECALL:
             continue
         recall = _recall(inverted, vectors_RD, rows_Q, query_QD, cosines_QK.min(axis=1), probes)
         if recall >= TARGET_RECALL:

@@ -59,18 +59,16 @@ def save_arrays(
         if isinstance(value, Vectors):
             value = save_vectors(folder, field.name, value, merge_factor, compact)
             value = with_ann(folder, value, ann_rows, merge_factor, compact)
-            segments[field.name] = {
-                segment.name: (folder / SEGMENTS / segment.name).stat().st_size for segment in value.segments
-            }
+            names = [segment.name for segment in value.segments]
+            segments[field.name] = {name: (folder / SEGMENTS / name).stat().st_size for name in names}
             ann |= {segment.name: _ann_facts(segment.ann) for segment in value.segments if segment.ann is not None}
         column = value.row_N if isinstance(value, Vectors) else value
         if field.name in in_base and isinstance(column, MovedColumn):
             save_moved(scratch / (field.name + MOVED), column)
         else:
             save_column(scratch, field.name + (ROWS if isinstance(value, Vectors) else ""), assembled(column))
-    files = {
-        file.name: {"bytes": file.stat().st_size, "checksum": quick_sum(file)} for file in sorted(scratch.iterdir())
-    }
+    written = sorted(scratch.iterdir())
+    files = {file.name: {"bytes": file.stat().st_size, "checksum": quick_sum(file)} for file in written}
     entries = {"files": files, "segments": segments, "ann": ann}
     if base is not None:
         moved = {_field_of(file) for file in files if file.endswith(MOVED)}
@@ -124,11 +122,8 @@ def load_arrays(folder: Path, kind: type[D], manifest: Manifest | None = None, m
 
 def _assemble_when_read(kind: type[D], values: Mapping[str, Any], hints: Mapping[str, Any]) -> D:
     """The columns as a `kind` that assembles moved ones when they are first read, except types in MAY_BE_MOVED."""
-    moved = {
-        name: value
-        for name, value in values.items()
-        if isinstance(value, MovedColumn) and hints[name] not in MAY_BE_MOVED
-    }
+    to_assemble = [name for name in values if hints[name] not in MAY_BE_MOVED]
+    moved = {name: values[name] for name in to_assemble if isinstance(values[name], MovedColumn)}
     data = object.__new__(kind)
     vars(data).update({name: value for name, value in values.items() if name not in moved}, _moved=moved)
     return data

@@ -27,11 +27,8 @@ def read_database(folder: Path) -> dict[str, str]:
         return {str(name): str(value) for name, value in parameters.items()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as problem:
         expected = f'{{"{KEY}": {{"host": "…", "dbname": "…", "user": "…"}}}}'
-        raise UserError(
-            f"{file}: cannot be read ({problem!r})",
-            expected,
-            "restore the file from a backup, or write these parameters into it",
-        ) from None
+        remedy = "restore the file from a backup, or write these parameters into it"
+        raise UserError(f"{file}: cannot be read ({problem!r})", expected, remedy) from None
 
 
 def write_database(folder: Path, parameters: Mapping[str, str]) -> None:

@@ -65,20 +65,15 @@ class PendingVectors:
     def adopt(self, segment: Path) -> None:
         """Store the vectors of an intact segment: as a hard link if the file system supports it, else as a copy."""
         file = self._next(SEGMENT_ENDING)
-        partial = file.with_suffix(".partial")
-        partial.unlink(missing_ok=True)
-        try:
-            os.link(segment, partial)
-        except OSError:
-            shutil.copyfile(segment, partial)
-        partial.replace(file)
+        with replacing(file) as partial:
+            try:
+                os.link(segment, partial)
+            except OSError:
+                shutil.copyfile(segment, partial)
         self._add(file, _open_batch(file)[0])
 
     def take(self, ids: IdBytes, dtype: np.dtype[Any]) -> StoredVectors:
-        """The vectors [N, D] of one or more ids, all of them stored; a `dtype` of float16 rounds the vectors.
-
-        Reads file by file, so only one batch at a time is in memory.
-        """
+        """The vectors [N, D] of one or more stored ids, rounded if `dtype` is float16. Only one batch at a time is in memory."""
         starts_F = np.cumsum([0, *(len(ids_B) for ids_B in self._ids)])
         row_N = self._known().rows(ids)
         file_N = np.searchsorted(starts_F, row_N, "right") - 1
@@ -133,27 +128,16 @@ SORTED_KINDS: tuple[VectorKind, ...] = "propositions", "entities"
 
 
 class EmbeddingCache:
-    """Unit vectors of type `dtype`: those of the last generation, pending ones from an unfinished run, and new ones from the encoder.
-
-    New vectors are written to disk batch by batch; at most MAX_IN_MEMORY of each kind are in memory. Vectors of the last generation stay in segments.
-    """
+    """Unit vectors: those of the last generation (which stay in segments), pending ones from an unfinished run, and new ones, written batch by batch."""
 
     def __init__(
-        self,
-        last: IndexData | None,
-        pending: PendingVectors,
-        encoder: Encoder,
-        dtype: VectorType,
-        workers: Workers,
+        self, last: IndexData | None, pending: PendingVectors, encoder: Encoder, dtype: VectorType, workers: Workers
     ) -> None:
         self._last, self._pending, self._encoder, self._dtype = last, pending, encoder, np.dtype(dtype)
         self._workers = workers
 
     def encode(self, kind: VectorKind, ids: Texts, texts: Texts, merge: RowMap | None = None) -> Vectors:
-        """Unit vectors [N, D] for ids and their texts; only texts whose id is unknown are encoded.
-
-        `merge` maps the rows of the last generation to the current ones; without it, every id is looked up.
-        """
+        """Unit vectors [N, D] of ids and texts; only unknown ids are encoded, and only those that `merge` (if given) inserts are looked up."""
         last = None if self._last is None else getattr(self._last, VECTOR_FIELDS[kind][1])
         new = np.arange(len(ids)) if merge is None else merge.inserted_K
         last_K = self._find(kind, ids_at(ids, new))

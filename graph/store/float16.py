@@ -1,7 +1,4 @@
-"""Vectors stored as float32 or float16; computations on them return float32.
-
-Legend: R rows, D dimensions, Q columns of a product.
-"""
+"""Vectors stored as float32 or float16; computations on them return float32. Legend: R rows, D dimensions, Q columns of a product."""
 
 import mmap
 from collections.abc import Iterator
@@ -51,7 +48,7 @@ def release_memory(mapped: Any) -> None:
     """Release the memory of an array mapped from a file; its pages are read again when accessed. Does nothing for other arrays."""
     while isinstance(mapped, np.ndarray):
         mapped = getattr(mapped, "_mmap", None) or mapped.base
-    if isinstance(mapped, mmap.mmap) and hasattr(mapped, "madvise"):
+    if isinstance(mapped, mmap.mmap):
         mapped.madvise(mmap.MADV_DONTNEED)
 
 

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TextIO
 
 from graph.errors import UserError
 from graph.shared.console import say
+from graph.shared.progress import is_locked
 
 LOCK_FILE = "writer.lock"
 """Locked briefly while a ticket is taken or the other tickets are inspected."""
@@ -32,10 +32,7 @@ class IndexBusy(UserError):
 
 @contextmanager
 def writer_lock(folder: Path, give_up: GiveUp | None = None) -> Iterator[None]:
-    """Hold the writer lock of the index, after all earlier writers.
-
-    While waiting, `give_up` is polled: IndexBusy once it returns True. Without `give_up`, the wait is unlimited, and a printed line names the other writer.
-    """
+    """Hold the writer lock, after all earlier writers. IndexBusy once `give_up` (polled) returns True; without it, a printed line names the other writer."""
     with _ticket(folder) as number:
         wait_for_turn(folder, partial(_writer_before, folder, number), give_up, POLL_S)
         yield
@@ -70,10 +67,7 @@ def _ticket(folder: Path) -> Iterator[int]:
 
 
 def _writer_before(folder: Path, number: int) -> str:
-    """The process of the lowest locked ticket below `number`: "" if there is none, "unknown" until its process id is written.
-
-    Earlier tickets without a lock are deleted.
-    """
+    """The process of the lowest locked ticket below `number` ("unknown" until it has written its id), else "". Deletes earlier tickets without a lock."""
     with _lock_tickets(folder):
         for earlier in sorted(_ticket_numbers(folder)):
             if earlier >= number:
@@ -81,20 +75,12 @@ def _writer_before(folder: Path, number: int) -> str:
             file = folder / TICKET.format(earlier)
             try:
                 with file.open(encoding="utf-8") as ticket:
-                    if _is_locked(ticket):
+                    if is_locked(ticket):
                         return ticket.read() or "unknown"
             except FileNotFoundError:
                 continue
             file.unlink(missing_ok=True)
     return ""
-
-
-def _is_locked(ticket: TextIO) -> bool:
-    try:
-        fcntl.flock(ticket, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    return False
 
 
 def _ticket_numbers(folder: Path) -> list[int]:

@@ -53,7 +53,7 @@ class Manifest:
     segments: dict[str, dict[str, int]]
     ann: dict[str, dict[str, Any]]
     """By segment: the `file` of its ANN index, its `bytes`, and `probes` and `recall` as in graph/store/ann.py."""
-    base: "Base | None"
+    base: Base | None
     """The full arrays to which these arrays contain changes; None if these are full arrays."""
     prompts: Prompts
     """Prompts of the encoder."""
@@ -76,9 +76,8 @@ def read_manifest(folder: Path) -> Manifest:
     if folder.is_file():
         raise UserError(f"{folder}: a file", "the folder of an index", "create one: modegraph index SRC --out FOLDER")
     if not folder.is_dir():
-        raise UserError(
-            f"no index at {str(folder)!r}", "the folder of an index", f"create one: modegraph index SRC --out {folder}"
-        )
+        remedy = f"create one: modegraph index SRC --out {folder}"
+        raise UserError(f"no index at {str(folder)!r}", "the folder of an index", remedy)
     try:
         text = file.read_text(encoding="utf-8", errors="replace")
     except FileNotFoundError:

@@ -39,7 +39,7 @@ _SHARED = (
 
 
 def document_hash(document: Document, input_hash: str) -> str:
-    """The hash by which a changed document is detected: a hash of its content, its metadata and `input_hash`."""
+    """The hash by which a changed document is detected. `input_hash` identifies the other inputs of its extraction (graph/build/read_passages.py)."""
     parts = (document.source, document.title, document.text, metadata_text(document), input_hash)
     return content_id("document", *parts)
 
@@ -67,10 +67,7 @@ class Connection(Protocol):
 
 
 class Store(ABC):
-    """A connection to the rows of one index, for the writer or read-only.
-
-    Statements use the SQL that SQLite and PostgreSQL have in common, so both kinds of store behave the same.
-    """
+    """A connection to the rows of one index, for the writer or read-only. Statements use the SQL that SQLite and PostgreSQL have in common."""
 
     _connection: Connection
 
@@ -119,9 +116,8 @@ class Store(ABC):
     def set_meta(self, key: str, value: Mapping[str, object] | str) -> None:
         """Store a property of the index; mappings as JSON."""
         text = value if isinstance(value, str) else json.dumps(value, sort_keys=True)
-        self._connection.execute(
-            "INSERT INTO meta VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value", (key, text)
-        )
+        statement = "INSERT INTO meta VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value"
+        self._connection.execute(statement, (key, text))
 
     def next_generation(self) -> int:
         """The number of the next generation: one more than at the last call, starting at 1."""
@@ -140,36 +136,33 @@ class Store(ABC):
         self._connection.execute("DELETE FROM changed")
         self.set_meta("derived", str(generation))
 
-    def _note_change(self, source: str) -> None:
-        self._connection.execute("INSERT INTO changed VALUES (?) ON CONFLICT DO NOTHING", (source,))
+    def _insert(self, table: str, *values: object) -> None:
+        """Insert a row of a table, unless the table has it."""
+        marks = ", ".join("?" * len(values))
+        self._connection.execute(f"INSERT INTO {table} VALUES ({marks}) ON CONFLICT DO NOTHING", values)
 
     def put_document(self, document: Document, input_hash: str) -> bool:
-        """Add or replace a document and mark it for extraction; False, without a change, if an identical one is stored.
-
-        `input_hash` identifies the other inputs of its extraction (graph/build/read_passages.py).
-        """
+        """Add or replace a document and mark it for extraction; False, without a change, if one with the same `document_hash` is stored."""
         content = document_hash(document, input_hash)
         known = self._connection.execute("SELECT hash FROM documents WHERE source = ?", (document.source,)).fetchone()
         if known is not None and known[0] == content:
             return False
         if known is not None:
             self.delete_document(document.source)
-        self._note_change(document.source)
-        self._connection.execute(
-            "INSERT INTO documents (source, title, text, metadata, hash) VALUES (?, ?, ?, ?, ?)",
-            (document.source, document.title, document.text, metadata_text(document), content),
-        )
+        self._insert("changed", document.source)
+        values = (document.source, document.title, document.text, metadata_text(document), content)
+        insert = "INSERT INTO documents (source, title, text, metadata, hash) VALUES (?, ?, ?, ?, ?)"
+        self._connection.execute(insert, values)
         return True
 
     def delete_document(self, source: str) -> bool:
         """Delete a document with its passages and occurrences; False if there is none. `drop_orphans` then deletes the rows without occurrences."""
-        self._note_change(source)
+        self._insert("changed", source)
         for table, query, _, _ in _SHARED:
             occurrences = """WITH doc_occurrences AS (SELECT o.row AS occurrence, o.proposition FROM occurrences o
                 JOIN passages p ON p.row = o.passage WHERE p.source = ?)"""
-            self._maybe_orphaned[table].update(
-                int(row) for (row,) in self._connection.execute(f"{occurrences} {query}", (source,))
-            )
+            rows = self._connection.execute(f"{occurrences} {query}", (source,))
+            self._maybe_orphaned[table].update(int(row) for (row,) in rows)
         return self._connection.execute("DELETE FROM documents WHERE source = ?", (source,)).rowcount > 0
 
     def document_hashes(self) -> dict[str, str]:
@@ -194,17 +187,16 @@ class Store(ABC):
 
     def put_reading(self, reading: Reading) -> None:
         """Store the result of reading a passage, new or quarantined: its occurrences, or its failure."""
-        passage = reading.passage
-        self._note_change(passage.source)
+        passage, failure = reading.passage, reading.failure
+        self._insert("changed", passage.source)
         row = self._connection.execute(
             """INSERT INTO passages (id, source, "order", "start", "end", reader, dropped) VALUES (?, ?, ?, ?, ?, ?, ?)
             ON CONFLICT (id) DO UPDATE SET reader = excluded.reader, dropped = excluded.dropped RETURNING row""",
             (passage.id, passage.source, passage.order, passage.start, passage.end, reading.reader, reading.dropped),
         ).fetchone()[0]
         self._connection.execute("DELETE FROM quarantine WHERE passage = ?", (row,))
-        if reading.failure is not None:
-            values = (row, reading.failure.problem, reading.failure.reply, reading.failure.attempts)
-            self._connection.execute("INSERT INTO quarantine VALUES (?, ?, ?, ?)", values)
+        if failure is not None:
+            self._insert("quarantine", row, failure.problem, failure.reply, failure.attempts)
         for occurrence in reading.occurrences:
             self._put_occurrence(row, occurrence)
 
@@ -224,26 +216,19 @@ class Store(ABC):
 
     def _put_occurrence(self, passage_row: int, occurrence: Occurrence) -> None:
         proposition = self._row_of("propositions", "text", content_id("proposition", occurrence.text), occurrence.text)
-        row = self._connection.execute(
-            'INSERT INTO occurrences (proposition, passage, "start", "end") VALUES (?, ?, ?, ?) RETURNING row',
-            (proposition, passage_row, occurrence.start, occurrence.end),
-        ).fetchone()[0]
+        insert = 'INSERT INTO occurrences (proposition, passage, "start", "end") VALUES (?, ?, ?, ?) RETURNING row'
+        values = (proposition, passage_row, occurrence.start, occurrence.end)
+        row = self._connection.execute(insert, values).fetchone()[0]
         entities: dict[str, int] = {}
         for spelling in occurrence.entities:
             key = entity_key(spelling)
             entities[key] = self._row_of("entities", "key", content_id("entity", key), key)
-            self._connection.execute(
-                "INSERT INTO mentions VALUES (?, ?, ?) ON CONFLICT DO NOTHING", (row, entities[key], spelling)
-            )
+            self._insert("mentions", row, entities[key], spelling)
         for topic in occurrence.topics:
-            topic_row = self._row_of("topics", "text", content_id("topic", topic), topic)
-            self._connection.execute(
-                "INSERT INTO occurrence_topics VALUES (?, ?) ON CONFLICT DO NOTHING", (row, topic_row)
-            )
+            self._insert("occurrence_topics", row, self._row_of("topics", "text", content_id("topic", topic), topic))
         for fact in occurrence.facts:
-            ends = entities[entity_key(fact.subject)], entities[entity_key(fact.object)]
-            values = (row, ends[0], fact.relation, ends[1])
-            self._connection.execute("INSERT INTO facts VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING", values)
+            subject, related = entities[entity_key(fact.subject)], entities[entity_key(fact.object)]
+            self._insert("facts", row, subject, fact.relation, related)
 
     def _row_of(self, table: str, column: str, identity: str, value: str) -> int:
         found = self._connection.execute(f"SELECT row FROM {table} WHERE id = ?", (identity,)).fetchone()

@@ -91,9 +91,7 @@ class Sealing:
 
     def current_sums(self) -> BlockSums:
         """The current checksums of the file."""
-        return (
-            BlockSums.of(self._file) if self.before is None else self.before.updated(self._file, self._written_blocks)
-        )
+        return (self.before or BlockSums(0, ())).updated(self._file, self._written_blocks)
 
 
 @contextmanager
@@ -140,6 +138,5 @@ def check_undamaged(folder: Path) -> None:
 
 
 def _damage_error(file: Path) -> UserError:
-    return UserError(
-        f"{file}: its contents have changed since the last run", "the file as the last run left it", INDEX_AGAIN
-    )
+    found = f"{file}: its contents have changed since the last run"
+    return UserError(found, "the file as the last run left it", INDEX_AGAIN)

@@ -146,9 +146,8 @@ def _pages_in(log: Path) -> tuple[list[int], int]:
         return [], 0
     head = np.fromfile(log, ">u4", _LOG_HEAD_BYTES // 4)
     page_bytes, salt = int(head[2]), head[4:6]
-    frame = np.dtype(
-        [("page", ">u4"), ("pages", ">u4"), ("salt", ">u4", 2), ("sum", ">u4", 2), ("data", f"V{page_bytes}")]
-    )
+    parts = [("page", ">u4"), ("pages", ">u4"), ("salt", ">u4", 2), ("sum", ">u4", 2), ("data", f"V{page_bytes}")]
+    frame = np.dtype(parts)
     count = (log.stat().st_size - _LOG_HEAD_BYTES) // frame.itemsize
     frames = np.memmap(log, frame, "r", _LOG_HEAD_BYTES, (count,))
     return np.unique(frames["page"][(frames["salt"] == salt).all(axis=1)]).tolist(), page_bytes

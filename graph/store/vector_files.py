@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from graph.store.ann import Ann, build_ann
-from graph.store.columns.moved import Numbers, assembled_numbers, changed_numbers, renumber_from
+from graph.store.columns.moved import Numbers, assembled, changed_numbers, renumber_from
 from graph.store.vectors import SEGMENT_FOLDER, Vectors, check_segment, open_segment, write_segment
 from graph.types import Ints
 
@@ -48,7 +48,7 @@ def save_vectors(folder: Path, field: str, vectors: Vectors, merge_factor: int, 
 
 def _renumbered(vectors: Vectors, unchanged: Sequence[int]) -> tuple[Ints, Numbers]:
     """The rows to write (those in no unchanged segment), and the position of every row once the written rows follow the unchanged segments."""
-    row_N, segment_K = np.array(assembled_numbers(vectors.row_N)), np.array(unchanged, np.int64)
+    row_N, segment_K = np.array(assembled(vectors.row_N)), np.array(unchanged, np.int64)
     shift_S, segment_N = np.zeros(len(vectors.segments), np.int64), np.searchsorted(vectors.starts, row_N, "right") - 1
     ends = np.cumsum([0, *(len(vectors.segments[place].ids_R) for place in unchanged)])
     shift_S[segment_K] = ends[:-1] - vectors.starts[segment_K]
@@ -85,24 +85,18 @@ def open_vectors(folder: Path, names: Sequence[str], row_N: Ints, ann: Mapping[s
 def segments_to_merge(
     rows_S: Sequence[int], live_S: Sequence[int], new: Collection[int], merge_factor: int
 ) -> set[int]:
-    """The segments to rewrite together with the `new` ones.
+    """The segments to rewrite together with the `new` ones, so that at most about `merge_factor` segments of each order of magnitude remain.
 
     These are the segments with more than half of their rows deleted, and those without rows. Segments of fewer than `merge_factor` times the rows to
     write are added if there are at least `merge_factor` − 1 of them, until no more qualify.
 
-    So at most about `merge_factor` segments of each order of magnitude remain.
-
     >>> segments_to_merge([100, 1, 1, 1], [100, 1, 1, 1], {3}, 3), segments_to_merge([100, 8], [49, 8], set(), 3)
     ({1, 2}, {0})
     """
-    to_rewrite = {
-        place for place, (rows, live) in enumerate(zip(rows_S, live_S, strict=True)) if 2 * live < rows or not live
-    }
-    to_rewrite -= set(new)
+    others = [place for place in range(len(rows_S)) if place not in new]
+    to_rewrite = {place for place in others if 2 * live_S[place] < rows_S[place] or not live_S[place]}
     while rows_to_write := sum(live_S[place] for place in to_rewrite.union(new)):
-        small = (
-            {place for place, rows in enumerate(rows_S) if rows < merge_factor * rows_to_write} - to_rewrite - set(new)
-        )
+        small = {place for place in others if rows_S[place] < merge_factor * rows_to_write} - to_rewrite
         if len(small) + 1 < merge_factor:
             break
         to_rewrite |= small

@@ -19,7 +19,7 @@ from graph.errors import UserError
 from graph.shared.ids import ID_BYTES, has_sum, quick_sum
 from graph.store.ann import Ann
 from graph.store.columns.column_files import write_array
-from graph.store.columns.moved import MovedNumbers, Numbers, assembled_numbers, count_at_least
+from graph.store.columns.moved import MovedNumbers, Numbers, assembled, count_at_least
 from graph.store.columns.strings import is_consecutive
 from graph.store.float16 import StoredVectors, as_float32, product, release_memory
 from graph.types import Floats, IdBytes, Ints
@@ -118,7 +118,7 @@ class Vectors:
     def join(cls, parts: Sequence["Vectors"]) -> "Vectors":
         """The rows of all parts, concatenated."""
         first = np.cumsum([0, *(part.starts[-1] for part in parts)])
-        rows = [assembled_numbers(part.row_N) + start for part, start in zip(parts, first, strict=False)]
+        rows = [assembled(part.row_N) + start for part, start in zip(parts, first, strict=False)]
         return cls(tuple(segment for part in parts for segment in part.segments), np.concatenate(rows))
 
     @cached_property
@@ -154,9 +154,8 @@ class Vectors:
         """The products [N] or [N, Q] with a vector or a matrix [D, Q]."""
         if self.is_one_segment:
             return product(self.segments[0].vectors_RD, right)
-        return np.concatenate([product(segment.vectors_RD, right) for segment in self.segments])[
-            assembled_numbers(self.row_N)
-        ]
+        products = np.concatenate([product(segment.vectors_RD, right) for segment in self.segments])
+        return np.asarray(products[assembled(self.row_N)])
 
     def __getitem__(self, rows: Any) -> Floats:
         """The vectors of the given rows: an index, a slice, an array of indices of any shape or a mask, as in numpy."""
@@ -166,9 +165,8 @@ class Vectors:
         """The vectors of the given rows in their stored type."""
         if self.is_one_segment:
             return np.asarray(self.segments[0].vectors_RD[rows])
-        return _gather(
-            [segment.vectors_RD for segment in self.segments], self.starts, np.asarray(self.row_N[rows], np.int64)
-        )
+        row_X = np.asarray(self.row_N[rows], np.int64)
+        return _gather([segment.vectors_RD for segment in self.segments], self.starts, row_X)
 
     def release_memory(self) -> None:
         """Release the memory of mapped pages; they are read from the files again when accessed."""
@@ -190,14 +188,13 @@ class Vectors:
     def _row_of_place(self) -> Ints:
         """The row of the matrix for each row of the segments, −1 for deleted rows: int64[R]."""
         row_R = np.full(self.starts[-1], -1, np.int64)
-        row_R[assembled_numbers(self.row_N)] = np.arange(len(self))
+        row_R[assembled(self.row_N)] = np.arange(len(self))
         return row_R
 
     @cached_property
     def _live(self) -> list[bytes | None]:
         """For each segment, a bit per row that is set if the row is in use; None if all are."""
-        ends = np.cumsum([len(segment.ids_R) for segment in self.segments])[:-1]
-        in_use = [part >= 0 for part in np.split(self._row_of_place, ends)]
+        in_use = [part >= 0 for part in np.split(self._row_of_place, self.starts[1:-1])]
         return [None if part.all() else np.packbits(part, bitorder="little").tobytes() for part in in_use]
 
     def ids(self, rows: Ints) -> IdBytes:
@@ -258,15 +255,12 @@ def cosine_quantiles(vectors_ND: Matrix) -> Floats:
     if count < 2:
         return np.zeros(len(QUANTILE_LEVELS_Z), np.float32)
     generator = np.random.default_rng(PAIR_SEED)
-    first_B = generator.permutation(
-        np.arange(SAMPLED_PAIRS) * count // SAMPLED_PAIRS if count > SAMPLED_PAIRS else np.arange(SAMPLED_PAIRS) % count
-    )
+    pair_B = np.arange(SAMPLED_PAIRS)
+    first_B = generator.permutation(pair_B * count // SAMPLED_PAIRS if count > SAMPLED_PAIRS else pair_B % count)
     second_B = (first_B + generator.integers(1, count, SAMPLED_PAIRS)) % count
-    blocks = [slice(start, start + PAIRS_PER_BLOCK) for start in range(0, SAMPLED_PAIRS, PAIRS_PER_BLOCK)]
-    cosines = [
-        np.einsum("bd,bd->b", vectors_ND[first_B[block]], vectors_ND[second_B[block]], dtype=np.float64)
-        for block in blocks
-    ]
+    blocks = SAMPLED_PAIRS // PAIRS_PER_BLOCK
+    pairs = zip(np.split(first_B, blocks), np.split(second_B, blocks), strict=True)
+    cosines = [np.einsum("bd,bd->b", vectors_ND[one], vectors_ND[other], dtype=np.float64) for one, other in pairs]
     if isinstance(vectors_ND, Vectors):
         vectors_ND.release_memory()
     return np.asarray(np.quantile(np.concatenate(cosines), QUANTILE_LEVELS_Z).round(COSINE_DIGITS), np.float32)

@@ -15,7 +15,6 @@ _WIDE_END = re.compile("[。！？｡]+[」』”’）)]*")
 _SENTENCE_END = re.compile(r"[.!?…。！？｡][\"'”’»)\]」』）]*$")
 _LINE = re.compile(r"[^\n]*\n?")
 
-
 Cells = tuple[str, ...]
 """The cells of a row of a table."""
 

@@ -6,6 +6,7 @@ import re
 from bisect import bisect_left
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from itertools import permutations
 
 from graph.text.scripts import UNSPACED
 
@@ -28,9 +29,7 @@ av att det ett för med och på som
 """
 FOREIGN_FUNCTION_WORDS = frozenset(_FOREIGN.split()) - FUNCTION_WORDS - {"no"}
 """Function words of German, French, Spanish, Italian, Portuguese, Dutch and Swedish, without those that are English function words or “no”."""
-_NEGATORS = """
-not no never without neither nor none nobody nothing cannot hardly fail failed fails lack lacks lacked
-"""
+_NEGATORS = "not no never without neither nor none nobody nothing cannot hardly fail failed fails lack lacks lacked"
 NEGATORS = frozenset(_NEGATORS.split())
 _PAIRS = """
 increase decrease, increased decreased, increases decreases, increasing decreasing, higher lower, highest lowest, high low, more less,
@@ -48,15 +47,13 @@ buys sells, bought sold, arrived left, accepted rejected, allowed forbidden, bui
 def _opposites() -> dict[str, frozenset[str]]:
     found: dict[str, set[str]] = {}
     for pair in _PAIRS.split(","):
-        first, second = pair.split()
-        found.setdefault(first, set()).add(second)
-        found.setdefault(second, set()).add(first)
-    return {word: frozenset(others) for word, others in found.items()}
+        for word, opposite in permutations(pair.split()):
+            found.setdefault(word, set()).add(opposite)
+    return {word: frozenset(opposites) for word, opposites in found.items()}
 
 
 OPPOSITES = _opposites()
 """Maps a word to its opposites."""
-
 
 _WORD = re.compile(rf"[{UNSPACED}]|[^\W_{UNSPACED}]+(?:['’.,/-][^\W_{UNSPACED}]+)*")
 _ENDINGS = ("ing", "edly", "ed", "es", "ly", "s")
@@ -136,9 +133,5 @@ def form(stem: str) -> str:
 
 @lru_cache(maxsize=65_536)
 def form_of(term: str) -> str:
-    """The common part of all forms of a term; cached, as passages share most of their terms.
-
-    >>> form_of("observes") == form_of("observation"), form_of("ada") == form_of("adam")
-    (True, False)
-    """
+    """The `form` of a term's stem; cached, as passages share most of their terms."""
     return form(stem(term))

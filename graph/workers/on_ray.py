@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from hashlib import blake2b
+from importlib import import_module
 from pathlib import Path
 from threading import RLock, Thread
 from types import ModuleType
@@ -38,14 +39,11 @@ QUIET: dict[str, Any] = {"include_dashboard": False, "log_to_driver": False, "lo
 class Cluster:
     """A connection to a Ray cluster. `ray` is the module; `unwanted` are folders that Ray puts on the search path of its workers only."""
 
-    def __init__(self, address: str | None = None, cpus: int | None = None) -> None:
+    def __init__(self, address: str | None, cpus: int | None) -> None:
         """Connect to `address`, or start a cluster of `cpus` processors (None: all) on this machine."""
         if "ray" in sys.modules and sys.modules["ray"].is_initialized():
-            raise UserError(
-                "Ray: this process is already connected",
-                "one cluster at a time",
-                "shut down the other one with ray.shutdown()",
-            )
+            remedy = "shut down the other one with ray.shutdown()"
+            raise UserError("Ray: this process is already connected", "one cluster at a time", remedy)
         self._folder: Path | None = None
         here = str(Path.cwd())
         self.unwanted = () if {here, ""} & {*sys.path} else (here,)
@@ -98,11 +96,9 @@ def load_ray() -> ModuleType:
     """The library, with usage statistics disabled; UserError if it is not installed."""
     os.environ.update(NO_STATISTICS)
     try:
-        import ray
+        return import_module("ray")
     except ImportError as problem:
         raise UserError(f"ray: {problem}", "the extra `scale`", "pip install 'modegraph[scale]'") from None
-    loaded: ModuleType = ray
-    return loaded
 
 
 def _check_reachable(address: str) -> None:
@@ -242,16 +238,14 @@ class Pool:
             for greeting in self._ready(list(self._starting), None if self._running else START_S):
                 machine, code = fetch_result(self._cluster, greeting)
                 if code != code_hash():
-                    raise UserError(
-                        f"worker on {machine}: a different version of modegraph ({code[:12]}; here {code_hash()[:12]})",
-                        "the same version on every machine",
-                        "install this version there",
+                    found = (
+                        f"worker on {machine}: a different version of modegraph ({code[:12]}; here {code_hash()[:12]})"
                     )
+                    raise UserError(found, "the same version on every machine", "install this version there")
                 self._running.append(self._starting.pop(greeting))
             if not self._running:
-                raise UserError(
-                    f"Ray: no worker started within {START_S:g} s", "a free processor", "wait, or use another cluster"
-                )
+                found = f"Ray: no worker started within {START_S:g} s"
+                raise UserError(found, "a free processor", "wait, or use another cluster")
 
     def _start(self, slot: Slot) -> None:
         options = {"max_restarts": -1, "max_task_retries": MAX_LOSSES, "max_concurrency": slot.threads, **slot.options}
@@ -278,11 +272,8 @@ def fetch_result(cluster: Cluster, reference: Any) -> Any:
             raise UserError(f"a worker: {error.cause}", "the same modegraph on every machine", "install it") from None
         raise
     except errors.RayError as error:
-        raise UserError(
-            f"Ray: {first_line(error)}",
-            f"at most {MAX_LOSSES} lost workers per batch",
-            "check the memory and the logs of the machines of the cluster",
-        ) from None
+        remedy = "check the memory and the logs of the machines of the cluster"
+        raise UserError(f"Ray: {first_line(error)}", f"at most {MAX_LOSSES} lost workers per batch", remedy) from None
 
 
 CPUS_PER_ENCODER = 4

@@ -99,17 +99,14 @@ def plan_of(settings: TuneSettings, documents: Sequence[Document], has_general: 
         raise UserError(found, f"at least {needed:g} hours", "raise --hours, or choose a smaller --model")
     seconds = {"index": index, "questions": questions, "model": training, **({"ms": ms_round} if ms_round else {})}
     seconds |= {"baseline": answering, "tuned": answering}
-    return TunePlan(
-        len(documents), words, test, general, pace, seconds, RUN_MB + round(words * INDEX_BYTES_A_WORD / 1e6)
-    )
+    disk_mb = RUN_MB + round(words * INDEX_BYTES_A_WORD / 1e6)
+    return TunePlan(len(documents), words, test, general, pace, seconds, disk_mb)
 
 
 def questions_within(seconds: float, answer_s: float, least_test: int, has_general: bool) -> tuple[int, int]:
     """How many test questions and general ones both models can answer in `seconds`.
 
     At least `least_test` and at most MAX_TEST test questions; general ones are up to a third of the answers, and at most MAX_GENERAL.
-
-    Every third test question is answered again with passages that lack its answer.
 
     >>> questions_within(600, 2.0, 15, True), questions_within(600, 2.0, 15, False), questions_within(6, 2.0, 15, True)
     ((75, 50), (112, 0), (15, 0))
@@ -150,13 +147,11 @@ def trial_tasks(documents: Sequence[Document], context_words: int) -> list[Readi
         Excerpt(str(number), document.title, quote(" ".join(document.text.split()[:words])))
         for number, document in enumerate(longest)
     ]
-    return [
-        ReadingTask(
-            ReadingQuestion(f"trial-{n}", f"What is passage {n} about?", ("trial",), (), (), (), "", "train"),
-            (*excerpts[n:], *excerpts[:n]),
-        )
+    questions = [
+        ReadingQuestion(f"trial-{n}", f"What is passage {n} about?", ("trial",), (), (), (), "", "train")
         for n in range(len(excerpts))
     ]
+    return [ReadingTask(question, (*excerpts[n:], *excerpts[:n])) for n, question in enumerate(questions)]
 
 
 def trial_row(task: ReadingTask) -> ReadingRow:
@@ -191,11 +186,8 @@ def model_to_train(spec: str) -> str:
     """The name by which training accepts the model of a SPEC; UserError for an engine that can only answer."""
     kind, _, target = spec.partition(":")
     if kind in KINDS and kind != "hf" and target:
-        raise UserError(
-            f"model {spec!r}: cannot be trained",
-            "hf:PATH_OR_NAME, or a name of `modegraph models list`",
-            "choose another model",
-        )
+        expected = "hf:PATH_OR_NAME, or a name of `modegraph models list`"
+        raise UserError(f"model {spec!r}: cannot be trained", expected, "choose another model")
     return target if kind == "hf" and target else spec
 
 

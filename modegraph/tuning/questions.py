@@ -6,10 +6,9 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
-from itertools import takewhile
+from itertools import chain, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -57,47 +56,38 @@ class SplitQuestions:
         return sum(row["split"] == split and (bool(row["answers"]) or not answerable) for row in self.rows)
 
 
-def split_questions(
-    index: Index, settings: TuneSettings, teacher_questions: Sequence[Row | Dropped] = ()
-) -> SplitQuestions:
+def split_questions(index: Index, settings: TuneSettings, teacher_questions: Sequence[Row | Dropped]) -> SplitQuestions:
     """The questions for training and testing: the user's, or the teacher's and those made by rules; UserError for too few documents or questions."""
     text_of = {
         source: content_id(*(passage.text for passage in index.passages_of(source))) for source in index.sources()
     }
-    make: Callable[[Mapping[str, str]], Iterable[Row | Dropped]] = partial(
-        generated_rows, index, settings, teacher_questions
-    )
-    with_questions: Iterable[str] = text_of
+    given, with_questions = teacher_questions, set(text_of)
     if settings.questions is not None:
-        user_questions = user_rows(index, Path(settings.questions))
-        make = partial(with_splits, user_questions)
-        with_questions = {
-            source for row in user_questions if not isinstance(row, Dropped) for source in row["gold_ids"]
-        }
+        given = user_rows(index, Path(settings.questions))
+        usable = (row for row in given if not isinstance(row, Dropped))
+        with_questions = {source for row in usable for source in row["gold_ids"]}
     texts = {text_of[source] for source in with_questions}
     check_distinct(len(texts), "distinct documents with questions")
     for share in (settings.test_share, *(each for each in LARGER_SHARES if each > settings.test_share)):
         splits = split_documents(text_of, texts, settings.seed, share)
-        found = usable_questions(index, make(splits), splits)
+        rows = with_splits(given, splits)
+        if settings.questions is None:
+            rows = chain(rows, rule_rows(index, settings, splits))
+        found = usable_questions(index, rows, splits)
         enough = found.count("test") >= settings.least_test and found.count("test", answerable=True)
         if enough and found.count("train", answerable=True):
             return found
     reasons = "".join(f"; {count} left out: {why}" for why, count in found.left_out.most_common())
-    raise UserError(
-        f"{found.count('train')} questions to learn from and {found.count('test')} to test on{reasons}",
-        f"questions with answers in both parts, and {settings.least_test} or more to test on",
-        "add documents, or give your own --questions",
-    )
+    counts = f"{found.count('train')} questions to learn from and {found.count('test')} to test on{reasons}"
+    expected = f"questions with answers in both parts, and {settings.least_test} or more to test on"
+    raise UserError(counts, expected, "add documents, or give your own --questions")
 
 
 def check_distinct(count: int, what: str) -> None:
     """UserError for fewer than two documents: they cannot be divided."""
     if count < 2:
-        raise UserError(
-            f"{what}: {count}",
-            "two or more: some to learn from, the others to test on",
-            "add documents, or save the sections of this one as separate files",
-        )
+        remedy = "add documents, or save the sections of this one as separate files"
+        raise UserError(f"{what}: {count}", "two or more: some to learn from, the others to test on", remedy)
 
 
 def split_documents(text_of: Mapping[str, str], candidates: Iterable[str], seed: int, share: float) -> dict[str, str]:
@@ -109,14 +99,6 @@ def split_documents(text_of: Mapping[str, str], candidates: Iterable[str], seed:
     order = sorted(candidates, key=lambda text: content_id("tune", str(seed), text))
     test = set(order[: max(1, round(share * len(order)))])
     return {source: "test" if text in test else "train" for source, text in text_of.items()}
-
-
-def generated_rows(
-    index: Index, settings: TuneSettings, teacher_questions: Iterable[Row | Dropped], splits: Mapping[str, str]
-) -> Iterator[Row | Dropped]:
-    """The teacher's questions, then those made by rules."""
-    yield from with_splits(teacher_questions, splits)
-    yield from rule_rows(index, settings, splits)
 
 
 def rule_rows(index: Index, settings: TuneSettings, splits: Mapping[str, str]) -> Iterator[Row]:

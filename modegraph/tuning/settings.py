@@ -17,8 +17,6 @@ SFT: dict[str, Any] = {
     "save_steps": 20,
 }
 """As in configs/train/sft-reader-qwen2.5-coder-0.5b.yaml, but one row at a time: activations of four rows took 14 GB in float32."""
-
-
 MS_ROUND: dict[str, Any] = {
     **SFT,
     "beta": 0.1,

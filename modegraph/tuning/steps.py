@@ -112,9 +112,8 @@ class Tuning:
         }
         if self.general is not None and limits[GENERAL]:
             general = self.general.measured
-            tasks[GENERAL] = gold_tasks(
-                general, pick_questions(general, None, limits[GENERAL], seed), DISTRACTORS, seed
-            )
+            picked = pick_questions(general, None, limits[GENERAL], seed)
+            tasks[GENERAL] = gold_tasks(general, picked, DISTRACTORS, seed)
         return {name: found for name, found in tasks.items() if found}
 
     def limits(self) -> dict[str, int]:
@@ -128,10 +127,7 @@ class Tuning:
     def answers(self) -> dict[str, AnswerPair]:
         """The answers of both models by set, from their files."""
         return {
-            name: AnswerPair(
-                read_answers(self.out / BASELINE / f"{name}.jsonl", tasks),
-                read_answers(self.out / TUNED / f"{name}.jsonl", tasks),
-            )
+            name: AnswerPair(*(read_answers(self.out / step / f"{name}.jsonl", tasks) for step in (BASELINE, TUNED)))
             for name, tasks in self.tasks().items()
         }
 
@@ -160,9 +156,8 @@ def write_questions(tuning: Tuning, folder: Path) -> None:
     settings, index = tuning.settings, Index(tuning.out / INDEX).current()
     teacher_questions: list[Row | Dropped] = []
     if settings.teacher is not None:
-        teacher, judge = (
-            open_model(spec, tuning.out / LEDGER) for spec in (settings.teacher, spec_for_answers(settings.model))
-        )
+        specs = (settings.teacher, spec_for_answers(settings.model))
+        teacher, judge = (open_model(spec, tuning.out / LEDGER) for spec in specs)
         teacher_questions = teacher_rows(index, settings, teacher, judge, teacher_seconds(settings))
     found = split_questions(index, settings, teacher_questions)
     write_jsonl(folder / QUESTIONS_FILE, found.rows)
@@ -293,10 +288,7 @@ def short_examples(documents: Sequence[Document]) -> ReadingSet | None:
     examples = list(read_documents(folder / "documents", say))
     if {document.text for document in examples} & {document.text for document in documents}:
         return None
-    passages = {
-        document.source: [Excerpt(document.source, document.title, document.text, document.source)]
-        for document in examples
-    }
+    passages = {each.source: [Excerpt(each.source, each.title, each.text, each.source)] for each in examples}
     source = set_of_passages("modegraph's examples", passages, read_questions(folder / QUESTIONS_FILE))
     short = (
         each for each in source.questions if each.gold_ids and each.kind != "abstract" and "maybe" not in each.answers

@@ -27,10 +27,9 @@ from modegraph.tuning.gate import judge
 from modegraph.tuning.plan import Pace, TunePlan, model_to_train, plan_of
 from modegraph.tuning.settings import TuneSettings
 from modegraph.tuning.steps import GENERAL, HELD_OUT, INDEX, MS, SECONDS, UNANSWERED, Tuning, general_set, run_step
-from modegraph.tuning.tune_report import RECOMMENDED, serve_command, write_report
+from modegraph.tuning.tune_report import RECOMMENDED, REPORT, serve_command, write_report
 
 PLAN, LOG = "plan.json", "log.txt"
-STAGE = "tune"
 
 
 @dataclass(frozen=True)
@@ -62,9 +61,8 @@ class Tuned:
 
     def __str__(self) -> str:
         verdict = "the tuned model is better" if self.is_tuned else "keep the untuned model"
-        return "\n".join(
-            [f"{verdict}: {self.why}", f"report: {self.folder / 'report.html'}", serve_command(self.folder, self.model)]
-        )
+        command = serve_command(self.folder, self.model)
+        return f"{verdict}: {self.why}\nreport: {self.folder / REPORT}\n{command}"
 
     def __repr__(self) -> str:
         return f"Tuned({str(self.folder)!r}, model={self.model!r})"
@@ -127,7 +125,7 @@ def run_tune(documents: Documents, out: Path, settings: TuneSettings) -> Tuned:
         out.mkdir(parents=True, exist_ok=True)
         write_json(out / PLAN, inputs | {"plan": asdict(plan)})
     tuning = Tuning(chosen, document_list, general, read_plan(out), out)
-    with recorded_in(out / LOG), report_progress(out, {"stage": STAGE, "settings": chosen.recorded()}):
+    with recorded_in(out / LOG), report_progress(out, {"stage": "tune", "settings": chosen.recorded()}):
         if not (out / RECOMMENDED).exists():
             say(str(tuning.plan))
             run_steps(tuning)
@@ -167,21 +165,17 @@ def check_folder(out: Path, inputs: Mapping[str, Any]) -> None:
     if not out.is_dir() or {file.name for file in out.iterdir()} <= {f"{PLAN}.partial"}:
         return
     if not (out / PLAN).is_file():
-        raise UserError(
-            f"{out}: holds other files", "a new folder, or that of an interrupted tuning run", "choose another --out"
-        )
+        expected = "a new folder, or that of an interrupted tuning run"
+        raise UserError(f"{out}: holds other files", expected, "choose another --out")
     earlier = read_json(out / PLAN)
     for part, values in inputs.items():
         for name, value in values.items():
             if earlier[part].get(name) != value:
-                found = (
-                    f"{out}: was started with different contents of {name!r}"
-                    if part != "settings"
-                    else f"{out}: was started with {name} = {earlier[part].get(name)}, not {value}"
-                )
-                raise UserError(
-                    found, "the same documents and settings, to resume it", "choose another --out, or remove the folder"
-                )
+                found = f"{out}: was started with different contents of {name!r}"
+                if part == "settings":
+                    found = f"{out}: was started with {name} = {earlier[part].get(name)}, not {value}"
+                expected = "the same documents and settings, to resume it"
+                raise UserError(found, expected, "choose another --out, or remove the folder")
     check_idle(out)
 
 

@@ -37,8 +37,6 @@ from train.run.record import read_run
 RECOMMENDED, REPORT, CARD = "recommended.json", "report.html", "README.md"
 MAX_SAMPLES = 12
 MODELS_COMPARED = ("untuned", "tuned")
-
-
 Figures = Mapping[str, Mapping[str, Mapping[str, ReadingFigures]]]
 """The figures by set of questions, then by model (untuned, tuned, and the best constant answer), then by kind of question."""
 
@@ -126,12 +124,8 @@ def cost_table(tuning: Tuning) -> Table:
     """The seconds of each step."""
     spent = step_seconds(tuning.out)
     rows = tuple((step, f"{spent[step]:,.1f}" if step in spent else NONE) for step in tuning.steps)
-    return Table(
-        "Cost",
-        ("step", "seconds"),
-        rows,
-        "The time of an interrupted step includes all its attempts, except those that were killed.",
-    )
+    note = "The time of an interrupted step includes all its attempts, except those that were killed."
+    return Table("Cost", ("step", "seconds"), rows, note)
 
 
 def training_table(tuning: Tuning, name: str) -> Table:
@@ -139,13 +133,10 @@ def training_table(tuning: Tuning, name: str) -> Table:
     run = read_run(tuning.out / name)
     steps, settings = run.metrics["train_steps"], run.settings
     rounds = settings.get("rounds")
-    responses = (
-        {"responses": f"{rounds['samples']} to each of {rounds['prompts']:,} training questions"} if rounds else {}
-    )
-    facts = {
-        "model": tuning.settings.model,
-        "licence": licence_of(tuning.settings.model),
-        **responses,
+    facts = {"model": tuning.settings.model, "licence": licence_of(tuning.settings.model)}
+    if rounds:
+        facts["responses"] = f"{rounds['samples']} to each of {rounds['prompts']:,} training questions"
+    facts |= {
         "steps": f"{steps:,.0f} with {settings['batch_size'] * settings['gradient_accumulation']} {'prompts' if rounds else 'rows'} each",
         "seconds per step": f"{run.train_seconds / steps:.3g}",
         "learning rate": f"{settings['learning_rate']:g}",
@@ -169,9 +160,8 @@ def samples(pair: AnswerPair) -> Iterator[Sample]:
     step = -(-len(pair.untuned) // MAX_SAMPLES)
     for before, after in list(zip(pair.untuned, pair.tuned, strict=True))[::step]:
         task = before.task
-        passages = tuple(
-            (f"[{number}]", f"{excerpt.title}\n{excerpt.text}") for number, excerpt in enumerate(task.excerpts, start=1)
-        )
+        texts = [f"{excerpt.title}\n{excerpt.text}" for excerpt in task.excerpts]
+        passages = tuple((f"[{number}]", text) for number, text in enumerate(texts, start=1))
         answers = (
             ("gold answer", "; ".join(task.question.answers) or "none: not in the documents"),
             (f"untuned, F1 {before.score.f1:.2f}", before.text),

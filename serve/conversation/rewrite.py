@@ -75,13 +75,9 @@ def with_context(history: Sequence[Exchange], question: str) -> str:
     if not topic or dependence(question) == "alone" or (dependence(question) == "unknown" and not is_short(question)):
         return question
     text = f"{_exchange_text(topic[-1])} {question}"
-    entities = {
-        entity: None
-        for exchange in topic[:-1]
-        for entity in find_entities(f"of {_exchange_text(exchange)}")
-        if entity not in text
-    }
-    return f"{text} ({', '.join(list(entities)[:MAX_ENTITIES])})" if entities else text
+    earlier = (entity for exchange in topic[:-1] for entity in find_entities(f"of {_exchange_text(exchange)}"))
+    entities = list(dict.fromkeys(entity for entity in earlier if entity not in text))[:MAX_ENTITIES]
+    return f"{text} ({', '.join(entities)})" if entities else text
 
 
 def _topic(history: Sequence[Exchange]) -> tuple[Exchange, ...]:

@@ -46,14 +46,7 @@ _REQUEST_FILLERS = _set(
     little make me more much my now of ok okay on one only or other paragraph please point points previous put same say so tell that
     the them then this three to two up use using version very want with would write you your"""
 )
-_PHRASES: dict[str, Intent] = {
-    "got it": "remark",
-    "explain that": "request",
-    "explain it": "request",
-    "go on": "request",
-    "tell me more": "request",
-    "what do you mean": "request",
-}
+_REQUEST_PHRASES = frozenset({"explain that", "explain it", "go on", "tell me more", "what do you mean"})
 
 
 def intent(text: str) -> Intent:
@@ -67,11 +60,11 @@ def intent(text: str) -> Intent:
     words = [word.casefold().replace("’", "'") for word in _TURN_WORD.findall(text)]
     if not words:
         return "remark" if text.strip("?¿？؟ ") else "question"
-    if (phrase := " ".join(words)) in _PHRASES:
-        return _PHRASES[phrase]
-    if _made_of(words, _REMARK, _REMARK_FILLERS) and "?" not in text:
+    phrase = " ".join(words)
+    if phrase == "got it" or (_made_of(words, _REMARK, _REMARK_FILLERS) and "?" not in text):
         return "remark"
-    return "request" if _made_of(words, _REQUEST, _REQUEST_FILLERS) else "question"
+    is_request = phrase in _REQUEST_PHRASES or _made_of(words, _REQUEST, _REQUEST_FILLERS)
+    return "request" if is_request else "question"
 
 
 def _made_of(words: list[str], required: frozenset[str], fillers: frozenset[str]) -> bool:
@@ -176,9 +169,8 @@ def dependence(question: str) -> Dependence:
     topic_words = {words[position] for position in content} - MEASURES - IMPERATIVES
     if not COLLECTION.isdisjoint(topic_words):
         return "alone"
-    return (
-        "dependent" if len(topic_words) <= 1 or (len(topic_words) <= FEW_WORDS and _has_bare_noun(words)) else "alone"
-    )
+    is_vague = len(topic_words) <= 1 or (len(topic_words) <= FEW_WORDS and _has_bare_noun(words))
+    return "dependent" if is_vague else "alone"
 
 
 def is_short(question: str) -> bool:
@@ -215,12 +207,9 @@ def _is_unresolved_pronoun(words: Sequence[str], position: int, names: frozenset
     if word == "then":
         return ends
     if word in ("one", "ones"):
-        chosen = previous in WORDS_BEFORE_ONE or previous.endswith("est")
-        return (
-            chosen
-            and (ends or following in AUXILIARY)
-            and not _has_noun(words, position - 2, names, after_question_words=True)
-        )
+        is_choice = previous in WORDS_BEFORE_ONE or previous.endswith("est")
+        is_alone = ends or following in AUXILIARY
+        return is_choice and is_alone and not _has_noun(words, position - 2, names, after_question_words=True)
     if word in POSSESSIVES and following not in STOP_WORDS and not ends:
         return not _has_noun(words, position, names, after_question_words=True)
     if word in OBJECTS and ends and SUBORDINATORS.isdisjoint(words[1:position]):
@@ -230,7 +219,7 @@ def _is_unresolved_pronoun(words: Sequence[str], position: int, names: frozenset
 
 def _has_noun(words: Sequence[str], end: int, names: frozenset[int], after_question_words: bool) -> bool:
     """Whether a name, or a noun after an article (with `after_question_words`, also after a question word, "many" or "much"), precedes `end`."""
-    before = ARTICLES | (QUESTION_WORDS | {"many", "much"} if after_question_words else set())
+    before = ARTICLES | (QUESTION_WORDS | AMOUNTS if after_question_words else set())
     return any(position < end for position in names) or any(
         words[position] in before and words[position + 1] not in STOP_WORDS for position in range(end - 1)
     )

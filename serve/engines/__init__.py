@@ -86,11 +86,8 @@ def open_servers(specs: Sequence[str]) -> Engine:
     for spec in specs:
         if kind_of(spec)[0] != "openai":
             found = f"model {spec!r} together with {len(specs) - 1} more"
-            raise UserError(
-                found,
-                "several servers of one model, each openai:NAME@URL",
-                "name one model, or only servers of one model",
-            )
+            expected = "several servers of one model, each openai:NAME@URL"
+            raise UserError(found, expected, "name one model, or only servers of one model")
     from serve.engines.openai_api import open_pool
 
     return open_pool([kind_of(spec)[1] for spec in specs])

@@ -35,24 +35,20 @@ PROCESS_GROUP_GUARD = Path(__file__).with_name("process_group_guard.py")
 
 
 class ServerSpec(Protocol):
-    """A server to run. It listens on 127.0.0.1, answers /health with 200 once it is ready, and requires the `key` of its `environment` as a bearer token."""
+    """A server to run. It listens on 127.0.0.1, answers /health with 200 once it is ready, and requires the `key` of its `environment` as a bearer token.
+
+    `engine` is its display name, `name` the name that its model is served under, `spec_text` the model's SPEC, for messages, and `remedy` what to do
+    when the server does not start.
+    """
 
     @property
-    def engine(self) -> str:
-        """The display name of the server."""
-
+    def engine(self) -> str: ...
     @property
-    def name(self) -> str:
-        """The name that its model is served under."""
-
+    def name(self) -> str: ...
     @property
-    def spec_text(self) -> str:
-        """The SPEC of the model, for messages."""
-
+    def spec_text(self) -> str: ...
     @property
-    def remedy(self) -> str:
-        """What to do when it does not start."""
-
+    def remedy(self) -> str: ...
     def command(self, port: int) -> list[str]: ...
     def environment(self, key: str) -> Mapping[str, str]: ...
 
@@ -216,11 +212,9 @@ class CommandServer:
             return
         lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()
         causes = [line for line in lines if "rror" in line or "No module" in line] or lines or ["nothing in its log"]
-        raise UserError(
-            f"{self.spec.spec_text}: {self.spec.engine} exited before it answered ({causes[-1].strip()[:300]})",
-            f"a {self.spec.engine} server that starts",
-            f"{self.spec.remedy}, and see {self.log}",
-        )
+        engine = self.spec.engine
+        found = f"{self.spec.spec_text}: {engine} exited before it answered ({causes[-1].strip()[:300]})"
+        raise UserError(found, f"a {engine} server that starts", f"{self.spec.remedy}, and see {self.log}")
 
 
 _DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))

@@ -72,9 +72,8 @@ class PenaltyProcessor(LogitsProcessor):  # type: ignore[misc]
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
         generated_BT = input_ids[:, self._prompt_tokens :]
-        counts_BV = torch.zeros_like(scores).scatter_add_(
-            1, generated_BT, torch.ones_like(generated_BT, dtype=scores.dtype)
-        )
+        ones_BT = torch.ones_like(generated_BT, dtype=scores.dtype)
+        counts_BV = torch.zeros_like(scores).scatter_add_(1, generated_BT, ones_BT)
         return scores - self._frequency * counts_BV - self._presence * (counts_BV > 0)
 
 
@@ -91,8 +90,6 @@ class StreamingCriteria(StoppingCriteria):  # type: ignore[misc]
 
 Sampler = Callable[[Sequence[int], Tensor], Tensor]
 """Maps the indices of U rows and their logits, [U, V], to scores whose arg max is the next token."""
-
-
 NO_IDS = torch.empty(1, 0, dtype=torch.long)
 """Token ids for the truncation processors, which use only the scores."""
 
@@ -124,9 +121,8 @@ class GumbelSampler(LogitsProcessor):  # type: ignore[misc]
         """The noisy scores of some rows (a Sampler); the generators of the others are not advanced."""
         noisy_UV = logits_UV.to(torch.float32, copy=True)
         if noisy_UV.isnan().any():
-            raise UserError(
-                "the model returns logits that are not numbers", "intact weights", "copy or save the model again"
-            )
+            found = "the model returns logits that are not numbers"
+            raise UserError(found, "intact weights", "copy or save the model again")
         for place, row in enumerate(rows):
             temperature, generator = self._temperatures[row], self._generators[row]
             if temperature > 0:
@@ -166,12 +162,10 @@ class HfModel(LocalModel):
         if model.device.type == "cuda":
             self.batch_size = GPU_BATCH
         self.vocabulary = int(model.get_input_embeddings().num_embeddings)
-        pad_id = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else min(self._stop_ids, default=0)
-        self._pad_id = int(pad_id)
+        self._pad_id = min(self._stop_ids, default=0) if tokenizer.pad_token_id is None else int(tokenizer.pad_token_id)
         # The model's own defaults (top_p, repetition penalty, …) would change greedy decoding and what GumbelSampler samples.
-        model.generation_config = GenerationConfig(
-            eos_token_id=sorted(self._stop_ids) or None, pad_token_id=self._pad_id
-        )
+        end_ids = sorted(self._stop_ids) or None
+        model.generation_config = GenerationConfig(eos_token_id=end_ids, pad_token_id=self._pad_id)
 
     def run(
         self, batch: Sequence[PreparedPrompt], watcher: Watcher | None = None, sampling: Sampling = DEFAULT_SAMPLING
@@ -191,15 +185,14 @@ class HfModel(LocalModel):
                     self._model, ids_BT, mask_BT, sampler.noisy_scores, max_new_tokens, stop_ids
                 )
             else:
+                criteria = [StreamingCriteria(watcher, longest)] if watcher is not None else []
                 output_BT = self._model.generate(
                     input_ids=ids_BT,
                     attention_mask=mask_BT,
                     max_new_tokens=max_new_tokens,
                     do_sample=False,
                     logits_processor=LogitsProcessorList([*penalty_processors(sampling, longest), sampler]),
-                    stopping_criteria=StoppingCriteriaList(
-                        [StreamingCriteria(watcher, longest)] if watcher is not None else []
-                    ),
+                    stopping_criteria=StoppingCriteriaList(criteria),
                 )
                 generated = output_BT[:, longest:].tolist()
         return [self.completion_of(prompt, ids) for prompt, ids in zip(batch, generated, strict=True)]

@@ -19,7 +19,7 @@ import openai
 
 from graph.answer.template import WITHOUT_THINKING
 from graph.errors import UserError
-from graph.models.catalogue import MODELS, gguf_of
+from graph.models.catalogue import MODELS, gguf_of, read_json
 from graph.models.checkpoint import RUN_RECORD, answer_form, model_name
 from graph.types import Completion, CompletionRequest, Message
 from serve.engines.child import CommandServer
@@ -93,10 +93,8 @@ def is_installed() -> bool:
 def read_llama(target: str, adapters: Mapping[str, Path]) -> LlamaSpec:
     """The checked spec of `target` with `adapters` (GGUF files or folders); UserError for a missing package or file, another format, or equal names."""
     if not is_installed():
-        remedy = "pip install 'modegraph[cpu]', or use hf: instead"
-        raise UserError(
-            f"gguf:{target}: the package {PACKAGE} is not installed", "llama.cpp, which it contains", remedy
-        )
+        found = f"gguf:{target}: the package {PACKAGE} is not installed"
+        raise UserError(found, "llama.cpp, which it contains", "pip install 'modegraph[cpu]', or use hf: instead")
     if target in MODELS and not Path(target).exists():
         file, name = gguf_of(MODELS[target]), target
     else:
@@ -129,10 +127,7 @@ def _base_of(file: Path) -> tuple[Path, str] | None:
     """The base model of an exported adapter and its name, from run.json in its folder; None for a full model. UserError for a base outside the catalogue."""
     if not file.name.startswith(ADAPTER_PREFIX):
         return None
-    try:
-        base = str(json.loads((file.parent / RUN_RECORD).read_text(encoding="utf-8"))["base_model"])
-    except (OSError, ValueError, KeyError, TypeError):
-        base = ""
+    base = str(read_json(file.parent / RUN_RECORD).get("base_model", ""))
     if base in MODELS:
         return gguf_of(MODELS[base]), base
     found = f"gguf:{file}: an adapter of {base or 'an unknown base'}"

@@ -9,7 +9,7 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
+from itertools import groupby, takewhile
 from threading import Lock
 from typing import Any
 
@@ -122,11 +122,9 @@ class LocalModel(ABC):
         ids = self.prompt_ids(request.messages)
         max_new_tokens = self.context_tokens - len(ids)
         if max_new_tokens < 1:
-            raise UserError(
-                f"{self.kind}:{self.name}: a prompt of {len(ids):,} tokens",
-                f"fewer than its context window of {self.context_tokens:,}",
-                "use a shorter prompt, or a model with a larger window",
-            )
+            found = f"{self.kind}:{self.name}: a prompt of {len(ids):,} tokens"
+            expected = f"fewer than its context window of {self.context_tokens:,}"
+            raise UserError(found, expected, "use a shorter prompt, or a model with a larger window")
         return PreparedPrompt(index, ids, min(max_new_tokens, request.max_tokens), request)
 
     def stream(self, request: CompletionRequest, watcher: Watcher, sampling: Sampling = DEFAULT_SAMPLING) -> Completion:
@@ -136,11 +134,8 @@ class LocalModel(ABC):
         """
         for token in sampling.logit_bias:
             if not 0 <= token < self.vocabulary:
-                raise UserError(
-                    f"logit_bias of token {token}",
-                    f"tokens below {self.vocabulary:,}",
-                    "use ids of the model's own tokens",
-                )
+                expected = f"tokens below {self.vocabulary:,}"
+                raise UserError(f"logit_bias of token {token}", expected, "use ids of the model's own tokens")
         with self._lock:
             return self.run([self._prepare(0, request)], watcher, sampling)[0]
 
@@ -158,7 +153,7 @@ class LocalModel(ABC):
 
     def up_to_stop(self, ids: list[int]) -> list[int]:
         """The generated tokens before the first stop token."""
-        return ids[: next((position for position, token in enumerate(ids) if token in self._stop_ids), len(ids))]
+        return list(takewhile(lambda token: token not in self._stop_ids, ids))
 
     def completion_of(self, prompt: PreparedPrompt, ids: list[int]) -> Completion:
         """The completion of a prompt, up to the first stop token."""

@@ -122,15 +122,11 @@ async def _logprobs(model: LocalModel, request: CompletionRequest, ids: list[int
         return {"token": name, "logprob": logp, "bytes": list(text.encode())}
 
     logps = await asyncio.to_thread(model.token_logps, request, model.up_to_stop(ids), body.get("top_logprobs", 0))
-    return {
-        "content": [
-            {
-                **entry(token_logps.token, token_logps.logp),
-                "top_logprobs": [entry(*candidate) for candidate in token_logps.top],
-            }
-            for token_logps in logps
-        ]
-    }
+    content = [
+        {**entry(each.token, each.logp), "top_logprobs": [entry(*candidate) for candidate in each.top]}
+        for each in logps
+    ]
+    return {"content": content}
 
 
 async def _generate(
@@ -190,10 +186,9 @@ def read_request(body: Body, takes_schema: bool = False, gives_logps: bool = Fal
         for choice in range(body.get("n", 1))
     )
     stop = body.get("stop", ())
+    stops: tuple[str, ...] = (stop,) if isinstance(stop, str) else tuple(stop)
     sampling = {name: body[name] for name in SAMPLING_FIELDS if name in body}
-    return GenerationRequest(
-        requests, (stop,) if isinstance(stop, str) else tuple(stop), Sampling(**sampling | _biases(sampling))
-    )
+    return GenerationRequest(requests, stops, Sampling(**sampling | _biases(sampling)))
 
 
 def _schema_of(body: Body) -> Mapping[str, Any] | None:

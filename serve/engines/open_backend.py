@@ -35,7 +35,10 @@ def open_backend(spec: str | None, adapters: Sequence[str], vllm: VllmOptions) -
         return _openai(target, adapters)
     folders = read_adapters(adapters)
     if kind == "gguf":
-        return _llama(target, folders)
+        from serve.engines.child_backend import LlamaBackend
+        from serve.engines.llama import read_llama
+
+        return LlamaBackend(read_llama(target, folders))
     if kind == "openvino":
         return _openvino(target, folders)
     return _hf(target, folders) if kind == "hf" else _vllm(target, folders, vllm)
@@ -51,9 +54,8 @@ def read_adapters(adapters: Sequence[str]) -> dict[str, Path]:
         if not path.exists() or not name:
             raise UserError(f"--adapter {text}: not found", "NAME=FOLDER of a LoRA adapter", "check the path")
         if name in paths:
-            raise UserError(
-                f"--adapter {text}", f"a name other than {name!r}, which is already in use", "give NAME=FOLDER"
-            )
+            expected = f"a name other than {name!r}, which is already in use"
+            raise UserError(f"--adapter {text}", expected, "give NAME=FOLDER")
         paths[name] = path
     return paths
 
@@ -96,13 +98,6 @@ def public_name(target: str) -> str:
     """
     path = Path(target).expanduser()
     return path.resolve().name if path.is_dir() else target
-
-
-def _llama(target: str, adapters: dict[str, Path]) -> ChatBackend:
-    from serve.engines.child_backend import LlamaBackend
-    from serve.engines.llama import read_llama
-
-    return LlamaBackend(read_llama(target, adapters))
 
 
 def _vllm(target: str, adapters: dict[str, Path], options: VllmOptions) -> ChatBackend:

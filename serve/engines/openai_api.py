@@ -169,10 +169,9 @@ class OpenAIModel:
         window = self.window()
         if window is None or 2 * estimate < window or time.monotonic() < self._next_count_s:
             return estimate
-        turns = [vars(turn) for turn in messages]
         try:
-            tokenized = self._post("/tokenize", {"model": self.served_as, "messages": turns})
-            return int(tokenized["count"])
+            body = {"model": self.served_as, "messages": [vars(turn) for turn in messages]}
+            return int(self._post("/tokenize", body)["count"])
         except openai.APIError as problem:
             has_route = getattr(problem, "status_code", None) not in NO_ROUTE
             self._next_count_s = time.monotonic() + UNREACHABLE_RETRY_S if has_route else math.inf
@@ -183,10 +182,8 @@ class OpenAIModel:
     def _find_window(self) -> tuple[int | None, float]:
         """The window, None if it is unknown, and the seconds until the next try."""
         try:
-            models = self._client.with_options(timeout=QUICK_S).models.list()
-            return window_of(
-                self.served_as, [model.model_dump() for model in models.data or ()]
-            ), UNKNOWN_WINDOW_RETRY_S
+            models = self._client.with_options(timeout=QUICK_S).models.list().data or ()
+            return window_of(self.served_as, [model.model_dump() for model in models]), UNKNOWN_WINDOW_RETRY_S
         except (openai.APIError, ValueError, AttributeError):
             return None, UNREACHABLE_RETRY_S
 
@@ -200,20 +197,17 @@ class OpenAIModel:
             response = self._call(request)
         except openai.APIConnectionError as problem:
             cause = problem.__cause__ or problem
-            raise NoAnswer(
-                f"openai:{self.name}@{self.url}: no answer after {ATTEMPTS} tries ({cause})",
-                "a running OpenAI-compatible server",
-                "start the server or fix the URL (it usually ends in /v1)",
-            ) from None
+            found = f"openai:{self.name}@{self.url}: no answer after {ATTEMPTS} tries ({cause})"
+            remedy = "start the server or fix the URL (it usually ends in /v1)"
+            raise NoAnswer(found, "a running OpenAI-compatible server", remedy) from None
         except openai.APIStatusError as problem:
             reason = " ".join(str(problem.message).split())[:300]
             if problem.status_code in REFUSALS or UNREADABLE_OUTPUT in reason:
                 return Completion(f"status {problem.status_code} ({reason})", "refused", 0, 0)
             found = f"openai:{self.name}@{self.url}: status {problem.status_code} ({reason})"
             if isinstance(problem, RETRIED):
-                raise NoAnswer(
-                    found, "a completion", "see the server's log, and try again when the server answers"
-                ) from None
+                remedy = "see the server's log, and try again when the server answers"
+                raise NoAnswer(found, "a completion", remedy) from None
             remedy = "check the model's name, the key in OPENAI_API_KEY and the server's log"
             raise UserError(found, "a completion", remedy) from None
         except (openai.APIError, ValueError) as problem:

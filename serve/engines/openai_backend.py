@@ -56,9 +56,10 @@ def is_valid_reply(reply: Any, part: Literal["message", "delta"]) -> bool:
     """
     if not isinstance(reply, dict) or not isinstance(reply.get("choices"), list) or is_deep(reply):
         return False
-    if part == "message" and not reply["choices"]:
+    choices, usage = reply["choices"], reply.get("usage")
+    if (part == "message" and not choices) or not isinstance(usage, dict | None):
         return False
-    return all(_is_choice(choice, part) for choice in reply["choices"]) and _has_count_fields(reply.get("usage"))
+    return all(_is_choice(choice, part) for choice in choices) and _has_count_fields(usage or {})
 
 
 def _is_choice(choice: Any, part: str) -> bool:
@@ -72,16 +73,9 @@ def _has_text_fields(fields: dict[str, Any]) -> bool:
     return all(fields.get(name) is None or isinstance(fields[name], str) for name in TEXT_FIELDS)
 
 
-def _has_count_fields(fields: Any) -> bool:
-    if fields is None:
-        return True
-    return isinstance(fields, dict) and all(
-        fields.get(name) is None or _is_count(fields[name]) for name in COUNT_FIELDS
-    )
-
-
-def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+def _has_count_fields(fields: dict[str, Any]) -> bool:
+    counts = [fields[name] for name in COUNT_FIELDS if fields.get(name) is not None]
+    return all(isinstance(count, int) and not isinstance(count, bool) and count >= 0 for count in counts)
 
 
 LOG = logging.getLogger("modegraph.serve")
@@ -157,9 +151,8 @@ class OpenAIBackend(ChatBackend):
             response = await self._send("responses", self._upstream_body(body))
         except ApiError as problem:
             if problem.status == 404:
-                raise ApiError(
-                    404, "no_responses", "the engine has no /v1/responses; use /v1/chat/completions"
-                ) from None
+                message = "the engine has no /v1/responses; use /v1/chat/completions"
+                raise ApiError(404, "no_responses", message) from None
             raise
         media_type = response.headers.get("content-type", JSON)
         kind = media_type.partition(";")[0].strip().lower()
@@ -256,9 +249,9 @@ class OpenAIBackend(ChatBackend):
         return model_gone("the model's server does not answer; /v1/retrieve still works")
 
     def _server_error(self, status: int, text: str) -> ApiError:
-        problem = self._unavailable(RuntimeError(f"status {status}: {_reason(text)}"))
-        problem.message = f"the model's server fails (status {status}); /v1/retrieve still works"
-        return problem
+        self._last_response_s = float("-inf")
+        LOG.warning("%s fails: status %d: %s", without_password(self.url), status, _reason(text))
+        return model_gone(f"the model's server fails (status {status}); /v1/retrieve still works")
 
     def _key_refused(self, status: int, text: str) -> ApiError:
         LOG.error("%s refuses our key: status %d: %s", without_password(self.url), status, _reason(text))

@@ -18,7 +18,7 @@ import numpy as np
 from graph.errors import UserError
 from graph.models.checkpoint import answer_form, model_name
 from graph.models.openvino_ir import OPENVINO_MODEL, locate, open_pipeline
-from graph.types import Completion, CompletionRequest
+from graph.types import Completion
 from serve.engines.local import DEFAULT_SAMPLING, LocalModel, PreparedPrompt, Sampling, Watcher
 
 UNLIMITED_K = 1 << 20
@@ -55,12 +55,9 @@ class OpenVinoModel(LocalModel):
             except RuntimeError as problem:
                 for handle in handles:
                     handle.stop()
-                reason = " ".join(str(problem).split())[-300:]
-                raise UserError(
-                    f"{self.kind}:{self.name}: {reason}",
-                    "a request that the engine accepts",
-                    "change the parameter or schema that the reason names",
-                ) from None
+                found = f"{self.kind}:{self.name}: {' '.join(str(problem).split())[-300:]}"
+                remedy = "change the parameter or schema that the reason names"
+                raise UserError(found, "a request that the engine accepts", remedy) from None
             self._next_id += 1
         generated: list[list[int]] = [[] for _ in batch]
         while self._pipeline.has_non_finished_requests():
@@ -100,7 +97,8 @@ class OpenVinoModel(LocalModel):
             config.do_sample, config.temperature = True, request.temperature
             config.top_k, config.top_p = sampling.top_k if sampling.top_k > 0 else UNLIMITED_K, sampling.top_p
             config.min_p = sampling.min_p
-            config.rng_seed = _seed(request)
+            seed = request.seed if request.seed is not None else int(np.random.default_rng().integers(1 << 62))
+            config.rng_seed = seed % (1 << 63)  # The range that OpenVINO accepts.
         if request.schema is not None:
             config.structured_output_config = StructuredOutputConfig(json_schema=json.dumps(dict(request.schema)))
         return config
@@ -142,9 +140,3 @@ def _stop_ids(folder: Path) -> set[int]:
     file = folder / "generation_config.json"
     configured = json.loads(file.read_text(encoding="utf-8")).get("eos_token_id") if file.is_file() else None
     return {configured} if isinstance(configured, int) else set(configured or ())
-
-
-def _seed(request: CompletionRequest) -> int:
-    """The request's seed in OpenVINO's range; a random one if the request has none."""
-    seed = request.seed if request.seed is not None else int(np.random.default_rng().integers(1 << 62))
-    return seed % (1 << 63)

@@ -57,14 +57,9 @@ class VllmSpec:
         command += ["--served-model-name", self.name, "--host", "127.0.0.1", "--port", str(port)]
         command += ["--structured-outputs-config", json.dumps(STRUCTURED_OUTPUTS), "--generation-config", "vllm"]
         if self.adapters:
+            rank = str(max_lora_rank(self.adapters))
             modules = [f"{name}={folder.resolve()}" for name, folder in self.adapters.items()]
-            command += [
-                "--enable-lora",
-                "--max-lora-rank",
-                str(max_lora_rank(self.adapters)),
-                "--lora-modules",
-                *modules,
-            ]
+            command += ["--enable-lora", "--max-lora-rank", rank, "--lora-modules", *modules]
         if on_cpu():
             command += [WHOLE_PROMPTS, *(() if computes_in_bfloat16() else FLOAT32)]
         return [*command, *self.extra]
@@ -74,14 +69,14 @@ class VllmSpec:
 
         By default vLLM binds its threads to the first cores, which two servers would then share; here they may run on any core.
         """
-        environment = {
+        return {
             "VLLM_CPU_KVCACHE_SPACE": "1",
             "VLLM_CPU_OMP_THREADS_BIND": "nobind",
             **(ONE_PROCESS if on_cpu() else {}),
             **os.environ,
             "VLLM_API_KEY": key,
+            **({"HF_HUB_OFFLINE": "1"} if Path(self.model).is_dir() else {}),
         }
-        return environment | ({"HF_HUB_OFFLINE": "1"} if Path(self.model).is_dir() else {})
 
 
 def read_spec(target: str, adapters: Mapping[str, Path], python: str, extra: Sequence[str]) -> VllmSpec:
@@ -90,9 +85,8 @@ def read_spec(target: str, adapters: Mapping[str, Path], python: str, extra: Seq
     if not folder.is_dir() and (target.startswith((".", "/", "~")) or target.count("/") > 1):
         raise UserError(f"vllm:{target}: no such folder", "a model's folder or a hub name", "check the path")
     if not os.access(python, os.X_OK):
-        raise UserError(
-            f"{python}: no such program", "the Python of vLLM's environment", f"check --vllm-python or {PYTHON}"
-        )
+        remedy = f"check --vllm-python or {PYTHON}"
+        raise UserError(f"{python}: no such program", "the Python of vLLM's environment", remedy)
     if adapters:
         max_lora_rank(adapters)
     name = folder.resolve().name if folder.is_dir() else target
@@ -107,24 +101,19 @@ def lora_rank(adapter: Path) -> int:
         config = json.loads((adapter / ADAPTER_CONFIG).read_text(encoding="utf-8"))
         return max(int(config["r"]), *(int(rank) for rank in (config.get("rank_pattern") or {}).values()), 1)
     except (OSError, ValueError, KeyError, TypeError):
-        raise UserError(
-            f"{adapter}: no readable {ADAPTER_CONFIG} with a rank", "a LoRA adapter's folder", "check --adapter"
-        ) from None
+        found = f"{adapter}: no readable {ADAPTER_CONFIG} with a rank"
+        raise UserError(found, "a LoRA adapter's folder", "check --adapter") from None
 
 
 def max_lora_rank(adapters: Mapping[str, Path]) -> int:
     """The smallest --max-lora-rank that fits all adapters; UserError when one exceeds vLLM's limit."""
     rank_of = {name: lora_rank(folder) for name, folder in adapters.items()}
     largest = max(rank_of, key=rank_of.__getitem__)
-    needed = rank_of[largest]
     for rank in RANKS:
-        if rank >= needed:
+        if rank >= rank_of[largest]:
             return rank
-    raise UserError(
-        f"adapter {largest}: rank {needed}",
-        f"at most {RANKS[-1]}",
-        "merge it into the model (modegraph train export --merge)",
-    )
+    remedy = "merge it into the model (modegraph train export --merge)"
+    raise UserError(f"adapter {largest}: rank {rank_of[largest]}", f"at most {RANKS[-1]}", remedy)
 
 
 def with_training_prompts(spec: VllmSpec, tokenizer: Any) -> VllmSpec:

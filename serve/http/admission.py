@@ -39,7 +39,8 @@ class AdmissionMiddleware:
 
     def is_full(self, method: str, path: str) -> bool:
         """Whether a request with this method and path would be refused, since all slots, for running and for waiting requests, are taken."""
-        return is_limited_path(path) and self._slots_for(method, path).is_full
+        slots = self._slots_for(method, path)
+        return is_limited_path(path) and slots.admitted >= slots.limit
 
     def _slots_for(self, method: str, path: str) -> _Slots:
         """The slots of a request. On a writable server, writes to /v1/documents have their own, so that they neither wait for questions nor delay them."""
@@ -84,9 +85,8 @@ class AdmissionMiddleware:
                 error = ApiError(504, "too_long", f"no answer within {self._settings.request_timeout_s:g} s")
         except asyncio.CancelledError:
             # uvicorn cancels running requests when the grace period of a stopping server ends.
-            error = ApiError(
-                503, "stopping", "the server is stopping before the answer is complete", headers={"Retry-After": "5"}
-            )
+            message = "the server is stopping before the answer is complete"
+            error = ApiError(503, "stopping", message, headers={"Retry-After": "5"})
         try:
             if not work.done() and not response.complete:
                 work.cancel()
@@ -105,13 +105,11 @@ class AdmissionMiddleware:
     async def _in_turn(
         self, scope: Scope, body: bytes, disconnected: Future[Message], response: _TrackedResponse, slots: _Slots
     ) -> None:
-        async def replay() -> Message:
-            if not replayed:
-                replayed.append(True)
-                return {"type": "http.request", "body": body, "more_body": False}
-            return await asyncio.shield(disconnected)
+        unread: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
-        replayed: list[bool] = []
+        async def replay() -> Message:
+            return unread.pop() if unread else await asyncio.shield(disconnected)
+
         async with slots.turns:
             slots.running += 1
             try:
@@ -124,13 +122,8 @@ class _Slots:
     """Slots for `limit` requests, of which `at_once` run at a time."""
 
     def __init__(self, limit: int, at_once: int) -> None:
-        self.turns = asyncio.Semaphore(at_once)
+        self.limit, self.turns = limit, asyncio.Semaphore(at_once)
         self.admitted = self.running = 0
-        self._limit = limit
-
-    @property
-    def is_full(self) -> bool:
-        return self.admitted >= self._limit
 
 
 class _TrackedResponse:
@@ -173,9 +166,8 @@ def is_limited_path(path: str) -> bool:
 async def read_body(scope: Scope, receive: Receive, limit: int) -> bytes | None:
     """A body of at most `limit` bytes; None when the client has disconnected. ApiError 413 as soon as it is known to be longer."""
     declared_length = Headers(scope=scope).get("content-length", "0")
-    too_long = ApiError(
-        413, "too_long_body", f"the body is longer than {limit:,} bytes", headers={"Connection": "close"}
-    )
+    reason = f"the body is longer than {limit:,} bytes"
+    too_long = ApiError(413, "too_long_body", reason, headers={"Connection": "close"})
     if declared_length.isdecimal() and int(declared_length[:20]) > limit:
         raise too_long
     parts: list[bytes] = []

@@ -59,12 +59,13 @@ class AuthMiddleware:
         sent_key = key_of_headers(headers)
         if self._key is not None and hmac.compare_digest(sent_key.encode(), self._key):
             return FULL_ACCESS
-        key = self._ring.find(sent_key) if self._ring is not None else None
-        if key is not None and self._ring is not None:
+        if self._ring is not None and (key := self._ring.find(sent_key)) is not None:
             scope[ACCESS_FIELD] = access = key.access()
             if scope["path"] not in OPEN_PATHS:
                 _check_scope(access, scope["method"], scope["path"])
-                _check_rate(self._ring.wait_s(key))
+                if (wait_s := self._ring.wait_s(key)) > 0:
+                    message = "this key has reached its limit of requests per minute; try again later"
+                    raise ApiError(429, "too_often", message, headers={"Retry-After": str(math.ceil(wait_s))})
             return access
         if scope["path"] in OPEN_PATHS:
             return NO_ACCESS
@@ -90,18 +91,11 @@ def _check_scope(access: Access, method: str, path: str) -> None:
         raise ApiError(403, "not_allowed", f"this key does not allow that: it lacks the scope {required}")
 
 
-def _check_rate(wait_s: float) -> None:
-    if wait_s > 0:
-        message = "this key has reached its limit of requests per minute; try again later"
-        raise ApiError(429, "too_often", message, headers={"Retry-After": str(math.ceil(wait_s))})
-
-
 def _check_local(headers: Headers, scope: Scope) -> None:
     host = headers.get("host", "")
     if not is_loopback(_host_name(f"//{host}")):
-        raise ApiError(
-            403, "foreign_host", "without a key this server answers only at a local address, such as localhost"
-        )
+        message = "without a key this server answers only at a local address, such as localhost"
+        raise ApiError(403, "foreign_host", message)
     if is_foreign(headers, f"{scope['scheme']}://{host}", scope["method"]):
         message = (
             "without a key this server refuses requests from pages of other sites or of other ports of this machine"

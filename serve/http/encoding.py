@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
-from pydantic import AfterValidator
+from pydantic import AfterValidator, BaseModel, ConfigDict
 from starlette.responses import JSONResponse
 
 
@@ -21,6 +21,12 @@ SSE = "text/event-stream"
 DONE = b"data: [DONE]\n\n"
 """The last event of a stream in OpenAI's protocols."""
 Text = Annotated[str, AfterValidator(whole_characters)]
+
+
+class StrictModel(BaseModel):
+    """A request or a part of one; fields that it does not have are refused."""
+
+    model_config = ConfigDict(extra="forbid")
 
 
 class AsciiJSONResponse(JSONResponse):

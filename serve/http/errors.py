@@ -22,21 +22,15 @@ from serve.http.encoding import AsciiJSONResponse
 
 LOG = logging.getLogger("modegraph.serve")
 TYPES = {
-    400: "invalid_request_error",
+    **dict.fromkeys((400, 405, 413, 422), "invalid_request_error"),
+    **dict.fromkeys((408, 504), "timeout_error"),
     401: "authentication_error",
     403: "permission_error",
     404: "not_found_error",
-    405: "invalid_request_error",
-    408: "timeout_error",
     409: "conflict_error",
-    413: "invalid_request_error",
-    422: "invalid_request_error",
     429: "rate_limit_error",
     503: "service_unavailable_error",
-    504: "timeout_error",
 }
-
-
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 
 
@@ -130,14 +124,12 @@ def add_error_handlers(app: FastAPI) -> None:
 
     @app.exception_handler(HTTPException)
     async def http_error(request: Request, problem: HTTPException) -> Response:
-        message = (
-            "no such address; /openapi.json lists the routes" if problem.status_code == 404 else str(problem.detail)
-        )
-        code = {404: "no_such_address", 405: "method_not_allowed"}.get(problem.status_code, "bad_request")
-        headers = (
-            {"Allow": ", ".join(allowed_methods(app, request.scope))} if problem.status_code == 405 else problem.headers
-        )
-        return error_response(ApiError(problem.status_code, code, message, headers=headers))
+        status, code, message, headers = problem.status_code, "bad_request", str(problem.detail), problem.headers
+        if status == 404:
+            code, message = "no_such_address", "no such address; /openapi.json lists the routes"
+        elif status == 405:
+            code, headers = "method_not_allowed", {"Allow": ", ".join(allowed_methods(app, request.scope))}
+        return error_response(ApiError(status, code, message, headers=headers))
 
     @app.exception_handler(Exception)
     async def unexpected_error(request: Request, problem: Exception) -> Response:

@@ -12,7 +12,7 @@ import logging
 import os
 import secrets
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -40,14 +40,6 @@ class Access:
     scopes: frozenset[Scope] = frozenset(SCOPES)
     collections: frozenset[str] | None = None
     where: tuple[Condition, ...] = ()
-
-    def visible_of(self, names: Iterable[str]) -> tuple[str, ...]:
-        """The collections that the key can read.
-
-        >>> Access(collections=frozenset({"b", "x"})).visible_of(["a", "b"])
-        ('b',)
-        """
-        return tuple(name for name in names if self.collections is None or name in self.collections)
 
 
 FULL_ACCESS = Access()
@@ -89,9 +81,8 @@ class Key(Settings):
 
     @model_validator(mode="after")
     def _check_write_conditions(self) -> Key:
-        if "write" in self.scopes and any(
-            (condition.key, condition.operator) != ("source", "=") for condition in self.conditions
-        ):
+        limits = {(condition.key, condition.operator) for condition in self.conditions}
+        if "write" in self.scopes and limits - {("source", "=")}:
             raise ValueError(WRITE_CONDITIONS_MESSAGE)
         return self
 
@@ -173,7 +164,7 @@ class KeyRing:
     def __init__(self, file: Path) -> None:
         self._file = file
         self._stamp = self._stamp_now()
-        self._keys = _by_hash(read_keys(file))
+        self._keys = {key.sha256: key for key in read_keys(file)}
         self._buckets: dict[str, TokenBucket] = {}
 
     def find(self, text: str) -> Key | None:
@@ -198,7 +189,7 @@ class KeyRing:
             return
         self._stamp, self._keys = stamp, {}
         try:
-            self._keys = _by_hash(read_keys(self._file))
+            self._keys = {key.sha256: key for key in read_keys(self._file)}
         except UserError as problem:
             LOG.error("no keys are loaded: %s", problem)
         else:
@@ -232,7 +223,3 @@ class TokenBucket:
             return (1 - self._tokens) * 60 / rate
         self._tokens -= 1
         return 0.0
-
-
-def _by_hash(keys: list[Key]) -> dict[str, Key]:
-    return {key.sha256: key for key in keys}

@@ -69,7 +69,6 @@ class AuditLog:
             raise UserError(f"{file}: {problem.strerror}", "a writable file", "check --audit-log") from None
 
     def close(self) -> None:
-        """Close the file."""
         if self._file is not None:
             self._file.close()
 

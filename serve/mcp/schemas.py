@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from graph.answer.attribution import Quote
 from graph.answer.support import NotChecked, Unsupported
 from graph.shared.modes import Mode
-from serve.http.encoding import Text
+from serve.http.encoding import StrictModel, Text
 from serve.http.routes.documents import NewDocument
 from serve.server.retriever import MAX_K, Condition
 
@@ -19,10 +19,8 @@ Collection = Annotated[
 ]
 
 
-class Arguments(BaseModel):
+class Arguments(StrictModel):
     """Arguments of every tool."""
-
-    model_config = ConfigDict(extra="forbid")
 
     collection: Collection = None
 

@@ -12,26 +12,12 @@ from typing import Any
 
 import anyio
 from fastapi import FastAPI
+from mcp import types
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.shared.exceptions import MCPError
-from mcp.types import (
-    INVALID_PARAMS,
-    CallToolRequestParams,
-    CallToolResult,
-    ListResourcesResult,
-    ListResourceTemplatesResult,
-    ListToolsResult,
-    PaginatedRequestParams,
-    ReadResourceRequestParams,
-    ReadResourceResult,
-    Resource,
-    ResourceTemplate,
-    TextContent,
-    TextResourceContents,
-)
 from starlette.types import Receive, Scope, Send
 
 from graph.errors import Unavailable, UserError
@@ -55,6 +41,7 @@ INSTRUCTIONS = (
 )
 
 Context = ServerRequestContext[Any, Any]
+PageParams = types.PaginatedRequestParams | None
 
 
 def build_mcp(services: Services) -> Server[Any]:
@@ -81,12 +68,12 @@ class _Handlers:
     def __init__(self, services: Services) -> None:
         self._services = services
 
-    async def list_tools(self, context: Context, params: PaginatedRequestParams | None) -> ListToolsResult:
+    async def list_tools(self, context: Context, params: PageParams) -> types.ListToolsResult:
         """The tools that the caller may use."""
         tools = tools_for(self._services, self._call_of(context).access)
-        return ListToolsResult(tools=[tool.to_protocol() for tool in tools.values()])
+        return types.ListToolsResult(tools=[tool.to_protocol() for tool in tools.values()])
 
-    async def call_tool(self, context: Context, params: CallToolRequestParams) -> CallToolResult:
+    async def call_tool(self, context: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
         """The tool's result; an exception becomes an error result."""
         call = self._call_of(context)
         tools = tools_for(self._services, call.access)
@@ -103,21 +90,21 @@ class _Handlers:
             return _error_result(str(problem))
         except Exception:
             LOG.exception("the tool %s failed", tool.name)
-            self._services.metrics.errors.labels("internal_error").inc()
-            return _error_result("the server failed; the cause is in its log")
+            return self._counted_error(ApiError(500, "internal_error", "the server failed; the cause is in its log"))
         content = with_whole_characters(result.model_dump(mode="json"))
-        return CallToolResult(content=[_text(ascii_json(content).decode("ascii"))], structured_content=content)
+        text = types.TextContent(text=ascii_json(content).decode("ascii"))
+        return types.CallToolResult(content=[text], structured_content=content)
 
-    def _counted_error(self, problem: ApiError) -> CallToolResult:
+    def _counted_error(self, problem: ApiError) -> types.CallToolResult:
         """The error result for `problem`, which is counted in the metrics."""
         self._services.metrics.errors.labels(problem.code).inc()
         return _error_result(problem.message)
 
-    async def list_resources(self, context: Context, params: PaginatedRequestParams | None) -> ListResourcesResult:
+    async def list_resources(self, context: Context, params: PageParams) -> types.ListResourcesResult:
         """One page of the documents in the caller's collections, starting at the cursor."""
         call = self._call_of(context)
         start = _offset(params.cursor if params is not None else None)
-        resources: list[Resource] = []
+        resources: list[types.Resource] = []
         position = 0
         for name in self._services.collections.names(call.access):
             data = (await call.view(name)).generation.index.data
@@ -126,19 +113,21 @@ class _Handlers:
             for row in range(first, min(total, first + PAGE_SIZE - len(resources))):
                 source, title = data.document_sources[row], data.document_titles[row]
                 fields = with_whole_characters({"name": source, "title": title or source})
-                resources.append(Resource(uri=document_uri(name, fields["name"]), mime_type=TEXT, **fields))
+                resources.append(types.Resource(uri=document_uri(name, fields["name"]), mime_type=TEXT, **fields))
             position += total
         end = start + len(resources)
-        return ListResourcesResult(resources=resources, next_cursor=str(end) if end < position else None)
+        return types.ListResourcesResult(resources=resources, next_cursor=str(end) if end < position else None)
 
-    async def list_templates(
-        self, context: Context, params: PaginatedRequestParams | None
-    ) -> ListResourceTemplatesResult:
+    async def list_templates(self, context: Context, params: PageParams) -> types.ListResourceTemplatesResult:
         """The URI template of documents."""
-        template = ResourceTemplate(uri_template=URI_TEMPLATE, name="document", title="A document", mime_type=TEXT)
-        return ListResourceTemplatesResult(resource_templates=[template])
+        template = types.ResourceTemplate(
+            uri_template=URI_TEMPLATE, name="document", title="A document", mime_type=TEXT
+        )
+        return types.ListResourceTemplatesResult(resource_templates=[template])
 
-    async def read_resource(self, context: Context, params: ReadResourceRequestParams) -> ReadResourceResult:
+    async def read_resource(
+        self, context: Context, params: types.ReadResourceRequestParams
+    ) -> types.ReadResourceResult:
         """A document's text; MCPError for one that does not exist or that the caller may not read."""
         location = read_uri(params.uri)
         call = self._call_of(context)
@@ -147,10 +136,10 @@ class _Handlers:
             passages = await self._services.retriever.in_thread(lambda: index.passages_of(location[1]))
             if passages:
                 text = with_whole_characters(document_text(passages))
-                return ReadResourceResult(contents=[TextResourceContents(uri=params.uri, text=text, mime_type=TEXT)])
-        raise MCPError(
-            code=INVALID_PARAMS, message=f"no resource {params.uri[:200]!r}; resources/list names those available"
-        )
+                document = types.TextResourceContents(uri=params.uri, text=text, mime_type=TEXT)
+                return types.ReadResourceResult(contents=[document])
+        message = f"no resource {params.uri[:200]!r}; resources/list names those available"
+        raise MCPError(types.INVALID_PARAMS, message)
 
     def _call_of(self, context: Context) -> Call:
         request = context.request
@@ -162,18 +151,13 @@ def _offset(cursor: str | None) -> int:
     if cursor is None:
         return 0
     if not (cursor.isdecimal() and len(cursor) < 10):
-        raise MCPError(
-            code=INVALID_PARAMS, message=f"invalid cursor {cursor[:80]!r}; pass the next_cursor of the previous page"
-        )
+        message = f"invalid cursor {cursor[:80]!r}; pass the next_cursor of the previous page"
+        raise MCPError(types.INVALID_PARAMS, message)
     return int(cursor)
 
 
-def _text(text: str) -> TextContent:
-    return TextContent(type="text", text=text)
-
-
-def _error_result(message: str) -> CallToolResult:
-    return CallToolResult(content=[_text(with_whole_characters(message))], is_error=True)
+def _error_result(message: str) -> types.CallToolResult:
+    return types.CallToolResult(content=[types.TextContent(text=with_whole_characters(message))], is_error=True)
 
 
 class McpRoute:

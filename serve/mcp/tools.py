@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, get_type_hints
 from urllib.parse import quote, unquote
 
 from mcp.types import Tool as ListedTool
@@ -22,22 +22,7 @@ from serve.http.errors import ApiError
 from serve.http.keys import Access
 from serve.http.routes.chat import checked_completion
 from serve.http.routes.documents import add_documents, no_document
-from serve.mcp.schemas import (
-    AddArguments,
-    AddResult,
-    AskArguments,
-    CheckedAnswer,
-    Citation,
-    Explanation,
-    FetchArguments,
-    FetchedText,
-    PassagePath,
-    QuestionArguments,
-    Result,
-    Search,
-    SearchArguments,
-    SearchResults,
-)
+from serve.mcp import schemas
 from serve.server.chat_request import chat_request
 from serve.server.collections import CollectionView
 from serve.server.completion import prepare
@@ -96,7 +81,6 @@ class Call:
     request: Request | None
 
     async def view(self, collection: str | None) -> CollectionView:
-        """The caller's view of a collection."""
         return await self.services.collections.view(self.access, collection)
 
     def url(self, view: CollectionView, passage: Passage) -> str:
@@ -108,29 +92,30 @@ class Call:
 
 @dataclass(frozen=True)
 class Tool:
-    """A tool: its description, arguments, result and function, and whether it changes the index."""
+    """A tool: its function, which gives the tool its name, arguments and result; its description, and whether it changes the index."""
 
-    name: str
-    about: str
-    takes: type[BaseModel]
-    returns: type[BaseModel]
     run: Callable[[Call, Any], Awaitable[BaseModel]]
+    about: str
     writes: bool = False
 
+    @property
+    def name(self) -> str:
+        return self.run.__name__
+
     def to_protocol(self) -> ListedTool:
-        """The tool in the protocol's form."""
+        types = get_type_hints(self.run)
         return ListedTool(
             name=self.name,
             description=self.about,
-            input_schema=self.takes.model_json_schema(),
-            output_schema=self.returns.model_json_schema(),
+            input_schema=types["arguments"].model_json_schema(),
+            output_schema=types["return"].model_json_schema(),
             annotations=ToolAnnotations(read_only_hint=not self.writes, open_world_hint=False),
         )
 
     async def call(self, call: Call, arguments: dict[str, Any]) -> BaseModel:
         """The tool's result; ApiError or UserError for an error that the caller can correct."""
         try:
-            parsed = self.takes.model_validate(arguments)
+            parsed = get_type_hints(self.run)["arguments"].model_validate(arguments)
         except ValidationError as problems:
             first = problems.errors()[0]
             location = ".".join(map(str, first["loc"]))
@@ -145,16 +130,17 @@ def tools_for(services: Services, access: Access) -> dict[str, Tool]:
     return {tool.name: tool for tool in tools}
 
 
-async def search(call: Call, arguments: SearchArguments) -> SearchResults:
+async def search(call: Call, arguments: schemas.SearchArguments) -> schemas.SearchResults:
     """The passages for a query."""
     view, evidence = await _find(call, arguments.query, arguments)
     results = [
-        Result(**vars(found.item), score=found.score, url=call.url(view, found.item)) for found in evidence.passages
+        schemas.Result(**vars(found.item), score=found.score, url=call.url(view, found.item))
+        for found in evidence.passages
     ]
-    return SearchResults(results=results, mode=evidence.trace.mode)
+    return schemas.SearchResults(results=results, mode=evidence.trace.mode)
 
 
-async def fetch(call: Call, arguments: FetchArguments) -> FetchedText:
+async def fetch(call: Call, arguments: schemas.FetchArguments) -> schemas.FetchedText:
     """The text of a document, starting at a passage or an offset."""
     view = await call.view(arguments.collection)
     current = view.generation
@@ -169,7 +155,7 @@ async def fetch(call: Call, arguments: FetchArguments) -> FetchedText:
     part = text[start : start + FETCHED_CHARS]
     title = passages[0].title if passages else ""
     excerpt = Passage(arguments.id, source, title, 0, start, start + len(part), part)
-    return FetchedText(
+    return schemas.FetchedText(
         id=arguments.id,
         title=title,
         url=call.url(view, excerpt),
@@ -182,17 +168,18 @@ async def fetch(call: Call, arguments: FetchArguments) -> FetchedText:
     )
 
 
-async def explain(call: Call, arguments: QuestionArguments) -> Explanation:
+async def explain(call: Call, arguments: schemas.QuestionArguments) -> schemas.Explanation:
     """How a question led to its passages: their paths, or, if the mode has none, their scores."""
     _, evidence = await _find(call, arguments.question, arguments)
     paths = evidence.paths or tuple((f"score {found.score:.3f}",) for found in evidence.passages)
     passage_paths = [
-        PassagePath(**vars(found.item), steps=path) for found, path in zip(evidence.passages, paths, strict=True)
+        schemas.PassagePath(**vars(found.item), steps=path)
+        for found, path in zip(evidence.passages, paths, strict=True)
     ]
-    return Explanation(mode=evidence.trace.mode, search=evidence.trace.steps, ways=passage_paths)
+    return schemas.Explanation(mode=evidence.trace.mode, search=evidence.trace.steps, ways=passage_paths)
 
 
-async def ask(call: Call, arguments: AskArguments) -> CheckedAnswer:
+async def ask(call: Call, arguments: schemas.AskArguments) -> schemas.CheckedAnswer:
     """An answer, by the same steps as a chat completion."""
     services = call.services
     values = {
@@ -203,10 +190,10 @@ async def ask(call: Call, arguments: AskArguments) -> CheckedAnswer:
     prepared = await prepare(services, chat_request(values), call.access, arguments.collection, "collection")
     choice = (await checked_completion(services, prepared, ""))["choices"][0]
     message, metadata = choice["message"], prepared.retrieval or {}
-    return CheckedAnswer(
+    return schemas.CheckedAnswer(
         answer=message["content"] or "",
         reason=message.get(REASONING) or "",
-        citations=[Citation.model_validate(citation) for citation in message.get("citations", ())],
+        citations=[schemas.Citation.model_validate(citation) for citation in message.get("citations", ())],
         removed=message.get("removed", ()),
         left_out=metadata.get("left_out", 0),
         cut_off=choice.get("finish_reason") == "length",
@@ -217,7 +204,7 @@ async def ask(call: Call, arguments: AskArguments) -> CheckedAnswer:
     )
 
 
-async def add_document(call: Call, arguments: AddArguments) -> AddResult:
+async def add_document(call: Call, arguments: schemas.AddArguments) -> schemas.AddResult:
     """Add a document to the index, and switch to the new index."""
     if not arguments.text.strip():
         raise ApiError(400, "empty_document", "text: the document has no text", "text")
@@ -227,45 +214,18 @@ async def add_document(call: Call, arguments: AddArguments) -> AddResult:
 
     view = await call.view(arguments.collection)
     result = await add_documents(call.services, view, [arguments.source], read)
-    return AddResult(source=arguments.source, written=result.report["written"])
+    return schemas.AddResult(source=arguments.source, written=result.report["written"])
 
 
-async def _find(call: Call, question: str, arguments: Search) -> tuple[CollectionView, Evidence]:
+async def _find(call: Call, question: str, arguments: schemas.Search) -> tuple[CollectionView, Evidence]:
     retriever, view = call.services.retriever, await call.view(arguments.collection)
     options = RetrievalOptions.model_validate({"mode": arguments.mode, "k": arguments.k, "where": arguments.where})
     settings = retriever.settings_of(options)
     return view, await retriever.find(retriever.check_question(question), settings, None, view.generation)
 
 
-SEARCH = Tool(
-    "search",
-    "Find the passages relevant to a query, with their documents and character offsets.",
-    SearchArguments,
-    SearchResults,
-    search,
-)
-FETCH = Tool(
-    "fetch", "Read a document, starting at a search result, or by its source.", FetchArguments, FetchedText, fetch
-)
-EXPLAIN = Tool(
-    "explain",
-    "Explain step by step how a question led to each passage found.",
-    QuestionArguments,
-    Explanation,
-    explain,
-)
-ASK = Tool(
-    "ask",
-    "Answer a question from the documents; every citation is checked against the passages read.",
-    AskArguments,
-    CheckedAnswer,
-    ask,
-)
-ADD = Tool(
-    "add_document",
-    "Add a document to the collection, or replace the one with the same source.",
-    AddArguments,
-    AddResult,
-    add_document,
-    writes=True,
-)
+SEARCH = Tool(search, "Find the passages relevant to a query, with their documents and character offsets.")
+FETCH = Tool(fetch, "Read a document, starting at a search result, or by its source.")
+EXPLAIN = Tool(explain, "Explain step by step how a question led to each passage found.")
+ASK = Tool(ask, "Answer a question from the documents; every citation is checked against the passages read.")
+ADD = Tool(add_document, "Add a document to the collection, or replace the one with the same source.", writes=True)

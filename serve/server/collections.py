@@ -126,7 +126,11 @@ class LiveIndex:
                 newer = await asyncio.to_thread(self._open_newer)
             # Keep watching, whatever exception a damaged folder causes; zipfile and the encoder raise their own types.
             except Exception as problem:  # noqa: BLE001
-                self._keep_current(f"{problem}" or repr(problem))
+                error = f"{problem}" or repr(problem)
+                if error != self._load_error:
+                    self._load_error = error
+                    self._metrics.swaps.labels("failed").inc()
+                    LOG.warning("%s: the changed index cannot be loaded yet: %s", self.name, error)
                 return
             if newer is not None:
                 self.current = newer
@@ -136,14 +140,6 @@ class LiveIndex:
                 fields = (self.name, self.current.number, self.current.identity[:8])
                 LOG.info("%s: generation %d (%s) is in use", *fields)
             self._load_error = ""
-
-    def _keep_current(self, error: str) -> None:
-        """Keep the current generation; log the error unless it was the last one logged."""
-        if error == self._load_error:
-            return
-        self._load_error = error
-        self._metrics.swaps.labels("failed").inc()
-        LOG.warning("%s: the changed index cannot be loaded yet: %s", self.name, error)
 
     def _publish_generation(self) -> None:
         self._metrics.generation_number.labels(self.name).set(self.current.number)
@@ -199,12 +195,8 @@ class WriteQueue:
         try:
             await asyncio.wait({done}, timeout=self._wait_s)
             if not done.done() and job.done.cancel():
-                raise ApiError(
-                    409,
-                    "being_written",
-                    f"other writes have kept the index busy for {self._wait_s:g} s; try again later",
-                    headers={"Retry-After": str(RETRY_AFTER_S)},
-                )
+                message = f"other writes have kept the index busy for {self._wait_s:g} s; try again later"
+                raise ApiError(409, "being_written", message, headers={"Retry-After": str(RETRY_AFTER_S)})
             result = await done
         finally:
             job.done.cancel()
@@ -264,7 +256,7 @@ class Collections:
 
     def names(self, access: Access) -> tuple[str, ...]:
         """The collections visible to a caller, in the order of the command line."""
-        return access.visible_of(self.live)
+        return tuple(name for name in self.live if access.collections is None or name in access.collections)
 
     def resolve_name(self, access: Access, name: str | None, field: str = "collection") -> str:
         """The collection `name`, or the only visible one if `name` is None; `field` is the request's field for it.

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from graph.answer.context import rank_excerpts, token_budget
 from graph.answer.support import Handling
 from graph.errors import ModelUnavailable, UserError
-from graph.types import Evidence, Excerpt, LanguageModel, Message
+from graph.types import Evidence, Excerpt, LanguageModel
 from serve.conversation.prompt import (
     Exchange,
     Prompt,
@@ -38,7 +38,7 @@ from serve.server.chat_request import ChatRequest, ChatRetrieval
 from serve.server.collections import STORE_FIELD, CollectionView
 from serve.server.evidence import trace_response
 from serve.server.services import Services
-from serve.stream import Attribution, MessageDelta, MessageParts, PlainParts, uses_our_form
+from serve.stream import Attribution, MessageDelta, MessageParts, PlainParts, uses_our_form, with_messages
 
 UNSUPPORTED_FIELD = "retrieval.unsupported"
 
@@ -83,7 +83,7 @@ class PreparedRequest:
         part = whole.halved() if whole is not None else None
         if part is None:
             return None
-        body = _with_messages(self.body, part.messages())
+        body = with_messages(self.body, part.messages())
         return replace(self, body=body, task=part) if isinstance(part, Task) else replace(self, body=body, prompt=part)
 
 
@@ -107,7 +107,7 @@ async def prepare(
         )
     task = read_task([message.text() for message in request.messages if message.role == "user"], request.instructions())
     if task is not None and len(request.history()) == 0:
-        return replace(await _prepare_task(services, request, task), key=access.key)
+        return replace(await _prepare_task(services, fields, task), key=access.key)
     if collection is not None and model_collection not in (None, collection):
         named = f"{model_collection!r} and {collection[:80]!r}"
         raise ApiError(400, "bad_value", f"model and {field} name different collections: {named}", field)
@@ -137,7 +137,7 @@ async def prepare(
     except UserError as problem:
         code = TOO_LONG if isinstance(problem, PromptTooLong) else "refused_by_model"
         raise ApiError(400, code, str(problem), "messages") from None
-    body = _with_messages({"temperature": 0.0, **fields, limit: answer_tokens}, prompt.messages())
+    body = with_messages({"temperature": 0.0, **fields, limit: answer_tokens}, prompt.messages())
     search_metadata = {
         "intent": question.intent,
         "question": question.text,
@@ -157,31 +157,24 @@ def _unsupported_handling(services: Services, options: ChatRetrieval, form: bool
     if requested in ("mark", "drop") and not options.enabled:
         raise not_supported(UNSUPPORTED_FIELD, "without retrieval there are no passages to check the answer against")
     if requested == "drop" and not form:
-        raise not_supported(
-            UNSUPPORTED_FIELD, "dropping a sentence may break the format that the request asks for; use mark"
-        )
+        reason = "dropping a sentence may break the format that the request asks for; use mark"
+        raise not_supported(UNSUPPORTED_FIELD, reason)
     handling = requested or services.settings.unsupported
     return "mark" if handling == "drop" and not form else handling
 
 
-async def _prepare_task(services: Services, request: ChatRequest, task: Task) -> PreparedRequest:
+async def _prepare_task(services: Services, fields: Mapping[str, Any], task: Task) -> PreparedRequest:
     """A task of the client, ready for the engine: unchanged except that special tokens are escaped and the part that does not fit the window is left out."""
-    escape, model = services.backend.escape_special_tokens, services.backend.language_model(request.model)
-    fields = request.engine_fields(services.settings.max_answer_tokens)
+    escape, model = services.backend.escape_special_tokens, services.backend.language_model(fields["model"])
     limit = _limit_field(fields)
     escaped = Task(escape(task.system), escape(task.before), escape(task.history), escape(task.after))
     fitted, answer_tokens = await services.retriever.in_thread(partial(fit_task, escaped, model, fields[limit]))
-    body = _with_messages({"temperature": 0.0, **fields, limit: answer_tokens}, fitted.messages())
+    body = with_messages({"temperature": 0.0, **fields, limit: answer_tokens}, fitted.messages())
     return PreparedRequest(body, task=fitted)
 
 
 def _limit_field(fields: Mapping[str, Any]) -> str:
     return "max_completion_tokens" if "max_completion_tokens" in fields else "max_tokens"
-
-
-def _with_messages(body: Mapping[str, Any], messages: Sequence[Message]) -> dict[str, Any]:
-    """The body with these messages, in OpenAI's form."""
-    return {**body, "messages": [{"role": turn.role, "content": turn.content} for turn in messages]}
 
 
 async def _read_turn(services: Services, history: Sequence[Exchange], turn: str, model: LanguageModel) -> Question:
@@ -215,10 +208,8 @@ async def complete(services: Services, prepared: PreparedRequest) -> tuple[Prepa
     if prepared.found_nothing:
         completion = not_found_completion(prepared.body)
     else:
-        with (
-            services.metrics.generation.labels(model).time(),
-            services.tracing.span("generate", {MODEL: model}) as span,
-        ):
+        time_spent = services.metrics.generation.labels(model).time()
+        with time_spent, services.tracing.span("generate", {MODEL: model}) as span:
             prepared, completion = await call_until_it_fits(
                 halvings(prepared), lambda part: services.backend.complete(part.body)
             )

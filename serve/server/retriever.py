@@ -70,17 +70,13 @@ class Retriever:
         """The options completed with the server's defaults; ApiError 400 for unavailable ones, UserError (also answered with 400) for invalid values."""
         defaults = self._settings
         if options.selector == "trained" and not defaults.selector:
-            raise ApiError(
-                400,
-                "no_selector",
-                "retrieval.selector: the server was started without --selector; choose another selector",
-            )
+            message = "retrieval.selector: the server was started without --selector; choose another selector"
+            raise ApiError(400, "no_selector", message)
         if options.selector == "llm" and not options.use_model:
             raise ApiError(400, "bad_value", "retrieval.selector: llm calls the model, so set use_model too")
         if options.reranker and not defaults.reranker:
-            raise ApiError(
-                400, "no_reranker", "retrieval.reranker: the server was started without --reranker; leave it out"
-            )
+            message = "retrieval.reranker: the server was started without --reranker; leave it out"
+            raise ApiError(400, "no_reranker", message)
         values = {
             "mode": options.mode or defaults.mode,
             "top_k": options.k or defaults.top_k,
@@ -96,11 +92,10 @@ class Retriever:
         """The question without leading and trailing white space; ApiError 400 if it is empty or too long."""
         if not question.strip():
             raise ApiError(400, "empty_question", "the question is empty")
-        if len(question) > self._settings.max_question_chars:
-            limit = self._settings.max_question_chars
-            raise ApiError(
-                400, "long_question", f"the question has {len(question):,} characters; the limit is {limit:,}"
-            )
+        limit = self._settings.max_question_chars
+        if len(question) > limit:
+            message = f"the question has {len(question):,} characters; the limit is {limit:,}"
+            raise ApiError(400, "long_question", message)
         return question.strip()
 
     async def find(

@@ -17,7 +17,8 @@ from graph.index.index import Index, open_index
 from graph.retrieve.hops import mode
 from graph.retrieve.parts.passage_scores import score_alone
 from graph.retrieve.parts.query import Query, RetrieveSettings
-from graph.retrieve.retrieve import MODES, retrieve
+from graph.retrieve.retrieve import retrieve
+from graph.shared.modes import MODES
 from graph.store.index_settings import IndexSettings
 from graph.types import Document, Encoder
 from tests.fakes import HashEncoder

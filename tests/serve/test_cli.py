@@ -17,6 +17,7 @@ from graph.answer.prompt import NOT_FOUND
 from graph.errors import UserError
 from graph.index.index import Index
 from graph.retrieve.parts.query import RetrieveSettings
+from graph.shared.modes import MODES
 from graph.types import Evidence, LanguageModel, OpenModel
 from modegraph.cli import build_app
 from serve import engines
@@ -165,7 +166,7 @@ def test_a_missing_folder_or_a_file_instead_of_an_index_is_reported(tmp_path: Pa
 
 def test_the_help_names_every_mode() -> None:
     shown = CliRunner().invoke(build_app(), ["ask", "--help"]).output
-    assert all(re.search(rf"\b{mode}\b", shown) for mode in graph.retrieve.retrieve.MODES)
+    assert all(re.search(rf"\b{mode}\b", shown) for mode in MODES)
 
 
 def test_filters_are_applied_to_the_retrieval(hashed_isles: Path) -> None:

@@ -13,7 +13,8 @@ from typer.testing import CliRunner
 
 from graph.index.index import open_index
 from graph.retrieve.parts.query import RetrieveSettings
-from graph.retrieve.retrieve import MODES, retrieve
+from graph.retrieve.retrieve import retrieve
+from graph.shared.modes import MODES
 from serve.cli import register
 from serve.pipeline import answer_from
 from tests.fakes import HashEncoder, ScriptedModel, chat_server

@@ -151,18 +151,21 @@ def statements_before(scope: ast.AST, at: ast.AST) -> Iterator[ast.stmt]:
 def values_of(name: str, scope: ast.AST) -> list[ast.expr]:
     """The values assigned to a name in a scope; for a module, outside its functions."""
     nodes = scope.body if isinstance(scope, ast.Module) else ast.walk(scope)
-    values = []
-    for node in nodes:
-        targets = (
-            node.targets
-            if isinstance(node, ast.Assign)
-            else [node.target]
-            if isinstance(node, ast.AnnAssign | ast.NamedExpr)
-            else []
-        )
-        if any(isinstance(target, ast.Name) and target.id == name for target in targets) and node.value is not None:
-            values.append(node.value)
-    return values
+    assigned = (pair for node in nodes for pair in assignments_of(node))
+    return [value for target, value in assigned if isinstance(target, ast.Name) and target.id == name]
+
+
+def assignments_of(node: ast.AST) -> list[tuple[ast.expr, ast.expr]]:
+    """The targets of an assignment with their values; those of `a, b = x, y` one by one."""
+    if isinstance(node, ast.AnnAssign | ast.NamedExpr):
+        return [(node.target, node.value)] if node.value is not None else []
+    pairs: list[tuple[ast.expr, ast.expr]] = []
+    for target in node.targets if isinstance(node, ast.Assign) else ():
+        if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
+            pairs += zip(target.elts, node.value.elts, strict=False)
+        else:
+            pairs.append((target, node.value))
+    return pairs
 
 
 def _cell(text: str) -> str:

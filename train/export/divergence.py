@@ -154,8 +154,7 @@ def score_completion(model: Any, row: TokenizedRow) -> CompletionScores:
 
 def first_difference(ours: Sequence[int], theirs: Sequence[int], tokenizer: Any) -> tuple[int, str, str]:
     """The position, counted from 1, at which two token sequences first differ, and the next four tokens of each as text."""
-    position = next(
-        (i for i, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b), min(len(ours), len(theirs))
-    )
+    pairs = enumerate(zip(ours, theirs, strict=False))
+    position = next((i for i, (a, b) in pairs if a != b), min(len(ours), len(theirs)))
     here, there = (repr(tokenizer.decode(list(ids[position : position + 4]))) for ids in (ours, theirs))
     return position + 1, here, there

@@ -51,18 +51,15 @@ def export_merged(run: Path, output: Path) -> MergeLoss:
     check_output(output)
     measured_on, rows = probe_rows(run, record)
     settings = record.settings
-    trained = load_model(str(run), settings["precision"], quantisation=settings["quantise"])
-    before = token_logps(trained, rows)
-    del trained
+    before = token_logps(load_model(str(run), settings["precision"], quantisation=settings["quantise"]), rows)
     say(f"merging {run} into {adapter_base(str(run))}")
     with fresh_folder(output) as folder:
         merged_model(run, settings["precision"]).to(torch.bfloat16).save_pretrained(folder)
         load_tokenizer(str(run)).save_pretrained(folder)
         after = token_logps(load_model(str(folder), "bfloat16"), rows)
         loss = merge_loss(before, after, rows, measured_on)
-        write_public(
-            folder, public_record(run, record), hub_base(run, record), [USE_MERGED, _loss_section(loss)], False
-        )
+        sections = [USE_MERGED, _loss_section(loss)]
+        write_public(folder, public_record(run, record), hub_base(run, record), sections, False)
     return loss
 
 
@@ -91,11 +88,8 @@ def check_hub_names(*names: str) -> None:
     """UserError for a non-empty name that is not of the form OWNER/NAME, or is a local folder."""
     for name in filter(None, names):
         if not is_hub_name(name):
-            raise UserError(
-                f"{name!r} is not a name on the hub",
-                "OWNER/NAME, and no local file or folder of that name",
-                "check the spelling",
-            )
+            expected = "OWNER/NAME, and no local file or folder of that name"
+            raise UserError(f"{name!r} is not a name on the hub", expected, "check the spelling")
 
 
 def is_hub_name(name: str) -> bool:
@@ -112,9 +106,8 @@ def push_to_hub(folder: Path, repo: str) -> None:
         upload_folder(repo_id=repo, folder_path=folder)
     except (OSError, ValueError) as problem:
         found = f"--push {repo}: {one_line(problem)}"
-        raise UserError(
-            found, "a reachable hub and a token with write access", f"{folder} is complete: upload it later"
-        ) from None
+        remedy = f"{folder} is complete: upload it later"
+        raise UserError(found, "a reachable hub and a token with write access", remedy) from None
 
 
 def language_run(run: Path) -> RunRecord:
@@ -167,8 +160,7 @@ def public_record(run: Path, record: RunRecord) -> RunRecord:
 
 def write_public(folder: Path, record: RunRecord, hub: str, sections: Sequence[str], adapter: bool) -> None:
     """Write the card and the record of an export: of an adapter alone, or of a full model."""
-    card = model_card(record, adapter, hub, sections)
-    (folder / "README.md").write_text(card, encoding="utf-8")
+    (folder / "README.md").write_text(model_card(record, adapter, hub, sections), encoding="utf-8")
     write_run(folder, record)
 
 

@@ -54,9 +54,8 @@ def add_tokenizer(writer: GGUFWriter, tokenizer: PreTrainedTokenizerBase, vocabu
     writer.add_tokenizer_pre(name)
     writer.add_token_list(tokens)
     writer.add_token_types(types)
-    writer.add_token_merges(
-        [pair if isinstance(pair, str) else " ".join(pair) for pair in definition["model"]["merges"]]
-    )
+    merges = definition["model"]["merges"]
+    writer.add_token_merges([pair if isinstance(pair, str) else " ".join(pair) for pair in merges])
     for add, token in (
         (writer.add_bos_token_id, tokenizer.bos_token_id),
         (writer.add_eos_token_id, tokenizer.eos_token_id),
@@ -74,20 +73,11 @@ def vocabulary_of(tokenizer: PreTrainedTokenizerBase, vocabulary: int) -> tuple[
     by_id = {token: text for text, token in tokenizer.get_vocab().items()}
     if max(by_id) >= vocabulary:
         found = f"the tokenizer has token {max(by_id)}, the model has {vocabulary} embeddings"
-        raise UserError(
-            found, "an embedding for each token", "export the run with the tokenizer that it was trained with"
-        )
-    added = tokenizer.added_tokens_decoder
-    types = [
-        TokenType.UNUSED
-        if token not in by_id
-        else TokenType.NORMAL
-        if token not in added
-        else TokenType.CONTROL
-        if added[token].special
-        else TokenType.USER_DEFINED
-        for token in range(vocabulary)
-    ]
+        remedy = "export the run with the tokenizer that it was trained with"
+        raise UserError(found, "an embedding for each token", remedy)
+    types = [TokenType.NORMAL if token in by_id else TokenType.UNUSED for token in range(vocabulary)]
+    for token, added in tokenizer.added_tokens_decoder.items():
+        types[token] = TokenType.CONTROL if added.special else TokenType.USER_DEFINED
     return [by_id.get(token, f"[PAD{token}]") for token in range(vocabulary)], types
 
 
@@ -155,11 +145,8 @@ class TensorNames:
         """llama.cpp's name of the tensor `key` in transformers; UserError if it has none."""
         name: str | None = self._names.get_name(key, try_suffixes=(".weight", ".bias"))
         if name is None:
-            raise UserError(
-                f"an unexpected tensor {key}",
-                "only the tensors of the model's architecture",
-                "train it again from a model without further tensors",
-            )
+            remedy = "train it again from a model without further tensors"
+            raise UserError(f"an unexpected tensor {key}", "only the tensors of the model's architecture", remedy)
         return name
 
     def ordered(self, key: str, weights: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -215,11 +202,8 @@ def add_tensor(
     """Add `weights` under `name`, encoded; UserError naming `key` if they are not finite, or beyond the range of float16 where it is used."""
     data, kind = encoded(weights, tensor_type)
     if not np.isfinite(weights).all() or (kind is GGMLQuantizationType.F16 and not np.isfinite(data).all()):
-        raise UserError(
-            f"{key}: weights not finite or too large",
-            "finite weights, below 65,504 in f16",
-            "use --gguf bf16 if they are only too large, or train again",
-        )
+        remedy = "use --gguf bf16 if they are only too large, or train again"
+        raise UserError(f"{key}: weights not finite or too large", "finite weights, below 65,504 in f16", remedy)
     writer.add_tensor(name, data, raw_dtype=kind)
 
 
@@ -307,11 +291,8 @@ def lora_weights(model: Any, alpha: float) -> Iterator[tuple[str, NDArray[np.flo
         if not isinstance(layer, LoraLayer):
             continue
         if not layer.lora_A or (module == "lm_head" and model.config.tie_word_embeddings):
-            raise UserError(
-                f"an adapter of {module}",
-                "adapters of linear layers only, except an output head tied to the embedding",
-                REMEDY,
-            )
+            expected = "adapters of linear layers only, except an output head tied to the embedding"
+            raise UserError(f"an adapter of {module}", expected, REMEDY)
         ((adapter, a),) = layer.lora_A.items()
         rank, scaling = layer.r[adapter], layer.scaling[adapter]
         a_RI, b_OR = (factor.weight.detach().float().cpu().numpy() for factor in (a, layer.lora_B[adapter]))

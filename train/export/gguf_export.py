@@ -202,11 +202,9 @@ def describe_export(export: GgufExport) -> str:
         "",
     ]
     for gaps in export.gaps:
-        ties = (
-            f", and {gaps.near_ties} more up to a near tie (two tokens less than {NEAR_TIE:g} nats apart)"
-            if gaps.near_ties
-            else ""
-        )
+        ties = ""
+        if gaps.near_ties:
+            ties = f", and {gaps.near_ties} more up to a near tie (two tokens less than {NEAR_TIE:g} nats apart)"
         lines.append(
             f"* the run in {gaps.precision}: the same tokens in {gaps.same_replies} of {export.conversations}{ties}; "
             f"log-probabilities {gaps.largest_gap_nats:.2g} nats apart at most, {gaps.mean_gap_nats:.2g} on average"

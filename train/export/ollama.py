@@ -17,14 +17,8 @@ from graph.types import AnswerForm, Message
 MODELFILE = "Modelfile"
 MAX_CONTEXT = 8192
 """The maximum number of context tokens for which Ollama reserves memory; a shorter window of the model takes precedence."""
-_ROLES: tuple[Literal["system", "user", "assistant"], ...] = (
-    "system",
-    "user",
-    "assistant",
-    "user",
-    "assistant",
-    "user",
-)
+_Role = Literal["system", "user", "assistant"]
+_ROLES: tuple[_Role, ...] = ("system", "user", "assistant", "user", "assistant", "user")
 _UNWRITABLE = ('"""', "{{", "}}")
 
 
@@ -45,11 +39,9 @@ class Turns:
 def modelfile(gguf: str, tokenizer: Any, context_tokens: int, form: AnswerForm) -> tuple[str, bool]:
     """The text of a Modelfile for the file `gguf` in the same folder, of a model that answers in `form`, and whether it contains the chat template."""
     turns = turns_of(tokenizer)
-    template = (
-        f'TEMPLATE """{go_template(turns)}"""'
-        if turns
-        else "# No TEMPLATE: the model's chat template cannot be written in Ollama's format."
-    )
+    template = "# No TEMPLATE: the model's chat template cannot be written in Ollama's format."
+    if turns is not None:
+        template = f'TEMPLATE """{go_template(turns)}"""'
     system = answer_messages("?", (), form)[0].content
     lines = [
         f"FROM ./{gguf}",
@@ -72,7 +64,8 @@ def turns_of(tokenizer: Any) -> Turns | None:
     expected = [turns.opening, turns.after_system, *[turns.after_user, turns.after_answer] * 2, turns.after_last_user]
     if long != expected or any(word in piece for piece in expected for word in _UNWRITABLE):
         return None
-    if _adds_start(tokenizer):
+    # A start token that the tokenizer puts before every text is added by Ollama, so the template must not write it.
+    if tokenizer("a")["input_ids"][:1] == [tokenizer.bos_token_id]:
         turns = replace(turns, opening=turns.opening.removeprefix(str(tokenizer.bos_token)))
     return turns
 
@@ -106,8 +99,3 @@ def _between(tokenizer: Any, number: int) -> list[str]:
             raise UserError("a chat template that omits a turn", "one that writes each turn", "fix the chat template")
         pieces.append(piece)
     return [*pieces, text]
-
-
-def _adds_start(tokenizer: Any) -> bool:
-    """Whether the tokenizer puts a start token before every text; Ollama then adds it, so the template must not."""
-    return tokenizer.bos_token_id is not None and tokenizer("a")["input_ids"][0] == tokenizer.bos_token_id

@@ -7,9 +7,8 @@ that a server does not provide is None.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import openai
 
@@ -20,8 +19,6 @@ from serve.engines.child import CommandServer
 from serve.engines.llama import LlamaSpec
 from serve.engines.openai_api import TIMEOUT_S, key_of_environment, without_password
 
-Item = TypeVar("Item")
-Result = TypeVar("Result")
 TOKEN_ID_PREFIX = "token_id:"
 MODEGRAPH_OWNER = "modegraph"
 """The `owned_by` of models in the list of modegraph's own server."""
@@ -130,17 +127,11 @@ class Server:
         try:
             entries = (answer["choices"][0].get("logprobs") or {}).get("content") or []
             ids = token_ids(entries, answer["choices"][0]["message"].get("content") or "", tokenizer)
-            return Reply(
-                ids,
-                [float(each["logprob"]) for each in entries],
-                int((answer.get("usage") or {}).get("prompt_tokens", 0)),
-            )
+            prompt_tokens = int((answer.get("usage") or {}).get("prompt_tokens", 0))
+            return Reply(ids, [float(each["logprob"]) for each in entries], prompt_tokens)
         except (LookupError, TypeError, ValueError) as problem:
-            raise UserError(
-                f"{self.url}: not a chat completion ({problem})",
-                "an OpenAI-compatible server",
-                "fix the URL (it usually ends in /v1)",
-            ) from None
+            found = f"{self.url}: not a chat completion ({problem})"
+            raise UserError(found, "an OpenAI-compatible server", "fix the URL (it usually ends in /v1)") from None
 
     def _body(self, name: str, **fields: Any) -> dict[str, Any]:
         return {"model": name, **self._extra(name), **fields}
@@ -168,13 +159,11 @@ class Server:
             raise self._unreachable(problem) from None
         except (openai.APIError, ValueError) as problem:
             found = f"{self.url}: {one_line(problem)}"
-            raise UserError(
-                found, "an OpenAI-compatible server", "check the model's name, the key and the server's log"
-            ) from None
+            remedy = "check the model's name, the key and the server's log"
+            raise UserError(found, "an OpenAI-compatible server", remedy) from None
         if not isinstance(answer, dict):
-            raise UserError(
-                f"{self.url}: not a JSON object", "an OpenAI-compatible server", "fix the URL (it usually ends in /v1)"
-            )
+            found = f"{self.url}: not a JSON object"
+            raise UserError(found, "an OpenAI-compatible server", "fix the URL (it usually ends in /v1)")
         return answer
 
     def _unreachable(self, problem: openai.APIConnectionError) -> UserError:
@@ -186,12 +175,6 @@ def own_server(spec: LlamaSpec, server: CommandServer) -> Server:
     """The llama.cpp server that runs `spec`, with its adapters and their base, by name."""
     parents = {**dict.fromkeys(spec.adapters, spec.name), spec.name: ""}
     return Server(server.url, server.key, parents, spec.extra, spec.spec_text)
-
-
-def in_parallel(call: Callable[[Item], Result], items: Sequence[Item], workers: int) -> list[Result]:
-    """The result of `call` for each item, with up to `workers` calls in parallel."""
-    with ThreadPoolExecutor(workers) as pool:
-        return list(pool.map(call, items))
 
 
 def token_ids(entries: Sequence[Mapping[str, Any]], text: str, tokenizer: Any) -> tuple[int, ...] | None:

@@ -9,7 +9,7 @@ Legend: H heads, T tokens of a row, N tokens of a chunk of responses, P tokens o
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -62,10 +62,7 @@ def group_span(row: int, start: int, prompt_tokens: int, response_tokens: Sequen
 
 def on_device(spans: Sequence[GroupSpan], device: torch.device) -> tuple[GroupSpan, ...]:
     """The same spans with their masks on `device`."""
-    return tuple(
-        GroupSpan(s.row, s.start, s.end, tuple(Chunk(c.start, c.end, c.mask.to(device)) for c in s.chunks))
-        for s in spans
-    )
+    return tuple(replace(s, chunks=tuple(replace(c, mask=c.mask.to(device)) for c in s.chunks)) for s in spans)
 
 
 def use_shared_prefix_attention(model: Any) -> None:
@@ -88,21 +85,11 @@ def shared_prefix_attention(
     if shared_prefixes is None:
         output: tuple[Tensor, None] = sdpa_attention_forward(module, query, key, value, attention_mask, **options)
         return output
-    groups = getattr(module, "num_key_value_groups", 1)
-    rows = [
-        torch.cat(
-            _attend(
-                [span for span in shared_prefixes if span.row == row],
-                query[row],
-                key[row],
-                value[row],
-                groups,
-                options.get("scaling"),
-            ),
-            dim=1,
-        )
-        for row in range(len(query))
-    ]
+    groups, scaling = getattr(module, "num_key_value_groups", 1), options.get("scaling")
+    rows = []
+    for row in range(len(query)):
+        spans = [span for span in shared_prefixes if span.row == row]
+        rows.append(torch.cat(_attend(spans, query[row], key[row], value[row], groups, scaling), dim=1))
     return torch.stack(rows).transpose(1, 2).contiguous(), None
 
 
@@ -129,10 +116,8 @@ def _attend(
         outputs.append(_sdpa(next(queries), prompt_keys, prompt_values, None, scaling))
         for chunk in span.chunks:
             own_keys, own_values = (_repeat_heads(next(each), groups) for each in (keys, values))
-            all_keys, all_values = (
-                torch.cat([prompt_keys, own_keys], dim=1),
-                torch.cat([prompt_values, own_values], dim=1),
-            )
+            all_keys = torch.cat([prompt_keys, own_keys], dim=1)
+            all_values = torch.cat([prompt_values, own_values], dim=1)
             outputs.append(_sdpa(next(queries), all_keys, all_values, chunk.mask, scaling))
     return [*outputs, query_HTD.new_zeros(query_HTD.shape[0], padding, query_HTD.shape[2])]
 

@@ -113,11 +113,8 @@ def load_model(
     base = adapter_base(source)
     if not _is_present(base):
         found = f"{Path(source) / ADAPTER_CONFIG}: base model {base!r} does not exist in {Path.cwd()}"
-        raise UserError(
-            found,
-            "the base model that the adapter was trained on",
-            "run the command in the folder in which the adapter was trained",
-        )
+        remedy = "run the command in the folder in which the adapter was trained"
+        raise UserError(found, "the base model that the adapter was trained on", remedy)
     cached = check_source(base)
     check_base(source, base)
     model = load_adapter(_load_base(base, precision, quantisation, head, cached), resolve(source), base, trainable)
@@ -154,9 +151,8 @@ def check_source(source: str) -> bool:
     if not folder.exists():
         return only_in_cache(resolve(source), f"model {source!r}")
     if not (folder / "config.json").exists() and not (folder / ADAPTER_CONFIG).exists():
-        raise UserError(
-            f"model {source!r}: neither config.json nor {ADAPTER_CONFIG}", "a model's folder or a run", "check the path"
-        )
+        found = f"model {source!r}: neither config.json nor {ADAPTER_CONFIG}"
+        raise UserError(found, "a model's folder or a run", "check the path")
     return False
 
 

@@ -64,7 +64,6 @@ def check_rotation(config: Any, lengths_tokens: Sequence[int]) -> None:
 
 HEAD_CHUNK_TOKENS = 512
 ROWS_AT_ONCE = 512
-"""Rows that are tokenised together."""
 SOFT_CAPS = ("final_logit_softcapping", "logits_soft_cap", "output_logit_soft_cap")
 """Settings of models that transform their logits after the head."""
 
@@ -93,10 +92,7 @@ def unwrapped(model: Any) -> Any:
 
 
 def chunked_logps(head: nn.Module, states_ND: Tensor, token_ids_N: Tensor) -> Tensor:
-    """log softmax(head(state n)) at token n: float32[N].
-
-    With several chunks, the logits of each are recomputed for the gradient; those of a single chunk are stored.
-    """
+    """log softmax(head(state n)) at token n: float32[N]."""
     states_ND = states_ND.to(cast(Tensor, head.weight).dtype)
     if len(states_ND) <= HEAD_CHUNK_TOKENS:
         return _logps(head, states_ND, token_ids_N)
@@ -113,12 +109,10 @@ class PassThroughHead(nn.Module):
 
     @property
     def weight(self) -> Tensor:
-        """The head's weight."""
         return cast(Tensor, self._heads[0].weight)
 
     @property
     def bias(self) -> Tensor | None:
-        """The head's bias."""
         return cast("Tensor | None", getattr(self._heads[0], "bias", None))
 
     def forward(self, states: Tensor) -> Tensor:
@@ -149,7 +143,6 @@ class TokenizedRow:
 
     @property
     def prompt(self) -> tuple[int, ...]:
-        """The tokens of the prompt."""
         return self.ids[: self.prompt_tokens]
 
     @property

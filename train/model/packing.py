@@ -1,8 +1,7 @@
 """The packed layout, with shared prefixes: each prompt once, followed by its K responses, and several prompts per row; and the choice of layout.
 
-A prompt of a thousand tokens is computed once, not K times; log-probabilities and gradients equal those of the plain layout, one sequence per
-response. A response attends to its prompt and to itself, and its positions continue from the prompt's end. A layout maps a model
-and groups to the log-probability of each response. Legend: B rows, T tokens of a row, N response tokens row after row, R responses."""
+Log-probabilities and gradients equal those of the plain layout, one sequence per response: a response attends to its prompt and to itself, and
+its positions continue from the prompt's end. Legend: B rows, T tokens of a row, N response tokens row after row, R responses."""
 
 from __future__ import annotations
 
@@ -57,13 +56,12 @@ class TokenizedGroup:
 
     @property
     def scored_tokens(self) -> int:
-        """The number of scored tokens."""
         return sum(map(len, self.responses)) - sum(self.context_tokens)
 
     @property
     def tokens(self) -> int:
         """The length of the group in a row."""
-        return len(self.prompt) + sum(len(response) for response in self.responses)
+        return len(self.prompt) + sum(map(len, self.responses))
 
 
 TRIAL_GROUPS = (TokenizedGroup((3, 1, 4, 1, 5), ((9, 2, 6), (5, 3))), TokenizedGroup((5, 8), ((9,), (7, 9, 3))))

@@ -26,13 +26,11 @@ def check_model(model: Any) -> None:
     with _trial_of(model):
         gap = gap_beyond_rounding(model, plain_logps(model.eval(), TRIAL_GROUPS), token_by_token(model, TRIAL_GROUPS))
     if math.isnan(gap):
-        raise _unsuitable(
-            model, "its log-probabilities are not numbers", "intact weights", "copy or save the model again"
-        )
+        reason = "its log-probabilities are not numbers"
+        raise _unsuitable(model, reason, "intact weights", "copy or save the model again")
     if gap:
-        raise _unsuitable(
-            model, f"its log-probabilities change by {gap:.3g} nats with later tokens or other rows of a batch"
-        )
+        reason = f"its log-probabilities change by {gap:.3g} nats with later tokens or other rows of a batch"
+        raise _unsuitable(model, reason)
 
 
 def check_deterministic(model: Any) -> None:

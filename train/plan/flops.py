@@ -59,7 +59,8 @@ def shape_of(settings: TrainSettings, head: Head = "tokens", copies: int = 1) ->
     for weight, numbers in multiplied_weights(model, config):
         if weight is not output:
             counts[weight.requires_grad] += numbers
-    weight_bytes = [(weight, bytes_of(weight, quantised, settings)) for weight, quantised in _weights(model, output)]
+    linear = {id(module.weight) for module in model.modules() if isinstance(module, LINEAR)} - {id(output)}
+    weight_bytes = [(weight, bytes_of(weight, id(weight) in linear, settings)) for weight in model.parameters()]
     trainable = sum(size for weight, size in weight_bytes if weight.requires_grad)
     heads = config.num_attention_heads
     return Shape(
@@ -106,21 +107,14 @@ def multiplied_weights(model: Any, config: Any) -> Iterator[tuple[nn.Parameter, 
                 yield weight, round(share * weight.numel())
 
 
-def bytes_of(weight: nn.Parameter, quantised: bool, settings: TrainSettings) -> float:
-    """The bytes of a weight: float32 where it is trained; else the run's precision, or, with nf4, 4 bits for linear layers and float32 for others."""
+def bytes_of(weight: nn.Parameter, linear: bool, settings: TrainSettings) -> float:
+    """The bytes of a weight: float32 where it is trained; else the run's precision, or, with nf4, 4 bits if `linear` (not the head's), else float32."""
     if weight.requires_grad:
         return weight.numel() * FLOAT32_BYTES
     if settings.quantise == "nf4":
-        return weight.numel() * (NF4_BYTES if quantised else FLOAT32_BYTES)
+        return weight.numel() * (NF4_BYTES if linear else FLOAT32_BYTES)
     itemsize: int = getattr(torch, settings.precision).itemsize
     return weight.numel() * itemsize
-
-
-def _weights(model: Any, output: nn.Parameter) -> Iterator[tuple[nn.Parameter, bool]]:
-    """Every weight once, and whether `quantise` applies to it: to linear layers except the output."""
-    linear = {id(module.weight) for module in model.modules() if isinstance(module, LINEAR)}
-    for weight in model.parameters():
-        yield weight, id(weight) in linear and weight is not output
 
 
 def _output(model: Any, head: Head) -> nn.Parameter:
@@ -153,7 +147,6 @@ NOTHING = Work(0, 0, 0)
 
 
 def total(works: Iterable[Work]) -> Work:
-    """The sum of `works`."""
     return sum(works, NOTHING)
 
 
@@ -185,9 +178,8 @@ def forward_flops(shape: Shape, work: Work) -> float:
 
 def layers_flops(shape: Shape, work: Work) -> float:
     """The operations of a forward pass up to the head."""
-    return (
-        2.0 * (shape.frozen + shape.trainable) * work.tokens + 4.0 * shape.layers * shape.attention_width * work.pairs
-    )
+    weights = shape.frozen + shape.trainable
+    return 2.0 * weights * work.tokens + 4.0 * shape.layers * shape.attention_width * work.pairs
 
 
 def backward_flops(shape: Shape, work: Work) -> float:

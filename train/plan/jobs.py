@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from train.model.load import Head, load_tokenizer
 from train.model.logps import HEAD_CHUNK_TOKENS
@@ -26,8 +26,7 @@ from train.run.loop import TrainingInputs, load_start
 from train.run.settings import WITHOUT_REFERENCE, DpoSettings, MsSettings, RewardSettings, SftSettings, TrainSettings
 from train.sft import read_sft_data, sft_trainer
 
-PlannedStage = Literal["sft", "ms", "dpo", "reward"]
-SETTINGS: dict[PlannedStage, type[TrainSettings]] = {
+SETTINGS: dict[str, type[TrainSettings]] = {
     "sft": SftSettings,
     "ms": MsSettings,
     "dpo": DpoSettings,
@@ -59,8 +58,7 @@ class Job:
     def work(self, group: TokenizedGroup, packed: bool) -> Work:
         """The work of one row."""
         if self.head == "score":
-            texts = [len(group.prompt) + len(response) for response in group.responses]
-            return total(text_work(tokens, 1) for tokens in texts)
+            return total(text_work(len(group.prompt) + len(response), 1) for response in group.responses)
         return packed_work(group) if packed else plain_work(group)
 
 
@@ -98,10 +96,9 @@ def _preference_job(settings: MsSettings | DpoSettings, tokenizer: Any) -> Job:
 
 def reference_passes(groups: Sequence[ResponseGroup], groups_per_pass: int) -> list[TokenizedGroup]:
     """The groups that the reference scores (train/preference/reference.py): those of one prompt in a pass are merged."""
-    max_responses = groups_per_pass * max(len(group.tokenized.responses) for group in groups)
     return [
         merge([groups[number].tokenized for number in numbers])
-        for one_pass in shared_passes(groups, max_responses)
+        for one_pass in shared_passes(groups, groups_per_pass)
         for numbers in one_pass
     ]
 

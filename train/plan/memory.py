@@ -45,9 +45,8 @@ def read_launch(file: Path) -> Launch:
         return Launch(processes, PARTS)
     if kind == "DEEPSPEED":
         return Launch(processes, PARTS[: _zero_stage(file, values.get("deepspeed_config") or {})])
-    raise UserError(
-        f"{file}: distributed_type is {kind}", "NO, MULTI_CPU, MULTI_GPU, FSDP or DEEPSPEED", "fix the file"
-    )
+    expected = "NO, MULTI_CPU, MULTI_GPU, FSDP or DEEPSPEED"
+    raise UserError(f"{file}: distributed_type is {kind}", expected, "fix the file")
 
 
 def _zero_stage(file: Path, config: Any) -> int:

@@ -36,18 +36,6 @@ class ResponseGroup:
         return len(self.tokenized.prompt) + max(map(len, self.tokenized.responses))
 
 
-@dataclass(frozen=True)
-class Grouping:
-    """How scored responses become groups: rewards are combined with `weights` and, if `standardised`, scaled per prompt; the responses
-    are split at random, by `seed`, into groups of `size` (None: one group).
-    """
-
-    weights: Mapping[str, float]
-    standardised: bool
-    size: int | None
-    seed: int
-
-
 def pair_groups(
     rows: Sequence[PreferenceRow], tokenizer: PreTrainedTokenizerBase, label_smoothing: float
 ) -> Iterator[ResponseGroup]:
@@ -58,15 +46,22 @@ def pair_groups(
 
 
 def scored_groups(
-    rows: Sequence[ResponseRow], tokenizer: PreTrainedTokenizerBase, grouping: Grouping
+    rows: Sequence[ResponseRow],
+    tokenizer: PreTrainedTokenizerBase,
+    weights: Mapping[str, float],
+    standardised: bool,
+    size: int | None,
+    seed: int,
 ) -> Iterator[ResponseGroup]:
-    """The scored responses of each prompt in groups."""
+    """The scored responses of each prompt, split at random, by `seed`, into groups of `size` (None: one group).
+
+    Rewards are combined with `weights` and, if `standardised`, scaled per prompt.
+    """
     for row in rows:
-        rewards = combine_rewards(row, grouping.weights)
-        rewards = standardise(rewards) if grouping.standardised else rewards
-        for number, members in enumerate(
-            split_into_groups(len(row.responses), grouping.size, random.Random(content_id(str(grouping.seed), row.id)))
-        ):
+        rewards = combine_rewards(row, weights)
+        rewards = standardise(rewards) if standardised else rewards
+        rng = random.Random(content_id(str(seed), row.id))
+        for number, members in enumerate(split_into_groups(len(row.responses), size, rng)):
             tokenized = tokenize_members(tokenizer, row, members)
             yield ResponseGroup(f"{row.id}/{number}", tokenized, tuple(rewards[member] for member in members))
 
@@ -109,9 +104,8 @@ def tokenize_group(
     """A chat prompt and its responses, split at the end of their common prompt tokens; each has its end token, except those numbered in `cut`."""
     rows = tokenize_rows(tokenizer, [(prompt, response) for response in responses])
     shared = min(row.prompt_tokens for row in rows)
-    return TokenizedGroup(
-        rows[0].ids[:shared], tuple(row.ids[shared : len(row.ids) - (number in cut)] for number, row in enumerate(rows))
-    )
+    texts = tuple(row.ids[shared : len(row.ids) - (number in cut)] for number, row in enumerate(rows))
+    return TokenizedGroup(rows[0].ids[:shared], texts)
 
 
 def combine_rewards(row: ResponseRow, weights: Mapping[str, float]) -> tuple[float, ...]:
@@ -119,9 +113,8 @@ def combine_rewards(row: ResponseRow, weights: Mapping[str, float]) -> tuple[flo
     for component in weights:
         if component not in row.rewards:
             found = f"row {row.id!r} has no reward {component!r}, only {', '.join(row.rewards)}"
-            raise UserError(
-                found, "every component with a weight in `rewards`", "fix the weights, or make the data again"
-            )
+            expected = "every component with a weight in `rewards`"
+            raise UserError(found, expected, "fix the weights, or make the data again")
     return tuple(
         sum(weight * row.rewards[component][response] for component, weight in weights.items())
         for response in range(len(row.responses))
@@ -161,7 +154,7 @@ def groups_within(groups: Sequence[ResponseGroup], max_tokens: int, drop: bool, 
     """
     too_long = [group for group in groups if group.longest_tokens > max_tokens]
     lengths = [group.longest_tokens for group in groups]
-    shortest, longest = min(lengths), max(lengths)
+    longest = max(lengths)
     if too_long and not drop:
         raise UserError(
             f"{file}: {len(too_long)} of {len(groups)} rows are longer than max_length_tokens = {max_tokens} "
@@ -171,15 +164,10 @@ def groups_within(groups: Sequence[ResponseGroup], max_tokens: int, drop: bool, 
         )
     short_enough = [group for group in groups if group.longest_tokens <= max_tokens]
     if not short_enough:
-        raise UserError(
-            f"{file}: all rows are longer than {max_tokens} tokens (the shortest has {shortest})",
-            "some rows within this limit",
-            "raise max_length_tokens",
-        )
-    prompts, responses = (
-        [len(group.tokenized.prompt) for group in short_enough],
-        [len(response) for group in short_enough for response in group.tokenized.responses],
-    )
+        found = f"{file}: all rows are longer than {max_tokens} tokens (the shortest has {min(lengths)})"
+        raise UserError(found, "some rows within this limit", "raise max_length_tokens")
+    prompts = [len(group.tokenized.prompt) for group in short_enough]
+    responses = [len(response) for group in short_enough for response in group.tokenized.responses]
     say(
         f"{file.name}: {len(short_enough):,} groups, {len(responses):,} responses in all; tokens: prompts {fmean(prompts):.0f} on "
         f"average, {max(prompts):,} at most, responses {fmean(responses):.0f} on average, {max(responses):,} at most"

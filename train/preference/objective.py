@@ -51,10 +51,9 @@ def prompt_losses(
     losses: list[Tensor] = []
     figures: list[dict[str, float]] = []
     parts = (torch.split(each, list(sizes)) for each in (log_ratios_R, rewards_R, logps_R.detach()))
+    loss_of = LOSSES[objective.method]
     for log_ratios_K, rewards_K, logps_K in zip(*parts, strict=True):
-        losses.append(
-            LOSSES[objective.method](log_ratios_K[None], rewards_K[None], objective.beta, objective.beta_reward)
-        )
+        losses.append(loss_of(log_ratios_K[None], rewards_K[None], objective.beta, objective.beta_reward))
         figures.append(group_figures(log_ratios_K.detach(), rewards_K, logps_K, objective.beta))
     return torch.cat(losses), figures
 

@@ -31,24 +31,11 @@ from train.model.load import device, load_model, load_tokenizer, without_dropout
 from train.model.logps import check_rotation
 from train.model.packing import LogpsOf, choose_layout, plain_logps
 from train.model.trial import check_deterministic
-from train.preference.groups import (
-    Grouping,
-    ResponseGroup,
-    best_worst_groups,
-    groups_within,
-    pair_groups,
-    scored_groups,
-)
+from train.preference.groups import ResponseGroup, best_worst_groups, groups_within, pair_groups, scored_groups
 from train.preference.objective import Method, Objective
 from train.preference.reference import cached_reference, group_logps
 from train.preference.trainer import Example, GenerationCallback, ResponseGroupTrainer
-from train.run.data import (
-    holds_responses,
-    labelled_pair_dataset,
-    pair_dataset,
-    read_preferences,
-    read_responses,
-)
+from train.run.data import holds_responses, labelled_pair_dataset, pair_dataset, read_preferences, read_responses
 from train.run.loop import (
     SingleCastMixin,
     TrainingInputs,
@@ -201,9 +188,9 @@ def train_once(settings: MsSettings | DpoSettings) -> RunRecord:
 
 def alignment_of(settings: MsSettings | DpoSettings, data: PreferenceData) -> Alignment:
     """The alignment in the run's record: K is 2 for pairs, else that of the settings, or of the largest group."""
-    size = 2 if data.pairs else settings.responses or max(len(group.rewards) for group in data.train)
     if data.pairs:
-        return Alignment(settings.beta, size, label_smoothing=settings.label_smoothing or None)
+        return Alignment(settings.beta, 2, label_smoothing=settings.label_smoothing or None)
+    size = settings.responses or max(len(group.rewards) for group in data.train)
     return Alignment(settings.beta, size, beta_reward=settings.beta_reward)
 
 
@@ -224,12 +211,11 @@ def read_preference_data(
         elif settings.best_against_worst:
             groups = list(best_worst_groups(read_responses(file), tokenizer, settings.rewards, label_smoothing))
         else:
-            grouping = Grouping(settings.rewards, settings.standardise, settings.responses, settings.seed)
-            groups = list(scored_groups(read_responses(file), tokenizer, grouping))
+            how = (settings.rewards, settings.standardise, settings.responses, settings.seed)
+            groups = list(scored_groups(read_responses(file), tokenizer, *how))
         if not groups:
-            raise UserError(
-                f"{file}: every prompt's responses have equal rewards", "some different rewards", "change `rewards`"
-            )
+            found = f"{file}: every prompt's responses have equal rewards"
+            raise UserError(found, "some different rewards", "change `rewards`")
         return groups_within(groups, settings.max_length_tokens, settings.over_long == "drop", file)
 
     data = PreferenceData(
@@ -238,11 +224,8 @@ def read_preference_data(
         not scored or settings.best_against_worst,
     )
     if settings.sample_steps is not None and not data.dev:
-        raise UserError(
-            f"sample_steps = {settings.sample_steps} without {folder}/dev.jsonl",
-            "dev prompts to answer",
-            "add the file, or unset sample_steps",
-        )
+        found = f"sample_steps = {settings.sample_steps} without {folder}/dev.jsonl"
+        raise UserError(found, "dev prompts to answer", "add the file, or unset sample_steps")
     return data
 
 
@@ -251,20 +234,17 @@ def response_group_trainer(
 ) -> ResponseGroupTrainer:
     """The trainer of groups of K responses: model with its adapter, reference log-probabilities, dropout off."""
     groups = [*data.train, *data.dev]
-    other = (
-        None
-        if settings.reference is None
-        else reference_of(settings, groups, partial(logps_by_other_model, settings, groups))
-    )
+    other: list[Tensor] | None = None
+    if settings.reference is not None:
+        other = reference_of(settings, groups, partial(logps_by_other_model, settings, groups))
     set_seed(settings.seed)
     model = load_start(settings, tokenizer)
     model = model if settings.lora is None else get_peft_model(model, lora_config(settings.lora))
     without_dropout(model)
     check_deterministic(model)
     tokenized = [group.tokenized for group in groups]
-    check_rotation(
-        model.config, [len(group.prompt) + len(response) for group in tokenized for response in group.responses]
-    )
+    lengths = [len(group.prompt) + len(response) for group in tokenized for response in group.responses]
+    check_rotation(model.config, lengths)
     logps_of = layout_of(settings, model.to(device()), groups)
     objective = Objective(method, settings.beta, 1.0 if data.pairs else settings.beta_reward)
     if not data.pairs and method in ("ms", "dpo", "nca", "rloo"):
@@ -276,17 +256,17 @@ def response_group_trainer(
             return group_logps(model, groups, logps_of, settings.batch_size)
 
     reference = reference_of(settings, groups, initial_logps) if other is None else other
-    figures = {} if other is None else {KL: mean_log_ratio(initial_logps(), other)}
+    # For responses sampled from π, the mean of log π − log π_ref estimates KL(π ‖ π_ref).
+    figures = {} if other is None else {KL: float((torch.cat(initial_logps()) - torch.cat(other)).mean())}
     examples = [Example(group, reference_K) for group, reference_K in zip(groups, reference, strict=True)]
-    train_examples, dev_examples = examples[: len(data.train)], examples[len(data.train) :]
     trainer = ResponseGroupTrainer(
         objective,
         logps_of,
         figures,
         model=model,
         args=TrainingArguments(**trainer_arguments(settings, folder), remove_unused_columns=False),
-        train_dataset=train_examples,
-        eval_dataset=dev_examples or None,
+        train_dataset=examples[: len(data.train)],
+        eval_dataset=examples[len(data.train) :] or None,
         processing_class=tokenizer,
     )
     if settings.sample_steps is not None:
@@ -327,11 +307,6 @@ def logps_by_other_model(settings: PreferenceSettings, groups: Sequence[Response
         return group_logps(model, groups, logps_of, settings.batch_size)
 
 
-def mean_log_ratio(logps: Sequence[Tensor], reference: Sequence[Tensor]) -> float:
-    """Mean of log π − log π_ref over all responses, in nats: an estimate of KL(π ‖ π_ref) for responses sampled from π."""
-    return float((torch.cat(list(logps)) - torch.cat(list(reference))).mean())
-
-
 def autocast(settings: PreferenceSettings) -> AbstractContextManager[Any]:
     """Autocast to the precision of the Trainer's steps, for the log-probabilities before training."""
     return torch.autocast(device(), torch.bfloat16, enabled=settings.precision == "bfloat16")
@@ -341,9 +316,8 @@ def _train_by_trl(settings: MsSettings | DpoSettings) -> RunRecord:
     if holds_responses(Path(settings.data) / "train.jsonl"):
         raise UserError("trainer: trl with scored responses", "pairs", "set trainer to modegraph")
     if settings.sample_steps is not None:
-        raise UserError(
-            "trainer: trl with sample_steps", "no sampling", "set trainer to modegraph, or unset sample_steps"
-        )
+        remedy = "set trainer to modegraph, or unset sample_steps"
+        raise UserError("trainer: trl with sample_steps", "no sampling", remedy)
     start = prepare(settings)
     alignment = Alignment(settings.beta, 2, None, settings.label_smoothing or None)
     with run_folder(settings, stage_of(settings)) as folder:

@@ -23,16 +23,11 @@ from train.preference.groups import ResponseGroup
 
 
 def group_logps(model: Any, groups: Sequence[ResponseGroup], logps_of: LogpsOf, groups_per_pass: int) -> list[Tensor]:
-    """log π of the responses of each group, float32[K] on the CPU; a forward pass has at most `groups_per_pass` times the responses of the largest group.
-
-    Groups of one prompt share a pass where they fit, so that small groups split from many responses rarely recompute the prompt.
-    """
+    """log π of the responses of each group: float32[K] on the CPU, in the forward passes of `shared_passes`."""
     logps_of_group: dict[int, Tensor] = {}
     training = model.training
     model.eval()
-    passes = shared_passes(
-        groups, groups_per_pass * max((len(group.tokenized.responses) for group in groups), default=1)
-    )
+    passes = shared_passes(groups, groups_per_pass)
     with torch.no_grad():
         for one_pass in track(passes, "log-probabilities", len(passes)):
             logps_R = logps_of(model, [merge([groups[number].tokenized for number in numbers]) for numbers in one_pass])
@@ -43,8 +38,12 @@ def group_logps(model: Any, groups: Sequence[ResponseGroup], logps_of: LogpsOf, 
     return [logps_of_group[number] for number in range(len(groups))]
 
 
-def shared_passes(groups: Sequence[ResponseGroup], max_responses: int) -> list[list[list[int]]]:
-    """Forward passes of at most `max_responses`: in each, the numbers of the groups of one prompt form a list."""
+def shared_passes(groups: Sequence[ResponseGroup], groups_per_pass: int) -> list[list[list[int]]]:
+    """Forward passes of at most `groups_per_pass` times the responses of the largest group: in each, the numbers of the groups of one prompt form a list.
+
+    Groups of one prompt share a pass where they fit, so that small groups split from many responses rarely recompute the prompt.
+    """
+    max_responses = groups_per_pass * max((len(group.tokenized.responses) for group in groups), default=1)
     passes: list[list[list[int]]] = []
     free = 0
     for number in sorted(range(len(groups)), key=lambda number: groups[number].tokenized.prompt):
@@ -84,16 +83,12 @@ def cached_reference(
         with safe_open(file, framework="pt") as stored:
             metadata, logps_R = stored.metadata() or {}, stored.get_tensor("logps")
     except (SafetensorError, OSError) as problem:
-        raise UserError(
-            f"{file}: not a reference cache ({problem})", "a file of `reference_cache`", "remove it"
-        ) from None
+        found = f"{file}: not a reference cache ({problem})"
+        raise UserError(found, "a file of `reference_cache`", "remove it") from None
     for key, expected in origin.items():
         if metadata.get(key) != expected:
-            raise UserError(
-                f"{file}: reference log-probabilities with {key} {metadata.get(key)}",
-                f"{key} {expected}",
-                "remove the file, or set reference_cache to another one",
-            )
+            found = f"{file}: reference log-probabilities with {key} {metadata.get(key)}"
+            raise UserError(found, f"{key} {expected}", "remove the file, or set reference_cache to another one")
     return list(torch.split(logps_R, [len(group.tokenized.responses) for group in groups]))
 
 

@@ -261,9 +261,8 @@ def nonzero_weights(weights: Mapping[str, float]) -> dict[str, float]:
 def check_rounds_folder(output: Path) -> None:
     """UserError if several processes were launched, if `output` contains anything but an interrupted run, or if another process is working on it."""
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-        raise UserError(
-            f"rounds in {os.environ['WORLD_SIZE']} processes", "one process", "start the run without a launcher"
-        )
+        found = f"rounds in {os.environ['WORLD_SIZE']} processes"
+        raise UserError(found, "one process", "start the run without a launcher")
     if not (output / CHECKPOINTS / SETTINGS).exists():
         check_output(output)
     check_idle(output)
@@ -274,14 +273,12 @@ def check_rewards(settings: MsSettings | DpoSettings, prompts: Sequence[Prompt])
     for component in nonzero_weights(settings.rewards):
         if component == "gold" and any(prompt.gold is None for prompt in prompts):
             found = f"rewards: 'gold', but the rows of {settings.data} do not name their gold passages"
-            raise UserError(
-                found, "rows of `synth reading`, which name them", "use such rows, or drop gold from `rewards`"
-            )
+            expected = "rows of `synth reading`, which name them"
+            raise UserError(found, expected, "use such rows, or drop gold from `rewards`")
         if component not in (*REWARDS, "gold"):
             found = f"rewards: {component!r} cannot be computed for the responses of a round"
-            raise UserError(
-                found, f"components among {', '.join((*REWARDS, 'gold'))}", "give weights in `rewards` only to these"
-            )
+            expected = f"components among {', '.join((*REWARDS, 'gold'))}"
+            raise UserError(found, expected, "give weights in `rewards` only to these")
 
 
 def check_lengths(settings: MsSettings | DpoSettings, rounds: RoundsSettings, prompts: Sequence[Prompt]) -> None:

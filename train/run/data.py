@@ -214,11 +214,7 @@ def check_fit(lengths: Sequence[int], max_length_tokens: int, file: Path) -> Non
 def pair_dataset(rows: Sequence[PreferenceRow], tokenizer: PreTrainedTokenizerBase) -> Dataset:
     """The token columns of TRL's DPOTrainer: prompt_ids, and the completions chosen_ids and rejected_ids."""
     return _dataset(
-        {
-            "prompt_ids": chosen.prompt,
-            "chosen_ids": chosen.completion,
-            "rejected_ids": rejected.completion,
-        }
+        {"prompt_ids": chosen.prompt, "chosen_ids": chosen.completion, "rejected_ids": rejected.completion}
         for chosen, rejected in tokenized_pairs(rows, tokenizer)
     )
 

@@ -57,12 +57,10 @@ class SingleCastMixin:
     args: Any
 
     def training_step(self, *arguments: Any, **options: Any) -> Any:
-        """The trainer's training step, without PEFT's casts."""
         with disable_input_dtype_casting(self.model, self.args.bf16):
             return super().training_step(*arguments, **options)  # type: ignore[misc]
 
     def prediction_step(self, *arguments: Any, **options: Any) -> Any:
-        """The trainer's evaluation step, without PEFT's casts."""
         with disable_input_dtype_casting(self.model, self.args.bf16):
             return super().prediction_step(*arguments, **options)  # type: ignore[misc]
 
@@ -88,9 +86,8 @@ def check_sharding(runs_as: str) -> None:
     for kind, variable in SHARDED_LAUNCHES.items():
         if os.environ.get(variable, "").lower() == "true" and runs_as != kind:
             found = f"{kind} was requested, but accelerate's distributed type is {runs_as}"
-            raise UserError(
-                found, "GPUs, the only devices that it shards a model across", "launch with configs/accelerate/ddp.yaml"
-            )
+            expected = "GPUs, the only devices that it shards a model across"
+            raise UserError(found, expected, "launch with configs/accelerate/ddp.yaml")
 
 
 RECOUNTED_METRIC = "num_tokens"
@@ -99,8 +96,6 @@ SHOWN_METRICS = ("rewards/accuracies", "rewards/margins")
 """The metrics in progress lines of preference training, besides the loss."""
 TRACKERS = {"tensorboard": ("tensorboard", "tensorboardX")}
 """A tracker needs any one of its packages here; a tracker that is not listed needs the package of its name."""
-TENSORBOARD = "tensorboard"
-"""The folder for TensorBoard's files in a run."""
 TIMING_METRICS = ("runtime", "per_second", "epoch", RECOUNTED_METRIC)
 
 
@@ -148,9 +143,8 @@ def check_adapter(settings: TrainSettings) -> bool:
     adapter = is_adapter(settings.model)
     if adapter and settings.lora is not None:
         found = f"model {settings.model!r} is already an adapter, and lora is set"
-        raise UserError(
-            found, "one adapter", "drop lora to continue training that adapter, or start from its base model"
-        )
+        remedy = "drop lora to continue training that adapter, or start from its base model"
+        raise UserError(found, "one adapter", remedy)
     frozen_base = adapter or settings.lora is not None
     if settings.quantise != "none" and not frozen_base:
         found = f"quantise = {settings.quantise} without an adapter"
@@ -173,7 +167,6 @@ def lora_config(lora: LoraSettings | None, head: Head = "tokens") -> LoraConfig 
     """
     if lora is None:
         return None
-    task = "CAUSAL_LM" if head == "tokens" else "SEQ_CLS"
     return LoraConfig(
         r=lora.rank,
         lora_alpha=lora.alpha,
@@ -181,7 +174,7 @@ def lora_config(lora: LoraSettings | None, head: Head = "tokens") -> LoraConfig 
         lora_dropout=lora.dropout,
         use_rslora=lora.rslora,
         use_dora=lora.dora,
-        task_type=task,
+        task_type="CAUSAL_LM" if head == "tokens" else "SEQ_CLS",
     )
 
 
@@ -253,12 +246,12 @@ class ProgressCallback(TrainerCallback):  # type: ignore[misc]
         if not math.isfinite(loss):
             found = f"{self.stage}: the loss is {loss} at step {state.global_step} of {state.max_steps}"
             raise UserError(found, "a finite loss", "lower learning_rate, or use precision=float32; no run was saved")
-        if "loss" in row:
-            metrics = "".join(f", {name} {row[name]:.3f}" for name in SHOWN_METRICS if name in row)
-            say(
-                f"{self.stage}: step {state.global_step:,} of {state.max_steps:,}, loss {loss:.4f}{metrics}{self.remaining(state)}"
-            )
-        if "loss" in row and state.is_world_process_zero:
+        if "loss" not in row:
+            return
+        metrics = "".join(f", {name} {row[name]:.3f}" for name in SHOWN_METRICS if name in row)
+        step = f"step {state.global_step:,} of {state.max_steps:,}"
+        say(f"{self.stage}: {step}, loss {loss:.4f}{metrics}{self.remaining(state)}")
+        if state.is_world_process_zero:
             figures = {name: value for name, value in (logs or {}).items() if name != RECOUNTED_METRIC}
             note_progress(Path(args.output_dir).parent, state.global_step, state.max_steps, figures)
 
@@ -332,7 +325,6 @@ class RunTensorBoard(TensorBoardCallback):  # type: ignore[misc]
         """Keep the files open."""
 
     def close(self) -> None:
-        """Write and close the files."""
         super().on_train_end(None, None, None)
 
 
@@ -340,7 +332,7 @@ def keep_tensorboard(trainer: Any) -> RunTensorBoard | None:
     """Write TensorBoard's files, if any, into the run's folder: in their default folder they would be deleted with the checkpoints."""
     if trainer.pop_callback(TensorBoardCallback) is None:
         return None
-    board = RunTensorBoard(Path(trainer.args.output_dir).parent / TENSORBOARD)
+    board = RunTensorBoard(Path(trainer.args.output_dir).parent / "tensorboard")
     trainer.add_callback(board)
     return board
 

@@ -22,10 +22,7 @@ Stage = Literal["tiny", "sft", "ms", "dpo", "reward"]
 
 @dataclass(frozen=True)
 class Alignment:
-    """The parameters that a claim about preference training must state: β_π, K, and β_r for scored responses or ε for pairs.
-
-    All None for a stage without preferences.
-    """
+    """The parameters that a claim about preference training must state: β_π, K, and β_r for scored responses or ε for pairs; None where they do not apply."""
 
     beta: float | None = None
     responses_per_prompt: int | None = None
@@ -39,8 +36,6 @@ class RunRecord:
 
     `base_weights` is the fingerprint or hub name of the full model below the adapter, or of the initial model ("" for none); `data_fingerprint`
     is that of the training rows ("" for a folder of documents and in older records); `answer_form` is the form that the prompts request.
-
-    The fields of `Alignment` are None for stages without preferences, or where they do not apply.
     """
 
     stage: Stage
@@ -70,13 +65,11 @@ def read_run(folder: Path) -> RunRecord:
     try:
         return RunRecord(**json.loads((folder / RUN_RECORD).read_text(encoding="utf-8")))
     except (FileNotFoundError, NotADirectoryError):
-        raise UserError(
-            f"{folder}: no {RUN_RECORD}", "the folder of a finished training run", "check the path"
-        ) from None
+        found = f"{folder}: no {RUN_RECORD}"
+        raise UserError(found, "the folder of a finished training run", "check the path") from None
     except (ValueError, TypeError) as problem:
-        raise UserError(
-            f"{folder / RUN_RECORD}: not a run record ({problem})", "an unchanged file", "train again"
-        ) from None
+        found = f"{folder / RUN_RECORD}: not a run record ({problem})"
+        raise UserError(found, "an unchanged file", "train again") from None
 
 
 TITLES = {
@@ -107,7 +100,6 @@ ANSWERS: Mapping[AnswerForm, str] = {
     "quoted": "`###Answer: … ###Reason: …`, the reason a quotation with the number of its passage",
     "reasoned": "`###Reason: … ###Answer: …`",
 }
-"""The forms of answers, for cards."""
 
 FILES_NOTE = "All settings are in `settings.yaml`, each logged step in `log.jsonl`."
 USE = f"""## Use
@@ -147,21 +139,21 @@ def model_card(record: RunRecord, adapter: bool, hub_base: str = "", sections: S
         ("seconds of training", f"{record.train_seconds:.1f}"),
     ]
     figures = [(name, f"{value:.4g}") for name, value in record.metrics.items()]
+    loss = record.settings.get("loss", "")
+    title = f"Preference optimisation with the loss {loss}" if loss in OTHER_LOSSES else TITLES[record.stage]
+    about = "Made with modegraph."
+    if record.stage in ("sft", "ms", "dpo"):
+        about += f" Answers have the form {ANSWERS[record.answer_form]}."
     parts = [
         _front_matter(record, adapter, hub_base),
-        f"# {_title(record)}",
-        _about(record),
+        f"# {title}",
+        about,
         markdown_table(("what", "value"), [(name, str(value)) for name, value in facts if value is not None]),
         "## Figures\n\n" + markdown_table(("figure", "value"), figures),
         *(sections or (USE_REWARD if record.stage == "reward" else USE,)),
         "## Versions\n\n" + ", ".join(f"{name} {number}" for name, number in record.versions.items()),
     ]
     return "\n\n".join(section for section in parts if section) + "\n"
-
-
-def _title(record: RunRecord) -> str:
-    loss = record.settings.get("loss", "")
-    return f"Preference optimisation with the loss {loss}" if loss in OTHER_LOSSES else TITLES[record.stage]
 
 
 def reference_of(record: RunRecord) -> str:
@@ -173,11 +165,6 @@ def _loss(record: RunRecord) -> str:
     if record.settings.get("anchor_refusals"):
         return f"{LOSSES['sft']}, given that the completion does not begin like a refusal; refusals anchored at the initial model (train/refusals.py)"
     return OTHER_LOSSES.get(record.settings.get("loss", ""), LOSSES[record.stage])
-
-
-def _about(record: RunRecord) -> str:
-    answers = record.stage in ("sft", "ms", "dpo")
-    return "Made with modegraph." + (f" Answers have the form {ANSWERS[record.answer_form]}." if answers else "")
 
 
 def _alignment(record: RunRecord) -> list[tuple[str, float | None]]:

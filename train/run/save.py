@@ -1,7 +1,4 @@
-"""The last step of every training command: one folder that serving, comparing and publishing can rely on.
-
-A run is written to a folder next to `output` and renamed when complete, so a failed run leaves no files, unless it saves checkpoints to resume from.
-"""
+"""The last step of every training command: one folder, complete or absent, that serving, comparing and publishing can rely on."""
 
 from __future__ import annotations
 
@@ -57,7 +54,7 @@ def about_run(stage: str, settings: Settings) -> dict[str, Any]:
 
 @contextmanager
 def fresh_folder(output: Path, resumable: bool = False, about: Mapping[str, Any] | None = None) -> Iterator[Path]:
-    """A folder to fill, renamed to `output` on success and removed on failure. UserError as in `check_output`, or for checkpoints as described below.
+    """A folder to fill next to `output`, renamed to it on success and removed on failure. UserError as in `check_output`, or for checkpoints as described.
 
     With `about`, a description of the run, its progress can be watched while it runs (graph/shared/progress.py).
 
@@ -108,11 +105,9 @@ def check_same_run(folder: Path, settings: Settings, origin: Mapping[str, str]) 
 
 
 def _other_run(folder: Path) -> UserError:
-    return UserError(
-        f"{folder}: an interrupted run with other settings, data or weights",
-        "the same settings, data and weights, to resume it",
-        "remove the folder, or set another output",
-    )
+    found = f"{folder}: an interrupted run with other settings, data or weights"
+    expected = "the same settings, data and weights, to resume it"
+    return UserError(found, expected, "remove the folder, or set another output")
 
 
 def _is_complete(checkpoint: Path) -> bool:

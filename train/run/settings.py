@@ -331,7 +331,6 @@ class RewardSettings(TrainSettings):
 
 
 def _check_distinct(folders: tuple[str, ...]) -> tuple[str, ...]:
-    """The folders; ValueError for a repeated one."""
     if repeated := [folder for folder in folders if folders.count(folder) > 1]:
         raise ValueError(f"{repeated[0]!r} is repeated: name each dataset only once")
     return folders

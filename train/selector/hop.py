@@ -58,11 +58,8 @@ class HopExamples:
 def read_indexes(folders: Sequence[str], files: Sequence[str]) -> list[TrainingIndex]:
     """Each index with the questions of its file; UserError unless there is one file per index, one encoder, and a question in every split."""
     if len(folders) != len(files):
-        raise UserError(
-            f"indexes: {len(folders)}, files of questions: {len(files)}",
-            "a file of questions for each index of `data`, in the same order",
-            "set hop.questions",
-        )
+        expected = "a file of questions for each index of `data`, in the same order"
+        raise UserError(f"indexes: {len(folders)}, files of questions: {len(files)}", expected, "set hop.questions")
     indexes = [read_index(Path(folder), Path(file)) for folder, file in zip(folders, files, strict=True)]
     check_one_encoder("indexes", {each.index.encoder_source.fingerprint: each.name for each in indexes})
     missing = set(SPLITS) - {split for index in indexes for split in index.split_of.values()}
@@ -78,11 +75,9 @@ def read_index(folder: Path, file: Path) -> TrainingIndex:
     sources = set(index.sources())
     questions = [question for question in read_questions(file) if sources.intersection(question.gold_sources)]
     if not questions:
-        raise UserError(
-            f"{file}: no question with a gold document in {folder}",
-            "questions whose gold_ids are sources of the index",
-            "give the file of this index's questions",
-        )
+        found = f"{file}: no question with a gold document in {folder}"
+        expected = "questions whose gold_ids are sources of the index"
+        raise UserError(found, expected, "give the file of this index's questions")
     return TrainingIndex(index, folder.resolve().name, questions, split_questions(questions), checksum(file))
 
 
@@ -107,21 +102,18 @@ class QuestionRows:
 
 
 def find_rows_by_split(training: TrainingIndex) -> dict[str, list[QuestionRows]]:
-    """The rows of all questions, by split."""
+    """The rows that `hops` would pass to a trained hop for each question, by split."""
     index, by_split = training.index, {split: list[QuestionRows]() for split in SPLITS}
     row_of = {source: row for row, source in enumerate(index.sources())}
     queries_QD = index.encode_queries([each.text for each in training.questions])
     pairs = zip(training.questions, queries_QD, strict=True)
     for question, query_D in track(pairs, f"rows of questions of {training.name}", len(training.questions)):
         gold = frozenset(row_of[source] for source in question.gold_sources if source in row_of)
-        by_split[training.split_of[question.id]].append(find_rows(index, Query(question.text, query_D), gold))
+        query = Query(question.text, query_D)
+        search = search_hops(index, query)
+        rows = hop_rows(index, query, search.alone, search.reached_P)
+        by_split[training.split_of[question.id]].append(QuestionRows(rows, gold, search.reached_P))
     return by_split
-
-
-def find_rows(index: Index, query: Query, gold: frozenset[int]) -> QuestionRows:
-    """The rows that `hops` would pass to a trained hop."""
-    search = search_hops(index, query)
-    return QuestionRows(hop_rows(index, query, search.alone, search.reached_P), gold, search.reached_P)
 
 
 def labels(rows: HopRows, document_C: Ints, gold: frozenset[int]) -> tuple[Ints, NDArray[np.bool_]]:
@@ -211,9 +203,8 @@ def train_hop(settings: SelectorSettings) -> HopRecord:
         }
         examples = {split: hop_examples(by_split[split]) for split in ("train", "dev")}
         for split, rows in examples.items():
-            say(
-                f"{split}: {len(by_split[split]):,} questions, {len(rows.label_n):,} rows, {int(rows.label_n.sum()):,} positive"
-            )
+            positive = int(rows.label_n.sum())
+            say(f"{split}: {len(by_split[split]):,} questions, {len(rows.label_n):,} rows, {positive:,} positive")
         start = time.perf_counter()
         ensemble = fit_trees(examples["train"], examples["dev"], settings)
         trees = best_count(ensemble)
@@ -247,9 +238,8 @@ def measure_gain(hop: Hop, training: TrainingIndex, questions: Sequence[Question
         logits_X = forest_logits(hop.forest, question.rows.features_XF)
         best_C = best_rows(logits_X, question.rows.candidate_X, len(question.rows.candidates_C))
         scores_P = scores_of_all_passages(question.reached_P, question.rows.candidates_C, logits_X[best_C])
-        figures.append(
-            [gold_recall(training.index, scores, question.gold) for scores in (question.reached_P, scores_P)]
-        )
+        before_and_after = (question.reached_P, scores_P)
+        figures.append([gold_recall(training.index, scores, question.gold) for scores in before_and_after])
     share_Q2 = np.array(figures, np.float64)
     gain_Q = share_Q2[:, 1] - share_Q2[:, 0]
     error = float(gain_Q.std(ddof=1) / np.sqrt(len(gain_Q))) if len(gain_Q) > 1 else 0.0

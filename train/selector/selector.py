@@ -99,9 +99,6 @@ def selector_card(record: SelectorRecord) -> str:
     return "\n\n".join(sections) + "\n"
 
 
-RECORD, PLOT, CARD = "selector.json", "reliability.png", "README.md"
-
-
 def train_selector(settings: SelectorSettings) -> SelectorRecord | HopRecord:
     """Read, train, measure and save; UserError, before training, for unusable data or an output that exists."""
     return train_hop(settings) if settings.size == "hop" else train_light(settings)
@@ -146,9 +143,9 @@ def train_light(settings: SelectorSettings) -> SelectorRecord:
             processor_seconds=seconds[1],
             versions=library_versions(),
         )
-        draw_reliability(bins, folder / PLOT, "propositions", "relevant")
-        (folder / CARD).write_text(selector_card(record), encoding="utf-8")
-        write_json(folder / RECORD, asdict(record))
+        draw_reliability(bins, folder / "reliability.png", "propositions", "relevant")
+        (folder / "README.md").write_text(selector_card(record), encoding="utf-8")
+        write_json(folder / "selector.json", asdict(record))
     return record
 
 

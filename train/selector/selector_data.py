@@ -121,11 +121,16 @@ def _parse(values: Mapping[str, Any], where: str) -> RelevanceRow:
 
 
 def read_datasets(folders: Sequence[Path]) -> list[RelevanceDataset]:
-    """All datasets; UserError for unusable rows, for several encoders, and for overlapping splits."""
+    """All datasets; UserError for unusable rows, several encoders, a split without relevant or irrelevant rows, and overlapping splits."""
     datasets = [read_folder(folder) for folder in folders]
     check_one_encoder("datasets", {dataset.encoder: dataset.name for dataset in datasets})
     for split in SPLITS:
-        check_classes(split, rows_of(datasets, split))
+        rows = rows_of(datasets, split)
+        relevant = sum(row.label for row in rows)
+        if not 0 < relevant < len(rows):
+            found = f"{split}: {relevant:,} relevant of {len(rows):,} rows"
+            remedy = "make the data from more questions, or add another --data"
+            raise UserError(found, "both classes in train, dev and test", remedy)
     check_nothing_shared(datasets)
     return datasets
 
@@ -133,17 +138,6 @@ def read_datasets(folders: Sequence[Path]) -> list[RelevanceDataset]:
 def rows_of(datasets: Sequence[RelevanceDataset], split: str) -> list[RelevanceRow]:
     """The rows of one split of all datasets."""
     return [row for dataset in datasets for row in dataset.rows[split]]
-
-
-def check_classes(split: str, rows: Sequence[RelevanceRow]) -> None:
-    """UserError unless a split has relevant and irrelevant rows."""
-    relevant = sum(row.label for row in rows)
-    if not 0 < relevant < len(rows):
-        raise UserError(
-            f"{split}: {relevant:,} relevant of {len(rows):,} rows",
-            "both classes in train, dev and test",
-            "make the data from more questions, or add another --data",
-        )
 
 
 def shares_passages(dataset: RelevanceDataset) -> bool:
@@ -155,24 +149,14 @@ def check_nothing_shared(datasets: Sequence[RelevanceDataset]) -> None:
     """UserError, with their ids, for questions in two splits, and for propositions and passages in two splits of datasets split by passage."""
     rows = {split: rows_of(datasets, split) for split in SPLITS}
     by_passages = [dataset for dataset in datasets if not shares_passages(dataset)]
-    split_by_passage = {split: rows_of(by_passages, split) for split in SPLITS}
-    keys = {
-        "question": {
-            split: {row.question.casefold(): row.question_id for row in split_rows}
-            for split, split_rows in rows.items()
-        },
-        "proposition": {
-            split: {row.proposition_id: row.proposition_id for row in split_rows}
-            for split, split_rows in split_by_passage.items()
-        },
-        "passage": {
-            split: {passage: passage for row in split_rows for passage in row.passage_ids}
-            for split, split_rows in split_by_passage.items()
-        },
-    }
+    apart = {split: rows_of(by_passages, split) for split in SPLITS}
+    questions = {split: {row.question.casefold(): row.question_id for row in part} for split, part in rows.items()}
+    propositions = {split: {row.proposition_id: row.proposition_id for row in part} for split, part in apart.items()}
+    passages = {split: {each: each for row in part for each in row.passage_ids} for split, part in apart.items()}
     expected = "splits that share no question, proposition or passage"
-    for kind, ids in keys.items():
-        check_apart(kind, ids, expected, "make the second dataset with `synth relevance --beside FIRST`")
+    remedy = "make the second dataset with `synth relevance --beside FIRST`"
+    for kind, ids in (("question", questions), ("proposition", propositions), ("passage", passages)):
+        check_apart(kind, ids, expected, remedy)
 
 
 def examples_of(datasets: Sequence[RelevanceDataset], split: str) -> Examples:
@@ -214,7 +198,6 @@ def rank_datasets(
         cosine = average_precisions(part, part.features_nF[:, COSINE].astype(np.float64))
         if len(selector):
             error = float((selector - cosine).std(ddof=1) / np.sqrt(len(selector))) if len(selector) > 1 else 0.0
-            figures.append(
-                RankingFigures(name, split, len(selector), float(selector.mean()), float(cosine.mean()), error)
-            )
+            means = float(selector.mean()), float(cosine.mean())
+            figures.append(RankingFigures(name, split, len(selector), *means, error))
     return tuple(figures)

@@ -1,6 +1,6 @@
 """Folders of labelled training rows, one file per split: reads them, and checks that no two splits overlap and that datasets share an encoder."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -16,38 +16,26 @@ MAX_NAMED = 5
 
 
 def read_labelled(
-    folder: Path,
-    parse: Callable[[Mapping[str, Any], str], R],
-    problems_of: Callable[[R], Sequence[str]],
-    expected: str,
+    folder: Path, parse: Callable[[Mapping[str, Any], str], R], problems_of: Callable[[R], Sequence[str]], expected: str
 ) -> tuple[dict[str, list[R]], str]:
-    """The rows of each split that the folder has, and its fingerprint; UserError with file and line for a malformed row.
-
-    `parse` gets a row and its file and line.
-    """
+    """The rows of each split that the folder has, and its fingerprint. `parse` gets a row and its file and line, which UserError names if it is malformed."""
     files = split_files(folder)
-    rows = {file.stem: list(_read_rows(file, parse, problems_of, expected)) for file in files}
+    rows: dict[str, list[R]] = {file.stem: [] for file in files}
+    remedy = "make the data again"
+    for file in files:
+        for number, values in read_jsonl(file):
+            where = f"{file} line {number}"
+            try:
+                row = parse(values, where)
+                problems = list(problems_of(row))
+            except MALFORMED as problem:
+                raise UserError(f"{where}: {type(problem).__name__}: {problem}", expected, remedy) from None
+            if row.split != file.stem:
+                problems.append(f"split is {row.split!r}, expected {file.stem!r}")
+            if problems:
+                raise UserError(f"{where}: {problems[0]}", expected, remedy)
+            rows[file.stem].append(row)
     return rows, content_id(*map(checksum, files))
-
-
-def _read_rows(
-    file: Path,
-    parse: Callable[[Mapping[str, Any], str], R],
-    problems_of: Callable[[R], Sequence[str]],
-    expected: str,
-) -> Iterator[R]:
-    for number, values in read_jsonl(file):
-        where = f"{file} line {number}"
-        try:
-            row = parse(values, where)
-            problems = list(problems_of(row))
-        except MALFORMED as problem:
-            raise UserError(f"{where}: {type(problem).__name__}: {problem}", expected, "make the data again") from None
-        if row.split != file.stem:
-            problems.append(f"split is {row.split!r}, expected {file.stem!r}")
-        if problems:
-            raise UserError(f"{where}: {problems[0]}", expected, "make the data again")
-        yield row
 
 
 def check_apart(what: str, ids: Mapping[str, Mapping[Any, str]], expected: str, remedy: str) -> None:

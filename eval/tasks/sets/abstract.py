@@ -6,6 +6,7 @@ There are no gold answers: systems are compared with `modegraph eval judge`."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Annotated
 
 from eval.tasks.sets.base import Task, read_native
@@ -43,30 +44,19 @@ def generate_questions(
     text = fill("eval/abstract_users.txt", description=description_text, users=str(users), tasks=str(tasks))
     (reply,) = replies_of(model, Users, [text], MAX_REPLY_TOKENS)
     if reply is None or not reply.users:
-        raise UserError(
-            f"{model.name}: named no users of the collection", "a JSON reply with users", "try another model"
-        )
+        found = f"{model.name}: named no users of the collection"
+        raise UserError(found, "a JSON reply with users", "try another model")
     pairs = [(user_tasks.user, task) for user_tasks in reply.users[:users] for task in user_tasks.tasks[:tasks]]
-    texts = [
-        fill(
-            "eval/abstract_questions.txt",
-            description=description_text,
-            user=quote(user),
-            task=quote(task),
-            questions=str(questions),
-        )
-        for user, task in pairs
-    ]
+    prompt = partial(fill, "eval/abstract_questions.txt", description=description_text, questions=str(questions))
+    texts = [prompt(user=quote(user), task=quote(task)) for user, task in pairs]
     replies = replies_of(model, GeneratedQuestions, texts, MAX_REPLY_TOKENS)
     by_id: dict[str, Question] = {}
     for (user, task), reply_questions in zip(pairs, replies, strict=True):
-        for text in reply_questions.questions[:questions] if reply_questions is not None else ():
-            key = content_id("abstract", text.strip())
-            by_id.setdefault(
-                key, Question(id=key, text=text.strip(), answers=(), kind="abstract", reasoning=f"{user}: {task}")
-            )
-    nonempty = [question for question in by_id.values() if question.text]
-    return nonempty, users * tasks * questions - len(nonempty)
+        for text in map(str.strip, reply_questions.questions[:questions] if reply_questions is not None else ()):
+            if text:
+                key = content_id("abstract", text)
+                by_id.setdefault(key, Question(key, text, answers=(), kind="abstract", reasoning=f"{user}: {task}"))
+    return list(by_id.values()), users * tasks * questions - len(by_id)
 
 
 TASK = Task(

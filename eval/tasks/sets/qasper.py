@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 from eval.tasks.sets.base import HubSet, Item, Row, Task
@@ -14,33 +13,21 @@ from graph.types import Document
 def read(row: Row) -> Item:
     """One paper of qasper-*-v0.3.json, which is keyed by paper, or of the hub's data, where lists of objects are objects of lists."""
     source = str(row["id"])
-    sections = list(_sections(row["full_text"]))
+    sections = [(each["section_name"], "\n\n".join(each["paragraphs"])) for each in _objects(row["full_text"])]
     body = "\n\n".join(f"## {name}\n\n{text}" if name else text for name, text in sections if text)
     document = Document(source, row["title"], f"{row['abstract']}\n\n{body}")
-    questions = tuple(
-        Question(id=key, text=text, answers=answers, gold_sources=(source,), kind="paper")
-        for key, text, answers in _questions(row["qas"])
-        if answers
-    )
-    return Item(questions, (document,))
+    questions = []
+    for qa in _objects(row["qas"]):
+        if answers := _texts([annotation["answer"] for annotation in _objects(qa["answers"])]):
+            questions.append(Question(qa["question_id"], qa["question"], answers, gold_sources=(source,), kind="paper"))
+    return Item(tuple(questions), (document,))
 
 
-def _sections(full_text: Any) -> Iterator[tuple[str, str]]:
-    if isinstance(full_text, dict):
-        pairs = zip(full_text["section_name"], full_text["paragraphs"], strict=True)
-    else:
-        pairs = ((section["section_name"], section["paragraphs"]) for section in full_text)  # type: ignore[assignment]
-    for name, paragraphs in pairs:
-        yield name or "", "\n\n".join(paragraphs)
-
-
-def _questions(qas: Any) -> Iterator[tuple[str, str, tuple[str, ...]]]:
-    if isinstance(qas, dict):
-        for key, text, answers in zip(qas["question_id"], qas["question"], qas["answers"], strict=True):
-            yield key, text, _texts(answers["answer"])
-    else:
-        for qa in qas:
-            yield qa["question_id"], qa["question"], _texts([annotation["answer"] for annotation in qa["answers"]])
+def _objects(value: Any) -> list[Any]:
+    """A list of objects, which may be given as an object of lists."""
+    if not isinstance(value, dict):
+        return list(value)
+    return [dict(zip(value, each, strict=True)) for each in zip(*value.values(), strict=True)]
 
 
 def _texts(answers: list[Any]) -> tuple[str, ...]:

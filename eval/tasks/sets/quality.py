@@ -12,8 +12,10 @@ def read(row: Row) -> Item:
     source = f"quality-{row['article_id']}"
     questions = []
     for entry in row["questions"]:
-        options = by_letter(entry["options"])
-        label = list(options)[_index_of(entry["gold_label"])]
+        options, number = by_letter(entry["options"]), entry["gold_label"]
+        if number < 1:
+            raise ValueError(f"gold_label {number} is less than 1")
+        label = list(options)[number - 1]
         kind = "hard" if entry.get("difficult") else "easy"
         questions.append(choice_question(entry["question_unique_id"], entry["question"], options, label, kind=kind))
     return Item(tuple(questions), (Document(source, row["title"], row["article"]),))
@@ -25,12 +27,6 @@ def read_hub(row: Row) -> Item:
     key = content_id(row["article"], row["question"])
     question = choice_question(key, row["question"], options, list(options)[row["answer"]])
     return Item((question,), (Document(source, "", row["article"]),))
-
-
-def _index_of(gold_label: int) -> int:
-    if gold_label < 1:
-        raise ValueError(f"gold_label {gold_label} is less than 1")
-    return gold_label - 1
 
 
 TASK = Task(

@@ -22,16 +22,14 @@ def read(data: bytes, file: str) -> ParsedFile:
     with open_archive(data, file) as archive:
         names = set(archive.namelist())
         container = _root_of(archive, file, names, CONTAINER)
-        package_path = next((each.get("full-path", "") for each in container.iter() if _is(each, "rootfile")), "")
+        package_path = next((each.get("full-path", "") for each in _elements(container, "rootfile")), "")
         root = _root_of(archive, file, names, package_path)
-        items = {each.get("id"): each for each in root.iter() if _is(each, "item")}
-        spine = [
-            items[each.get("idref")] for each in root.iter() if _is(each, "itemref") and each.get("idref") in items
-        ]
+        items = {each.get("id"): each for each in _elements(root, "item")}
+        spine = [items.get(each.get("idref")) for each in _elements(root, "itemref")]
         chapters = [
             normpath(join(dirname(package_path), unquote(each.get("href", ""))))
             for each in spine
-            if each.get("media-type") in PAGES
+            if each is not None and each.get("media-type") in PAGES
         ]
         check_count(len(chapters), "chapters", file)
         encrypted = _encrypted(archive, names)
@@ -41,7 +39,7 @@ def read(data: bytes, file: str) -> ParsedFile:
             if chapter not in names:
                 raise _missing(file, chapter)
         texts = [html_text(decode_text(part_of(archive, chapter), f"{file}: {chapter}")).text for chapter in chapters]
-        title = next((each.text for each in root.iter() if _is(each, "title") and each.text), "")
+        title = next((each.text for each in _elements(root, "title") if each.text), "")
     return ParsedFile(" ".join(title.split()), "\n\n".join(text for text in texts if text))
 
 
@@ -57,13 +55,13 @@ def _encrypted(archive: ZipFile, names: set[str]) -> set[str]:
     if ENCRYPTION not in names:
         return set()
     root = fromstring(part_of(archive, ENCRYPTION))
-    return {unquote(each.get("URI", "")) for each in root.iter() if _is(each, "CipherReference")}
+    return {unquote(each.get("URI", "")) for each in _elements(root, "CipherReference")}
 
 
 def _missing(file: str, part: str) -> UserError:
     return UserError(f"{file}: no part {part!r}", "a complete EPUB", "repair or remove it")
 
 
-def _is(element: Any, name: str) -> bool:
-    """Whether an element has this name in any namespace."""
-    return bool(element.tag.rpartition("}")[2] == name)
+def _elements(root: Any, name: str) -> list[Any]:
+    """The elements of this name in any namespace."""
+    return [each for each in root.iter() if each.tag.rpartition("}")[2] == name]

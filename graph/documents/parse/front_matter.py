@@ -4,6 +4,7 @@ import json
 import re
 import tomllib
 from datetime import date, time
+from math import isfinite
 from typing import Any
 
 import yaml
@@ -58,8 +59,6 @@ def _value(value: Any) -> Any:
         return [_value(item) for item in value if item is not None]
     if isinstance(value, date | time):
         return value.isoformat()
-    if isinstance(value, str | int):
-        return value
-    if isinstance(value, float) and value - value == 0:
+    if isinstance(value, str | int) or (isinstance(value, float) and isfinite(value)):
         return value
     return json.dumps(value, ensure_ascii=False, default=str)

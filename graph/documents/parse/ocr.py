@@ -74,11 +74,9 @@ def check_programs(ocr: Ocr) -> None:
     installed = result.stdout.decode("utf-8", "replace").splitlines()[1:]
     for language in ocr.languages.split("+"):
         if language not in installed:
-            raise UserError(
-                f"OCR: tesseract has no language {language!r}",
-                f"one of {', '.join(installed)}, or several joined by +",
-                "name another, or install it, for example: apt-get install tesseract-ocr-deu",
-            )
+            expected = f"one of {', '.join(installed)}, or several joined by +"
+            remedy = "name another, or install it, for example: apt-get install tesseract-ocr-deu"
+            raise UserError(f"OCR: tesseract has no language {language!r}", expected, remedy)
 
 
 def page_text(data: bytes, page: int, languages: str, file: str, limits: PageLimits) -> str:
@@ -86,8 +84,7 @@ def page_text(data: bytes, page: int, languages: str, file: str, limits: PageLim
 
     UserError naming `file` and the page if a program fails or exceeds a limit. Call it in a single-threaded process.
     """
-    name = f"{file}: page {page}"
-    number = str(page)
+    name, number = f"{file}: page {page}", str(page)
     render = [RENDERER, "-r", DPI, "-gray", "-f", number, "-l", number, "-"]
     image = _output(render, data, name, limits)
     recognise = [TESSERACT, "stdin", "stdout", "--dpi", DPI, "-l", languages]
@@ -116,11 +113,10 @@ def _output(command: Sequence[str], stdin: bytes, name: str, limits: PageLimits)
         raise timeout_error
     if result.returncode:
         lines = result.stderr.decode("utf-8", "replace").strip().splitlines() or [f"status {result.returncode}"]
-        raise UserError(
-            f"{name}: {program} failed ({lines[-1][:MAX_REASON_CHARS]})",
-            f"a page that it can read within {limits.memory >> 20:,} MiB",
-            "raise the limit (--file-memory-mb, or file_memory_mb on a server), or repair the file",
-        )
+        found = f"{name}: {program} failed ({lines[-1][:MAX_REASON_CHARS]})"
+        expected = f"a page that it can read within {limits.memory >> 20:,} MiB"
+        remedy = "raise the limit (--file-memory-mb, or file_memory_mb on a server), or repair the file"
+        raise UserError(found, expected, remedy)
     return result.stdout
 
 

@@ -28,17 +28,13 @@ _TIGHT = ("| ", "- ")
 def decode_text(data: bytes, file: str) -> str:
     """UTF-8 text (a byte-order mark is dropped); UserError naming `file` for other encodings and for binary files."""
     if b"\0" in data:
-        raise UserError(
-            f"{file}: byte 0x00 at offset {data.index(0):,} (a binary file)", "UTF-8 text", "convert or remove the file"
-        )
+        found = f"{file}: byte 0x00 at offset {data.index(0):,} (a binary file)"
+        raise UserError(found, "UTF-8 text", "convert or remove the file")
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as problem:
-        raise UserError(
-            f"{file}: byte {data[problem.start]:#04x} at offset {problem.start:,} is not UTF-8",
-            "UTF-8 text",
-            f"convert it, for example: iconv -f latin1 -t utf-8 {file}",
-        ) from None
+        found = f"{file}: byte {data[problem.start]:#04x} at offset {problem.start:,} is not UTF-8"
+        raise UserError(found, "UTF-8 text", f"convert it, for example: iconv -f latin1 -t utf-8 {file}") from None
 
 
 def title_of(text: str) -> str:
@@ -155,10 +151,8 @@ def _delimiter(sample: str) -> str:
 
     def regularity(delimiter: str) -> tuple[float, int]:
         widths = Counter(map(len, _cells(sample, delimiter)))
-        width, rows = max(
-            ((width, rows) for width, rows in widths.items() if width > 1), key=lambda each: each[1], default=(0, 0)
-        )
-        return rows / max(1, widths.total()), width
+        width = max((width for width in widths if width > 1), key=widths.__getitem__, default=0)
+        return widths[width] / max(1, widths.total()), width
 
     return max(DELIMITERS, key=regularity)
 

@@ -286,11 +286,9 @@ class _Features:
 
     def of_passage(self) -> Floats:
         """The features in OF_PASSAGE of every candidate: [C, …]."""
-        data, near_C = self.index.data, self.vectors_CD @ self.query.vector_D
-        best_C = self._best_in(
-            normalised_similarity_to(self.index, self.query.vector_D, self.vectors_YD @ self.query.vector_D)
-        )
-        near_C = normalised_similarity_to(self.index, self.query.vector_D, near_C)
+        data, query_D = self.index.data, self.query.vector_D
+        near_C = normalised_similarity_to(self.index, query_D, self.vectors_CD @ query_D)
+        near_Y = normalised_similarity_to(self.index, query_D, self.vectors_YD @ query_D)
         most_words = max(float(self.alone.words_P.max(initial=0)), 1e-6)
         bridges_to = np.zeros(len(self.rows_C))
         linked_KC = self.called_KC | self.shares_KC
@@ -304,7 +302,7 @@ class _Features:
             np.log1p(ranks(self.own_C[:, None])[:, 0]),
             np.log1p(ranks(self.reached_C[:, None])[:, 0]),
             near_C,
-            np.where(np.isfinite(best_C), best_C, near_C),
+            self._best_in(near_Y, near_C),
             self.alone.words_P[self.rows_C] / most_words,
             self.cover_C,
             share(self.words.unnamed_W, self.has_WC),
@@ -332,8 +330,7 @@ class _Features:
         sum_CK, best_sum_CK = self._near(unit_rows(query_D + self.entity_KD))
         pair_YK = (self.vectors_YD @ query_D)[:, None] + proposition_KD @ query_D
         pair_YK /= np.sqrt(2 + 2 * np.maximum(self.vectors_YD @ proposition_KD.T, -0.9))
-        best_pair_CK = self._best_in(pair_YK)
-        best_pair_CK = np.where(np.isfinite(best_pair_CK), best_pair_CK, 0)
+        best_pair_CK = self._best_in(pair_YK, 0)
         best_C = self.both_CK.max(axis=1, initial=BELOW_ANY_SUM)
         columns = (
             self.own_C[bridge_X],
@@ -371,16 +368,15 @@ class _Features:
     def _near(self, queries_KD: Floats) -> tuple[Floats, Floats]:
         """The cosines of candidates with queries, and those of each candidate's best proposition (if it has none, of the candidate): both [C, K]."""
         passages_CK = self.vectors_CD @ queries_KD.T
-        best_CK = self._best_in(self.vectors_YD @ queries_KD.T)
-        return passages_CK, np.where(np.isfinite(best_CK), best_CK, passages_CK)
+        return passages_CK, self._best_in(self.vectors_YD @ queries_KD.T, passages_CK)
 
-    def _best_in(self, values_Y: Floats) -> Floats:
-        """The highest value among each candidate's propositions; −∞ if there are none: [C, …]."""
+    def _best_in(self, values_Y: Floats, otherwise: Floats | float) -> Floats:
+        """The highest value among each candidate's propositions; `otherwise` if there are none: [C, …]."""
         best_C = np.full((len(self.rows_C), *values_Y.shape[1:]), -np.inf, np.float32)
         starts = np.flatnonzero(np.diff(self.candidate_Y, prepend=-1))
         if len(starts):
             best_C[self.candidate_Y[starts]] = np.maximum.reduceat(values_Y, starts, axis=0)
-        return best_C
+        return np.where(np.isfinite(best_C), best_C, otherwise)
 
     def _elsewhere_CK(self) -> Flags:
         """Whether a candidate is in a document other than that of the bridge of a way: [C, K]."""

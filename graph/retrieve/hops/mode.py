@@ -75,10 +75,7 @@ def links_from(scores: Scores, seeds_S: Ints) -> Links:
 
 
 def raise_by_words(links: Links, lift_P: Floats) -> Links:
-    """The links, raised by the question's words in their targets: a link through a shared entity gains STEP / 2 times its target's lift (`OwnScores.lift_P`).
-
-    A link by title does not, because its score already includes TARGET_WEIGHT times its target's own score.
-    """
+    """The links; those through a shared entity gain STEP / 2 times their target's `lift_P`. Those by title already contain TARGET_WEIGHT times it."""
     lift_X = np.where(links.title_X, 0, STEP / 2 * lift_P[links.to_passage_X])
     return replace(links, worth_X=(links.worth_X + lift_X).astype(np.float32))
 
@@ -138,9 +135,8 @@ def _mention_links(scores: Scores, seed_X: Ints, proposition_X: Ints, entity_X: 
     scores.add_propositions(other_X)
     near_R, near_X = np.unique(other_X, return_inverse=True)
     seeds_R, seeds_X = np.unique(proposition_X[from_X], return_inverse=True)
-    likeness_RR = normalised_similarity(
-        index, data.proposition_vectors_ND[near_R] @ data.proposition_vectors_ND[seeds_R].T
-    )
+    vectors_ND = data.proposition_vectors_ND
+    likeness_RR = normalised_similarity(index, vectors_ND[near_R] @ vectors_ND[seeds_R].T)
     likeness_X = np.maximum(likeness_RR[near_X, seeds_X], -0.9)
     together_X = (scores_N[proposition_X[from_X]] + scores_N[other_X]) / np.sqrt(2 + 2 * likeness_X)
     worth_X = STEP * (own_P[seed_X[from_X]] + np.maximum(together_X, 0)) / 2 - mention_loss(mentions_X[from_X])
@@ -175,13 +171,10 @@ def raise_by_titles(index: Index, links: Links, question: str, own_P: Floats) ->
     entities, entity_Y = np.unique(links.entity_X[checked_Y], return_inverse=True)
     titles = [content_forms(data.document_titles[row]) for row in documents.tolist()]
     names = [content_forms(data.entity_texts[row]) for row in entities.tolist()]
-    pairs = zip(entity_Y.tolist(), document_Y.tolist(), strict=True)
-    gains_Y = np.array(
-        [title_adds_question_words(names[entity], titles[document], question_forms) for entity, document in pairs],
-        np.bool_,
-    )
     worth_X = links.worth_X.copy()
-    worth_X[checked_Y] += np.where(gains_Y, raise_X[checked_Y], 0).astype(np.float32)
+    for checked, entity, document in zip(checked_Y.tolist(), entity_Y.tolist(), document_Y.tolist(), strict=True):
+        if title_adds_question_words(names[entity], titles[document], question_forms):
+            worth_X[checked] += np.float32(raise_X[checked])
     return replace(links, worth_X=worth_X)
 
 
@@ -221,13 +214,10 @@ def search_hops(index: Index, query: Query) -> HopSearch:
 
 
 def retrieve_hops(index: Index, query: Query, settings: RetrieveSettings) -> Evidence:
-    """Top k passages, each with the path that led to it. If there is a trained hop, a passage's score is the hop's probability for it.
-
-    UserError for a hop trained for another encoder.
-    """
+    """Top k passages, each with its path; with a trained hop, scores are its probabilities. UserError for a hop trained for another encoder."""
     hop = find_hop(settings.selector, index.encoder_source.fingerprint)
     search = search_hops(index, query)
-    alone, links, reached_P, link_to = search.alone, search.links, search.reached_P, search.link_to
+    alone, links, reached_P = search.alone, search.links, search.reached_P
     ranking = HopRanking(reached_P, {}, 0) if hop is None else rank_by_hop(hop, index, query, alone, reached_P)
     rows = top_rows(ranking.scores_P, settings.top_k)
     scores = ranking.scores_P[rows] if hop is None else expit(ranking.scores_P[rows])
@@ -242,16 +232,12 @@ def retrieve_hops(index: Index, query: Query, settings: RetrieveSettings) -> Evi
     for row, words in zip(rows.tolist(), best_terms(index, alone.terms, rows), strict=True):
         way = ranking.ways.get(row)
         if way is None:
-            path = describe_path(index, row, links, link_to, name_of)
+            path = describe_path(index, row, links, search.link_to, name_of)
         else:
             path = (*describe_mention(index, *way), "which links the question to this passage")
         paths.append((*path, *describe_terms(words)) if alone.lift_P[row] > 0 else path)
-    return Evidence(
-        query=query.text,
-        passages=passages_at(index, rows, scores),
-        paths=tuple(paths),
-        trace=Trace("hops", steps),
-    )
+    passages = passages_at(index, rows, scores)
+    return Evidence(query=query.text, passages=passages, paths=tuple(paths), trace=Trace("hops", steps))
 
 
 def describe_mention(index: Index, proposition: int, entity: int) -> tuple[str, str]:

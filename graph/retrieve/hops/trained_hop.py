@@ -25,7 +25,6 @@ from graph.types import Floats, Ints
 
 HOP_FILE = "hop.safetensors"
 FORMAT = "modegraph selector, hop, 1"
-PACKAGE_FOLDER = Path(__file__).parent
 HEADER = "hop"
 """The only key of the file's metadata. Its value is one JSON object with all facts, so that equal hops give equal bytes."""
 
@@ -97,10 +96,7 @@ def save_hop(folder: Path, hop: Hop) -> None:
 
 
 def find_hop(spec: str, encoder: str) -> Hop | None:
-    """The hop in the folder or hub model `spec`; without one, the hop in the package for the encoder with that fingerprint, if any. None for `none`.
-
-    UserError for a missing folder and for a broken file.
-    """
+    """The hop in folder or hub model `spec`, else the package's for this encoder, if any; None for `none`. UserError for a missing folder or broken file."""
     if spec not in BUILT_IN_SELECTORS:
         file = find_model(spec, "selector") / HOP_FILE
         if file.is_file():
@@ -111,7 +107,7 @@ def find_hop(spec: str, encoder: str) -> Hop | None:
 @cache
 def shipped_hops() -> Mapping[str, Hop]:
     """The hops that the package includes, by their encoder's fingerprint."""
-    hops = (_load(file, 0) for file in sorted(PACKAGE_FOLDER.glob("*.safetensors")))
+    hops = (_load(file, 0) for file in sorted(Path(__file__).parent.glob("*.safetensors")))
     return {hop.encoder: hop for hop in hops}
 
 

@@ -28,15 +28,7 @@ from graph.retrieve.parts.passage_scores import (
 from graph.retrieve.parts.query import Query, SuggestSettings
 from graph.retrieve.parts.ranking import entries_in, expand_rows, top_rows, worth_of_propositions
 from graph.retrieve.parts.suggest import SUBGRAPH_PROPOSITIONS, suggest
-from graph.trees import (
-    Forest,
-    check_encoder,
-    forest_logits,
-    probabilities,
-    read_forest,
-    save_forest,
-    trained_file,
-)
+from graph.trees import Forest, check_encoder, forest_logits, probabilities, read_forest, save_forest, trained_file
 from graph.types import Floats, Ints
 
 FARTHEST_HOPS = 3
@@ -206,8 +198,7 @@ def walk_mass(index: Index, near_N: Floats, seeds_S: Ints) -> Floats:
     """√(mass ÷ largest mass) of ToPG's query-aware walk from the seeds (Eq. 3–8); 1 for the seeds themselves: float32[N]."""
     mass_N = np.zeros(len(near_N), np.float32)
     suggestion = suggest(index, near_N, seeds_S, SUBGRAPH_PROPOSITIONS, WALK)
-    if len(suggestion.rows):
-        mass_N[suggestion.rows] = np.sqrt(suggestion.mass / suggestion.mass[0])
+    mass_N[suggestion.rows] = suggestion.root_share
     mass_N[seeds_S] = 1
     return mass_N
 
@@ -257,10 +248,7 @@ HEADER = "selector"
 
 @dataclass(frozen=True)
 class Classifier:
-    """A forest that predicts logits, the temperature that turns these into probabilities, and the fingerprint of the encoder of the training data.
-
-    A proposition is relevant if its probability reaches `threshold`.
-    """
+    """A forest that predicts logits, the temperature that makes them probabilities, the lowest relevant probability, and the training encoder's fingerprint."""
 
     forest: Forest
     temperature: float

@@ -69,14 +69,12 @@ def _open(spec: str) -> ScoreTexts:
     try:
         model = CrossEncoder(str(folder), device=device, model_kwargs={"use_safetensors": True})
     except (OSError, ValueError) as problem:
-        message = f"reranker {spec!r}: cannot be loaded ({first_line(problem)})"
-        raise UserError(
-            message, "the folder of a sentence-transformers CrossEncoder", "name another reranker"
-        ) from None
+        found = f"reranker {spec!r}: cannot be loaded ({first_line(problem)})"
+        expected = "the folder of a sentence-transformers CrossEncoder"
+        raise UserError(found, expected, "name another reranker") from None
     if model.num_labels != 1:
-        raise UserError(
-            f"reranker {spec!r}: {model.num_labels} labels", "a cross-encoder with one score", "name another reranker"
-        )
+        found = f"reranker {spec!r}: {model.num_labels} labels"
+        raise UserError(found, "a cross-encoder with one score", "name another reranker")
 
     def score(question: str, texts: Sequence[str]) -> Floats:
         pairs = [(question, text) for text in texts]

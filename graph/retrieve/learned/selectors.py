@@ -1,6 +1,6 @@
 """Selectors choose the propositions to keep for a question (ToPG Eq. 2). All have the same signature."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Annotated
 
 import numpy as np
@@ -11,7 +11,7 @@ from graph.index.normalised_similarity import normalised_similarity_to
 from graph.retrieve.learned.light import Classifier, QuestionView, judge, open_selector, view_of
 from graph.retrieve.parts.query import Query
 from graph.text.prompting import quote, read_prompt
-from graph.text.replies import ReplyModel, at_most, number_up_to, numbers_up_to, sound_items
+from graph.text.replies import ReplyModel, as_one_line, at_most, number_up_to, numbers_up_to, sound_items
 from graph.types import Ints
 
 Select = Callable[[Index, Query, Ints], Ints]
@@ -27,14 +27,10 @@ class Selection(ReplyModel):
 
 
 def find_selector(name: str, query: Query) -> Select:
-    """The selector `name` for one question: one of SELECTORS, or the folder or hub name of a trained one.
-
-    UserError if it needs a model and the question has none, and for a folder without a selector.
-    """
+    """The selector `name`: one of SELECTORS, or the folder or hub name of a trained one. UserError for `llm` without a model, and for an unknown name."""
     if name == "llm" and query.model is None:
-        raise UserError(
-            "selector = 'llm' without a model", "a language model", "give --model SPEC, or --selector threshold"
-        )
+        remedy = "give --model SPEC, or --selector threshold"
+        raise UserError("selector = 'llm' without a model", "a language model", remedy)
     return SELECTORS[name] if name in SELECTORS else select_by_trained(open_selector(name))
 
 
@@ -42,17 +38,13 @@ def select_by_threshold(index: Index, query: Query, candidates: Ints) -> Ints:
     """Keep candidates whose normalised similarity is at least 0.3 and at least 0.6 times that of the best candidate; drop duplicates."""
     if len(candidates) == 0:
         return candidates
-    near = normalised_similarity_to(
-        index, query.vector_D, index.data.proposition_vectors_ND[candidates] @ query.vector_D
-    )
+    cosines = index.data.proposition_vectors_ND[candidates] @ query.vector_D
+    near = normalised_similarity_to(index, query.vector_D, cosines)
     return _distinct(candidates[near >= max(MIN_SIMILARITY, MIN_SHARE_OF_BEST * float(near.max()))])
 
 
 def select_by_model(index: Index, query: Query, candidates: Ints) -> Ints:
-    """Keep the propositions that the query's model chooses, in the model's order; numbers that are not in the list are ignored.
-
-    Without a model or a usable reply, `select_by_threshold` decides. Raises ModelUnavailable if the model does not answer.
-    """
+    """Keep what the query's model chooses, in its order; without a model or a usable reply, as `select_by_threshold`. Raises ModelUnavailable."""
     if query.model is None or len(candidates) == 0:
         return select_by_threshold(index, query, candidates)
     candidates = _distinct(candidates)
@@ -95,7 +87,7 @@ def choices_of_model(index: Index, query: Query, lists: Sequence[Ints]) -> list[
 
 
 def _chosen(candidates: Ints, reply: Selection) -> Ints:
-    """The candidates that a reply selects by number (from 1), each once."""
+    """The candidates that a reply selects by number (from 1), each once; other numbers are ignored."""
     valid = [number - 1 for number in reply.selected if 1 <= number <= len(candidates)]
     return _distinct(candidates[np.array(valid, np.int64)])
 
@@ -104,6 +96,15 @@ def list_statements(question: str, texts: Sequence[str]) -> str:
     """A question and numbered statements for a prompt, each quoted on a line of its own."""
     lines = [f"[{number}] {quote(text)}" for number, text in enumerate(texts, start=1)]
     return "\n".join([f"Question: {quote(question)}", "Statements:", *lines])
+
+
+def further_queries(index: Index, asked: Query, questions: Iterable[str], most: int) -> list[Query]:
+    """Up to `most` distinct questions that the model of `asked` wrote, as queries for the same model."""
+    texts = list(dict.fromkeys(text for text in map(as_one_line, questions) if text))[:most]
+    if not texts:
+        return []
+    vectors_QD = index.encode_queries(texts)
+    return [Query(text, vector_D, asked.model) for text, vector_D in zip(texts, vectors_QD, strict=True)]
 
 
 def _distinct(rows: Ints) -> Ints:

@@ -11,7 +11,7 @@ import numpy as np
 
 from graph.index.index import Index
 from graph.retrieve.parts.query import Query, RetrieveSettings
-from graph.retrieve.parts.ranking import nearest, passages_at, top_rows
+from graph.retrieve.parts.ranking import first_passages, nearest, passages_at, top_rows
 from graph.retrieve.parts.words import best_terms, describe_terms, known_terms, word_scores
 from graph.text.bm25 import terms_of
 from graph.types import Evidence, Floats, Ints, Scored, Trace
@@ -25,19 +25,14 @@ def retrieve_dense(index: Index, query: Query, settings: RetrieveSettings) -> Ev
 
 def retrieve_naive(index: Index, query: Query, settings: RetrieveSettings) -> Evidence:
     """Top k propositions and their passages, each passage ranked by the best of its propositions."""
-    data = index.data
-    rows, cosines = nearest(data.proposition_vectors_ND, query.vector_D, settings.top_k)
+    rows, cosines = nearest(index.data.proposition_vectors_ND, query.vector_D, settings.top_k)
     score_of = dict(zip(rows.tolist(), cosines.tolist(), strict=True))
-    best: dict[int, int] = {}
-    for row in score_of:
-        first, last = np.searchsorted(data.occurrence_proposition_M, [row, row + 1])
-        for passage in data.occurrence_passage_M[first:last]:
-            best.setdefault(int(passage), row)
+    best = first_passages(index, rows)
     return Evidence(
         query=query.text,
-        passages=tuple(Scored(index.passage(passage), score_of[row]) for passage, row in best.items()),
+        passages=tuple(Scored(index.passage(passage), score_of[row]) for passage, row in best),
         propositions=tuple(Scored(index.proposition(row), score) for row, score in score_of.items()),
-        paths=tuple((f"contains “{data.proposition_texts[row]}”",) for row in best.values()),
+        paths=tuple((f"contains “{index.data.proposition_texts[row]}”",) for _, row in best),
     )
 
 
@@ -46,13 +41,12 @@ def retrieve_lexical(index: Index, query: Query, settings: RetrieveSettings) -> 
     terms = known_terms(index, query.text)
     scores_P = word_scores(index, terms)
     rows = matching_rows(scores_P, settings.top_k)
+    step = f"{len(terms)} of {len(terms_of(query.text))} terms of the question are in the index"
     return Evidence(
         query=query.text,
         passages=passages_at(index, rows, scores_P[rows]),
-        paths=tuple(describe_terms(path_terms) for path_terms in best_terms(index, terms, rows)),
-        trace=Trace(
-            "lexical", (f"{len(terms)} of {len(terms_of(query.text))} terms of the question are in the index",)
-        ),
+        paths=tuple(map(describe_terms, best_terms(index, terms, rows))),
+        trace=Trace("lexical", (step,)),
     )
 
 
@@ -73,15 +67,9 @@ def retrieve_hybrid(index: Index, query: Query, settings: RetrieveSettings) -> E
     by_words = matching_rows(word_scores(index, known_terms(index, query.text)), depth)
     scores_P = fuse_ranks([by_meaning, by_words], len(index.data.passage_ids))
     rows = matching_rows(scores_P, settings.top_k)
-    ranks = [{int(row): rank for rank, row in enumerate(ranking, 1)} for ranking in (by_meaning, by_words)]
-    return Evidence(
-        query=query.text,
-        passages=passages_at(index, rows, scores_P[rows]),
-        paths=tuple(
-            (_rank_in_words("by meaning", ranks[0].get(int(row))), _rank_in_words("by words", ranks[1].get(int(row))))
-            for row in rows
-        ),
-    )
+    ways = (_ranks_in_words(by_meaning, rows, "by meaning"), _ranks_in_words(by_words, rows, "by words"))
+    passages = passages_at(index, rows, scores_P[rows])
+    return Evidence(query=query.text, passages=passages, paths=tuple(zip(*ways, strict=True)))
 
 
 def fuse_ranks(rankings: Sequence[Ints], count: int, constant: int = RANK_CONSTANT) -> Floats:
@@ -96,5 +84,7 @@ def fuse_ranks(rankings: Sequence[Ints], count: int, constant: int = RANK_CONSTA
     return scores_P.astype(np.float32)
 
 
-def _rank_in_words(ranking: str, rank: int | None) -> str:
-    return f"no. {rank:,} {ranking}" if rank is not None else f"not found {ranking}"
+def _ranks_in_words(ranking: Ints, rows: Ints, way: str) -> list[str]:
+    """The rank of each of `rows` in a ranking that was found in a `way`."""
+    rank_of = {row: rank for rank, row in enumerate(ranking.tolist(), 1)}
+    return [f"no. {rank_of[row]:,} {way}" if row in rank_of else f"not found {way}" for row in rows.tolist()]

@@ -25,9 +25,9 @@ from graph.hierarchy.communities import NestedCommunities, nested_communities
 from graph.index.index import Index
 from graph.index.normalised_similarity import normalised_similarity_to
 from graph.random_walk import attraction, query_aware_walks, structural_transition
-from graph.retrieve.learned.selectors import Select, find_selector, list_statements
+from graph.retrieve.learned.selectors import Select, find_selector, further_queries, list_statements
 from graph.retrieve.parts.query import Query, RetrieveSettings, SuggestSettings
-from graph.retrieve.parts.ranking import expand_rows, nearest, top_rows
+from graph.retrieve.parts.ranking import first_passages, nearest, top_rows
 from graph.retrieve.parts.suggest import TEMPERATURE, THRESHOLD, extract_subgraph, used_columns
 from graph.text.prompting import quote, read_prompt
 from graph.text.replies import ReplyModel, Sentence, as_one_line, at_most, sound_items
@@ -117,9 +117,8 @@ def _visit_nearest(index: Index, question: Query, select: Select) -> Visit:
     """The propositions nearest to a question, pruned by the selector."""
     near, _ = nearest(index.data.proposition_vectors_ND, question.vector_D, SUGGESTED)
     selected = select(index, question, near)
-    return Visit(
-        selected, np.tile(question.vector_D, (len(selected), 1)), _mean_vector(index, np.setdiff1d(near, selected))
-    )
+    queries_nD = np.tile(question.vector_D, (len(selected), 1))
+    return Visit(selected, queries_nD, _mean_vector(index, np.setdiff1d(near, selected)))
 
 
 def _visit_by_walk(
@@ -191,9 +190,10 @@ def greedy_cover(
     """
     uncovered_N = np.zeros(proposition_CN.shape[1], np.float32)
     uncovered_N[anchors] = 1
-    size_C = np.array([len(nested.members[row]) for row in rows_C], np.float32)
-    open_C = np.ones(len(rows_C), bool)
-    enclosing_C = [enclosing_communities(nested.parents, int(row)) for row in rows_C]
+    rows = rows_C.tolist()
+    size_C = np.array([len(nested.members[row]) for row in rows], np.float32)
+    open_C = np.ones(len(rows), bool)
+    enclosing_C = [enclosing_communities(nested.parents, row) for row in rows]
     chosen: list[int] = []
     while open_C.any():
         worth_C: Floats = np.where(open_C, proposition_CN @ uncovered_N / size_C, 0)
@@ -201,19 +201,14 @@ def greedy_cover(
         if worth_C[best] <= 0:
             break
         open_C[best] = False
-        price = cost(int(rows_C[best]))
+        price = cost(rows[best])
         if price > budget:
             continue
         budget -= price
-        row = int(rows_C[best])
-        chosen.append(row)
+        chosen.append(rows[best])
         uncovered_N[proposition_CN.indices[proposition_CN.indptr[best] : proposition_CN.indptr[best + 1]]] = 0
-        open_C &= np.array(
-            [
-                row not in enclosing and int(other) not in enclosing_C[best]
-                for enclosing, other in zip(enclosing_C, rows_C, strict=True)
-            ]
-        )
+        pairs = zip(rows, enclosing_C, strict=True)
+        open_C &= np.array([rows[best] not in above and row not in enclosing_C[best] for row, above in pairs])
     return chosen
 
 
@@ -250,7 +245,7 @@ class CommunityView:
     """One community's propositions nearest to the question, and their passages; best first."""
 
     propositions: Ints
-    passages: Ints
+    passages: list[int]
 
 
 def retrieve_global(index: Index, query: Query, settings: RetrieveSettings) -> Evidence:
@@ -266,23 +261,19 @@ def retrieve_global(index: Index, query: Query, settings: RetrieveSettings) -> E
         stopped = str(problem)
         communities = communities or choose_communities(index, query, anchors.rows)
     sources = [community for _, community in findings] or communities
-    candidates = take_turns([community.passages.tolist() for community in sources])
+    candidates = take_turns([community.passages for community in sources])
     near, _ = nearest(index.data.passage_vectors_PD, query.vector_D, settings.top_k)
     rows = list(dict.fromkeys([*candidates, *near.tolist()]))[: settings.top_k]
-    rounds = " + ".join(map(str, anchors.per_round))
+    steps = (
+        f"{len(anchors.rows)} anchors ({' + '.join(map(str, anchors.per_round))})",
+        f"{len(communities)} communities, {len(findings)} with a contribution",
+    )
     return Evidence(
         query=query.text,
         passages=tuple(Scored(index.passage(row), 1 / rank) for rank, row in enumerate(rows, start=1)),
         paths=tuple(_path_of(row, sources) for row in rows),
         findings=tuple(finding for finding, _ in findings),
-        trace=Trace(
-            "global",
-            (
-                f"{len(anchors.rows)} anchors ({rounds})",
-                f"{len(communities)} communities, {len(findings)} with a contribution",
-            ),
-            stopped=stopped,
-        ),
+        trace=Trace("global", steps, stopped=stopped),
     )
 
 
@@ -292,12 +283,7 @@ def sub_questions(index: Index, query: Query) -> list[Query]:
         return [query]
     prompt = f"Question: {quote(query.text)}"
     reply = query.model.ask(SubQuestions, read_prompt("graph/decompose.txt"), [prompt], MAX_REPLY_TOKENS)[0]
-    texts = [text for text in map(as_one_line, reply.questions if reply is not None else ()) if text]
-    if not texts:
-        return [query]
-    texts = list(dict.fromkeys(texts))[:MAX_QUESTIONS]
-    vectors_QD = index.encode_queries(texts)
-    return [Query(text, vector_D, query.model) for text, vector_D in zip(texts, vectors_QD, strict=True)]
+    return further_queries(index, query, reply.questions if reply is not None else (), MAX_QUESTIONS) or [query]
 
 
 def choose_communities(index: Index, query: Query, anchors: Sequence[int]) -> list[CommunityView]:
@@ -329,8 +315,7 @@ def view_community(
             selected.append(row)
             tokens += length
     rows = np.array(selected, np.int64)
-    _, passages = expand_rows(index.proposition_passage_NP, rows)
-    return CommunityView(rows, np.array(list(dict.fromkeys(passages.tolist())), np.int64)), tokens
+    return CommunityView(rows, [passage for passage, _ in first_passages(index, rows)]), tokens
 
 
 def contributions(

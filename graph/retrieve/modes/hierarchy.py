@@ -16,23 +16,13 @@ from graph.types import Evidence, Floats, Ints, Passage, Scored, Summary, Trace
 
 def retrieve_hierarchy(index: Index, query: Query, settings: RetrieveSettings) -> Evidence:
     """Top k nodes of all layers, or of the layers in the settings; the trace gives the number of these nodes in each layer."""
-    data = index.data
-    passages = len(data.passage_ids)
     candidates = rows_in_layers(index, settings.layers)
     scores_X = node_scores(index, query.vector_D)
     rows = candidates[top_rows(scores_X[candidates], settings.top_k)]
-    layer_counts = Counter(
-        "passages" if row < passages else layer_name(int(data.summary_layer_S[row - passages])) for row in rows
-    )
-    scored_passages, summaries = nodes_in(index, rows, scores_X[rows])
-    return Evidence(
-        query=query.text,
-        passages=scored_passages,
-        summaries=summaries,
-        trace=Trace(
-            "hierarchy", tuple(f"{count} of {len(rows)} from {kind}" for kind, count in sorted(layer_counts.items()))
-        ),
-    )
+    passages, summaries = nodes_in(index, rows, scores_X[rows])
+    kinds = ["passages"] * len(passages) + [layer_name(each.item.layer) for each in summaries]
+    steps = tuple(f"{count} of {len(rows)} from {kind}" for kind, count in sorted(Counter(kinds).items()))
+    return Evidence(query=query.text, passages=passages, summaries=summaries, trace=Trace("hierarchy", steps))
 
 
 def rows_in_layers(index: Index, layers: Collection[int]) -> Ints:
@@ -43,10 +33,9 @@ def rows_in_layers(index: Index, layers: Collection[int]) -> Ints:
     available = np.unique(layer_X).tolist()
     missing = sorted(set(layers) - set(available))
     if missing:
-        problem = f"layers = {sorted(set(layers))}: layer {missing[0]} has no nodes in this index"
-        raise UserError(
-            problem, f"one or more of {', '.join(map(str, available))}", "change the value, or index with more layers"
-        )
+        found = f"layers = {sorted(set(layers))}: layer {missing[0]} has no nodes in this index"
+        expected = f"one or more of {', '.join(map(str, available))}"
+        raise UserError(found, expected, "change the value, or index with more layers")
     return np.flatnonzero(np.isin(layer_X, list(layers)))
 
 

@@ -2,12 +2,12 @@
 
 Three variants: with a model, rounds in which the selector prunes the walk's suggestions and the model answers or asks further questions; with
 a trained selector and no model, the selector's scores raise the scores of passages, and links lead from the best passages to others; with
-neither, one round of suggestions. A second round without a model lowered Recall@5 by .02 on two public sets (docs/log.md): the walk drifts.
+neither, one round of suggestions: in a second one without a model, the walk drifts (docs/log.md).
 
 Legend: P passages, N propositions, n candidates."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Annotated
 
 import numpy as np
@@ -16,14 +16,13 @@ from pydantic import Field
 from graph.answer.prompt import is_no_answer
 from graph.errors import ModelUnavailable
 from graph.index.index import Index
-from graph.index.normalised_similarity import normalised_similarity_to
 from graph.retrieve.hops.mode import describe_path, find_links, reach
 from graph.retrieve.learned.light import Classifier, QuestionView, judge, open_selector, view_of
-from graph.retrieve.learned.selectors import SELECTORS, Select, find_selector, list_statements
+from graph.retrieve.learned.selectors import SELECTORS, Select, find_selector, further_queries, list_statements
 from graph.retrieve.parts.mentions import named_documents
-from graph.retrieve.parts.passage_scores import Scores, own_scores
+from graph.retrieve.parts.passage_scores import Scores, own_scores, score_all_propositions
 from graph.retrieve.parts.query import Query, RetrieveSettings, SuggestSettings
-from graph.retrieve.parts.ranking import expand_rows, passages_at, top_rows, worth_in_passages, worth_of_propositions
+from graph.retrieve.parts.ranking import first_passages, passages_at, top_rows, worth_in_passages, worth_of_propositions
 from graph.retrieve.parts.suggest import suggest
 from graph.text.prompting import read_prompt
 from graph.text.replies import ReplyModel, Sentence, as_one_line, at_most, sound_items
@@ -111,24 +110,14 @@ def judge_statements(index: Index, query: Query, selected: Sequence[int]) -> Ver
     if query.model is None:
         return None
     texts = [index.data.proposition_texts[row] for row in selected[-MAX_STATEMENTS_SHOWN:]]
-    return query.model.ask(
-        Verdict, read_prompt("graph/evaluate.txt"), [list_statements(query.text, texts)], MAX_VERDICT_TOKENS
-    )[0]
+    prompt = list_statements(query.text, texts)
+    return query.model.ask(Verdict, read_prompt("graph/evaluate.txt"), [prompt], MAX_VERDICT_TOKENS)[0]
 
 
 def _next_queries(index: Index, query: Query, questions: Sequence[str]) -> list[tuple[Query, Floats]]:
     """The questions of the next round, and all propositions' similarity to each."""
-    texts = list(dict.fromkeys(text for text in map(as_one_line, questions) if text))[:MAX_NEXT_QUESTIONS]
-    if not texts:
-        return []
-    vectors_QD = index.encode_queries(texts)
-    return [
-        (
-            Query(text, vector_D, query.model),
-            normalised_similarity_to(index, vector_D, index.data.proposition_vectors_ND @ vector_D),
-        )
-        for text, vector_D in zip(texts, vectors_QD, strict=True)
-    ]
+    queries = further_queries(index, query, questions, MAX_NEXT_QUESTIONS)
+    return [(each, score_all_propositions(index, each.vector_D)) for each in queries]
 
 
 JUDGED_PASSAGES, JUDGED_SUGGESTED = 25, 30
@@ -151,31 +140,22 @@ def retrieve_by_selector(index: Index, query: Query, selector: Classifier, top_k
     scores_P = reached_P + JUDGED_GAIN * judged_P
     rows = top_rows(scores_P, top_k)
     name_of = {document: name for name, document in named_documents(index, query.text)}
+    paths = []
+    for row in rows.tolist():
+        path = describe_path(index, row, links, link_to, name_of)
+        judged = judged_P[row] > 0
+        paths.append((*path, f"probability of relevance {float(judged_P[row]):.2f}") if judged else path)
     relevant = int((relevance_n >= selector.threshold).sum())
-    steps = (
-        f"{len(rows_n)} propositions judged, {relevant} of them relevant",
-        f"{len(links.worth_X):,} links followed",
-    )
-    return Evidence(
-        query=query.text,
-        passages=passages_at(index, rows, scores_P[rows]),
-        paths=tuple(
-            (*describe_path(index, row, links, link_to, name_of), *_judgement(float(judged_P[row])))
-            for row in rows.tolist()
-        ),
-        trace=Trace("local", steps),
-    )
-
-
-def _judgement(relevance: float) -> tuple[str, ...]:
-    """The step of a path that gives the highest relevance among a passage's judged propositions; no step if none of them was judged."""
-    return (f"probability of relevance {relevance:.2f}",) if relevance > 0 else ()
+    judgement = f"{len(rows_n)} propositions judged, {relevant} of them relevant"
+    trace = Trace("local", (judgement, f"{len(links.worth_X):,} links followed"))
+    passages = passages_at(index, rows, scores_P[rows])
+    return Evidence(query=query.text, passages=passages, paths=tuple(paths), trace=trace)
 
 
 def propositions_to_judge(index: Index, view: QuestionView) -> Ints:
     """The rows of the propositions to score, ascending."""
     passages = top_rows(view.reached_P, JUDGED_PASSAGES)
-    in_passages = expand_rows(index.data.passage_proposition_PN, passages)[1]
+    in_passages = index.data.passage_proposition_PN[passages, :].indices
     suggested = top_rows(view.mass_N, JUDGED_SUGGESTED)
     return np.unique(np.concatenate([in_passages, suggested[view.mass_N[suggested] > 0]]))
 
@@ -190,46 +170,26 @@ def retrieve_local(index: Index, query: Query, settings: RetrieveSettings) -> Ev
     """Top k passages: by a trained selector, by rounds with a model, or by one round of the walk."""
     if query.model is None and settings.selector not in SELECTORS:
         return retrieve_by_selector(index, query, open_selector(settings.selector), settings.top_k)
-    data = index.data
     select = find_selector(settings.selector, query)
-    near_N = normalised_similarity_to(index, query.vector_D, data.proposition_vectors_ND @ query.vector_D)
+    near_N = score_all_propositions(index, query.vector_D)
     own_P = own_scores(index, query, near_N)
     worth_N = worth_of_propositions(index, near_N, own_P)
     seeds = top_rows(worth_N, SUGGESTED if settings.selector == "llm" else SEEDS)
+    findings: tuple[Finding, ...] = ()
     if query.model is None:
-        return _retrieve_by_walk(index, query, own_P, near_N, select(index, query, seeds), settings)
-    rounds = run_rounds(index, query, seeds, near_N, select, SUGGESTED, settings.suggestions)
-    return _retrieve_by_rounds(index, query, own_P, rounds, settings.top_k)
-
-
-def _retrieve_by_walk(
-    index: Index, query: Query, own_P: Floats, near_N: Floats, seeds: Ints, settings: RetrieveSettings
-) -> Evidence:
-    """The passages by their own score plus a gain for the propositions that one round of the walk suggests, unpruned."""
-    suggestion = suggest(index, near_N, seeds, SUGGESTED, settings.suggestions)
-    steps = (f"{len(seeds)} propositions to start from", f"{len(suggestion.rows)} suggested by the walk")
-    share = np.sqrt(suggestion.mass / suggestion.mass[0]) if len(suggestion.rows) else suggestion.mass
-    return _rank_passages(
-        index, query, own_P, worth_in_passages(index, suggestion.rows, share), settings.top_k, Trace("local", steps)
-    )
-
-
-def _retrieve_by_rounds(index: Index, query: Query, own_P: Floats, rounds: Rounds, top_k: int) -> Evidence:
-    """The passages by their own score plus a gain for propositions of any round; the model's answer, if any, is a finding."""
-    selected = np.array(rounds.selected, np.int64)
-    trace = Trace("local", tuple(rounds.steps), stopped=rounds.stopped)
-    evidence = _rank_passages(
-        index, query, own_P, worth_in_passages(index, selected, np.ones(len(selected), np.float32)), top_k, trace
-    )
-    if not rounds.answer:
-        return evidence
-    _, passages = expand_rows(index.proposition_passage_NP, selected)
-    ids = tuple(index.data.passage_ids[row] for row in dict.fromkeys(passages.tolist()))
-    return replace(evidence, findings=(Finding(query.text, rounds.answer, ids, 1.0),))
-
-
-def _rank_passages(index: Index, query: Query, own_P: Floats, worth_P: Floats, top_k: int, trace: Trace) -> Evidence:
-    """The best passages by their own score plus WALK_GAIN · `worth_P`."""
-    scores_P = own_P + WALK_GAIN * worth_P
-    rows = top_rows(scores_P, top_k)
-    return Evidence(query=query.text, passages=passages_at(index, rows, scores_P[rows]), trace=trace)
+        seeds = select(index, query, seeds)
+        suggestion = suggest(index, near_N, seeds, SUGGESTED, settings.suggestions)
+        selected, share = suggestion.rows, suggestion.root_share
+        steps = f"{len(seeds)} propositions to start from", f"{len(selected)} suggested by the walk"
+        trace = Trace("local", steps)
+    else:
+        rounds = run_rounds(index, query, seeds, near_N, select, SUGGESTED, settings.suggestions)
+        selected, share = np.array(rounds.selected, np.int64), np.ones(len(rounds.selected), np.float32)
+        trace = Trace("local", tuple(rounds.steps), stopped=rounds.stopped)
+        if rounds.answer:
+            ids = tuple(index.data.passage_ids[passage] for passage, _ in first_passages(index, selected))
+            findings = (Finding(query.text, rounds.answer, ids, 1.0),)
+    scores_P = own_P + WALK_GAIN * worth_in_passages(index, selected, share)
+    rows = top_rows(scores_P, settings.top_k)
+    passages = passages_at(index, rows, scores_P[rows])
+    return Evidence(query=query.text, passages=passages, findings=findings, trace=trace)

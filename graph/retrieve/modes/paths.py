@@ -14,8 +14,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from graph.index.index import Index
-from graph.index.normalised_similarity import normalised_similarity_to, square_of_sum, usual_cosine
+from graph.index.normalised_similarity import square_of_sum, usual_cosine
 from graph.random_walk import personalised_pagerank, row_normalised
+from graph.retrieve.parts.passage_scores import score_all_propositions
 from graph.retrieve.parts.query import Query, RetrieveSettings
 from graph.retrieve.parts.ranking import expand_rows, passages_at, top_rows
 from graph.types import Evidence, Floats, Ints, Trace
@@ -40,11 +41,10 @@ class Path:
 def retrieve_paths(index: Index, query: Query, settings: RetrieveSettings) -> Evidence:
     """Top k passages, with the paths that explain their ranks."""
     data = index.data
-    scores_N = normalised_similarity_to(index, query.vector_D, data.proposition_vectors_ND @ query.vector_D)
+    scores_N = score_all_propositions(index, query.vector_D)
     prior_P = min_max(data.passage_vectors_PD @ query.vector_D)
     passages_k = explore(index, scores_N, prior_P, max(EXPLORE_PASSAGES, settings.top_k))
-    _, propositions_k = expand_rows(data.passage_proposition_PN, passages_k)
-    propositions_k = np.unique(propositions_k)
+    propositions_k = np.unique(expand_rows(data.passage_proposition_PN, passages_k)[1])
     paths = beam_search(index, propositions_k, scores_N)
     mass_k = exploit(index, passages_k, paths, scores_N, propositions_k, prior_P)
     order = top_rows(mass_k, settings.top_k)
@@ -69,10 +69,9 @@ def explore(index: Index, scores_N: Floats, prior_P: Floats, count: int) -> Ints
     restart_V[seeds] = 1
     if not restart_V.any():
         return np.zeros(0, np.int64)
-    mass_V = personalised_pagerank(index.association_chain, restart_V[:, None], EXPLORE_DAMPING, EXPLORE_TOLERANCE)[
-        :, 0
-    ]
-    return np.sort(top_rows(mass_V[entities:], count))
+    chain = index.association_chain
+    mass_V1 = personalised_pagerank(chain, restart_V[:, None], EXPLORE_DAMPING, EXPLORE_TOLERANCE)
+    return np.sort(top_rows(mass_V1[entities:, 0], count))
 
 
 def beam_search(index: Index, propositions_k: Ints, scores_N: Floats) -> list[Path]:
@@ -133,11 +132,10 @@ def exploit(
     singles = propositions_k[top_rows(scores_N[propositions_k], BEST_SINGLES)]
     by_single = entity_weights(index, [(int(row), float(scores_N[row])) for row in singles])
     weights_E = np.maximum(by_path, by_single)
-    passage_entity_kE = sp.csr_array(
-        index.data.passage_proposition_PN[passages_k, :] @ index.data.proposition_entity_NE
-    )
+    data = index.data
+    passage_entity_kE = sp.csr_array(data.passage_proposition_PN[passages_k, :] @ data.proposition_entity_NE)
     entities_m = np.unique(passage_entity_kE.indices)
-    vertices = np.concatenate([entities_m, len(index.data.entity_ids) + passages_k])
+    vertices = np.concatenate([entities_m, len(data.entity_ids) + passages_k])
     local_VV = row_normalised(sp.csr_array(index.association_VV[vertices, :][:, vertices]))
     restart_V = np.concatenate([weights_E[entities_m], PRIOR_WEIGHT * prior_P[passages_k]])
     if not restart_V.any():

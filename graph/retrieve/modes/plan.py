@@ -1,7 +1,7 @@
 """`plan` (PankRAG): a model splits the question, sub-questions are answered in the order of their dependencies, and the results are fused by rank.
 
 One call makes the plan (§3.2), which is validated before any other call; sub-questions are answered level by level, and their results reranked
-by the answers that they depend on (§3.3). A missing answer is a NoAnswer, never text. Without a model, or with an invalid plan, `hops`
+by the answers that they depend on (§3.3). A missing answer never becomes text. Without a model, or with an invalid plan, `hops`
 searches with the whole question.
 
 Legend: P passages, S summaries, X nodes (passages, then summaries), k nodes found, D dimensions."""
@@ -9,7 +9,6 @@ Legend: P passages, S summaries, X nodes (passages, then summaries), k nodes fou
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from enum import Enum
 from typing import Annotated, Literal
 
 import numpy as np
@@ -159,9 +158,8 @@ def rerank_nodes(index: Index, found: FoundNodes, kind: QuestionKind, resolved_D
     similarity_k = normalised_similarity_to(index, resolved_D, node_scores(index, resolved_D)[found.rows_k])
     scores_k = dependency_scores(found.scores_k, similarity_k, QUALITY_WEIGHT[kind])
     order = np.argsort(-scores_k, kind="stable")
-    return FoundNodes(
-        found.question, found.rows_k[order], scores_k[order], tuple(found.paths[int(place)] for place in order)
-    )
+    paths = tuple(found.paths[int(place)] for place in order)
+    return FoundNodes(found.question, found.rows_k[order], scores_k[order], paths)
 
 
 def dependency_scores(scores_k: Floats, similarity_k: Floats, quality_weight: float) -> Floats:
@@ -182,6 +180,7 @@ def evidence_of(index: Index, found: FoundNodes, count: int) -> Evidence:
 EXCERPTS_READ = 5
 """Passages and summaries that the model reads to answer one sub-question."""
 MAX_ANSWER_TOKENS = 256
+NO_REPLY = "no usable reply"
 
 
 class Resolution(ReplyModel):
@@ -191,19 +190,9 @@ class Resolution(ReplyModel):
     ]
 
 
-class NoAnswer(Enum):
-    """Why a sub-question has no answer."""
-
-    UNUSABLE = "no usable reply"
-    NOT_FOUND = NOT_FOUND
-
-
 @dataclass
 class PlanRun:
-    """The state of an execution, filled step by step, so that results survive if the model becomes unavailable.
-
-    `found` maps each question's text to its nodes, except for questions to which the model found no answer.
-    """
+    """The results of an execution up to now. `found` maps each question's text to its nodes, except for questions to which the model found no answer."""
 
     found: dict[str, FoundNodes] = field(default_factory=dict)
     findings: dict[int, Finding] = field(default_factory=dict)
@@ -211,16 +200,10 @@ class PlanRun:
     steps: list[str] = field(default_factory=list)
 
 
-def execute(index: Index, model: Caller, plan: Plan, settings: RetrieveSettings, run: PlanRun) -> None:
-    """Search with the sub-questions and answer them, level by level. Raises ModelUnavailable."""
-    for level in levels_of(plan.sub_questions):
-        _answer_level(index, model, {number: plan.sub_questions[number - 1] for number in level}, settings, run)
-
-
-def _answer_level(
+def answer_level(
     index: Index, model: Caller, level: Mapping[int, SubQuestion], settings: RetrieveSettings, run: PlanRun
 ) -> None:
-    """Search with those sub-questions of a level (by number) whose dependencies are answered, and request their answers in one batch."""
+    """Search with the sub-questions of a level (by number) whose dependencies are answered; request the answers in one batch. Raises ModelUnavailable."""
     ready: dict[int, SubQuestion] = {}
     for number, step in level.items():
         if missing := [f"{{{each}}}" for each in step.depends_on if each not in run.findings]:
@@ -244,18 +227,18 @@ def _answer_level(
             run.findings[number] = outcome
             run.steps.append(f"{{{number}}} {query.text} → {outcome.answer}")
         else:
-            run.steps.append(f"{{{number}}} {query.text} · {outcome.value}")
-        if outcome is NoAnswer.NOT_FOUND:
+            run.steps.append(f"{{{number}}} {query.text} · {outcome}")
+        if outcome == NOT_FOUND:
             run.found.pop(query.text, None)
 
 
-def judge_reply(reply: Resolution | None, question: str, excerpts: Sequence[Excerpt]) -> Finding | NoAnswer:
-    """A reply as a finding from the passages that it names (all excerpts, if it names none), or the reason why there is none."""
+def judge_reply(reply: Resolution | None, question: str, excerpts: Sequence[Excerpt]) -> Finding | str:
+    """A reply as a finding from the passages that it names (all excerpts, if it names none), or the reason why there is none: NO_REPLY or NOT_FOUND."""
     if reply is None:
-        return NoAnswer.UNUSABLE
+        return NO_REPLY
     answer = as_one_line(reply.answer)
     if is_no_answer(answer):
-        return NoAnswer.NOT_FOUND
+        return NOT_FOUND
     cited = [excerpts[number - 1] for number in reply.passages if 1 <= number <= len(excerpts)] or excerpts
     passages = dict.fromkeys(passage for excerpt in cited for passage in (excerpt.members or (excerpt.id,)))
     return Finding(question, answer, tuple(passages), 1.0)
@@ -281,9 +264,9 @@ def retrieve_plan(index: Index, query: Query, settings: RetrieveSettings) -> Evi
     deep = settings.model_copy(update={"top_k": max(DEPTH, settings.top_k)})
     if query.model is not None:
         try:
-            plan = make_plan(query.model, query.text, run)
-            if plan is not None:
-                execute(index, query.model, plan, deep, run)
+            steps = make_plan(query.model, query.text, run)
+            for level in levels_of(steps):
+                answer_level(index, query.model, {number: steps[number - 1] for number in level}, deep, run)
         except ModelUnavailable as problem:
             stopped = str(problem)
     trace = Trace("plan", tuple(run.steps), stopped=stopped)
@@ -305,16 +288,15 @@ def retrieve_plan(index: Index, query: Query, settings: RetrieveSettings) -> Evi
     )
 
 
-def make_plan(model: Caller, question: str, run: PlanRun) -> Plan | None:
-    """The model's plan; None, with the reason in the steps of `run`, if it cannot be executed."""
+def make_plan(model: Caller, question: str, run: PlanRun) -> Sequence[SubQuestion]:
+    """The steps of the model's plan; none, with the reason in the steps of `run`, if it cannot be executed."""
     plan = model.ask(Plan, read_prompt("graph/plan.txt"), [f"Question: {quote(question)}"], MAX_PLAN_TOKENS)[0]
-    reason = "no usable reply" if plan is None else find_fault(plan)
+    reason = NO_REPLY if plan is None else find_fault(plan)
     if plan is None or reason is not None:
         run.steps.append(f"plan rejected: {reason}; searching with the whole question")
-        return None
-    levels = levels_of(plan.sub_questions)
-    run.steps.append(f"{len(plan.sub_questions)} sub-questions in {len(levels)} levels")
-    return plan
+        return ()
+    run.steps.append(f"{len(plan.sub_questions)} sub-questions in {len(levels_of(plan.sub_questions))} levels")
+    return plan.sub_questions
 
 
 def describe_path(row: int, lists: Sequence[FoundNodes]) -> tuple[str, ...]:

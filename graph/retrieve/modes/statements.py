@@ -16,12 +16,13 @@ import numpy as np
 import scipy.sparse as sp
 
 from graph.index.index import Index
-from graph.index.normalised_similarity import normalised_similarity_to, square_of_sum, usual_cosine
+from graph.index.normalised_similarity import square_of_sum, usual_cosine
 from graph.retrieve.parts.diversity import diverse_rows
 from graph.retrieve.parts.mentions import keyword_propositions, keywords_of
-from graph.retrieve.parts.passage_scores import own_scores
+from graph.retrieve.parts.passage_scores import own_scores, score_all_propositions
 from graph.retrieve.parts.query import Query, RetrieveSettings
-from graph.retrieve.parts.ranking import entries_in, expand_rows, top_rows, worth_of_propositions
+from graph.retrieve.parts.ranking import entries_in, expand_rows, first_passages, top_rows, worth_of_propositions
+from graph.store.columns.moved import ranges
 from graph.store.vectors import Matrix
 from graph.types import Evidence, Floats, Ints, Scored, Trace
 
@@ -81,7 +82,8 @@ def next_steps(index: Index, rows_F: Ints) -> Steps:
     from_Y, entity_Y = expand_rows(index.data.proposition_entity_NE, rows_F)
     entities_E, row_Y = np.unique(entity_Y, return_inverse=True)
     shared_EN = step_losses(index, entities_E)
-    from_X, entry_X = expand_rows(_number_entries(shared_EN), row_Y)
+    from_X = np.repeat(np.arange(len(row_Y)), entries_in(shared_EN, row_Y))
+    entry_X = ranges(shared_EN.indptr[row_Y], shared_EN.indptr[row_Y + 1])
     path_X, next_X, loss_X = from_Y[from_X], shared_EN.indices[entry_X].astype(np.int64), shared_EN.data[entry_X]
     order_X = np.lexsort((loss_X, path_X * count + next_X))
     order_X = order_X[next_X[order_X] != rows_F[path_X[order_X]]]
@@ -110,9 +112,8 @@ def step_losses(index: Index, entities_E: Ints) -> sp.csr_array:
     named_Y[occurrence_X[np.isin(pair_X, entity_C * documents + document_C)]] = True
     loss_Y = np.where(named_Y, 0, RARITY_LOSS * np.log(np.maximum(documents_E[entity_Y], 1)))
     indptr = np.concatenate([[0], np.cumsum(np.where(mentions_E <= MAX_MENTIONS, mentions_E, 0))])
-    return sp.csr_array(
-        (loss_Y.astype(np.float32), proposition_Y, indptr), shape=(len(entities_E), len(data.proposition_ids))
-    )
+    shape = len(entities_E), len(data.proposition_ids)
+    return sp.csr_array((loss_Y.astype(np.float32), proposition_Y, indptr), shape=shape)
 
 
 def _grow(index: Index, frontier: Frontier, judge: PathScore, width: int) -> Frontier:
@@ -127,11 +128,6 @@ def _grow(index: Index, frontier: Frontier, judge: PathScore, width: int) -> Fro
     return Frontier(steps_FL, loss_X[best_X], worth_X[best_X])
 
 
-def _number_entries(block: sp.csr_array) -> sp.csr_array:
-    """The block with its entries numbered: the same rows, with columns 0, 1, 2, …."""
-    return sp.csr_array((block.data, np.arange(block.nnz), block.indptr), shape=(block.shape[0], max(block.nnz, 1)))
-
-
 INITIAL = 100
 """Paths start from the best BEAM_WIDTH of up to this many propositions by keywords and this many by similarity (or top k, if that is more)."""
 STEP_LOSS = 0.1
@@ -140,14 +136,14 @@ STEP_LOSS = 0.1
 
 def retrieve_statements(index: Index, query: Query, settings: RetrieveSettings) -> Evidence:
     """Top k passages (or propositions), each with the path of propositions to it."""
-    near_N = normalised_similarity_to(index, query.vector_D, index.data.proposition_vectors_ND @ query.vector_D)
+    near_N = score_all_propositions(index, query.vector_D)
     worth_N = worth_of_statements(index, query, near_N)
     keywords = keywords_of(index, query.text)
     by_keyword = keyword_propositions(index, keywords, near_N, INITIAL)
     starts = np.union1d(by_keyword, top_rows(near_N, max(INITIAL, settings.top_k)))
     judge = partial(judge_by_meaning, index.data.proposition_vectors_ND, near_N, worth_N, usual_cosine(index))
     first_step = f"{len(keywords)} keywords, {len(starts)} propositions to start from"
-    return rank_statements(index, query, settings, starts, worth_N, judge, "statements", first_step)
+    return rank_statements(index, query, settings, starts, worth_N, judge, first_step)
 
 
 def worth_of_statements(index: Index, query: Query, near_N: Floats) -> Floats:
@@ -190,10 +186,9 @@ def rank_statements(
     starts: Ints,
     worth_N: Floats,
     judge: PathScore,
-    mode: str,
     first_step: str,
 ) -> Evidence:
-    """Search paths from `starts` and rank the propositions that the search visits; the trace starts with `mode` and `first_step`."""
+    """Search paths from `starts` and rank the propositions that the search visits; the trace starts with `first_step`."""
     data = index.data
     frontiers = search_paths(index, starts, worth_N, judge)
     path_to = best_paths(frontiers)
@@ -209,24 +204,14 @@ def rank_statements(
     else:
         listed = distinct[:0]
         passages = first_passages(index, distinct)[: settings.top_k]
+    last_step = f"{len(visited)} propositions visited, {len(order) - len(distinct)} duplicates dropped"
     return Evidence(
         query=query.text,
         passages=tuple(Scored(index.passage(passage), float(best_N[row])) for passage, row in passages),
         propositions=tuple(Scored(index.proposition(int(row)), float(best_N[row])) for row in listed),
         paths=tuple(describe_path(index, row, best_N[row], path_to) for _, row in passages),
-        trace=Trace(
-            mode, (first_step, f"{len(visited)} propositions visited, {len(order) - len(distinct)} duplicates dropped")
-        ),
+        trace=Trace(settings.mode, (first_step, last_step)),
     )
-
-
-def first_passages(index: Index, rows: Ints) -> list[tuple[int, int]]:
-    """(passage, the first of the given propositions in it) for every passage that contains any, in the order of the propositions."""
-    position_X, passage_X = expand_rows(index.proposition_passage_NP, rows)
-    first: dict[int, int] = {}
-    for position, passage in zip(position_X.tolist(), passage_X.tolist(), strict=True):
-        first.setdefault(passage, int(rows[position]))
-    return list(first.items())
 
 
 def describe_path(

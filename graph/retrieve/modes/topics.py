@@ -13,9 +13,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from graph.index.index import Index
-from graph.index.normalised_similarity import normalised_similarity_to
 from graph.retrieve.modes.statements import INITIAL, rank_statements, worth_of_statements
 from graph.retrieve.parts.mentions import keyword_propositions, keywords_of
+from graph.retrieve.parts.passage_scores import score_all_propositions
 from graph.retrieve.parts.query import Query, RetrieveSettings
 from graph.retrieve.parts.ranking import expand_rows, top_rows
 from graph.types import Evidence, Floats, Ints
@@ -27,7 +27,7 @@ PER_TOPIC = 8
 
 def retrieve_topics(index: Index, query: Query, settings: RetrieveSettings) -> Evidence:
     """Top k passages (or propositions), ranked as in `statements`, but with other starting propositions and another path score."""
-    near_N = normalised_similarity_to(index, query.vector_D, index.data.proposition_vectors_ND @ query.vector_D)
+    near_N = score_all_propositions(index, query.vector_D)
     proposition_KN = topic_blocks(index)
     sizes_K = np.maximum(np.diff(proposition_KN.indptr), 1)
     chosen = top_rows((proposition_KN @ near_N) / sizes_K, TOPICS)
@@ -39,9 +39,7 @@ def retrieve_topics(index: Index, query: Query, settings: RetrieveSettings) -> E
     starts = np.union1d(by_keyword, by_topic)
     worth_N = worth_of_statements(index, query, near_N)
     first_step = f"{len(chosen)} topics, {len(starts)} propositions to start from"
-    return rank_statements(
-        index, query, settings, starts, worth_N, partial(judge_by_worth, worth_N), "topics", first_step
-    )
+    return rank_statements(index, query, settings, starts, worth_N, partial(judge_by_worth, worth_N), first_step)
 
 
 def judge_by_worth(worth_N: Floats, steps_FL: Ints, path_X: Ints, next_X: Ints) -> Floats:

@@ -32,10 +32,8 @@ def diverse_rows(texts: Sequence[str], threshold: float = THRESHOLD) -> Ints:
     similarity = (vectors @ vectors.T).toarray()
     rows: list[int] = []
     for row in range(len(texts)):
-        twins = (
-            other for other in rows if similarity[row, other] > 1 - threshold and distinctive[row] == distinctive[other]
-        )
-        if next(twins, None) is None:
+        same_words = (other for other in rows if distinctive[row] == distinctive[other])
+        if not any(similarity[row, other] > 1 - threshold for other in same_words):
             rows.append(row)
     return np.array(rows, np.int64)
 

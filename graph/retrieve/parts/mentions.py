@@ -4,6 +4,8 @@ Legend: N propositions, E entities, W keywords."""
 
 import re
 from bisect import bisect_left, bisect_right
+from collections.abc import Callable
+from functools import cache
 
 import numpy as np
 import scipy.sparse as sp
@@ -12,40 +14,31 @@ from graph.extract.entities import entity_key
 from graph.extract.terms import bare_form
 from graph.index.index import Index
 from graph.retrieve.parts.ranking import top_rows
-from graph.store.columns.strings import Strings
 from graph.text.scripts import is_caseless, unspaced_runs
 from graph.types import Floats, Ints
 
 MAX_TITLE_WORDS, MAX_TITLE_CHARACTERS = 10, 12
 EDGES = "?!.,;:\"“”'()[]؟،؛।"
 """Punctuation to strip from both ends of a phrase."""
+DocumentsOf = Callable[[str], list[int]]
+"""The key of a title -> the documents whose title, or its part before a comma, has this key."""
 
 
-class Titles:
+def title_lookup(index: Index) -> DocumentsOf:
     """A lookup in the sorted title keys of an index, cached by first word for the many phrases of one question."""
+    keys, document_T = index.data.title_keys, index.data.title_document_T
 
-    def __init__(self, index: Index) -> None:
-        self._keys: Strings = index.data.title_keys
-        self._document_T = index.data.title_document_T
-        self._rows_of: dict[str, tuple[int, int]] = {}
+    @cache
+    def rows_with_prefix(prefix: str) -> tuple[int, int]:
+        low = bisect_left(keys, prefix)
+        return low, bisect_right(keys, prefix, low, key=lambda key: key[: len(prefix)])
 
-    def documents_of(self, key: str) -> list[int]:
-        """The documents whose title, or its part before a comma, has this key."""
-        low, high = self._rows_with_prefix(key.split(" ", 1)[0])
-        row = bisect_left(self._keys, key, low, high)
-        documents = []
-        while row < high and self._keys[row] == key:
-            documents.append(int(self._document_T[row]))
-            row += 1
-        return documents
+    def documents_of(key: str) -> list[int]:
+        low, high = rows_with_prefix(key.split(" ", 1)[0])
+        first = bisect_left(keys, key, low, high)
+        return [int(document) for document in document_T[first : bisect_right(keys, key, first, high)]]
 
-    def _rows_with_prefix(self, prefix: str) -> tuple[int, int]:
-        """The rows of the keys with this prefix: first, and one past the last."""
-        if prefix not in self._rows_of:
-            low = bisect_left(self._keys, prefix)
-            high = bisect_right(self._keys, prefix, low, key=lambda key: key[: len(prefix)])
-            self._rows_of[prefix] = (low, high)
-        return self._rows_of[prefix]
+    return documents_of
 
 
 def named_documents(index: Index, question: str) -> list[tuple[str, int]]:
@@ -55,7 +48,7 @@ def named_documents(index: Index, question: str) -> list[tuple[str, int]]:
     first, or if its script has no case.
     """
     words = re.findall(r"\S+", question)
-    titles = Titles(index)
+    documents_of = title_lookup(index)
     used: set[int] = set()
     pairs: list[tuple[str, int]] = []
     for length in range(min(MAX_TITLE_WORDS, len(words)), 0, -1):
@@ -69,21 +62,21 @@ def named_documents(index: Index, question: str) -> list[tuple[str, int]]:
                 continue
             phrase_key = entity_key(phrase)
             for key in dict.fromkeys((phrase_key, bare_form(phrase_key))):
-                if documents := titles.documents_of(key):
+                if documents := documents_of(key):
                     used |= positions
                     pairs += [(phrase, document) for document in documents]
                     break
-    return pairs + [pair for run in unspaced_runs(question) for pair in _named_in_run(titles, run)]
+    return pairs + [pair for run in unspaced_runs(question) for pair in _named_in_run(documents_of, run)]
 
 
-def _named_in_run(titles: Titles, run: str) -> list[tuple[str, int]]:
+def _named_in_run(documents_of: DocumentsOf, run: str) -> list[tuple[str, int]]:
     """`named_documents` for a run of characters without spaces."""
     used: set[int] = set()
     pairs: list[tuple[str, int]] = []
     for length in range(min(MAX_TITLE_CHARACTERS, len(run)), 1, -1):
         for start in range(len(run) - length + 1):
             positions, phrase = set(range(start, start + length)), run[start : start + length]
-            if not positions & used and (documents := titles.documents_of(entity_key(phrase))):
+            if not positions & used and (documents := documents_of(entity_key(phrase))):
                 used |= positions
                 pairs += [(phrase, document) for document in documents]
     return pairs
@@ -117,11 +110,9 @@ def keywords_of(index: Index, question: str) -> Ints:
 
 def count_keywords(index: Index, entities_W: Ints) -> Floats:
     """|K_s| (Eq. 2): how many of the keywords each proposition mentions, directly or by a synonym: float32[N]."""
-    data = index.data
-    exact_WE = sp.csr_array(
-        (np.ones(len(entities_W), np.float32), (np.arange(len(entities_W)), entities_W)),
-        (len(entities_W), len(data.entity_ids)),
-    )
+    data, keywords = index.data, len(entities_W)
+    entries = (np.ones(keywords, np.float32), (np.arange(keywords), entities_W))
+    exact_WE = sp.csr_array(entries, (keywords, len(data.entity_ids)))
     widened_WE = exact_WE + exact_WE @ data.synonym_EE
     named_WN = sp.csr_array(widened_WE @ index.entity_proposition_EN)
     named_WN.data[:] = 1

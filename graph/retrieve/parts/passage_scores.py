@@ -73,10 +73,7 @@ class OwnScores(Scores):
 
 
 def score_alone(index: Index, query: Query, score_all: bool = False) -> OwnScores:
-    """The scores of propositions and passages before any link is followed.
-
-    If passages have an ANN index, only some are scored, unless `score_all` is set.
-    """
+    """The scores before any link is followed. If passages have an ANN index, only some are scored, unless `score_all` is set."""
     named = named_documents(index, query.text)
     terms = unnamed_terms(index, query.text, (name for name, _ in named))
     words_P, documents = word_scores(index, terms), [document for _, document in named]
@@ -126,14 +123,16 @@ def score_passages(index: Index, query_D: Floats) -> Floats:
     return normalised_similarity_to(index, query_D, index.data.passage_vectors_PD @ query_D)
 
 
-def score_propositions(index: Index, near_P: Floats, query_D: Floats) -> Floats:
-    """The question's similarity to every proposition, given its similarity to every passage: float32[N].
+def score_all_propositions(index: Index, query_D: Floats) -> Floats:
+    """The question's similarity to every proposition: float32[N]."""
+    return normalised_similarity_to(index, query_D, index.data.proposition_vectors_ND @ query_D)
 
-    In an index with more than SCAN_ALL propositions, only those of the nearest SCANNED_PASSAGES are scored.
-    """
+
+def score_propositions(index: Index, near_P: Floats, query_D: Floats) -> Floats:
+    """The question's similarity to all propositions (if more than SCAN_ALL, to some), given its similarity to every passage: float32[N]."""
     data = index.data
     if len(data.proposition_ids) <= SCAN_ALL:
-        return normalised_similarity_to(index, query_D, data.proposition_vectors_ND @ query_D)
+        return score_all_propositions(index, query_D)
     scores = Scores(index, query_D, np.full(len(data.proposition_ids), NOT_SCORED, np.float32), near_P)
     scores.add_propositions(expand_rows(data.passage_proposition_PN, top_rows(near_P, SCANNED_PASSAGES))[1])
     return scores.scores_N

@@ -25,10 +25,7 @@ R = TypeVar("R", bound=ReplyModel)
 
 @dataclass(frozen=True)
 class ModelUsage:
-    """The cost of a model: calls, tokens and seconds.
-
-    `replayed` calls were answered from a ledger; `seconds` includes `replayed_seconds`, the time that these calls would have taken.
-    """
+    """The cost of a model. `replayed` calls were answered from a ledger; `seconds` includes `replayed_seconds`, the time that these would have taken."""
 
     calls: int = 0
     replayed: int = 0
@@ -157,15 +154,14 @@ def _read_one(kind: type[R], user: str, completion: Completion) -> "R | _Unusabl
     if completion.finish_reason == "refused":
         return None
     if completion.finish_reason == "length":
-        return _UnusableReply(
-            completion.text, f"it was cut after {completion.completion_tokens:,} tokens, so write less"
-        )
+        problem = f"it was cut after {completion.completion_tokens:,} tokens, so write less"
+        return _UnusableReply(completion.text, problem)
     if copies_example(completion.text, user):
         return _UnusableReply("", "it was about the example")
     try:
         return parse_reply(kind, completion.text, [])
-    except BadReply as problem:
-        return _UnusableReply(completion.text, str(problem))
+    except BadReply as bad:
+        return _UnusableReply(completion.text, str(bad))
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from graph.index.index import Index
+from graph.store.columns.moved import ranges
 from graph.store.vectors import Vectors
 from graph.types import Floats, Ints, Passage, Scored
 
@@ -60,9 +61,8 @@ def nearest(vectors_ND: Vectors, query_D: Floats, count: int) -> tuple[Ints, Flo
 
 def passages_at(index: Index, rows_R: Ints, scores_R: Floats) -> tuple[Scored[Passage], ...]:
     """The passages in the given rows, in their order, with their scores."""
-    return tuple(
-        Scored(index.passage(row), score) for row, score in zip(rows_R.tolist(), scores_R.tolist(), strict=True)
-    )
+    pairs = zip(rows_R.tolist(), scores_R.tolist(), strict=True)
+    return tuple(Scored(index.passage(row), score) for row, score in pairs)
 
 
 def entries_in(block: sp.csr_array, rows_R: Ints) -> Ints:
@@ -76,10 +76,20 @@ def expand_rows(block: sp.csr_array, rows_R: Ints) -> tuple[Ints, Ints]:
     >>> expand_rows(sp.csr_array(np.array([[1, 1], [0, 0], [0, 1]])), np.array([2, 0]))
     (array([0, 1, 1]), array([1, 0, 1]))
     """
-    starts_R, counts_R = block.indptr[rows_R].astype(np.int64), entries_in(block, rows_R)
-    position_X = np.repeat(np.arange(len(rows_R)), counts_R)
-    first_X = np.repeat(starts_R - (np.cumsum(counts_R) - counts_R), counts_R)
-    return position_X, block.indices[first_X + np.arange(len(position_X))].astype(np.int64)
+    position_X = np.repeat(np.arange(len(rows_R)), entries_in(block, rows_R))
+    entry_X = ranges(block.indptr[rows_R], block.indptr[rows_R + 1])
+    return position_X, block.indices[entry_X].astype(np.int64)
+
+
+def first_passages(index: Index, rows_R: Ints) -> list[tuple[int, int]]:
+    """(passage, the first of the given propositions in it) for every passage that contains any, in the order of the propositions."""
+    data = index.data
+    first: dict[int, int] = {}
+    for row in rows_R.tolist():
+        begin, end = np.searchsorted(data.occurrence_proposition_M, [row, row + 1])
+        for passage in data.occurrence_passage_M[begin:end].tolist():
+            first.setdefault(passage, row)
+    return list(first.items())
 
 
 def best_in_passage(scores_N: Floats, passage_proposition_PN: sp.csr_array, otherwise_P: Floats) -> Floats:

@@ -35,6 +35,11 @@ class Suggestion:
     rows: Ints
     mass: Floats
 
+    @property
+    def root_share(self) -> Floats:
+        """√(mass ÷ largest mass)."""
+        return np.asarray(np.sqrt(self.mass / self.mass[:1]), np.float32)
+
 
 def suggest(index: Index, near_N: Floats, known: Ints, count: int, settings: SuggestSettings) -> Suggestion:
     """The `count` propositions outside `known` that a query-aware walk from `known` visits most."""
@@ -55,12 +60,10 @@ def extract_subgraph(index: Index, seeds: Ints) -> Ints:
     """GExtract: the rows, ascending, of the seeds and of the propositions that a walk from them, not attracted by the question, visits most; at most
     SUBGRAPH_PROPOSITIONS in all, or only the seeds if there are more of them.
     """
-    vertices = len(index.bipartite_chain.missing_V)
-    walk_on = 1 - SUBGRAPH_RESTART
-    mass_V = personalised_pagerank(index.bipartite_chain, restart_at(seeds, vertices), walk_on, SUBGRAPH_TOLERANCE)[
-        :, 0
-    ]
-    mass_N = mass_V[: len(index.data.proposition_ids)]
+    chain, walk_on = index.bipartite_chain, 1 - SUBGRAPH_RESTART
+    restart_V1 = restart_at(seeds, len(chain.missing_V))
+    mass_V1 = personalised_pagerank(chain, restart_V1, walk_on, SUBGRAPH_TOLERANCE)
+    mass_N = mass_V1[: len(index.data.proposition_ids), 0]
     mass_N[seeds] = 1
     return np.sort(top_rows(mass_N, min(max(SUBGRAPH_PROPOSITIONS, len(seeds)), int((mass_N > 0).sum()))))
 

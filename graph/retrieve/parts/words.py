@@ -27,7 +27,7 @@ def known_terms(index: Index, text: str) -> list[int]:
 def row_of_term(index: Index, term: str) -> int | None:
     """The row of a term; None if no passage contains it."""
     texts = index.data.term_texts
-    row = bisect_left(texts, term, 0, len(texts))
+    row = bisect_left(texts, term)
     return row if row < len(texts) and texts[row] == term else None
 
 

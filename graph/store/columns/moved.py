@@ -80,11 +80,6 @@ def moved_numbers(column: Numbers, merge: RowMap, new_K: Ints, of: RowMap | None
     return _numbers_unless_all_new(column, merge, new_K, of)
 
 
-def assembled_numbers(column: Numbers) -> Ints:
-    """All current numbers."""
-    return column.assembled if isinstance(column, MovedNumbers) else column
-
-
 def count_at_least(column: Numbers, least: int) -> int:
     """The count of numbers that are at least `least`, in a column of numbers that are not rows."""
     if isinstance(column, MovedNumbers):
@@ -270,11 +265,9 @@ class MovedBlock:
         if both_ways:
             stays &= ~np.isin(column_X, replaced_R)
         remaining = Entries(row_X[stays], column_X[stays], self.added.value_X[stays])
-        all_rows = self.rows.then(rows)
+        all_rows, all_columns = self.rows.then(rows), self.columns.then(columns)
         replaced_G = np.union1d(self.replaced_G, existing(all_rows.previous_rows(replaced_R)))
-        return MovedBlock(
-            self.base, all_rows, self.columns.then(columns), replaced_G, both_ways, remaining.followed_by(added)
-        )
+        return MovedBlock(self.base, all_rows, all_columns, replaced_G, both_ways, remaining.followed_by(added))
 
 
 Block: TypeAlias = sp.csr_array | MovedBlock

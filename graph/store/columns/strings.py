@@ -1,7 +1,4 @@
-"""A column of texts, and lookups of ids.
-
-Legend: N rows, K known ids.
-"""
+"""A column of texts, and lookups of ids. Legend: N rows, K known ids."""
 
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence

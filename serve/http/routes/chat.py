@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import defaultdict
 from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing
 from functools import partial
@@ -34,9 +35,9 @@ class CitedStream:
     def __init__(
         self, services: Services, prepared: PreparedRequest, include_usage: bool, arrived_s: float, base: str
     ) -> None:
-        self._services, self._prepared, self._metrics = services, prepared, services.metrics
+        self._prepared, self._metrics = prepared, services.metrics
         self._include_usage, self._arrived_s, self._base = include_usage, arrived_s, base
-        self._parts: dict[int, MessageParts] = {}
+        self._parts: defaultdict[int, MessageParts] = defaultdict(partial(parts_of, services, prepared))
         self._has_begun = False
 
     async def events(self, chunks: AsyncIterator[dict[str, Any]], model: str) -> AsyncIterator[bytes]:
@@ -72,10 +73,7 @@ class CitedStream:
         if self._prepared.retrieval is None:
             return choice
         engine_delta = choice.get("delta") or {}
-        index = choice.get("index", 0)
-        if index not in self._parts:
-            self._parts[index] = parts_of(self._services, self._prepared)
-        parts = self._parts[index]
+        parts = self._parts[choice.get("index", 0)]
         shown = parts.feed(engine_delta)
         has_ended = choice.get("finish_reason") is not None
         if has_ended:
@@ -102,7 +100,6 @@ def _has_text(choice: dict[str, Any]) -> bool:
 
 
 def chat_router(services: Services) -> APIRouter:
-    """The router of /v1/chat/completions; `services` answers its requests."""
     router = APIRouter(prefix="/v1", tags=["chat"])
 
     @router.post("/chat/completions", response_model=None, responses=STREAMABLE_RESPONSES)

@@ -166,8 +166,7 @@ class NewDocument(BaseModel):
     @field_validator("source")
     @classmethod
     def _check_source(cls, value: str) -> str:
-        problem = source_problem(value)
-        if problem:
+        if problem := source_problem(value):
             raise ValueError(problem)
         return value
 
@@ -242,12 +241,8 @@ def _check_sources(view: CollectionView, sources: Sequence[str]) -> None:
     for source in sources:
         if not all(condition.holds(source) for condition in view.access.where):
             conditions = " and ".join(f"{item.key}{item.operator}{item.value}" for item in view.access.where)
-            raise ApiError(
-                403,
-                "not_yours",
-                f"source {source[:80]!r}: this key may write only documents with {conditions}",
-                "source",
-            )
+            message = f"source {source[:80]!r}: this key may write only documents with {conditions}"
+            raise ApiError(403, "not_yours", message, "source")
 
 
 @contextmanager
@@ -270,16 +265,14 @@ async def _write_result(
     """The report for a caller; with limited access, only its `visible` fields and the counts of what the caller can read."""
     current = (await services.collections.view(view.access, view.name)).generation
     if view.access.where:
-        counts = {
-            "documents": len(current.index.data.document_sources),
-            "passages": len(current.index.data.passage_ids),
-        }
+        data = current.index.data
+        counts = {"documents": len(data.document_sources), "passages": len(data.passage_ids)}
         report = {**{name: report[name] for name in visible}, **counts}
     return WriteResult(index=current.identity, generation=current.number, report=report)
 
 
 def documents_router(services: Services) -> APIRouter:
-    """The router of /v1/documents; `services` answers its requests. Routes that write answer 403 unless the server is writable."""
+    """Routes that write answer 403 unless the server is writable."""
     router = APIRouter(prefix="/v1/documents", tags=["documents"])
 
     @router.get("")
@@ -335,9 +328,8 @@ def _add_write_routes(router: APIRouter, services: Services) -> None:
     @router.post("/files")
     async def upload(files: list[UploadFile], view: RequestedCollection) -> WriteResult:
         """Add files (text, source code, HTML, PDF, Office, CSV, EPUB, e-mail, notebooks); a file's name becomes the document's source."""
-        return await add_documents(
-            services, view, [file.filename or "" for file in files], partial(uploads.read, files)
-        )
+        names = [file.filename or "" for file in files]
+        return await add_documents(services, view, names, partial(uploads.read, files))
 
     @router.delete("/{source:path}")
     async def delete(source: str, view: RequestedCollection) -> WriteResult:

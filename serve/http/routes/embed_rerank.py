@@ -12,12 +12,12 @@ from uuid import uuid4
 
 import numpy as np
 from fastapi import APIRouter
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from graph.retrieve.learned.rerank import open_reranker
 from graph.types import Floats
 from serve.engines.open_backend import public_name
-from serve.http.encoding import Text
+from serve.http.encoding import StrictModel, Text
 from serve.http.errors import ApiError, not_supported, unknown_model
 from serve.server.services import RequestedCollection, Services
 
@@ -37,10 +37,8 @@ def check_lengths(texts: Sequence[str], limit: int, field: str) -> None:
 Tokens = Annotated[list[int] | list[list[int]], Field(min_length=1)]
 
 
-class EmbeddingsRequest(BaseModel):
+class EmbeddingsRequest(StrictModel):
     """Texts to be encoded. Tokens are refused, since their tokenizer is unknown."""
-
-    model_config = ConfigDict(extra="forbid")
 
     model: str = Field(min_length=1, max_length=200)
     input: Text | Annotated[list[Text], Field(min_length=1, max_length=MAX_TEXTS)] | Tokens
@@ -79,7 +77,6 @@ class Embeddings(BaseModel):
 
 
 def embeddings_router(services: Services) -> APIRouter:
-    """The router of /v1/embeddings; `services` answers its requests."""
     router = APIRouter(prefix="/v1", tags=["retrieval"])
 
     @router.post("/embeddings")
@@ -94,10 +91,9 @@ def embeddings_router(services: Services) -> APIRouter:
         vectors_ND, tokens = await services.retriever.in_thread(
             lambda: (index.encode_queries(texts), sum(map(index.count_tokens, texts)))
         )
-        if request.dimensions not in (None, vectors_ND.shape[1]):
-            message = (
-                f"dimensions: vectors of {request.model} have {vectors_ND.shape[1]} dimensions, which cannot be reduced"
-            )
+        dimensions = vectors_ND.shape[1]
+        if request.dimensions not in (None, dimensions):
+            message = f"dimensions: vectors of {request.model} have {dimensions} dimensions, which cannot be reduced"
             raise ApiError(400, "not_supported", message, "dimensions")
         encoded = [as_base64(row) if request.encoding_format == "base64" else row.tolist() for row in vectors_ND]
         data = [Embedding(index=number, embedding=vector) for number, vector in enumerate(encoded)]
@@ -116,18 +112,14 @@ def as_base64(vector_D: np.ndarray[Any, np.dtype[np.float32]]) -> str:
     return base64.b64encode(vector_D.astype("<f4").tobytes()).decode("ascii")
 
 
-class RerankDocument(BaseModel):
+class RerankDocument(StrictModel):
     """A document to be ranked, in the form of an object."""
-
-    model_config = ConfigDict(extra="forbid")
 
     text: Text
 
 
-class RerankRequest(BaseModel):
+class RerankRequest(StrictModel):
     """A query, and documents to rank by their relevance to it."""
-
-    model_config = ConfigDict(extra="forbid")
 
     model: Annotated[str, Field(min_length=1, max_length=200)] | None = None
     query: Text = Field(min_length=1)
@@ -157,7 +149,6 @@ class RerankResponse(BaseModel):
 
 
 def rerank_router(services: Services) -> APIRouter:
-    """The router of /v1/rerank; `services` answers its requests."""
     router = APIRouter(prefix="/v1", tags=["retrieval"])
     reranker = services.settings.reranker
 

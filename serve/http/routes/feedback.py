@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from uuid import uuid4
 
 from fastapi import APIRouter, Path
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, Field, StringConstraints
 
 from graph.feedback import (
     Better,
@@ -23,7 +23,7 @@ from graph.feedback import (
     kind_of,
     open_feedback,
 )
-from serve.http.encoding import Text
+from serve.http.encoding import StrictModel, Text
 from serve.http.errors import ApiError
 from serve.http.keys import Access
 from serve.server.collections import CollectionView
@@ -38,10 +38,8 @@ OptionalText = Annotated[Text, StringConstraints(max_length=MAX_TEXT_CHARS)]
 NonBlankText = Annotated[Text, StringConstraints(max_length=MAX_TEXT_CHARS, pattern=r"\S")]
 
 
-class ShownAnswer(BaseModel):
+class ShownAnswer(StrictModel):
     """An answer as shown to a reader."""
-
-    model_config = ConfigDict(extra="forbid")
 
     model: Annotated[Text, StringConstraints(min_length=1, max_length=200)]
     text: NonBlankText = Field(description="`content` of the message")
@@ -50,10 +48,8 @@ class ShownAnswer(BaseModel):
     mode: Annotated[Text, StringConstraints(max_length=50)] = Field("", description="`retrieval.mode`")
 
 
-class EntryFields(BaseModel):
+class EntryFields(StrictModel):
     """The fields that every kind of feedback has."""
-
-    model_config = ConfigDict(extra="forbid")
 
     user: Name = Field(description="author: a name of your choice; anyone who knows it can read and delete the entries")
     consent: bool = Field(description="whether the entry may become training data")
@@ -133,11 +129,12 @@ class Deleted(BaseModel):
 
 
 def feedback_router(services: Services) -> APIRouter:
-    """The router of /v1/feedback; `services` answers its requests."""
     router = APIRouter(prefix="/v1/feedback", tags=["feedback"])
     settings = services.settings
 
     def store_of(view: CollectionView) -> FeedbackFile | FeedbackDatabase:
+        if not settings.feedback:
+            raise ApiError(403, "no_feedback", "this server accepts no feedback: start it with --feedback")
         return open_feedback(services.collections.live[view.name].folder, settings.max_feedback_mb << 20)
 
     @router.post("")
@@ -146,14 +143,14 @@ def feedback_router(services: Services) -> APIRouter:
 
         `user` is a name that the client chooses, preferably at random; it is all that is needed to read and delete the entries.
         """
-        _check_enabled(services)
+        store = store_of(view)
         question = services.retriever.check_question(request.question)
         at = datetime.now(UTC).isoformat(timespec="seconds")
         owner = owner_of(view.access, request.user)
         content = content_of(request.kind, request.model_dump(exclude={*EntryFields.model_fields, "kind"}))
         entry = Feedback(uuid4().hex, owner, at, request.consent, question, content)
         try:
-            store_of(view).add(entry)
+            store.add(entry)
         except FeedbackFull:
             message = f"the stored feedback has reached the server's limit of {settings.max_feedback_mb:,} MiB (max_feedback_mb)"
             raise ApiError(403, "feedback_full", message) from None
@@ -162,13 +159,11 @@ def feedback_router(services: Services) -> APIRouter:
     @router.get("/{user:path}")
     def of_user(user: OwnerName, view: RequestedCollection) -> Entries:
         """All entries of a user."""
-        _check_enabled(services)
         return Entries(entries=[_entry(item) for item in store_of(view).of_user(owner_of(view.access, user))])
 
     @router.delete("/{user:path}")
     def delete(user: OwnerName, view: RequestedCollection) -> Deleted:
         """Delete all entries of a user; models already trained on them do not change."""
-        _check_enabled(services)
         return Deleted(deleted=store_of(view).delete_user(owner_of(view.access, user)))
 
     return router
@@ -189,8 +184,3 @@ def owner_of(access: Access, user: str) -> str:
 def _entry(entry: Feedback) -> Entry:
     kind, said = kind_of(entry.content), asdict(entry.content)
     return Entry(id=entry.id, at=entry.at, consent=entry.consent, kind=kind, question=entry.question, said=said)
-
-
-def _check_enabled(services: Services) -> None:
-    if not services.settings.feedback:
-        raise ApiError(403, "no_feedback", "this server accepts no feedback: start it with --feedback")

@@ -49,7 +49,6 @@ class Models(BaseModel):
 
 
 def health_router(services: Services) -> APIRouter:
-    """The router of /health, /ready, /metrics and /v1/models; `services` answers its requests."""
     router = APIRouter(tags=["server"])
 
     @router.get("/health")

@@ -17,7 +17,7 @@ from graph.answer.citations import Mark
 from graph.types import Excerpt
 from serve.citations import search_result_location
 from serve.engines.engine_fields import MAX_DEPTH, Share, Stop, is_deep
-from serve.http.encoding import SSE, AsciiJSONResponse, Text, named_event
+from serve.http.encoding import SSE, AsciiJSONResponse, StrictModel, Text, named_event
 from serve.http.errors import ApiError, not_supported
 from serve.http.keys import access_of
 from serve.http.openapi import STREAMABLE_RESPONSES
@@ -29,10 +29,8 @@ from serve.stream import MessageDelta
 CACHE_NOTE = "accepted without effect: nothing is cached on request"
 
 
-class Block(BaseModel):
+class Block(StrictModel):
     """A piece of text, or the thinking of an earlier answer; thinking is not passed to the model."""
-
-    model_config = ConfigDict(extra="forbid")
 
     type: Literal["text", "thinking"]
     text: Text = ""
@@ -45,19 +43,15 @@ class Block(BaseModel):
 Content = Text | Annotated[list[Block], Field(max_length=1000)]
 
 
-class Turn(BaseModel):
+class Turn(StrictModel):
     """A turn of the user or the assistant."""
-
-    model_config = ConfigDict(extra="forbid")
 
     role: Literal["user", "assistant"]
     content: Content
 
 
-class Thinking(BaseModel):
+class Thinking(StrictModel):
     """Whether to return the reasoning; its length is up to the model."""
-
-    model_config = ConfigDict(extra="forbid")
 
     type: Literal["enabled", "adaptive", "disabled"]
     budget_tokens: int | None = Field(
@@ -66,9 +60,7 @@ class Thinking(BaseModel):
     display: Literal["summarized", "omitted"] | None = None
 
 
-class Metadata(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
+class Metadata(StrictModel):
     user_id: Text | None = None
 
 
@@ -118,22 +110,18 @@ class MessagesRequest(BaseModel):
             raise not_supported("tool_choice", "there are no tools")
         system = [{"role": "system", "content": _turn_text(self.system)}] if self.system else []
         turns = [{"role": turn.role, "content": _turn_text(turn.content)} for turn in self.messages]
-        options = {
+        values = {
+            "model": self.model,
+            "max_tokens": self.max_tokens,
             "temperature": self.temperature,
             "top_p": self.top_p,
             "top_k": self.top_k,
             "stop": self.stop_sequences or None,
             "user": self.metadata.user_id if self.metadata else None,
+            "messages": [*system, *turns],
+            "retrieval": self.retrieval.model_dump(exclude_unset=True) if self.retrieval else {},
         }
-        return chat_request(
-            {
-                **{name: value for name, value in options.items() if value is not None},
-                "model": self.model,
-                "max_tokens": self.max_tokens,
-                "messages": [*system, *turns],
-                "retrieval": self.retrieval.model_dump(exclude_unset=True) if self.retrieval else {},
-            }
-        )
+        return chat_request(values)
 
 
 def _turn_text(content: str | list[Block]) -> str:
@@ -172,9 +160,9 @@ class MessageWriter:
             "retrieval": retrieval,
         }
 
-    def begin(self) -> list[Event]:
+    def begin(self) -> Event:
         """The event that starts the message, without content."""
-        return [{"type": "message_start", "message": {**self.message, "content": []}}]
+        return {"type": "message_start", "message": {**self.message, "content": []}}
 
     def show(self, delta: MessageDelta) -> list[Event]:
         """The events for more reasoning, and more text with its citations."""
@@ -186,10 +174,8 @@ class MessageWriter:
         position = 0
         for mark in delta.marks:
             start, end = mark.start - self._shown_chars, mark.end - self._shown_chars
-            events += [
-                *self._add_text(delta.content[position:start]),
-                *self._add_citation(delta.content[start:end], mark),
-            ]
+            events += self._add_text(delta.content[position:start])
+            events += self._add_citation(delta.content[start:end], mark)
             position = end
         events += self._add_text(delta.content[position:])
         self._shown_chars += len(delta.content)
@@ -204,9 +190,9 @@ class MessageWriter:
             events += self._add_reasoning(self._late_reasoning)
         events += self._close()
         usage = {"input_tokens": text_end.prompt_tokens, "output_tokens": text_end.completion_tokens}
-        stop = {"stop_reason": STOP_REASONS.get(text_end.finish_reason, "end_turn"), "stop_sequence": None}
-        self.message |= {**stop, "usage": usage, **text_end.checks}
-        delta = {**stop, **text_end.checks}
+        stop_reason = STOP_REASONS.get(text_end.finish_reason, "end_turn")
+        delta = {"stop_reason": stop_reason, "stop_sequence": None, **text_end.checks}
+        self.message |= {**delta, "usage": usage}
         return [*events, {"type": "message_delta", "delta": delta, "usage": usage}, {"type": "message_stop"}]
 
     @property
@@ -260,7 +246,6 @@ class MessageWriter:
 
 
 def messages_router(services: Services) -> APIRouter:
-    """The router of /v1/messages; `services` answers its requests."""
     router = APIRouter(prefix="/v1", tags=["chat"])
 
     @router.post("/messages", response_model=None, responses=STREAMABLE_RESPONSES)
@@ -291,8 +276,7 @@ def messages_router(services: Services) -> APIRouter:
 async def _event_stream(
     services: Services, writer: MessageWriter, parts: AsyncIterator[MessageDelta | TextEnd]
 ) -> AsyncIterator[bytes]:
-    for event in writer.begin():
-        yield named_event(event)
+    yield named_event(writer.begin())
     try:
         async for part in parts:
             for event in writer.end(part) if isinstance(part, TextEnd) else writer.show(part):

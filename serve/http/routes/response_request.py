@@ -15,21 +15,9 @@ from serve.http.errors import ApiError, not_supported
 from serve.http.routes.vector_stores import SearchOptions
 from serve.server.chat_request import AnswerOptions, ChatRequest, chat_request
 
-ITEM_KINDS = frozenset(
-    [
-        "message",
-        "function_call",
-        "function_call_output",
-        "reasoning",
-        "input_text",
-        "output_text",
-        "text",
-        "refusal",
-        "summary_text",
-        "reasoning_text",
-    ]
-)
-"""Allowed types of input items and their parts: text, and calls of the client's functions."""
+ITEM_KINDS = frozenset({"message", "function_call", "function_call_output", "reasoning"})
+PART_KINDS = frozenset({"input_text", "output_text", "text", "refusal", "summary_text", "reasoning_text"})
+"""Types of input items and of their parts that are allowed, in either place: text, and calls of the client's functions."""
 NAME_FIELDS = frozenset({"type", "role", "id", "status", "call_id", "name"})
 """Fields of an item that are passed on without escaping."""
 TEXT_FIELDS = frozenset({"text", "refusal", "arguments"})
@@ -50,7 +38,7 @@ def text_only(value: Any, escape: Callable[[str], str], location: str) -> Any:
 
 
 def _item(item: dict[str, Any], escape: Callable[[str], str], location: str) -> dict[str, Any]:
-    if item.get("type", "message") not in ITEM_KINDS:
+    if item.get("type", "message") not in ITEM_KINDS | PART_KINDS:
         message = f"{location}.type: expected text or a call of the client's functions, not an image, a file or a built-in tool"
         raise ApiError(400, "not_supported", message, f"{location}.type")
     escaped: dict[str, Any] = {}
@@ -148,27 +136,23 @@ class ResponsesRequest(EngineFields):
         if LOGPROBS in (self.include or ()):
             raise not_supported("include", f"with file_search there is no {LOGPROBS}")
         system = [{"role": "system", "content": self.instructions}] if self.instructions else []
-        fields = {name: value for name, value in self.set_fields().items() if name in ChatRequest.model_fields}
-        return chat_request(
-            {
-                **{name: value for name, value in fields.items() if name not in TOOL_FIELDS},
-                **_reasoning_fields(self.reasoning or {}),
-                **_text_fields(self.text or {}),
-                **({} if self.max_output_tokens is None else {"max_tokens": self.max_output_tokens}),
-                "messages": [*system, *chat_messages(self.input)],
-                "retrieval": {
-                    **self._retrieval_options(),
-                    **search.retrieval("tools.0.").model_dump(exclude_unset=True),
-                },
-            }
-        )
+        shared = ChatRequest.model_fields.keys() - TOOL_FIELDS
+        values = {
+            **{name: value for name, value in self.set_fields().items() if name in shared},
+            **_reasoning_fields(self.reasoning or {}),
+            **_text_fields(self.text or {}),
+            "max_tokens": self.max_output_tokens,
+            "messages": [*system, *chat_messages(self.input)],
+            "retrieval": self._retrieval_options(search),
+        }
+        return chat_request(values)
 
-    def _retrieval_options(self) -> dict[str, Any]:
-        """The options of `retrieval`; ApiError 400 for those that are fields of the tool."""
+    def _retrieval_options(self, search: FileSearch) -> dict[str, Any]:
+        """The options of `retrieval` and of the tool; ApiError 400 for those of `retrieval` that are fields of the tool."""
         options = self.retrieval.model_dump(exclude_unset=True) if self.retrieval is not None else {}
         for name in options.keys() & SEARCH_FIELDS.keys():
             raise not_supported(f"retrieval.{name}", f"with file_search, set {SEARCH_FIELDS[name]} of the tool")
-        return options
+        return {**options, **search.retrieval("tools.0.").model_dump(exclude_unset=True)}
 
     def _file_search(self) -> FileSearch:
         """The tool file_search; ApiError 400 if the request has other tools too, or does not allow the use of this one."""
@@ -176,9 +160,8 @@ class ResponsesRequest(EngineFields):
         if len(self.tools or ()) > 1:
             raise not_supported("tools", "file_search must be the only tool, since the server calls no functions")
         if self.tool_choice not in (None, "auto", "required", {"type": "file_search"}):
-            raise not_supported(
-                "tool_choice", "file_search always searches the index; omit the tool for an answer without a search"
-            )
+            reason = "file_search always searches the index; omit the tool for an answer without a search"
+            raise not_supported("tool_choice", reason)
         if self.max_tool_calls == 0:
             raise not_supported("max_tool_calls", "file_search needs one call; set at least 1, or leave it out")
         return search
@@ -187,13 +170,13 @@ class ResponsesRequest(EngineFields):
 def _reasoning_fields(reasoning: dict[str, str]) -> dict[str, Any]:
     for name in reasoning.keys() - {"effort"}:
         raise not_supported(f"reasoning.{name}", "with file_search the reasoning is returned unchanged")
-    return {"reasoning_effort": reasoning["effort"]} if "effort" in reasoning else {}
+    return {"reasoning_effort": reasoning.get("effort")}
 
 
 def _text_fields(text: dict[str, Any]) -> dict[str, Any]:
     for name in text.keys() - {"format", "verbosity"}:
         raise not_supported(f"text.{name}", "with file_search, text has only format and verbosity")
-    fields = {"verbosity": text["verbosity"]} if text.get("verbosity") is not None else {}
+    fields = {"verbosity": text.get("verbosity")}
     form = text.get("format")
     if form is None or form == {"type": "text"}:
         return fields

@@ -53,11 +53,8 @@ class ResponseWriter:
         """The events of a search for `query`; `results` is None unless the request includes them."""
         item = {"type": "file_search_call", "id": f"fs_{uuid4().hex}", "queries": [query]}
         location = {"item_id": item["id"], "output_index": len(self._output)}
-        added = self._event(
-            "response.output_item.added",
-            output_index=location["output_index"],
-            item={**item, "status": "in_progress", "results": None},
-        )
+        begun = {**item, "status": "in_progress", "results": None}
+        added = self._event("response.output_item.added", output_index=len(self._output), item=begun)
         steps = [self._event(f"response.file_search_call.{step}", **location) for step in SEARCH_STEPS]
         self._output.append({**item, "status": "completed", "results": results})
         return [added, *steps, self._item_done()]
@@ -72,22 +69,20 @@ class ResponseWriter:
         if delta.content:
             events += self._add_text("message", delta.content)
         for mark in delta.marks:
-            annotation = file_citation(mark, self._excerpts[mark.number - 1], self._base)
-            events.append(self._annotate(annotation))
+            events.append(self._annotate(file_citation(mark, self._excerpts[mark.number - 1], self._base)))
         return events
 
     def end(self, text_end: TextEnd) -> list[Event]:
         """The events at the end of the text, which complete the response."""
         reason = INCOMPLETE_REASONS.get(text_end.finish_reason)
         status = "completed" if reason is None else "incomplete"
-        late = self._late_reasoning
         events = [] if self._is_open("message") else self._add_text("message", "")
         for mark, sentence, statement in text_end.attributions:
             events.append(self._annotate(file_citation(mark, sentence, self._base, statement)))
         self._output[-1] |= text_end.checks
         events += self._close(status)
-        if late:
-            events += [*self._add_text("reasoning", late), *self._close(status)]
+        if self._late_reasoning:
+            events += [*self._add_text("reasoning", self._late_reasoning), *self._close(status)]
         usage = {
             "input_tokens": text_end.prompt_tokens,
             "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
@@ -108,46 +103,37 @@ class ResponseWriter:
         """The events for more text of an item, which is started if it is not open."""
         events = [] if self._is_open(kind) else [*self._close("completed"), *self._start(kind)]
         assert self._open_item is not None
-        self._open_item.part["text"] += text
-        extra: dict[str, Any] = {"logprobs": []} if kind == "message" else {}
-        return [
-            *events,
-            *([self._event(f"{TEXT_EVENTS[kind]}.delta", **self._location(), delta=text, **extra)] if text else []),
-        ]
+        item = self._open_item
+        item.part["text"] += text
+        if text:
+            events.append(self._event(f"{TEXT_EVENTS[kind]}.delta", **item.location, delta=text, **item.extra))
+        return events
 
     def _start(self, kind: str) -> list[Event]:
-        index = len(self._output)
-        self._open_item = _OpenItem(kind, index)
-        self._output.append(self._open_item.item)
-        empty = {**self._open_item.item, "content": []}
-        added = self._event("response.output_item.added", output_index=index, item=empty)
-        return [added, self._event("response.content_part.added", **self._location(), part=dict(self._open_item.part))]
+        self._open_item = item = _OpenItem(kind, len(self._output))
+        empty = {**item.fields, "content": []}
+        added = self._event("response.output_item.added", output_index=len(self._output), item=empty)
+        self._output.append(item.fields)
+        return [added, self._event("response.content_part.added", **item.location, part=dict(item.part))]
 
     def _annotate(self, annotation: dict[str, Any]) -> Event:
         assert self._open_item is not None
         annotations = self._open_item.part["annotations"]
         self._open_item.part["annotations"] = [*annotations, annotation]
-        return self._event(
-            "response.output_text.annotation.added",
-            **self._location(),
-            annotation_index=len(annotations),
-            annotation=annotation,
-        )
+        place = {**self._open_item.location, "annotation_index": len(annotations)}
+        return self._event("response.output_text.annotation.added", **place, annotation=annotation)
 
     def _close(self, status: str) -> list[Event]:
         """The events that close the open item, if any."""
-        if self._open_item is None:
+        item, self._open_item = self._open_item, None
+        if item is None:
             return []
-        kind, part, location = self._open_item.kind, dict(self._open_item.part), self._location()
-        self._open_item.item["status"] = status
-        extra: dict[str, Any] = {"logprobs": []} if kind == "message" else {}
-        events = [
-            self._event(f"{TEXT_EVENTS[kind]}.done", **location, text=part["text"], **extra),
-            self._event("response.content_part.done", **location, part=part),
+        item.fields["status"] = status
+        return [
+            self._event(f"{TEXT_EVENTS[item.kind]}.done", **item.location, text=item.part["text"], **item.extra),
+            self._event("response.content_part.done", **item.location, part=dict(item.part)),
             self._item_done(),
         ]
-        self._open_item = None
-        return events
 
     def _item_done(self) -> Event:
         """The event for the end of the last item."""
@@ -156,10 +142,6 @@ class ResponseWriter:
 
     def _is_open(self, kind: str) -> bool:
         return self._open_item is not None and self._open_item.kind == kind
-
-    def _location(self) -> dict[str, Any]:
-        assert self._open_item is not None
-        return {"item_id": self._open_item.item["id"], "output_index": self._open_item.index, "content_index": 0}
 
     def _response_event(self, kind: str, status: str) -> Event:
         return self._event(kind, response={**self._response, "status": status, "output": list(self._output)})
@@ -175,20 +157,22 @@ TEXT_EVENTS = {"message": "response.output_text", "reasoning": "response.reasoni
 
 
 class _OpenItem:
-    """An item in progress, and its only part."""
+    """An item in progress, its only part, and the fields of its text events: the location, and `extra` for a message."""
 
     def __init__(self, kind: str, index: int) -> None:
-        self.kind, self.index = kind, index
+        self.kind = kind
         self.part: dict[str, Any] = {"type": "reasoning_text", "text": ""}
-        self.item: dict[str, Any] = {"type": "reasoning", "id": f"rs_{uuid4().hex}", "summary": []}
+        self.fields: dict[str, Any] = {"type": "reasoning", "id": f"rs_{uuid4().hex}", "summary": []}
+        self.extra: dict[str, Any] = {}
         if kind == "message":
             self.part = {"type": "output_text", "text": "", "annotations": [], "logprobs": []}
-            self.item = {"type": "message", "id": f"msg_{uuid4().hex}", "role": "assistant"}
-        self.item |= {"status": "in_progress", "content": [self.part]}
+            self.fields = {"type": "message", "id": f"msg_{uuid4().hex}", "role": "assistant"}
+            self.extra = {"logprobs": []}
+        self.fields |= {"status": "in_progress", "content": [self.part]}
+        self.location = {"item_id": self.fields["id"], "output_index": index, "content_index": 0}
 
 
 def responses_router(services: Services) -> APIRouter:
-    """The router of /v1/responses; `services` answers its requests."""
     router = APIRouter(prefix="/v1", tags=["chat"])
 
     @router.post("/responses", response_model=None, responses=STREAMABLE_RESPONSES)
@@ -227,11 +211,11 @@ async def response_events(
     parts: AsyncIterator[MessageDelta | TextEnd],
 ) -> AsyncIterator[Event]:
     """The events of a response, the last with the complete response."""
-    for event in writer.begin():
-        yield event
+    events = writer.begin()
     if prepared.prompt is not None and prepared.prompt.evidence.query:
-        for event in writer.add_search(prepared.prompt.evidence.query, results):
-            yield event
+        events += writer.add_search(prepared.prompt.evidence.query, results)
+    for event in events:
+        yield event
     async for part in parts:
         for event in writer.end(part) if isinstance(part, TextEnd) else writer.show(part):
             yield event

@@ -78,18 +78,13 @@ def overview(index: Index, limit: int) -> Overview:
     for row in document_rows:
         links += [(rank, row, *entry) for rank, entry in enumerate(_entries(mentions_UK[[row], :]))]
     links.sort(key=lambda link: (link[0], -link[3]))
+    document_nodes = {row: node(index, "document", row) for row in document_rows}
+    entity_nodes = [node(index, "entity", row) for row in entity_rows]
     edges = [
-        GraphEdge(
-            kind="mentions",
-            source=f"document:{_id(index, 'document', row)}",
-            target=f"entity:{_id(index, 'entity', entity_rows[place])}",
-            weight=weight,
-        )
+        GraphEdge(kind="mentions", source=document_nodes[row].key, target=entity_nodes[place].key, weight=weight)
         for _, row, place, weight in links[: EDGES_PER_NODE * limit]
     ]
-    nodes = [node(index, "document", row) for row in document_rows] + [
-        node(index, "entity", row) for row in entity_rows
-    ]
+    nodes = [*document_nodes.values(), *entity_nodes]
     return Overview(nodes=nodes, edges=edges, documents=documents, entities=entities)
 
 
@@ -101,13 +96,21 @@ def most_mentioned(index: Index) -> list[int]:
 
 def node(index: Index, kind: NodeKind, row: int) -> GraphNode:
     """The node of `kind` in `row`."""
-    data, identity = index.data, _id(index, kind, row)
+    data = index.data
+    ids = {
+        "document": data.document_sources,
+        "passage": data.passage_ids,
+        "proposition": data.proposition_ids,
+        "entity": data.entity_ids,
+        "summary": data.summary_ids,
+    }
+    identity = ids[kind][row]
     key = f"{kind}:{identity}"
     if kind == "document":
         return GraphNode(key=key, kind=kind, id=identity, label=data.document_titles[row] or identity, source=identity)
     if kind == "passage":
         passage = index.passage(row)
-        label = f"{passage.title} · {passage.order + 1}" if passage.title else f"{passage.source} · {passage.order + 1}"
+        label = f"{passage.title or passage.source} · {passage.order + 1}"
         location = {"source": passage.source, "start": passage.start, "end": passage.end}
         return GraphNode.model_validate(
             {"key": key, "kind": kind, "id": identity, "label": label, "text": passage.text, **location}
@@ -183,18 +186,6 @@ def _round_robin(links: list[Link], limit: int) -> list[Link]:
     return [links[position] for position in sorted(position for _, position in sorted(ranked)[:limit])]
 
 
-def _id(index: Index, kind: NodeKind, row: int) -> str:
-    data = index.data
-    columns = {
-        "document": data.document_sources,
-        "passage": data.passage_ids,
-        "proposition": data.proposition_ids,
-        "entity": data.entity_ids,
-        "summary": data.summary_ids,
-    }
-    return columns[kind][row]
-
-
 Limit = Annotated[int, Query(ge=1, le=500, description="maximum number of results")]
 Offset = Annotated[int, Query(ge=0, le=10_000_000, description="number of results to skip")]
 Identity = Annotated[str, Query(min_length=1, max_length=1000)]
@@ -218,7 +209,6 @@ class Suggestions(BaseModel):
 
 
 def retrieval_router(services: Services) -> APIRouter:
-    """The router of /v1/retrieve, /v1/suggestions and /v1/graph/…; `services` answers its requests."""
     router = APIRouter(prefix="/v1", tags=["retrieval"])
 
     @router.post("/retrieve")

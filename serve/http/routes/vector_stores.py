@@ -11,14 +11,14 @@ from glob import escape
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Request
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, Field, StringConstraints
 
 from graph.answer.context import of_passage
 from graph.config import parse_settings
 from graph.shared.disk import folder_bytes
 from graph.types import Evidence
 from serve.citations import passage_url
-from serve.http.encoding import Text
+from serve.http.encoding import StrictModel, Text
 from serve.http.errors import ApiError, not_supported
 from serve.http.keys import access_of
 from serve.server.chat_request import ChatRetrieval
@@ -31,20 +31,16 @@ Number = Annotated[float, Field(allow_inf_nan=False)]
 Value = bool | int | Number | ShortText
 
 
-class Comparison(BaseModel):
+class Comparison(StrictModel):
     """One condition: a key of the documents' metadata (or source, title) compared with a value."""
-
-    model_config = ConfigDict(extra="forbid")
 
     type: Literal["eq", "ne", "gt", "gte", "lt", "lte", "in", "nin"]
     key: Annotated[str, StringConstraints(pattern=r"^[\w.-]{1,100}$")]
     value: Value | Annotated[list[Value], Field(min_length=1, max_length=16)]
 
 
-class Compound(BaseModel):
+class Compound(StrictModel):
     """Several conditions that must all hold; `or` of several is refused."""
-
-    model_config = ConfigDict(extra="forbid")
 
     type: Literal["and", "or"]
     filters: list[Comparison | Compound] = Field(min_length=1, max_length=16)
@@ -92,20 +88,16 @@ MAX_RESULTS = 50
 """OpenAI's limit."""
 
 
-class RankingOptions(BaseModel):
+class RankingOptions(StrictModel):
     """How to rank results. The server's mode decides: `ranker` is ignored, and other options are refused unless they have their defaults."""
-
-    model_config = ConfigDict(extra="forbid")
 
     ranker: Literal["none", "auto", "default-2024-11-15"] | None = None
     score_threshold: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] | None = None
     hybrid_search: dict[str, Any] | None = None
 
 
-class SearchOptions(BaseModel):
+class SearchOptions(StrictModel):
     """Options of both a search and the tool file_search."""
-
-    model_config = ConfigDict(extra="forbid")
 
     filters: Filter | None = None
     max_num_results: Annotated[int, Field(ge=1, le=MAX_RESULTS)] | None = None
@@ -247,7 +239,6 @@ def attributes(metadata: Mapping[str, Any]) -> dict[str, Scalar]:
 
 
 def vector_stores_router(services: Services) -> APIRouter:
-    """The router of /v1/vector_stores; `services` answers its requests."""
     router = APIRouter(prefix="/v1/vector_stores", tags=["retrieval"])
     collections, retriever = services.collections, services.retriever
 

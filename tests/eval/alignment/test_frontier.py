@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from eval.alignment.frontier import (
-    align,
+    Alignment,
     alignment_json,
     equal_kl,
     equal_table,
@@ -110,19 +110,21 @@ def test_the_verdict_says_above_below_equal_or_not_distinguishable() -> None:
         replace(each, figures=tuple(figures(one.reward + 0.01 * (-1) ** n, 2.0) for one in each.figures))
         for n, each in enumerate(system("ms", 2, 0.5))
     ]
-    assert verdict(align([*ms, *worse], reference, SAMPLING)) == "At KL 2, MS K = 64 is above DPO K = 2."
-    assert "below MS K = 64" in verdict(align([*worse, *ms], reference, SAMPLING))
-    assert "not distinguishable from MS K = 2" in verdict(align([*ms, *same], reference, SAMPLING))
-    equal = align([*ms, *same], reference, SAMPLING, margin=0.03)
+    assert verdict(Alignment([*ms, *worse], reference, SAMPLING)) == "At KL 2, MS K = 64 is above DPO K = 2."
+    assert "below MS K = 64" in verdict(Alignment([*worse, *ms], reference, SAMPLING))
+    assert "not distinguishable from MS K = 2" in verdict(Alignment([*ms, *same], reference, SAMPLING))
+    equal = Alignment([*ms, *same], reference, SAMPLING, margin=0.03)
     assert verdict(equal) == "At KL 2, MS K = 64 is equal (within ±0.03) to MS K = 2."
     assert equal_table(equal).header[-1] == "equal, p" and "two one-sided t-tests" in equal_table(equal).note
-    assert "not distinguishable" in verdict(align([*ms, *same], reference, SAMPLING, margin=0.002))
+    assert "not distinguishable" in verdict(Alignment([*ms, *same], reference, SAMPLING, margin=0.002))
 
 
 def test_one_seed_is_never_enough_for_a_verdict() -> None:
     """However large the difference, the seed alone may have caused it."""
     reference = [figures(value, 0.0) for value in PROMPTS]
-    found = align([*system("ms", 64, 0.9, seeds=1), *system("dpo", 2, 0.1, seeds=1)], reference, SAMPLING, margin=0.03)
+    found = Alignment(
+        [*system("ms", 64, 0.9, seeds=1), *system("dpo", 2, 0.1, seeds=1)], reference, SAMPLING, margin=0.03
+    )
     assert "not distinguishable from DPO K = 2" in verdict(found)
     assert found.equal[-1].difference is not None and found.equal[-1].difference.p == 1.0
     assert "1 seed gives a p of at least 1" in equal_table(found).note
@@ -131,18 +133,19 @@ def test_one_seed_is_never_enough_for_a_verdict() -> None:
 def test_a_run_that_stays_at_the_reference_cannot_be_compared() -> None:
     reference = [figures(value, 0.0) for value in PROMPTS]
     unmoved = system("ms", 64, 0.0, kl=0.0)
-    assert "cannot be compared at equal KL" in verdict(align([*unmoved, *system("dpo", 2, 0.1)], reference, SAMPLING))
+    assert "cannot be compared at equal KL" in verdict(
+        Alignment([*unmoved, *system("dpo", 2, 0.1)], reference, SAMPLING)
+    )
 
 
 def test_an_unpaired_seed_is_refused_with_an_error_that_names_it() -> None:
-    reference = [figures(value, 0.0) for value in PROMPTS]
     with pytest.raises(UserError, match="seed 2 is unpaired: DPO K = 2 has no run with it"):
-        align([*system("ms", 64, 0.5, seeds=3), *system("dpo", 2, 0.1, seeds=2)], reference, SAMPLING)
+        equal_kl([*system("ms", 64, 0.5, seeds=3), *system("dpo", 2, 0.1, seeds=2)], PROMPTS)
 
 
 def test_constant_answers_are_listed_with_the_runs() -> None:
     constant = ConstantAnswer("yes", 0.55, 0.4, 1.0, 0.9, 6.0)
-    found = align([*MS, *DPO], [figures(value, 0.0) for value in REFERENCE], SAMPLING, [constant])
+    found = Alignment([*MS, *DPO], [figures(value, 0.0) for value in REFERENCE], SAMPLING, [constant])
     row = dict(zip(runs_table(found).header, runs_table(found).rows[-1], strict=True))
     assert (row["run"], row["reward"], row["KL"], row["correct"], row["cited"]) == (
         "always yes",
@@ -155,7 +158,7 @@ def test_constant_answers_are_listed_with_the_runs() -> None:
 
 
 def test_the_report_states_the_systems_the_sampling_and_the_differences(tmp_path: Path) -> None:
-    found = align([*MS, *DPO], [figures(value, 0.0) for value in REFERENCE], SAMPLING)
+    found = Alignment([*MS, *DPO], [figures(value, 0.0) for value in REFERENCE], SAMPLING)
     write_alignment(found, tmp_path / "out")
     assert (tmp_path / "out" / "frontier.png").read_bytes().startswith(b"\x89PNG")
     text = (tmp_path / "out" / "alignment.md").read_text(encoding="utf-8")

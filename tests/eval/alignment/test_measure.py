@@ -24,7 +24,7 @@ from eval.alignment.measure import (
     reward_of,
     self_bleu,
 )
-from eval.alignment.sample import Samples, SamplingSettings, draw_here, draw_samples, logps_of_samples
+from eval.alignment.sample import Policy, Prompt, Samples, SamplingSettings, draw_here, logps_of_samples
 from eval.held_out import check_held_out
 from graph.answer.prompt import answer_messages
 from graph.errors import UserError
@@ -87,6 +87,10 @@ def rows() -> list[ResponseRow]:
     return [response_row(number) for number in range(3)]
 
 
+def draw_samples(model: Any, tokenizer: Any, ids: list[int], sampling: SamplingSettings, prompt_id: str) -> Samples:
+    return next(draw_here(Policy("", model, tokenizer), [Prompt(prompt_id, tuple(ids))], sampling))
+
+
 def test_the_score_of_a_sample_is_its_log_probability(world: Path) -> None:
     model, tokenizer = load_policy(str(world / "base"))
     drawn = draw_samples(model, tokenizer, [5, 6, 7], SamplingSettings(6, 8, 1), "q")
@@ -120,10 +124,10 @@ def test_samples_come_from_the_policy(world: Path) -> None:
     assert logps_of_samples(sure, even).item() == pytest.approx(expected, abs=1e-3)
 
 
-def test_the_reference_has_kl_0_and_runs_have_more(world: Path) -> None:
+def test_the_reference_has_kl_0_and_runs_have_more(world: Path, tmp_path: Path) -> None:
     folders = [world / "ms", world / "dpo"]
     measured, reference = measure_runs(
-        folders, rows(), WEIGHTS, SamplingSettings(8, 8, 0), load_policy, draw_here, None
+        folders, rows(), WEIGHTS, SamplingSettings(8, 8, 0), load_policy, draw_here, tmp_path
     )
     assert [run.system for run in measured] == ["MS K = 6", "DPO K = 2"]
     assert all(one.kl == pytest.approx(0.0, abs=1e-4) for one in reference)
@@ -232,7 +236,7 @@ def test_an_unpaired_seed_is_refused_before_anything_is_measured(world: Path, tm
         raise AssertionError(f"{source} was loaded; no model should be loaded")
 
     with pytest.raises(UserError, match="seed 1 is unpaired: DPO K = 2 has no run with it"):
-        align_runs(folders, world / "data", "test", None, SamplingSettings(2, 4, 0), load)
+        align_runs(folders, world / "data", "test", None, SamplingSettings(2, 4, 0), load, draw_here, tmp_path)
 
 
 def test_the_scores_of_constant_answers_match_values_computed_by_hand() -> None:
@@ -289,7 +293,7 @@ def test_measurements_are_cached_until_their_inputs_change(world: Path, tmp_path
     loaded.clear()
     whole = measure_runs(folders, rows(), WEIGHTS, sampling, load, draw_here, tmp_path)
     assert "ms" not in loaded and "dpo" in loaded
-    assert whole == measure_runs(folders, rows(), WEIGHTS, sampling, load_policy, draw_here, None)
+    assert whole == measure_runs(folders, rows(), WEIGHTS, sampling, load_policy, draw_here, tmp_path / "anew")
     loaded.clear()
     assert measure_runs(folders, rows(), WEIGHTS, sampling, load, draw_here, tmp_path) == whole and not loaded
     half = [replace(read_run(folder), settings={"precision": "bfloat16"}) for folder in folders]

@@ -12,7 +12,8 @@ from graph.answer.prompt import answer_messages
 from graph.build.build import build_index
 from graph.index.index import Index, open_index
 from graph.retrieve.parts.query import RetrieveSettings
-from graph.retrieve.retrieve import MODES, retrieve
+from graph.retrieve.retrieve import retrieve
+from graph.shared.modes import MODES
 from graph.store.index_settings import IndexSettings
 from graph.types import Document, Encoder, Message
 from tests.corpora import ISLES

@@ -19,7 +19,6 @@ from graph.answer.verifier import (
     Ground,
     Readings,
     claim_features,
-    judge_claims,
     save_verifier,
     second_stage_inputs,
     word_verifier,
@@ -48,7 +47,7 @@ EXCERPTS = [Excerpt("1", "Ferry Lantern", FERRY, "a.md", 0, 9), Excerpt("2", "Co
 )
 def test_a_claim_that_the_passage_states_is_not_marked(claim: str) -> None:
     verifier = word_verifier("")
-    assert judge_claims(verifier, [claim], Ground.of([("Ferry Lantern", FERRY)]))[0] < verifier.threshold
+    assert verifier.judge([claim], Ground.of([("Ferry Lantern", FERRY)]))[0] < verifier.threshold
 
 
 @pytest.mark.parametrize(
@@ -61,7 +60,7 @@ def test_a_claim_that_the_passage_states_is_not_marked(claim: str) -> None:
 )
 def test_a_claim_that_the_passage_does_not_state_is_marked(claim: str) -> None:
     verifier = word_verifier("")
-    assert judge_claims(verifier, [claim], Ground.of([("Ferry Lantern", FERRY)]))[0] >= verifier.threshold
+    assert verifier.judge([claim], Ground.of([("Ferry Lantern", FERRY)]))[0] >= verifier.threshold
 
 
 @pytest.mark.parametrize(
@@ -81,7 +80,7 @@ def test_a_claim_that_the_passage_does_not_state_is_marked(claim: str) -> None:
 )
 def test_one_error_raises_the_probability_that_a_sentence_is_unsupported(right: str, wrong: str) -> None:
     """A sentence with one error is still seldom marked, because the threshold is set so that few supported sentences are marked."""
-    good, bad = judge_claims(word_verifier(""), [right, wrong], Ground.of([("Ferry Lantern", FERRY)]))
+    good, bad = word_verifier("").judge([right, wrong], Ground.of([("Ferry Lantern", FERRY)]))
     assert bad > good + 0.1
 
 
@@ -94,7 +93,7 @@ def test_a_second_stage_is_a_weighted_sum_of_clipped_inputs() -> None:
     ground = Ground.of([("Ferry Lantern", FERRY)])
     readings = Readings.of((claim, ground) for claim in claims)
     inputs = second_stage_inputs(verifier.forest, readings)
-    for claim, row, probability in zip(claims, inputs.tolist(), judge_claims(verifier, claims, ground), strict=True):
+    for claim, row, probability in zip(claims, inputs.tolist(), verifier.judge(claims, ground), strict=True):
         expected = [float(forest_logits(verifier.forest, claim_features(claim, ground)[None])[0])]
         expected += [*overlaps(claim, ground.wordings), *claim_features(claim, ground).tolist()]
         assert row == pytest.approx(expected)
@@ -137,7 +136,7 @@ def test_a_row_is_read_with_the_header_of_its_table() -> None:
     )
     for claim in right:
         probability, without = (
-            judge_claims(word_verifier(""), [claim], ground_of(each))[0] for each in (lakes, replace(lakes, header=()))
+            word_verifier("").judge([claim], ground_of(each))[0] for each in (lakes, replace(lakes, header=()))
         )
         assert probability < without - 0.25
 
@@ -235,7 +234,7 @@ def test_a_verifier_read_from_its_file_gives_the_same_probabilities(tmp_path: Pa
     again = word_verifier(str(tmp_path))
     claims = ["Captain Renn commanded the tram.", "She never carried cattle."]
     ground = Ground.of([("Ferry Lantern", FERRY)])
-    assert judge_claims(again, claims, ground).tolist() == judge_claims(verifier, claims, ground).tolist()
+    assert again.judge(claims, ground).tolist() == verifier.judge(claims, ground).tolist()
     assert again.threshold == verifier.threshold
 
 

@@ -175,7 +175,7 @@ def test_another_encoder_other_settings_and_folders_that_are_no_index_are_refuse
         build_index(
             tmp_path / "i",
             ISLES,
-            settings_for(tmp_path / "i", None, ["min_similarity=0.7"]),
+            settings_for(tmp_path / "i", None, ["min_similarity=0.7"], {}),
             lambda spec: HashEncoder(),
         )
     (tmp_path / "home").mkdir()
@@ -187,7 +187,7 @@ def test_another_encoder_other_settings_and_folders_that_are_no_index_are_refuse
 @in_both_stores
 def test_a_run_without_options_uses_the_settings_of_the_index(tmp_path: Path) -> None:
     build(tmp_path / "i", ISLES)
-    assert settings_for(tmp_path / "i", None, []) == SETTINGS
+    assert settings_for(tmp_path / "i", None, [], {}) == SETTINGS
 
 
 @pytest.mark.long

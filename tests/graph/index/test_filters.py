@@ -23,7 +23,8 @@ from graph.errors import UserError
 from graph.index.filters import parse_condition
 from graph.index.index import Index, open_index
 from graph.retrieve.parts.query import RetrieveSettings
-from graph.retrieve.retrieve import MODES, retrieve
+from graph.retrieve.retrieve import retrieve
+from graph.shared.modes import MODES
 from graph.store.index_settings import IndexSettings
 from tests.corpora import ISLES
 from tests.fakes import HashEncoder

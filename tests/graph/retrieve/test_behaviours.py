@@ -11,8 +11,8 @@ import pytest
 from graph.build.lifecycle import compact_index
 from graph.index.index import Index, open_index
 from graph.retrieve.parts.query import RetrieveSettings
-from graph.retrieve.retrieve import MODES, retrieve
-from graph.shared.modes import Mode
+from graph.retrieve.retrieve import retrieve
+from graph.shared.modes import MODES, Mode
 from graph.types import Document, Evidence, Floats
 from tests.corpora import ISLES
 from tests.fakes import HashEncoder

@@ -17,8 +17,8 @@ from graph.errors import ModelUnavailable, UserError
 from graph.index.index import Index, open_index
 from graph.retrieve.modes.local import Verdict
 from graph.retrieve.parts.query import Caller, RetrieveSettings
-from graph.retrieve.retrieve import MODES, retrieve
-from graph.shared.modes import Mode
+from graph.retrieve.retrieve import retrieve
+from graph.shared.modes import MODES, Mode
 from graph.types import Completion, CompletionRequest, Document, Evidence, Floats
 from tests.corpora import ISLES
 from tests.fakes import HashEncoder, ScriptedModel

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from graph.store.columns.moved import (
     Numbers,
-    assembled_numbers,
+    assembled,
     changed_numbers,
     count_at_least,
     moved_numbers,
@@ -49,7 +49,7 @@ def test_a_column_of_row_numbers_matches_a_list_when_the_rows_move(data: st.Data
 
 def assert_same(data: st.DataObject, column: Numbers, numbers: list[int], items: int) -> None:
     """Check every function that reads a column."""
-    assert assembled_numbers(column).tolist() == numbers == np.asarray(column).tolist() and len(column) == len(numbers)
+    assert assembled(column).tolist() == numbers == np.asarray(column).tolist() and len(column) == len(numbers)
     rows = data.draw(st.lists(st.integers(0, len(numbers) - 1), max_size=5)) if numbers else []
     assert column[np.array(rows, np.int64)].tolist() == [numbers[row] for row in rows]
     assert all(int(column[row]) == numbers[row] for row in rows)
@@ -72,16 +72,16 @@ def test_numbers_other_than_row_numbers_can_be_counted_and_changed(data: st.Data
         rest = iter(new.tolist())
         numbers = [numbers[last] if last >= 0 else next(rest) for last in merge.previous_N.tolist()]
         column = moved_numbers(column, merge, new)
-        assert assembled_numbers(column).tolist() == numbers
+        assert assembled(column).tolist() == numbers
         for least in (0, 7, end):
             assert count_at_least(column, least) == sum(number >= least for number in numbers)
         rows, column = renumber_from(column, end)
         assert rows.tolist() == [row for row, number in enumerate(numbers) if number >= end]
         numbers = [number if number < end else end + rows.tolist().index(row) for row, number in enumerate(numbers)]
-        assert assembled_numbers(column).tolist() == numbers
+        assert assembled(column).tolist() == numbers
         now = [data.draw(st.sampled_from([number, number, number + 1])) for number in numbers]
         column, numbers = changed_numbers(column, np.array(now, np.int64)), now
-        assert assembled_numbers(column).tolist() == numbers
+        assert assembled(column).tolist() == numbers
 
 
 @given(st.lists(st.integers(0, 9), unique=True), st.data())

@@ -15,7 +15,7 @@ import pytest
 from transformers import PreTrainedTokenizerFast
 
 from graph.build.build import build_index
-from graph.retrieve.retrieve import MODES
+from graph.shared.modes import MODES
 from tests.corpora import ISLES
 from tests.fakes import ChatServer, HashEncoder, chat_server
 from tests.graph.answer.test_citations import ANY_CITATION

@@ -14,7 +14,7 @@ from mcp import Client
 from mcp.shared.exceptions import MCPError
 
 from graph.feedback import read_feedback
-from graph.retrieve.retrieve import MODES
+from graph.shared.modes import MODES
 from tests.processes import until
 from tests.serve.http.shared_server import (
     COLLECTIONS,

@@ -13,7 +13,7 @@ from torch import nn
 from tests.train.world import response_row
 from train.model.load import load_policy
 from train.model.packing import TokenizedGroup, pack_rows, packed_logps, plain_logps
-from train.preference.groups import Grouping, ResponseGroup, scored_groups
+from train.preference.groups import ResponseGroup, scored_groups
 from train.preference.reference import group_logps
 
 WEIGHTS = {"correct": 1.0}
@@ -65,7 +65,7 @@ def test_the_pairs_of_one_prompt_share_a_pass() -> None:
 @pytest.mark.parametrize("packed", [True, False])
 def test_log_probabilities_do_not_depend_on_the_groups_per_pass(base: Path, packed: bool) -> None:
     model, tokenizer = load_policy(str(base))
-    split = list(scored_groups([response_row(0), response_row(1)], tokenizer, Grouping(WEIGHTS, False, 2, 0)))
+    split = list(scored_groups([response_row(0), response_row(1)], tokenizer, WEIGHTS, False, 2, 0))
 
     def logps_of(model: Any, groups: Sequence[TokenizedGroup]) -> torch.Tensor:
         return packed_logps(model, pack_rows(groups, 1024)) if packed else plain_logps(model, groups)

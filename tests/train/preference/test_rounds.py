@@ -24,7 +24,7 @@ from tests.fakes import ScriptedModel
 from tests.places import ROOT
 from tests.train.world import response_row
 from train.model.load import load_policy, load_tokenizer
-from train.preference.groups import Grouping, scored_groups
+from train.preference.groups import scored_groups
 from train.preference.preference import train_once
 from train.preference.rounds import choose_prompts, lacks_answer, respond, train_preference, with_rewards
 from train.run.data import Prompt, prompt_from_json, read_prompts, read_responses
@@ -321,7 +321,7 @@ def test_a_share_of_refusals_needs_a_number_of_prompts() -> None:
 def test_a_truncated_response_is_learned_without_an_end_token(base: Path) -> None:
     tokenizer = load_tokenizer(str(base))
     cut = replace(response_row(0), cut=(1, 4))
-    (group,) = scored_groups([cut], tokenizer, Grouping({"correct": 1.0}, False, None, 0))
+    (group,) = scored_groups([cut], tokenizer, {"correct": 1.0}, False, None, 0)
     ends = [ids[-1] == tokenizer.eos_token_id for ids in group.tokenized.responses]
     assert ends == [True, False, True, True, False, True]
 

@@ -27,7 +27,6 @@ from tests.train.world import log_of, preference, response_row
 from train.model.load import load_model, load_policy, load_tokenizer
 from train.model.logps import tokenize_row
 from train.preference.groups import (
-    Grouping,
     best_worst_groups,
     combine_rewards,
     pair_groups,
@@ -391,7 +390,7 @@ def test_responses_stay_whole_in_split_groups_and_keep_their_rewards(base: Path)
     tokenizer = load_tokenizer(str(base))
     row, weights = response_row(1), {"correct": 2.0, "format": 0.25}
     assert combine_rewards(row, weights) == (0.25, 2.25, 0.25, 0.25, 2.0, 0.0)
-    groups = list(scored_groups([row], tokenizer, Grouping(weights, False, 2, seed=0)))
+    groups = list(scored_groups([row], tokenizer, weights, False, 2, seed=0))
     assert [group.id for group in groups] == ["r1/0", "r1/1", "r1/2"]
     whole = tokenize_group(tokenizer, row.prompt, row.responses)
     by_tokens = dict(zip(whole.responses, combine_rewards(row, weights), strict=True))
@@ -400,7 +399,7 @@ def test_responses_stay_whole_in_split_groups_and_keep_their_rewards(base: Path)
     for text, tokens in zip(row.responses, whole.responses, strict=True):
         alone = tokenize_row(tokenizer, row.prompt, text)
         assert alone.ids == whole.prompt + tokens and tokens[-1] == tokenizer.eos_token_id
-    other = list(scored_groups([row], tokenizer, Grouping(weights, False, 2, seed=1)))
+    other = list(scored_groups([row], tokenizer, weights, False, 2, seed=1))
     assert [c.tokenized for c in other] != [c.tokenized for c in groups]
     with pytest.raises(UserError, match="row 'r1' has no reward 'judge', only correct, format"):
         combine_rewards(row, {"judge": 1.0})

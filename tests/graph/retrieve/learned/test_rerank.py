@@ -13,7 +13,8 @@ from graph.errors import UserError
 from graph.index.index import Index
 from graph.retrieve.learned.rerank import _open, open_reranker, rerank
 from graph.retrieve.parts.query import RetrieveSettings
-from graph.retrieve.retrieve import MODES, retrieve
+from graph.retrieve.retrieve import retrieve
+from graph.shared.modes import MODES
 from graph.types import Evidence, Passage, Proposition, Scored, Summary
 
 QUESTION = "Who founded the yard that built the Lantern?"

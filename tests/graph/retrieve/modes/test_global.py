@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graph.answer.context import both_ends, build_context
+from graph.answer.context import build_context, in_prompt_order
 from graph.build.build import build_index
 from graph.hierarchy.communities import NestedCommunities, find_communities, nested_communities
 from graph.index.index import Index, open_index
@@ -33,7 +33,7 @@ from graph.retrieve.modes.global_mode import (
 from graph.retrieve.parts.query import Query, RetrieveSettings, SuggestSettings
 from graph.retrieve.retrieve import retrieve
 from graph.store.index_settings import IndexSettings
-from graph.types import Document, Ints
+from graph.types import Document, Evidence, Finding, Ints
 from serve.engines.openai_api import open_openai
 from tests.corpora import guild_documents
 from tests.fakes import HashEncoder, ScriptedModel, chat_server
@@ -202,12 +202,13 @@ def test_chosen_communities_cover_the_anchors_and_name_their_passages(guilds: In
     assert set(anchors) <= {int(row) for community in communities for row in community.propositions}
     for community in communities:
         linked = guilds.proposition_passage_NP[community.propositions, :].indices
-        assert set(community.passages.tolist()) == set(linked.tolist())
+        assert set(community.passages) == set(linked.tolist())
 
 
 def test_the_best_excerpts_are_moved_to_both_ends_of_the_context() -> None:
-    assert both_ends((1, 2, 3, 4, 5)) == (1, 3, 5, 4, 2)  # type: ignore[arg-type, comparison-overlap]
-    assert both_ends(()) == ()
+    found = Evidence("", findings=(Finding("Who?", "Ada", (), 1.0),))
+    assert in_prompt_order((1, 2, 3, 4, 5), found) == (1, 3, 5, 4, 2)  # type: ignore[arg-type, comparison-overlap]
+    assert in_prompt_order((), found) == ()
 
 
 def test_without_a_model_every_community_contributes_in_turn(guilds: Index) -> None:

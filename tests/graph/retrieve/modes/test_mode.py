@@ -18,8 +18,8 @@ from graph.answer.context import build_context
 from graph.index.index import Index
 from graph.retrieve.modes.hierarchy import node_scores
 from graph.retrieve.modes.plan import (
+    NO_REPLY,
     FoundNodes,
-    NoAnswer,
     Plan,
     Resolution,
     SubQuery,
@@ -251,7 +251,7 @@ def test_an_unusable_answer_is_a_distinct_failure(isles: Index) -> None:
     assert "{1} Who built the Lantern? · no usable reply" in found.trace.steps
     assert "{2} skipped: no answer to {1}" in found.trace.steps
     assert not any("I think" in request.messages[1].content for request in model.requests)
-    assert judge_reply(None, "q", []) is NoAnswer.UNUSABLE
+    assert judge_reply(None, "q", []) == NO_REPLY
 
 
 @pytest.mark.parametrize(("calls", "answered"), [(0, 0), (1, 0), (3, 2), (4, 3)])

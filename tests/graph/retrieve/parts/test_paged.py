@@ -10,8 +10,8 @@ from graph.documents.parse.formats import Limits
 from graph.documents.read import read_documents
 from graph.index.index import Index, open_index
 from graph.retrieve.parts.query import RetrieveSettings
-from graph.retrieve.retrieve import MODES, retrieve
-from graph.shared.modes import Mode
+from graph.retrieve.retrieve import retrieve
+from graph.shared.modes import MODES, Mode
 from graph.store.index_settings import IndexSettings
 from graph.types import Document
 from serve.show import show_evidence

@@ -7,7 +7,8 @@ import pytest
 
 from graph.index.index import open_index
 from graph.retrieve.parts.query import RetrieveSettings
-from graph.retrieve.retrieve import MODES, retrieve
+from graph.retrieve.retrieve import retrieve
+from graph.shared.modes import MODES
 from tests.fakes import ChatServer, HashEncoder
 from tests.serve.conftest import Stack
 from tests.serve.http.running import Running

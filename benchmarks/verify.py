@@ -28,7 +28,7 @@ from data_synth.claims.restate import PassageSentence, fuse, restate
 from data_synth.rows import Dropped
 from eval.metrics.grounding import claims_of, supported_by_encoder
 from graph.answer.support import SupportChecker, open_verifier
-from graph.answer.verifier import Ground, Verifier
+from graph.answer.verifier import Premise, Verifier
 from graph.models.encoder import open_encoder
 from graph.shared.jsonl import read_jsonl
 from graph.types import Encoder, Excerpt
@@ -177,7 +177,7 @@ def measure(items: Sequence[Item], verifier: Verifier, encoder: Encoder) -> dict
     """Figures of the verifier on all items, and of the rule on the first RULE_CLAIMS items."""
     started = time.process_time()
     probability_n = np.array(
-        [verifier.judge([item.claim], Ground.of([(item.title, item.passage)]))[0] for item in items]
+        [verifier.judge([item.claim], Premise.of([(item.title, item.passage)]))[0] for item in items]
     )
     milliseconds = 1000 * (time.process_time() - started) / len(items)
     broken_n = np.array([not item.supported for item in items])

@@ -25,7 +25,7 @@ from graph.documents.questions import SPLITS, Question, check_gold
 from graph.errors import UserError
 from graph.index.index import Index
 from graph.retrieve.learned.selectors import find_selector
-from graph.retrieve.parts.passage_scores import near_scores, score_passages, score_propositions
+from graph.retrieve.parts.passage_scores import score_passages, score_propositions, with_best_proposition
 from graph.retrieve.parts.query import Caller, Query, RetrieveSettings
 from graph.retrieve.parts.ranking import top_rows, worth_of_propositions
 from graph.shared.console import say, track
@@ -223,9 +223,11 @@ def measure_selection(
 
 def candidates_of(index: Index, query: Query) -> Ints:
     """The candidates of the mode `local` for a question that names no document, by the mean of a proposition's similarity and its best passage's score."""
-    near_P = score_passages(index, query.vector_D)
-    near_N = score_propositions(index, near_P, query.vector_D)
-    return top_rows(worth_of_propositions(index, near_N, near_scores(index, near_P, near_N)), CANDIDATES)
+    similarity_P = score_passages(index, query.vector_D)
+    similarity_N = score_propositions(index, similarity_P, query.vector_D)
+    return top_rows(
+        worth_of_propositions(index, similarity_N, with_best_proposition(index, similarity_P, similarity_N)), CANDIDATES
+    )
 
 
 def retrieval_table(report: RetrievalReport) -> Table:

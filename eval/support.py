@@ -20,7 +20,7 @@ from eval.statistics import Interval
 from eval.tables import Table, figure_or_dash
 from graph.answer.labelled import SupportRow, support_row
 from graph.answer.support import can_be_checked
-from graph.answer.verifier import Ground, Verifier
+from graph.answer.verifier import Premise, Verifier
 from graph.errors import UserError
 from graph.shared.console import track
 from graph.shared.jsonl import read_jsonl
@@ -80,8 +80,8 @@ def measure_support(rows: Sequence[SupportRow], verifier: Verifier, seed: int = 
 
 def unsupported_probability(row: SupportRow, verifier: Verifier) -> float:
     """The verifier's probability that the passages do not support the claim."""
-    ground = Ground.of([("", passage) for passage in row.passages])
-    return float(verifier.judge([row.claim], ground)[0])
+    premise = Premise.of([("", passage) for passage in row.passages])
+    return float(verifier.judge([row.claim], premise)[0])
 
 
 def word_overlap(row: SupportRow, form: Callable[[str], str]) -> float:

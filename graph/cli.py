@@ -111,7 +111,7 @@ def _add_index(app: typer.Typer, open_model: "OpenModel") -> None:
         (docs/scale.md).
         """
         from graph.build.build import build_index
-        from graph.build.stores import reading_settings, settings_for
+        from graph.build.stores import model_settings, settings_for
         from graph.build.watch import watch_folder
         from graph.documents.parse.formats import Limits
         from graph.documents.parse.ocr import ocr_settings
@@ -126,7 +126,7 @@ def _add_index(app: typer.Typer, open_model: "OpenModel") -> None:
             from graph.postgres.schema import place_in_database
 
             place_in_database(out, store)
-        reading = reading_settings(extractor_model, import_file, summary_model)
+        reading = model_settings(extractor_model, import_file, summary_model)
         chosen = settings_for(out, config, settings or [], reading)
         parsed = read_documents(documents, skipped, limits)
         with open_workers(engine, ray_address) as workers:
@@ -209,13 +209,13 @@ def plan_command(
     language model and leaves the index unchanged. The encoder's tokenizer counts the tokens.
     """
     from graph.build.estimate import Prices, plan_build
-    from graph.build.stores import reading_settings, settings_for
+    from graph.build.stores import model_settings, settings_for
     from graph.documents.parse.formats import Limits
     from graph.documents.parse.ocr import ocr_settings
     from graph.documents.read import SkipLog, read_documents
     from graph.models.encoder import open_encoder
 
-    chosen = settings_for(out, config, settings or [], reading_settings(extractor_model, import_file, summary_model))
+    chosen = settings_for(out, config, settings or [], model_settings(extractor_model, import_file, summary_model))
     prices = Prices(price_in, price_out) if price_in or price_out else None
     skipped = SkipLog(say)
     scans = ocr_settings(ocr, ocr_languages, ocr_pages, ocr_page_seconds)
@@ -395,10 +395,10 @@ def _stored_settings(
     index: Path, extractor_model: str | None, summary_model: str | None, overrides: list[str] | None = None
 ) -> "IndexSettings":
     """The index's settings, overridden by the models' new addresses and `overrides`."""
-    from graph.build.stores import read_settings, reading_settings, settings_for
+    from graph.build.stores import model_settings, read_settings, settings_for
 
     read_settings(index)
-    return settings_for(index, None, overrides or [], reading_settings(extractor_model, None, summary_model))
+    return settings_for(index, None, overrides or [], model_settings(extractor_model, None, summary_model))
 
 
 def _show_readers(read_by: dict[str, int], quarantined: int, dropped: int) -> None:

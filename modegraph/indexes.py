@@ -13,7 +13,7 @@ from graph.answer.support import open_verifier
 from graph.answer.verifier import Verifier
 from graph.build.build import BuildReport, Edit, build_index, edit_index
 from graph.build.lifecycle import IndexStatus, delete_documents, index_status, quarantine_warning
-from graph.build.stores import reading_settings, settings_for
+from graph.build.stores import model_settings, settings_for
 from graph.config import parse_settings
 from graph.documents.parse.formats import Limits
 from graph.documents.parse.ocr import Ocr, ocr_settings
@@ -266,7 +266,7 @@ def index(
             from graph.postgres.schema import place_in_database
 
             place_in_database(folder, store)
-        models = reading_settings(extractor_model, Path(import_file) if import_file else None, summary_model)
+        models = model_settings(extractor_model, Path(import_file) if import_file else None, summary_model)
         file = Path(config) if config is not None else None
         chosen = settings_for(folder, file, (), {**settings, **models}, "index")
         skipped = skip_log()

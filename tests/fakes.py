@@ -88,7 +88,7 @@ class ChatServer:
     url: str
     requests: list[dict[str, Any]] = field(default_factory=list)
     running: int = 0
-    most_running: int = 0
+    max_running: int = 0
     cut_off: int = 0
     """The number of streams whose client disconnected before the end."""
 
@@ -123,7 +123,7 @@ def chat_server(
                 state.requests.append(body)
                 number = len(state.requests)
                 state.running += 1
-                state.most_running = max(state.most_running, state.running)
+                state.max_running = max(state.max_running, state.running)
             answer = reply(body, number)
             with lock:
                 state.running -= 1

@@ -23,7 +23,7 @@ from data_synth.claims.claims import ClaimRow, claim_from_json, claim_problems
 from data_synth.dataset.write import markdown_table
 from graph.answer.verifier import (
     FEATURES,
-    Ground,
+    Premise,
     Readings,
     SecondStage,
     WordVerifier,
@@ -185,14 +185,14 @@ def licences(folder: Path) -> dict[str, str]:
 
 def claims_of(rows: Sequence[ClaimRow]) -> Claims:
     """Rows as arrays."""
-    readings = Readings.of((row.claim, _ground(row.title, row.passage, row.further)) for row in rows)
+    readings = Readings.of((row.claim, _premise(row.title, row.passage, row.further)) for row in rows)
     return Claims(readings, np.array([not row.supported for row in rows], np.int64), tuple(row.kind for row in rows))
 
 
 @lru_cache(maxsize=64)
-def _ground(title: str, passage: str, further: tuple[str, ...]) -> Ground:
+def _premise(title: str, passage: str, further: tuple[str, ...]) -> Premise:
     """The passages that a claim is checked against, analysed; cached, because the claims of a passage follow one another."""
-    return Ground.of([(title, passage), *(("", text) for text in further)])
+    return Premise.of([(title, passage), *(("", text) for text in further)])
 
 
 def by_kind(claims: Claims, marked_n: Sequence[bool]) -> Mapping[str, tuple[int, float]]:
@@ -249,7 +249,7 @@ def verifier_card(record: VerifierRecord) -> str:
         for each in record.real
     ]
     heads = ("set", "licence", "train", "dev", "AUC", "supported marked", "unsupported marked")
-    second = SECOND.format(share=record.settings["most_marked"])
+    second = SECOND.format(share=record.settings["max_marked"])
     sections = [
         "---\nlibrary_name: modegraph\npipeline_tag: text-classification\n---",
         "# A verifier of cited sentences",
@@ -297,7 +297,7 @@ def train_verifier(settings: VerifierSettings) -> VerifierRecord:
         if sets:
             train = {name: claims["train"] for name, claims in sets.items()}
             dev = [splits["dev"], *(claims["dev"] for claims in sets.values())]
-            verifier = add_second_stage(verifier, train, dev, settings.most_marked)
+            verifier = add_second_stage(verifier, train, dev, settings.max_marked)
         save_verifier(folder, verifier)
         test = splits["test"]
         probability_n = probability_of_readings(verifier, test.readings)
@@ -339,10 +339,10 @@ def fit_verifier(train: Claims, dev: Claims, settings: VerifierSettings) -> tupl
 
 
 def add_second_stage(
-    verifier: WordVerifier, train: Mapping[str, Claims], dev: Sequence[Claims], most_marked: float
+    verifier: WordVerifier, train: Mapping[str, Claims], dev: Sequence[Claims], max_marked: float
 ) -> WordVerifier:
     """The verifier with a second stage fitted to `train`, claims by dataset, all datasets with equal weight. Its threshold is
-    the lowest that marks at most a share `most_marked` of the supported claims of each of `dev`, but at least EVEN_ODDS.
+    the lowest that marks at most a share `max_marked` of the supported claims of each of `dev`, but at least EVEN_ODDS.
     """
     second = fit_second_stage(
         np.concatenate([second_stage_inputs(verifier.forest, claims.readings) for claims in train.values()]),
@@ -351,7 +351,7 @@ def add_second_stage(
     )
     stacked = replace(verifier, second=second)
     supported = [probability_of_readings(stacked, claims.readings)[claims.label_n == 0] for claims in dev]
-    return replace(stacked, threshold=max(threshold_of(supported_n, most_marked) for supported_n in supported))
+    return replace(stacked, threshold=max(threshold_of(supported_n, max_marked) for supported_n in supported))
 
 
 def fit_second_stage(input_nS: NDArray[np.float64], label_n: Ints, weight_n: NDArray[np.float64]) -> SecondStage:
@@ -388,7 +388,7 @@ def threshold_of(supported_n: NDArray[np.float64], false_marks: float) -> float:
 
 def rule_marks(rows: Sequence[ClaimRow]) -> NDArray[np.bool_]:
     """Which claims have a name or number that occurs neither in their passages nor in the titles: [n]."""
-    marks = [bool(missing_words(row.claim, _ground(row.title, row.passage, row.further))) for row in rows]
+    marks = [bool(missing_words(row.claim, _premise(row.title, row.passage, row.further))) for row in rows]
     return np.array(marks, np.bool_)
 
 

@@ -57,12 +57,12 @@ MIN_STEMS = 0.8
 
 
 class Share(Settings):
-    """The part of one set that is used: every question `passes` times, with different contexts; at most `most_questions` per split."""
+    """The part of one set that is used: every question `passes` times, with different contexts; at most `max_questions` per split."""
 
     passes: int = Field(
         default=1, ge=1, description="times that every question is used, each time with a different context"
     )
-    most_questions: int | None = Field(
+    max_questions: int | None = Field(
         default=None, ge=1, description="largest number of questions per split; null for all"
     )
 
@@ -334,7 +334,7 @@ def _rows_of_split(
     rng.shuffle(usable)
     usable, surplus = balanced(usable)
     yield from surplus
-    usable = usable[: share.most_questions]
+    usable = usable[: share.max_questions]
     by_passage = _QuestionsByPassage(usable, unanswerable, finder)
     context = 0
     for waiting in ({item.question.id: item for item in usable} for _ in range(share.passes)):

@@ -50,7 +50,7 @@ def find_candidates(
     free_N[gold_rows] = free_N[own_rows] = False
     walk_rows = best_allowed(view.mass_N, free_N & (view.mass_N > 0), negatives // 2)
     free_N[walk_rows] = False
-    cosine_rows = best_allowed(view.near_N, free_N, negatives - len(walk_rows))
+    cosine_rows = best_allowed(view.similarity_N, free_N, negatives - len(walk_rows))
     own_rows = np.setdiff1d(own_rows, gold_rows)
     groups: dict[FoundBy, Ints] = {"gold": gold_rows, "own": own_rows, "walk": walk_rows, "cosine": cosine_rows}
     found_by = tuple(name for name, rows in groups.items() for _ in rows)

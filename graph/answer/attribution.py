@@ -13,7 +13,7 @@ from itertools import chain, islice
 
 from graph.answer.citations import check_citations
 from graph.answer.prompt import is_no_answer
-from graph.answer.support import MAX_WORDS, POLAR, Statement, ground_of, numbers_to_read, refuses, statements_of
+from graph.answer.support import MAX_WORDS, POLAR, Statement, numbers_to_read, premise_of, refuses, statements_of
 from graph.answer.verifier import NAME_WEIGHT
 from graph.text.sentences import Unit
 from graph.text.word_forms import Words, form
@@ -129,9 +129,9 @@ class _Candidate:
 
 
 def _candidates(number: int, excerpt: Excerpt) -> Iterator[_Candidate]:
-    ground, before = ground_of(excerpt), frozenset[str]()
+    premise, before = premise_of(excerpt), frozenset[str]()
     title = frozenset(map(form, Words.of(excerpt.title).stem_set))
-    for unit, words in zip(ground.units, ground.words_N, strict=True):
+    for unit, words in zip(premise.units, premise.words_N, strict=True):
         forms = frozenset(map(form, words.stem_set))
         if unit.kind != "heading":
             yield _Candidate(number, unit, forms, title | before)

@@ -24,7 +24,7 @@ from pydantic import BaseModel, ConfigDict, FiniteFloat
 
 from graph.answer.overlap import Wording, overlaps
 from graph.answer.template import prompt_ids
-from graph.answer.verifier import Ground, windows
+from graph.answer.verifier import Premise, windows
 from graph.errors import UserError
 from graph.models import openvino_ir
 from graph.models.catalogue import SUPPORT, resolve
@@ -78,8 +78,8 @@ class ModelVerifier:
     def threshold(self) -> float:
         return self.calibration.threshold
 
-    def judge(self, claims: Sequence[str], ground: Ground) -> NDArray[np.float64]:
-        prompts = [support_prompt(closest_windows(ground.passages, claim), claim) for claim in claims]
+    def judge(self, claims: Sequence[str], premise: Premise) -> NDArray[np.float64]:
+        prompts = [support_prompt(closest_windows(premise.passages, claim), claim) for claim in claims]
         return self.calibration.probabilities(claims, self.log_odds(prompts))
 
 

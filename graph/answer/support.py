@@ -16,7 +16,7 @@ from typing import Literal, get_args
 from graph.answer.citations import CitationGate, Mark, check_citations
 from graph.answer.model_verifier import is_model, open_model_verifier
 from graph.answer.prompt import NOT_FOUND, split_form
-from graph.answer.verifier import Ground, Verifier, missing_words, word_verifier
+from graph.answer.verifier import Premise, Verifier, missing_words, word_verifier
 from graph.errors import UserError
 from graph.text.sentences import HEADING, LIST_ITEM, is_row, split_units
 from graph.text.word_forms import FOREIGN_FUNCTION_WORDS, FUNCTION_WORDS, Words, form
@@ -148,7 +148,7 @@ class SupportChecker:
         """The sentences of a text (with checked citations) that can be judged, each with the probability that it is unsupported."""
         for sentence in self._statements(text):
             if self._verifier is not None and self._obstacle(sentence) is None:
-                yield sentence, float(self._verifier.judge([sentence.claim], self._ground(sentence))[0])
+                yield sentence, float(self._verifier.judge([sentence.claim], self._premise(sentence))[0])
 
     def _statements(self, text: str) -> Iterator[Statement]:
         """The sentences to judge, without those that say that something is not in the documents."""
@@ -163,14 +163,14 @@ class SupportChecker:
             return "says too little"
         if sum(map(_chars, self._passages(sentence))) > MAX_CHARS:
             return "has too much text to compare with"
-        if _is_foreign_script(words) or _is_foreign(Words.of(sentence.claim), self._ground(sentence)):
+        if _is_foreign_script(words) or _is_foreign(Words.of(sentence.claim), self._premise(sentence)):
             return "is in another language"
         return obstacle_to(sentence.claim)
 
     def _missing(self, sentence: Statement) -> tuple[str, ...]:
         """The `missing_words` of the sentence itself, without those of its question."""
         words = Words.of(sentence.words).words
-        return tuple(word for word in missing_words(sentence.claim, self._ground(sentence)) if word in words)
+        return tuple(word for word in missing_words(sentence.claim, self._premise(sentence)) if word in words)
 
     def _is_unsupported(self, probability: float) -> bool:
         return self._verifier is not None and probability >= self._verifier.threshold
@@ -178,12 +178,12 @@ class SupportChecker:
     def _passages(self, sentence: Statement) -> Sequence[Excerpt]:
         return [self._excerpts[number - 1] for number in sentence.cited] or self._excerpts
 
-    def _ground(self, sentence: Statement) -> Ground:
-        return Ground.join(map(ground_of, self._passages(sentence))) if sentence.cited else self._whole_ground
+    def _premise(self, sentence: Statement) -> Premise:
+        return Premise.join(map(premise_of, self._passages(sentence))) if sentence.cited else self._whole_premise
 
     @cached_property
-    def _whole_ground(self) -> Ground:
-        return Ground.join(map(ground_of, self._excerpts))
+    def _whole_premise(self) -> Premise:
+        return Premise.join(map(premise_of, self._excerpts))
 
 
 def numbers_to_read(excerpts: Iterable[Excerpt]) -> Iterator[int]:
@@ -200,9 +200,9 @@ def _chars(excerpt: Excerpt) -> int:
 
 
 @lru_cache(CACHED_GROUNDS)
-def ground_of(excerpt: Excerpt) -> Ground:
+def premise_of(excerpt: Excerpt) -> Premise:
     """An excerpt in the form that claims are checked against; cached, because a server often retrieves the same passages."""
-    return Ground.of([(excerpt.title, excerpt.text)], excerpt.header)
+    return Premise.of([(excerpt.title, excerpt.text)], excerpt.header)
 
 
 def statements_of(text: str, passages: int, question: str = "") -> Iterator[Statement]:
@@ -244,11 +244,11 @@ def _is_foreign_script(words: Words) -> bool:
     return 2 * sum(_OTHER_LETTER.search(words.words[at]) is not None for at in words.content) > len(words.content)
 
 
-def _is_foreign(words: Words, ground: Ground) -> bool:
+def _is_foreign(words: Words, premise: Premise) -> bool:
     """Whether most words of a sentence occur nowhere in the passages, and the sentence or the passages seem not to be in English."""
-    if 2 * sum(form(stem) in ground.forms for stem in words.stems) >= len(words.stems):
+    if 2 * sum(form(stem) in premise.forms for stem in words.stems) >= len(words.stems):
         return False
-    passages = ground.words_N
+    passages = premise.words_N
     return (
         _has_foreign_function_words([words])
         or _has_foreign_function_words(passages)

@@ -142,7 +142,7 @@ WINDOW_CHARS = 10_000
 
 
 @dataclass(frozen=True)
-class Ground:
+class Premise:
     """Passages to check sentences against: their units, the words of each, the stems of their titles, the `form` of
     all stems, the lower-case text, and the wording of each passage with its title; `passages` are the title and the text of each. The words of a
     table row, and the texts, include the header of its table.
@@ -157,8 +157,8 @@ class Ground:
     passages: tuple[tuple[str, str], ...]
 
     @classmethod
-    def of(cls, passages: Iterable[tuple[str, str]], header: Cells = ()) -> Ground:
-        """The ground of `passages`, pairs of title and text; each text may begin inside a table with this `header`."""
+    def of(cls, passages: Iterable[tuple[str, str]], header: Cells = ()) -> Premise:
+        """The premise of `passages`, pairs of title and text; each text may begin inside a table with this `header`."""
         pairs = list(passages)
         units = tuple(unit for _, text in pairs for unit in _units(text, header))
         words_N = tuple(Words.of(_wording(unit)) for unit in units)
@@ -170,17 +170,17 @@ class Ground:
         return cls(units, words_N, titles, forms, " ".join(texts).casefold(), wordings, titled)
 
     @classmethod
-    def join(cls, parts: Iterable[Ground]) -> Ground:
-        """The ground of the passages of all `parts`."""
-        grounds = list(parts)
+    def join(cls, parts: Iterable[Premise]) -> Premise:
+        """The premise of the passages of all `parts`."""
+        premises = list(parts)
         return cls(
-            tuple(unit for ground in grounds for unit in ground.units),
-            tuple(words for ground in grounds for words in ground.words_N),
-            tuple(title for ground in grounds for title in ground.titles),
-            frozenset().union(*(ground.forms for ground in grounds)),
-            " ".join(ground.text for ground in grounds),
-            tuple(wording for ground in grounds for wording in ground.wordings),
-            tuple(passage for ground in grounds for passage in ground.passages),
+            tuple(unit for premise in premises for unit in premise.units),
+            tuple(words for premise in premises for words in premise.words_N),
+            tuple(title for premise in premises for title in premise.titles),
+            frozenset().union(*(premise.forms for premise in premises)),
+            " ".join(premise.text for premise in premises),
+            tuple(wording for premise in premises for wording in premise.wordings),
+            tuple(passage for premise in premises for passage in premise.passages),
         )
 
     @cached_property
@@ -211,33 +211,33 @@ def windows(text: str, header: Cells = (), chars: int = WINDOW_CHARS) -> Iterato
         start, header = end, header_at_end(text[start:end], header)
 
 
-def claim_features(claim: str, ground: Ground) -> Floats:
+def claim_features(claim: str, premise: Premise) -> Floats:
     """The FEATURES of a sentence: float32[F]."""
-    return np.array([float(value) for value in _values(claim, ground).values()], np.float32)
+    return np.array([float(value) for value in _values(claim, premise).values()], np.float32)
 
 
-def missing_words(claim: str, ground: Ground) -> tuple[str, ...]:
+def missing_words(claim: str, premise: Premise) -> tuple[str, ...]:
     """The distinct names and numbers of a sentence, as written, that occur neither in the passages nor in their titles."""
     words = Words.of(claim)
     named = (at for at in words.content if words.is_name(at) or words.is_number(at))
-    return tuple(dict.fromkeys(words.words[at] for at in named if form(words.stems[at]) not in ground.forms))
+    return tuple(dict.fromkeys(words.words[at] for at in named if form(words.stems[at]) not in premise.forms))
 
 
-def _values(claim: str, ground: Ground) -> Mapping[str, float]:
+def _values(claim: str, premise: Premise) -> Mapping[str, float]:
     words = Words.of(asides_last(claim))
-    title_stems: set[str] = set().union(*ground.titles)
-    source = best_source(words, ground.sentences, ground.words_N, title_stems)
+    title_stems: set[str] = set().union(*premise.titles)
+    source = best_source(words, premise.sentences, premise.words_N, title_stems)
     # Where the source does not name a title in full, or refers back, the claim may use the title instead of a pronoun,
     # so the title's words are not aligned.
-    full_titles = () if source.joint else (title for title in ground.titles if title <= source.words.stem_set)
+    full_titles = () if source.joint else (title for title in premise.titles if title <= source.words.stem_set)
     unaligned = title_stems - set().union(*full_titles)
     aligned = {at: position for at, position in align(words, source.words).items() if words.stems[at] not in unaligned}
     missing = [at for at in words.content if at not in aligned and words.stems[at] not in title_stems]
-    unknown = [at for at in missing if form(words.stems[at]) not in ground.forms]
+    unknown = [at for at in missing if form(words.stems[at]) not in premise.forms]
     return {
         "words": len(words.words),
-        "sentences": len(ground.sentences),
-        "verbatim": claim.casefold().strip(" .") in ground.text,
+        "sentences": len(premise.sentences),
+        "verbatim": claim.casefold().strip(" .") in premise.text,
         **dict(_missing_words(words, missing, "source")),
         **dict(_missing_words(words, unknown, "passages")),
         **dict(_negations(words, source.words)),
@@ -374,7 +374,7 @@ def _longest_run(positions: Sequence[int], marked: set[int]) -> int:
     return max((len(list(run)) for is_marked, run in runs if is_marked), default=0)
 
 
-FEATURES = tuple(_values("", Ground.of([])))
+FEATURES = tuple(_values("", Premise.of([])))
 
 
 VERIFIER_FILE = "verifier.safetensors"
@@ -413,8 +413,8 @@ class Verifier(Protocol):
     def threshold(self) -> float:
         """The lowest probability at which a sentence is marked as unsupported."""
 
-    def judge(self, claims: Sequence[str], ground: Ground) -> NDArray[np.float64]:
-        """The probability that the passages of `ground` do not support each of one or more claims: [n]."""
+    def judge(self, claims: Sequence[str], premise: Premise) -> NDArray[np.float64]:
+        """The probability that the passages of `premise` do not support each of one or more claims: [n]."""
 
 
 @dataclass(frozen=True)
@@ -426,8 +426,8 @@ class WordVerifier:
     threshold: float
     second: SecondStage | None = None
 
-    def judge(self, claims: Sequence[str], ground: Ground) -> NDArray[np.float64]:
-        return probability_of_readings(self, Readings.of((claim, ground) for claim in claims))
+    def judge(self, claims: Sequence[str], premise: Premise) -> NDArray[np.float64]:
+        return probability_of_readings(self, Readings.of((claim, premise) for claim in claims))
 
 
 @dataclass(frozen=True)
@@ -438,9 +438,9 @@ class Readings:
     overlap_nO: NDArray[np.float64]
 
     @classmethod
-    def of(cls, claims: Iterable[tuple[str, Ground]]) -> Readings:
+    def of(cls, claims: Iterable[tuple[str, Premise]]) -> Readings:
         """The readings of `claims`, one or more sentences, each with its passages."""
-        rows = [(claim_features(claim, ground), overlaps(claim, ground.wordings)) for claim, ground in claims]
+        rows = [(claim_features(claim, premise), overlaps(claim, premise.wordings)) for claim, premise in claims]
         return cls(np.stack([features for features, _ in rows]), np.array([overlap for _, overlap in rows]))
 
 

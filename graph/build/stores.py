@@ -121,7 +121,7 @@ def settings_for(
     return parse_settings(IndexSettings, {**values, **read_values(file, overrides), **flags}, str(file or where))
 
 
-def reading_settings(
+def model_settings(
     extractor_model: str | None, import_file: Path | None, summary_model: str | None
 ) -> dict[str, object]:
     """The settings that --extractor-model, --import and --summary-model set; UserError if the first two are combined."""

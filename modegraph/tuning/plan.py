@@ -86,7 +86,7 @@ def plan_of(settings: TuneSettings, documents: Sequence[Document], has_general: 
     pace = measure_pace(settings, documents)
     words = sum(len(document.text.split()) for document in documents)
     answering_limit = ANSWERING_SHARE * settings.hours * SECONDS_PER_HOUR
-    test, general = questions_within(answering_limit, pace.answer_s, settings.least_test, has_general)
+    test, general = questions_within(answering_limit, pace.answer_s, settings.min_test_questions, has_general)
     answering = pace.answer_s * (test + test // UNANSWERED_EVERY + general)
     index = INDEX_START_S + words / INDEX_WORDS_A_SECOND
     questions = OTHER_S + teacher_seconds(settings)
@@ -103,17 +103,19 @@ def plan_of(settings: TuneSettings, documents: Sequence[Document], has_general: 
     return TunePlan(len(documents), words, test, general, pace, seconds, disk_mb)
 
 
-def questions_within(seconds: float, answer_s: float, least_test: int, has_general: bool) -> tuple[int, int]:
+def questions_within(seconds: float, answer_s: float, min_test_questions: int, has_general: bool) -> tuple[int, int]:
     """How many test questions and general ones both models can answer in `seconds`.
 
-    At least `least_test` and at most MAX_TEST test questions; general ones are up to a third of the answers, and at most MAX_GENERAL.
+    At least `min_test_questions` and at most MAX_TEST test questions; general ones are up to a third of the answers, and at most MAX_GENERAL.
 
     >>> questions_within(600, 2.0, 15, True), questions_within(600, 2.0, 15, False), questions_within(6, 2.0, 15, True)
     ((75, 50), (112, 0), (15, 0))
     """
     answers = int(seconds / (MODELS_COMPARED * answer_s))
     general = min(MAX_GENERAL, answers // 3) if has_general else 0
-    return min(MAX_TEST, max(least_test, (answers - general) * UNANSWERED_EVERY // (UNANSWERED_EVERY + 1))), general
+    return min(
+        MAX_TEST, max(min_test_questions, (answers - general) * UNANSWERED_EVERY // (UNANSWERED_EVERY + 1))
+    ), general
 
 
 def teacher_seconds(settings: TuneSettings) -> float:

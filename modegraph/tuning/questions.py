@@ -74,12 +74,12 @@ def split_questions(index: Index, settings: TuneSettings, teacher_questions: Seq
         if settings.questions is None:
             rows = chain(rows, rule_rows(index, settings, splits))
         found = usable_questions(index, rows, splits)
-        enough = found.count("test") >= settings.least_test and found.count("test", answerable=True)
+        enough = found.count("test") >= settings.min_test_questions and found.count("test", answerable=True)
         if enough and found.count("train", answerable=True):
             return found
     reasons = "".join(f"; {count} left out: {why}" for why, count in found.left_out.most_common())
     counts = f"{found.count('train')} questions to learn from and {found.count('test')} to test on{reasons}"
-    expected = f"questions with answers in both parts, and {settings.least_test} or more to test on"
+    expected = f"questions with answers in both parts, and {settings.min_test_questions} or more to test on"
     raise UserError(counts, expected, "add documents, or give your own --questions")
 
 
@@ -103,7 +103,7 @@ def split_documents(text_of: Mapping[str, str], candidates: Iterable[str], seed:
 
 def rule_rows(index: Index, settings: TuneSettings, splits: Mapping[str, str]) -> Iterator[Row]:
     """Questions from the index's sentences; an unanswerable one belongs to the documents of the question that it was made from."""
-    for row in template_questions(index, settings.most_questions, HOPS, settings.seed, UNANSWERABLE_SHARE, splits):
+    for row in template_questions(index, settings.max_questions, HOPS, settings.seed, UNANSWERABLE_SHARE, splits):
         near = dict.fromkeys(step.source for step in row.near)
         yield question_to_json(row) | {"gold_ids": list(row.sources or near)}
 
@@ -116,7 +116,7 @@ def teacher_rows(
     A question is usable only if retrieval ranks this document first and `judge` gives the same answer from the passage of the sentence; a Dropped
     stands for each unusable question.
     """
-    spec = QuestionSpec(settings.most_questions, (1,), settings.seed)
+    spec = QuestionSpec(settings.max_questions, (1,), settings.seed)
     search = parse_settings(RetrieveSettings, {"top_k": PASSAGES_SEARCHED}, "tune")
     deadline = time.monotonic() + seconds
     candidates = question_rows(index, spec, teacher, judge, search)

@@ -68,11 +68,11 @@ class TuneSettings(Settings):
         lt=1,
         description="share of the training rows that are made from the general set, using only the half on which F1 is not measured",
     )
-    most_questions: int = Field(
+    max_questions: int = Field(
         default=500, ge=2, description="upper limit for the questions made by rules, and for those of a teacher"
     )
     test_share: float = Field(default=0.3, gt=0, lt=1, description="share of the documents to hold out for testing")
-    least_test: int = Field(default=15, ge=1, description="fewest test questions for a verdict")
+    min_test_questions: int = Field(default=15, ge=1, description="fewest test questions for a verdict")
     passes: int = Field(
         default=3, ge=1, description="training rows made from each question, with different passages in each"
     )

@@ -120,7 +120,7 @@ class Tuning:
         """The largest number of questions in each set: as many as planned, or more if training left time for them."""
         spent = step_seconds(self.out)
         left = self.settings.hours * SECONDS_PER_HOUR - sum(spent.get(step, 0.0) for step in BEFORE_ANSWERS)
-        pace, least = self.plan.pace.answer_s, self.settings.least_test
+        pace, least = self.plan.pace.answer_s, self.settings.min_test_questions
         test, general = questions_within(left, pace, least, bool(self.plan.general_questions))
         return {HELD_OUT: max(test, self.plan.test_questions), GENERAL: max(general, self.plan.general_questions)}
 

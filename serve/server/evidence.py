@@ -46,7 +46,7 @@ class FoundSummary(BaseModel):
     members: tuple[str, ...]
 
 
-class Spending(BaseModel):
+class RetrievalTrace(BaseModel):
     """The steps and cost of a retrieval."""
 
     mode: str
@@ -73,7 +73,7 @@ class Retrieved(BaseModel):
     summaries: list[FoundSummary]
     findings: tuple[Finding, ...]
     absence: Absence | None
-    trace: Spending
+    trace: RetrievalTrace
 
 
 class GraphNode(BaseModel):
@@ -143,6 +143,6 @@ def evidence_response(evidence: Evidence, generation: Generation) -> Retrieved:
     )
 
 
-def trace_response(evidence: Evidence) -> Spending:
+def trace_response(evidence: Evidence) -> RetrievalTrace:
     """The trace in the API's form."""
-    return Spending.model_validate(evidence.trace, from_attributes=True)
+    return RetrievalTrace.model_validate(evidence.trace, from_attributes=True)

@@ -10,7 +10,7 @@ from sklearn.metrics import roc_auc_score
 from eval.support import auc, auc_interval, measure_support, read_support, support_table, word_overlap
 from graph.answer.labelled import SupportRow
 from graph.answer.overlap import overlaps
-from graph.answer.verifier import Ground, word_verifier
+from graph.answer.verifier import Premise, word_verifier
 from graph.errors import UserError
 from graph.text.word_forms import form_of
 
@@ -77,8 +77,10 @@ def test_overlap_matches_values_computed_by_hand() -> None:
     row = SupportRow(("The boats left Tarn.",), "A boat left Quill", supported=False)
     assert word_overlap(row, str) == pytest.approx(1 / 3) and word_overlap(row, form_of) == pytest.approx(2 / 3)
     assert word_overlap(SupportRow((), "Tarn", supported=True), str) == 0.0
-    ground = Ground.of([("", passage) for passage in row.passages])
-    assert overlaps(row.claim, ground.wordings)[0] == word_overlap(row, form_of), "the verifier computes the same share"
+    premise = Premise.of([("", passage) for passage in row.passages])
+    assert overlaps(row.claim, premise.wordings)[0] == word_overlap(row, form_of), (
+        "the verifier computes the same share"
+    )
 
 
 def test_unchecked_sentences_are_never_marked_as_unsupported(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ def test_answers_are_in_the_order_of_requests_and_simultaneous_requests_are_limi
         model = open_openai(f"org/name@{server.url}")
         completions = model.complete([request_of(str(number)) for number in range(3 * IN_FLIGHT)])
     assert [one.text for one in completions] == [f"echo {number}" for number in range(3 * IN_FLIGHT)]
-    assert 1 < server.most_running <= IN_FLIGHT
+    assert 1 < server.max_running <= IN_FLIGHT
     assert model.name == "org/name"
 
 

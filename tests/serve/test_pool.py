@@ -47,7 +47,7 @@ def test_the_faster_server_gets_more_calls_and_the_answers_stay_in_order() -> No
     assert [one.text for one in completions] == [f"echo {number}" for number in range(40)]
     assert len(slow.requests) + len(quick.requests) == 40
     assert 2 <= len(slow.requests) < len(quick.requests) / 2
-    assert slow.most_running <= 2 and quick.most_running <= 2 < pool.in_flight == 4
+    assert slow.max_running <= 2 and quick.max_running <= 2 < pool.in_flight == 4
 
 
 @pytest.mark.long
@@ -143,7 +143,7 @@ def test_several_threads_share_the_slots() -> None:
         for thread in threads:
             thread.join()
     assert texts_of(one, other) == sorted(map(str, range(40)))
-    assert one.most_running <= 2 and other.most_running <= 2
+    assert one.max_running <= 2 and other.max_running <= 2
 
 
 @pytest.mark.long

@@ -10,7 +10,7 @@ from sklearn.metrics import roc_auc_score
 
 import modegraph as mg
 from data_synth.claims.claims import CLAIMS, ClaimPassage, ClaimRow, claim_rows
-from graph.answer.verifier import FEATURES, SECOND_STAGE, Ground, probability_of_readings, word_verifier
+from graph.answer.verifier import FEATURES, SECOND_STAGE, Premise, probability_of_readings, word_verifier
 from graph.documents.questions import SPLITS
 from graph.errors import UserError
 from graph.shared.runs import find_runs
@@ -63,8 +63,8 @@ def test_a_trained_verifier_finds_falsified_claims_of_documents_outside_its_trai
         *("verifier.safetensors", "verifier.json", "reliability.png", "README.md")
     }
     verifier = word_verifier(str(tmp_path / "verifier"))
-    ground = Ground.of([("Lantern", "The Lantern was built in 1911 by Ada Marlow.")])
-    good, wrong = verifier.judge(["The Lantern was built in 1911.", "The Lantern was not built in 1921."], ground)
+    premise = Premise.of([("Lantern", "The Lantern was built in 1911 by Ada Marlow.")])
+    good, wrong = verifier.judge(["The Lantern was built in 1911.", "The Lantern was not built in 1921."], premise)
     assert good < 0.1 and wrong >= verifier.threshold >= 0.5
     again = train_verifier(settings(data, tmp_path / "again"))
     one, two = (tmp_path / name / "verifier.safetensors" for name in ("verifier", "again"))
@@ -98,7 +98,7 @@ def test_the_shipped_verifier_resolves_a_reference_to_an_earlier_sentence(wrong:
     text = (ROOT / "examples/documents/halmaren-isles.md").read_text(encoding="utf-8").partition("\n")[2]
     right = "The combined area of the four inhabited Halmaren islands is 375 square kilometres."
     verifier = word_verifier("")
-    good, bad = verifier.judge([right, wrong], Ground.of([("The Halmaren Isles", text)]))
+    good, bad = verifier.judge([right, wrong], Premise.of([("The Halmaren Isles", text)]))
     assert good < verifier.threshold and good < bad
 
 
@@ -126,7 +126,7 @@ def labelled_sets(tmp_path_factory: pytest.TempPathFactory, rows: list[ClaimRow]
 def test_a_second_stage_stays_within_its_limit_on_every_dev_set(
     data: Path, labelled_sets: Path, tmp_path: Path
 ) -> None:
-    two_stages = settings(data, tmp_path / "both", real=str(labelled_sets), most_marked=0.05, max_trees=40)
+    two_stages = settings(data, tmp_path / "both", real=str(labelled_sets), max_marked=0.05, max_trees=40)
     record = train_verifier(two_stages)
     verifier = word_verifier(str(tmp_path / "both"))
     assert verifier.second is not None and verifier.threshold == pytest.approx(record.threshold)

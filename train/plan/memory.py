@@ -27,10 +27,10 @@ PARTS = ("optimiser", "gradients", "weights")
 
 @dataclass(frozen=True)
 class Launch:
-    """A launch of several processes with a batch each; `dealt_out` names the parts of memory that are sharded among them."""
+    """A launch of several processes with a batch each; `sharded` names the parts of memory that are sharded among them."""
 
     processes: int = 1
-    dealt_out: tuple[str, ...] = ()
+    sharded: tuple[str, ...] = ()
 
 
 def read_launch(file: Path) -> Launch:
@@ -79,7 +79,7 @@ def memory_of(shape: Shape, launch: Launch, activations: float | None = None) ->
     """The memory of each process in a step, given the sharding of `launch`; before the first step, each process holds the full weights."""
 
     def share(part: str, size: float) -> float:
-        return size / launch.processes if part in launch.dealt_out else size
+        return size / launch.processes if part in launch.sharded else size
 
     weights = share("weights", shape.weights_bytes)
     gradients = share("gradients", shape.trainable_bytes)

@@ -389,7 +389,7 @@ class VerifierSettings(Settings):
     the lowest value of at least 0.5 that marks at most a share `false_marks` of the supported dev claims.
 
     A second stage is trained on `real`, sentences that people labelled, with equal weight for each set of `real_sets`; the
-    threshold is then the lowest value of at least 0.5 that marks at most a share `most_marked` of the supported dev sentences of
+    threshold is then the lowest value of at least 0.5 that marks at most a share `max_marked` of the supported dev sentences of
     every set, and of `data`.
     """
 
@@ -402,7 +402,7 @@ class VerifierSettings(Settings):
         default="", description="folder that `data import support` wrote, for the second stage; empty: no second stage"
     )
     real_sets: tuple[str, ...] = Field(default=(), description="sets of `real` to train on; empty: all")
-    most_marked: float = Field(
+    max_marked: float = Field(
         default=0.05,
         gt=0,
         lt=1,

@@ -21,9 +21,9 @@ from graph.retrieve.parts.passage_scores import (
     NOT_SCORED,
     Scores,
     add_names,
-    near_scores,
     score_passages,
     score_propositions,
+    with_best_proposition,
 )
 from graph.retrieve.parts.query import Query, SuggestSettings
 from graph.retrieve.parts.ranking import entries_in, expand_rows, top_rows, worth_of_propositions
@@ -42,14 +42,14 @@ def shares_entity(index: Index, rows_n: Ints, seeds_S: Ints) -> NDArray[np.bool_
     return np.asarray((block_NE[rows_n, :] @ block_NE[seeds_S, :].T).toarray() > 0)
 
 
-def pair_scores(near_n: Floats, near_S: Floats, similarity_nS: Floats, shared_nS: NDArray[np.bool_]) -> Floats:
+def pair_scores(similarity_n: Floats, near_S: Floats, similarity_nS: Floats, shared_nS: NDArray[np.bool_]) -> Floats:
     """PropRAG's path score of each candidate with the best seed that shares an entity with it, or its own similarity if that is higher: [n].
 
     cos(q, a + b) = (cos(q, a) + cos(q, b)) / √(2 + 2 cos(a, b)) for unit vectors a, b, with normalised similarity for the cosine.
     """
     lengths_nS = np.sqrt(2 + 2 * np.maximum(similarity_nS, OPPOSITE))
-    scores_nS = (near_n[:, None] + near_S[None, :]) / lengths_nS
-    return np.asarray(np.maximum(near_n, np.where(shared_nS, scores_nS, -np.inf).max(axis=1, initial=-np.inf)))
+    scores_nS = (similarity_n[:, None] + near_S[None, :]) / lengths_nS
+    return np.asarray(np.maximum(similarity_n, np.where(shared_nS, scores_nS, -np.inf).max(axis=1, initial=-np.inf)))
 
 
 def named_by_seeds(index: Index, seeds_S: Ints, near_S: Floats) -> Floats:
@@ -92,8 +92,8 @@ def hops_from(index: Index, seeds_S: Ints, rows_n: Ints) -> Floats:
     reached = seeds_S
     for hop in range(1, FARTHEST_HOPS):
         hubs = np.unique(expand_rows(index.incidence_NB, reached)[1])
-        near_n = from_X[np.isin(hub_X, hubs)]
-        hops_n[near_n] = np.minimum(hops_n[near_n], hop)
+        similarity_n = from_X[np.isin(hub_X, hubs)]
+        hops_n[similarity_n] = np.minimum(hops_n[similarity_n], hop)
         if hop + 1 < FARTHEST_HOPS:
             reached = np.unique(expand_rows(index.hub_graph_VV, propositions + hubs)[1])
     hops_n[np.isin(rows_n, seeds_S)] = 0
@@ -132,7 +132,7 @@ class QuestionView:
     """The data that all candidates of a question share. `own_P` and `reached_P` are the scores of `hops` without the gain for the question's words,
     as in the training data."""
 
-    near_N: Floats
+    similarity_N: Floats
     own_P: Floats
     reached_P: Floats
     mass_N: Floats
@@ -143,19 +143,19 @@ class QuestionView:
 
 def view_of(index: Index, query: Query) -> QuestionView:
     """The inputs of a question's features that do not depend on the candidates."""
-    near_P = score_passages(index, query.vector_D)
-    near_N = score_propositions(index, near_P, query.vector_D)
+    similarity_P = score_passages(index, query.vector_D)
+    similarity_N = score_propositions(index, similarity_P, query.vector_D)
     named = [document for _, document in named_documents(index, query.text)]
-    own_P = add_names(index, near_scores(index, near_P, near_N), named)
-    links = find_links(Scores(index, query.vector_D, near_N, own_P))
+    own_P = add_names(index, with_best_proposition(index, similarity_P, similarity_N), named)
+    links = find_links(Scores(index, query.vector_D, similarity_N, own_P))
     reached_P = own_P.copy()
     np.maximum.at(reached_P, links.to_passage_X, links.worth_X)
-    seeds_S = top_rows(worth_of_propositions(index, near_N, own_P), SEEDS)
+    seeds_S = top_rows(worth_of_propositions(index, similarity_N, own_P), SEEDS)
     return QuestionView(
-        near_N=near_N,
+        similarity_N=similarity_N,
         own_P=own_P,
         reached_P=reached_P,
-        mass_N=walk_mass(index, near_N, seeds_S),
+        mass_N=walk_mass(index, similarity_N, seeds_S),
         seeds_S=seeds_S,
         named_U=np.unique(np.array(named, np.int64)),
         keywords_W=keywords_of(index, query.text),
@@ -166,22 +166,22 @@ def features_of(index: Index, query: Query, view: QuestionView, rows_n: Ints) ->
     """The FEATURES of candidates in any order, given the question's view: float32[n, F], all finite."""
     data, seeds_S = index.data, view.seeds_S
     vectors_nD = data.proposition_vectors_ND[rows_n]
-    near_n = view.near_N[rows_n]
-    unscored_n = near_n == NOT_SCORED
-    near_n[unscored_n] = normalised_similarity_to(index, query.vector_D, vectors_nD[unscored_n] @ query.vector_D)
+    similarity_n = view.similarity_N[rows_n]
+    unscored_n = similarity_n == NOT_SCORED
+    similarity_n[unscored_n] = normalised_similarity_to(index, query.vector_D, vectors_nD[unscored_n] @ query.vector_D)
     similarity_nS = normalised_similarity(index, vectors_nD @ data.proposition_vectors_ND[seeds_S].T)
     other_nS = rows_n[:, None] != seeds_S[None, :]
     near_S = normalised_similarity_to(index, query.vector_D, data.proposition_vectors_ND[seeds_S] @ query.vector_D)
     named_P = np.isin(data.passage_document_P, view.named_U).astype(np.float32)
     start_n, length_n = first_span(index, rows_n)
     columns = {
-        "nearness": near_n,
-        "log_rank": log_ranks(view.near_N, near_n),
-        "lead_in_passage": lead_in_passage(index, view.near_N, near_n, rows_n),
+        "nearness": similarity_n,
+        "log_rank": log_ranks(view.similarity_N, similarity_n),
+        "lead_in_passage": lead_in_passage(index, view.similarity_N, similarity_n, rows_n),
         "passage_score": best_of_passages(index, view.own_P, rows_n),
         "hops_score": best_of_passages(index, view.reached_P, rows_n),
         "seed_similarity": np.where(other_nS, similarity_nS, 0).max(axis=1, initial=0),
-        "seed_path_score": pair_scores(near_n, near_S, similarity_nS, shares_entity(index, rows_n, seeds_S)),
+        "seed_path_score": pair_scores(similarity_n, near_S, similarity_nS, shares_entity(index, rows_n, seeds_S)),
         "title_in_seeds": best_of_passages(index, named_by_seeds(index, seeds_S, near_S), rows_n),
         "document_named": best_of_passages(index, named_P, rows_n),
         "question_entities": entity_counts(index, rows_n, view.keywords_W),
@@ -194,34 +194,34 @@ def features_of(index: Index, query: Query, view: QuestionView, rows_n: Ints) ->
     return np.stack([columns[name] for name in FEATURES], axis=1).astype(np.float32)
 
 
-def walk_mass(index: Index, near_N: Floats, seeds_S: Ints) -> Floats:
+def walk_mass(index: Index, similarity_N: Floats, seeds_S: Ints) -> Floats:
     """√(mass ÷ largest mass) of ToPG's query-aware walk from the seeds (Eq. 3–8); 1 for the seeds themselves: float32[N]."""
-    mass_N = np.zeros(len(near_N), np.float32)
-    suggestion = suggest(index, near_N, seeds_S, SUBGRAPH_PROPOSITIONS, WALK)
+    mass_N = np.zeros(len(similarity_N), np.float32)
+    suggestion = suggest(index, similarity_N, seeds_S, SUBGRAPH_PROPOSITIONS, WALK)
     mass_N[suggestion.rows] = suggestion.root_share
     mass_N[seeds_S] = 1
     return mass_N
 
 
-def log_ranks(near_N: Floats, near_n: Floats) -> Floats:
+def log_ranks(similarity_N: Floats, similarity_n: Floats) -> Floats:
     """ln(1 + the number of propositions in the index that are more similar to the question): [n].
 
     >>> np.exp(log_ranks(np.array([.1, .9, .5, .5]), np.array([.5, .9]))).round().tolist()
     [2.0, 1.0]
     """
-    above = np.sort(near_N[near_N > near_n.min(initial=1)])
-    return np.log1p(len(above) - np.searchsorted(above, near_n, side="right"))
+    above = np.sort(similarity_N[similarity_N > similarity_n.min(initial=1)])
+    return np.log1p(len(above) - np.searchsorted(above, similarity_n, side="right"))
 
 
-def lead_in_passage(index: Index, near_N: Floats, near_n: Floats, rows_n: Ints) -> Floats:
+def lead_in_passage(index: Index, similarity_N: Floats, similarity_n: Floats, rows_n: Ints) -> Floats:
     """The candidate's similarity minus the highest similarity among the other scored propositions of its passages; 0 without any: [n]."""
     from_X, passage_X = expand_rows(index.proposition_passage_NP, rows_n)
     pair_Y, other_Y = expand_rows(index.data.passage_proposition_PN, passage_X)
     from_Y = from_X[pair_Y]
-    scored_Y = (other_Y != rows_n[from_Y]) & (near_N[other_Y] != NOT_SCORED)
+    scored_Y = (other_Y != rows_n[from_Y]) & (similarity_N[other_Y] != NOT_SCORED)
     best_n = np.full(len(rows_n), -np.inf, np.float32)
-    np.maximum.at(best_n, from_Y[scored_Y], near_N[other_Y[scored_Y]])
-    return np.where(np.isfinite(best_n), near_n - best_n, 0)
+    np.maximum.at(best_n, from_Y[scored_Y], similarity_N[other_Y[scored_Y]])
+    return np.where(np.isfinite(best_n), similarity_n - best_n, 0)
 
 
 def best_of_passages(index: Index, values_P: Floats, rows_n: Ints) -> Floats:

@@ -20,7 +20,7 @@ from graph.retrieve.hops.mode import describe_path, find_links, reach
 from graph.retrieve.learned.light import Classifier, QuestionView, judge, open_selector, view_of
 from graph.retrieve.learned.selectors import SELECTORS, Select, find_selector, further_queries, list_statements
 from graph.retrieve.parts.mentions import named_documents
-from graph.retrieve.parts.passage_scores import Scores, own_scores, score_all_propositions
+from graph.retrieve.parts.passage_scores import Scores, score_all_propositions, scores_without_words
 from graph.retrieve.parts.query import Query, RetrieveSettings, SuggestSettings
 from graph.retrieve.parts.ranking import first_passages, passages_at, top_rows, worth_in_passages, worth_of_propositions
 from graph.retrieve.parts.suggest import suggest
@@ -54,11 +54,17 @@ class Rounds:
 
 
 def run_rounds(
-    index: Index, query: Query, candidates: Ints, near_N: Floats, select: Select, count: int, settings: SuggestSettings
+    index: Index,
+    query: Query,
+    candidates: Ints,
+    similarity_N: Floats,
+    select: Select,
+    count: int,
+    settings: SuggestSettings,
 ) -> Rounds:
     """Select among `candidates`, then run rounds until the model answers, at most MAX_ROUNDS; each suggests about `count` propositions per open question."""
     rounds = Rounds([])
-    open_queries = [(query, near_N)]
+    open_queries = [(query, similarity_N)]
     try:
         pool = select(index, query, candidates)
         rounds.selected += pool.tolist()
@@ -95,9 +101,9 @@ def _explore(
     """New rows, each once: for every open question, the walk from `pool` and similarity suggest propositions, and the selector prunes them."""
     known = set(selected)
     new: dict[int, None] = {}
-    for query, near_N in open_queries:
-        suggested = suggest(index, near_N, pool, count + len(known), settings).rows
-        nearest = top_rows(near_N, count)
+    for query, similarity_N in open_queries:
+        suggested = suggest(index, similarity_N, pool, count + len(known), settings).rows
+        nearest = top_rows(similarity_N, count)
         if len(suggested):
             nearest = nearest[:NEAREST_OFFERED]
         candidates = [row for row in dict.fromkeys([*suggested.tolist(), *nearest.tolist()]) if row not in known]
@@ -135,7 +141,7 @@ def retrieve_by_selector(index: Index, query: Query, selector: Classifier, top_k
     relevance_n = judge(selector, index, query, view, rows_n)
     judged_P = worth_in_passages(index, rows_n, relevance_n.astype(np.float32))
     own_P = view.own_P + STEER * judged_P
-    links = find_links(Scores(index, query.vector_D, view.near_N, own_P))
+    links = find_links(Scores(index, query.vector_D, view.similarity_N, own_P))
     reached_P, link_to = reach(own_P, links)
     scores_P = reached_P + JUDGED_GAIN * judged_P
     rows = top_rows(scores_P, top_k)
@@ -171,19 +177,19 @@ def retrieve_local(index: Index, query: Query, settings: RetrieveSettings) -> Ev
     if query.model is None and settings.selector not in SELECTORS:
         return retrieve_by_selector(index, query, open_selector(settings.selector), settings.top_k)
     select = find_selector(settings.selector, query)
-    near_N = score_all_propositions(index, query.vector_D)
-    own_P = own_scores(index, query, near_N)
-    worth_N = worth_of_propositions(index, near_N, own_P)
+    similarity_N = score_all_propositions(index, query.vector_D)
+    own_P = scores_without_words(index, query, similarity_N)
+    worth_N = worth_of_propositions(index, similarity_N, own_P)
     seeds = top_rows(worth_N, SUGGESTED if settings.selector == "llm" else SEEDS)
     findings: tuple[Finding, ...] = ()
     if query.model is None:
         seeds = select(index, query, seeds)
-        suggestion = suggest(index, near_N, seeds, SUGGESTED, settings.suggestions)
+        suggestion = suggest(index, similarity_N, seeds, SUGGESTED, settings.suggestions)
         selected, share = suggestion.rows, suggestion.root_share
         steps = f"{len(seeds)} propositions to start from", f"{len(selected)} suggested by the walk"
         trace = Trace("local", steps)
     else:
-        rounds = run_rounds(index, query, seeds, near_N, select, SUGGESTED, settings.suggestions)
+        rounds = run_rounds(index, query, seeds, similarity_N, select, SUGGESTED, settings.suggestions)
         selected, share = np.array(rounds.selected, np.int64), np.ones(len(rounds.selected), np.float32)
         trace = Trace("local", tuple(rounds.steps), stopped=rounds.stopped)
         if rounds.answer:

@@ -19,7 +19,7 @@ from graph.index.index import Index
 from graph.index.normalised_similarity import square_of_sum, usual_cosine
 from graph.retrieve.parts.diversity import diverse_rows
 from graph.retrieve.parts.mentions import keyword_propositions, keywords_of
-from graph.retrieve.parts.passage_scores import own_scores, score_all_propositions
+from graph.retrieve.parts.passage_scores import score_all_propositions, scores_without_words
 from graph.retrieve.parts.query import Query, RetrieveSettings
 from graph.retrieve.parts.ranking import entries_in, expand_rows, first_passages, top_rows, worth_of_propositions
 from graph.store.columns.moved import ranges
@@ -136,46 +136,46 @@ STEP_LOSS = 0.1
 
 def retrieve_statements(index: Index, query: Query, settings: RetrieveSettings) -> Evidence:
     """Top k passages (or propositions), each with the path of propositions to it."""
-    near_N = score_all_propositions(index, query.vector_D)
-    worth_N = worth_of_statements(index, query, near_N)
+    similarity_N = score_all_propositions(index, query.vector_D)
+    worth_N = worth_of_statements(index, query, similarity_N)
     keywords = keywords_of(index, query.text)
-    by_keyword = keyword_propositions(index, keywords, near_N, INITIAL)
-    starts = np.union1d(by_keyword, top_rows(near_N, max(INITIAL, settings.top_k)))
-    judge = partial(judge_by_meaning, index.data.proposition_vectors_ND, near_N, worth_N, usual_cosine(index))
+    by_keyword = keyword_propositions(index, keywords, similarity_N, INITIAL)
+    starts = np.union1d(by_keyword, top_rows(similarity_N, max(INITIAL, settings.top_k)))
+    judge = partial(judge_by_meaning, index.data.proposition_vectors_ND, similarity_N, worth_N, usual_cosine(index))
     first_step = f"{len(keywords)} keywords, {len(starts)} propositions to start from"
     return rank_statements(index, query, settings, starts, worth_N, judge, first_step)
 
 
-def worth_of_statements(index: Index, query: Query, near_N: Floats) -> Floats:
+def worth_of_statements(index: Index, query: Query, similarity_N: Floats) -> Floats:
     """Each proposition's own score, the mean of its similarity and its best passage's own score: float32[N]."""
-    return worth_of_propositions(index, near_N, own_scores(index, query, near_N))
+    return worth_of_propositions(index, similarity_N, scores_without_words(index, query, similarity_N))
 
 
 def judge_by_meaning(
-    vectors_ND: Matrix, near_N: Floats, worth_N: Floats, usual: float, steps_FL: Ints, path_X: Ints, next_X: Ints
+    vectors_ND: Matrix, similarity_N: Floats, worth_N: Floats, usual: float, steps_FL: Ints, path_X: Ints, next_X: Ints
 ) -> Floats:
     """A PathScore: the mean of the extended path's score (Eq. 7) and its first proposition's own score, minus STEP_LOSS per step: [X]."""
-    scores_X = longer_path_scores(vectors_ND, near_N, usual, steps_FL, path_X, next_X)
+    scores_X = longer_path_scores(vectors_ND, similarity_N, usual, steps_FL, path_X, next_X)
     worth_X = (scores_X + worth_N[steps_FL[path_X, 0]]) / 2 - STEP_LOSS * steps_FL.shape[1]
     return np.asarray(worth_X, np.float32)
 
 
 def longer_path_scores(
-    vectors_ND: Matrix, near_N: Floats, usual: float, steps_FL: Ints, path_X: Ints, next_X: Ints
+    vectors_ND: Matrix, similarity_N: Floats, usual: float, steps_FL: Ints, path_X: Ints, next_X: Ints
 ) -> Floats:
     """The question's similarity to Σ α_i e_i, α = softmax of similarity, of each path with its next proposition (Eq. 6–7): [X].
 
     The softmax's denominator cancels out, so the sums stay unscaled and one term is added to each.
     """
-    weights_FL = np.exp(near_N[steps_FL])
+    weights_FL = np.exp(similarity_N[steps_FL])
     sum_FD = np.einsum("fl,fld->fd", weights_FL, vectors_ND[steps_FL])
-    weighted_F, total_F = (weights_FL * near_N[steps_FL]).sum(axis=1), weights_FL.sum(axis=1)
+    weighted_F, total_F = (weights_FL * similarity_N[steps_FL]).sum(axis=1), weights_FL.sum(axis=1)
     next_R, place_X = np.unique(next_X, return_inverse=True)
     overlap_X = (vectors_ND[next_R] @ sum_FD.T)[place_X, path_X]
-    weight_X = np.exp(near_N[next_X])
+    weight_X = np.exp(similarity_N[next_X])
     square_X = np.square(sum_FD).sum(axis=1)[path_X] + 2 * weight_X * overlap_X + weight_X**2
     square_X = square_of_sum(square_X, total_F[path_X] + weight_X, usual)
-    scores_X = (weighted_F[path_X] + weight_X * near_N[next_X]) / np.sqrt(square_X)
+    scores_X = (weighted_F[path_X] + weight_X * similarity_N[next_X]) / np.sqrt(square_X)
     return np.asarray(scores_X, np.float32)
 
 

@@ -27,17 +27,17 @@ PER_TOPIC = 8
 
 def retrieve_topics(index: Index, query: Query, settings: RetrieveSettings) -> Evidence:
     """Top k passages (or propositions), ranked as in `statements`, but with other starting propositions and another path score."""
-    near_N = score_all_propositions(index, query.vector_D)
+    similarity_N = score_all_propositions(index, query.vector_D)
     proposition_KN = topic_blocks(index)
     sizes_K = np.maximum(np.diff(proposition_KN.indptr), 1)
-    chosen = top_rows((proposition_KN @ near_N) / sizes_K, TOPICS)
+    chosen = top_rows((proposition_KN @ similarity_N) / sizes_K, TOPICS)
     topic, rows = expand_rows(proposition_KN, chosen)
-    order = np.lexsort((rows, -near_N[rows], topic))
+    order = np.lexsort((rows, -similarity_N[rows], topic))
     rank_in_topic = np.arange(len(order)) - np.searchsorted(topic[order], topic[order])
     by_topic = np.unique(rows[order][rank_in_topic < PER_TOPIC])
-    by_keyword = keyword_propositions(index, keywords_of(index, query.text), near_N, INITIAL)
+    by_keyword = keyword_propositions(index, keywords_of(index, query.text), similarity_N, INITIAL)
     starts = np.union1d(by_keyword, by_topic)
-    worth_N = worth_of_statements(index, query, near_N)
+    worth_N = worth_of_statements(index, query, similarity_N)
     first_step = f"{len(chosen)} topics, {len(starts)} propositions to start from"
     return rank_statements(index, query, settings, starts, worth_N, partial(judge_by_worth, worth_N), first_step)
 

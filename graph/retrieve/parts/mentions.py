@@ -119,10 +119,10 @@ def count_keywords(index: Index, entities_W: Ints) -> Floats:
     return np.asarray(named_WN.sum(axis=0), np.float32).ravel()
 
 
-def keyword_propositions(index: Index, entities_W: Ints, near_N: Floats, count: int) -> Ints:
+def keyword_propositions(index: Index, entities_W: Ints, similarity_N: Floats, count: int) -> Ints:
     """The `count` propositions with the most keywords, ties broken by similarity (Eq. 3); only propositions with a keyword."""
     keywords_N = count_keywords(index, entities_W)
-    ranked_N = np.asarray(keywords_N + (near_N.clip(-1, 1) + 1) / 4, np.float32)
+    ranked_N = np.asarray(keywords_N + (similarity_N.clip(-1, 1) + 1) / 4, np.float32)
     return top_rows(ranked_N, min(count, int((keywords_N > 0).sum())))
 
 

@@ -67,7 +67,7 @@ class OwnScores(Scores):
         """Score the passages in `rows` that have no score yet, and their propositions."""
         missing = np.unique(rows[self.own_P[rows] == NOT_SCORED])
         if len(missing):
-            near = near_of(self, missing)
+            near = with_best_proposition_at(self, missing)
             self.own_P[missing] = with_words(near, self.words_P[missing], self.scale)
             self.lift_P[missing] = self.own_P[missing] - near
 
@@ -84,11 +84,11 @@ def score_alone(index: Index, query: Query, score_all: bool = False) -> OwnScore
         return alone
     passages_P = score_passages(index, query.vector_D)
     scores_N = score_propositions(index, passages_P, query.vector_D)
-    near_P = near_scores(index, passages_P, scores_N)
-    scale = scale_of(near_P, words_P)
-    raised_P = with_words(near_P, words_P, scale)
+    similarity_P = with_best_proposition(index, passages_P, scores_N)
+    scale = scale_of(similarity_P, words_P)
+    raised_P = with_words(similarity_P, words_P, scale)
     own_P = add_names(index, raised_P, documents)
-    return OwnScores(index, query.vector_D, scores_N, own_P, raised_P - near_P, terms, named, words_P, scale)
+    return OwnScores(index, query.vector_D, scores_N, own_P, raised_P - similarity_P, terms, named, words_P, scale)
 
 
 def _score_some(
@@ -99,7 +99,7 @@ def _score_some(
     scores_N = np.full(len(data.proposition_ids), NOT_SCORED, np.float32)
     own_P = np.full(passages, NOT_SCORED, np.float32)
     sample = np.arange(0, passages, max(1, passages // SAMPLE_SIZE))
-    scale = scale_of(near_of(Scores(index, query_D, scores_N, own_P), sample), words_P[sample])
+    scale = scale_of(with_best_proposition_at(Scores(index, query_D, scores_N, own_P), sample), words_P[sample])
     alone = OwnScores(index, query_D, scores_N, own_P, np.zeros_like(own_P), terms, named, words_P, scale)
     most_words = top_rows(words_P, min(WORDED_CANDIDATES, int((words_P > scale.usual_words).sum())))
     in_named = passages_in(data.passage_document_P, [document for _, document in named])
@@ -107,15 +107,17 @@ def _score_some(
     return alone
 
 
-def near_of(scores: Scores, rows_R: Ints) -> Floats:
-    """`near_scores` of some passages: float32[R]. Adds the missing scores of their propositions to `scores`."""
+def with_best_proposition_at(scores: Scores, rows_R: Ints) -> Floats:
+    """`with_best_proposition` of some passages: float32[R]. Adds the missing scores of their propositions to `scores`."""
     data = scores.index.data
-    near_R = normalised_similarity_to(scores.index, scores.query_D, data.passage_vectors_PD[rows_R] @ scores.query_D)
+    similarity_R = normalised_similarity_to(
+        scores.index, scores.query_D, data.passage_vectors_PD[rows_R] @ scores.query_D
+    )
     place_X, proposition_X = expand_rows(data.passage_proposition_PN, rows_R)
     scores.add_propositions(proposition_X)
     best_R = np.full(len(rows_R), NOT_SCORED, np.float32)
     np.maximum.at(best_R, place_X, scores.scores_N[proposition_X])
-    return np.asarray((near_R + np.where(best_R == NOT_SCORED, near_R, best_R)) / 2, np.float32)
+    return np.asarray((similarity_R + np.where(best_R == NOT_SCORED, similarity_R, best_R)) / 2, np.float32)
 
 
 def score_passages(index: Index, query_D: Floats) -> Floats:
@@ -128,26 +130,26 @@ def score_all_propositions(index: Index, query_D: Floats) -> Floats:
     return normalised_similarity_to(index, query_D, index.data.proposition_vectors_ND @ query_D)
 
 
-def score_propositions(index: Index, near_P: Floats, query_D: Floats) -> Floats:
+def score_propositions(index: Index, similarity_P: Floats, query_D: Floats) -> Floats:
     """The question's similarity to all propositions (if more than SCAN_ALL, to some), given its similarity to every passage: float32[N]."""
     data = index.data
     if len(data.proposition_ids) <= SCAN_ALL:
         return score_all_propositions(index, query_D)
-    scores = Scores(index, query_D, np.full(len(data.proposition_ids), NOT_SCORED, np.float32), near_P)
-    scores.add_propositions(expand_rows(data.passage_proposition_PN, top_rows(near_P, SCANNED_PASSAGES))[1])
+    scores = Scores(index, query_D, np.full(len(data.proposition_ids), NOT_SCORED, np.float32), similarity_P)
+    scores.add_propositions(expand_rows(data.passage_proposition_PN, top_rows(similarity_P, SCANNED_PASSAGES))[1])
     return scores.scores_N
 
 
-def own_scores(index: Index, query: Query, scores_N: Floats) -> Floats:
+def scores_without_words(index: Index, query: Query, scores_N: Floats) -> Floats:
     """The score of each passage by similarity and names, without the question's words, given the scores of all propositions: float32[P]."""
     named = [document for _, document in named_documents(index, query.text)]
-    return add_names(index, near_scores(index, score_passages(index, query.vector_D), scores_N), named)
+    return add_names(index, with_best_proposition(index, score_passages(index, query.vector_D), scores_N), named)
 
 
-def near_scores(index: Index, near_P: Floats, scores_N: Floats) -> Floats:
+def with_best_proposition(index: Index, similarity_P: Floats, scores_N: Floats) -> Floats:
     """The mean of each passage's similarity and that of its best scored proposition; its similarity alone if it has none: float32[P]."""
-    best_P = best_in_passage(scores_N, index.data.passage_proposition_PN, near_P)
-    return np.asarray((near_P + np.where(best_P == NOT_SCORED, near_P, best_P)) / 2, np.float32)
+    best_P = best_in_passage(scores_N, index.data.passage_proposition_PN, similarity_P)
+    return np.asarray((similarity_P + np.where(best_P == NOT_SCORED, similarity_P, best_P)) / 2, np.float32)
 
 
 def add_names(index: Index, scores_P: Floats, named: list[int]) -> Floats:

@@ -102,12 +102,12 @@ def best_in_passage(scores_N: Floats, passage_proposition_PN: sp.csr_array, othe
     return best_P
 
 
-def worth_of_propositions(index: Index, near_N: Floats, own_P: Floats) -> Floats:
+def worth_of_propositions(index: Index, similarity_N: Floats, own_P: Floats) -> Floats:
     """The mean of each proposition's similarity and its best passage's score: float32[N]."""
     data = index.data
-    best_N = np.full(len(near_N), -np.inf, np.float32)
+    best_N = np.full(len(similarity_N), -np.inf, np.float32)
     np.maximum.at(best_N, data.occurrence_proposition_M, own_P[data.occurrence_passage_M])
-    return np.asarray((near_N + best_N) / 2, np.float32)
+    return np.asarray((similarity_N + best_N) / 2, np.float32)
 
 
 def worth_in_passages(index: Index, rows_R: Ints, worth_R: Floats) -> Floats:

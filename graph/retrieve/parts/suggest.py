@@ -41,13 +41,13 @@ class Suggestion:
         return np.asarray(np.sqrt(self.mass / self.mass[:1]), np.float32)
 
 
-def suggest(index: Index, near_N: Floats, known: Ints, count: int, settings: SuggestSettings) -> Suggestion:
+def suggest(index: Index, similarity_N: Floats, known: Ints, count: int, settings: SuggestSettings) -> Suggestion:
     """The `count` propositions outside `known` that a query-aware walk from `known` visits most."""
     if len(known) == 0:
         return Suggestion(np.zeros(0, np.int64), np.zeros(0, np.float32))
     rows_l = extract_subgraph(index, known)
     structure_ll = structural_transition(used_columns(index.incidence_NB[rows_l, :]))
-    attracted_l = attraction(near_N[rows_l], TEMPERATURE, THRESHOLD)
+    attracted_l = attraction(similarity_N[rows_l], TEMPERATURE, THRESHOLD)
     transition_ll = query_aware_transition(structure_ll, attracted_l, settings.structure_weight)
     seeds = np.flatnonzero(np.isin(rows_l, known))
     mass_l = personalised_pagerank(transition_ll, restart_at(seeds, len(rows_l)), settings.damping)[:, 0]

@@ -51,17 +51,17 @@ class Scale:
     usual_words: float
 
 
-def scale_of(near_P: Floats, words_P: Floats) -> Scale:
+def scale_of(similarity_P: Floats, words_P: Floats) -> Scale:
     """The scale of all passages, or of a sample of them."""
-    if len(near_P) == 0:
+    if len(similarity_P) == 0:
         return Scale(0, 0, 0)
-    middle = float(np.median(near_P))
-    above_P = near_P[near_P > middle] - middle
+    middle = float(np.median(similarity_P))
+    above_P = similarity_P[similarity_P > middle] - middle
     spread = float(np.sqrt(np.square(above_P).mean())) if len(above_P) else 0
     return Scale(middle, spread, float(np.median(words_P)))
 
 
-def with_words(near_P: Floats, words_P: Floats, scale: Scale | None = None) -> Floats:
+def with_words(similarity_P: Floats, words_P: Floats, scale: Scale | None = None) -> Floats:
     """Normalised similarity raised by words, on the scale of these passages, or on a given scale of more passages: float32[P].
 
     Similarity and BM25 are converted to nats. Similarity: z|z|/2 of z = (near − m) / s, a normal variable's negative log-likelihood with the sign of z; m is
@@ -72,14 +72,14 @@ def with_words(near_P: Floats, words_P: Floats, scale: Scale | None = None) -> F
     >>> with_words(np.array([-1, 0, 1], np.float32), np.array([0, 0, 1.5], np.float32)).tolist()
     [-1.0, 0.0, 2.0]
     """
-    scale = scale or scale_of(near_P, words_P)
+    scale = scale or scale_of(similarity_P, words_P)
     if scale.spread == 0:
-        return near_P
+        return similarity_P
     gained_P = np.maximum(words_P - scale.usual_words, 0)
-    z_P = (near_P - scale.middle) / scale.spread
+    z_P = (similarity_P - scale.middle) / scale.spread
     nats_P = z_P * np.abs(z_P) / 2 + gained_P
     combined_P = scale.middle + scale.spread * np.sign(nats_P) * np.sqrt(2 * np.abs(nats_P))
-    return np.where(gained_P > 0, combined_P, near_P).astype(np.float32)
+    return np.where(gained_P > 0, combined_P, similarity_P).astype(np.float32)
 
 
 def best_terms(index: Index, terms: list[int], passages: Ints) -> list[tuple[str, ...]]:

@@ -6,7 +6,7 @@ import pytest
 
 from graph.answer import attribution
 from graph.answer.support import MAX_CHARS, SupportChecker, can_be_checked
-from graph.answer.verifier import FEATURES, WINDOW_CHARS, Ground, claim_features, word_verifier
+from graph.answer.verifier import FEATURES, WINDOW_CHARS, Premise, claim_features, word_verifier
 from graph.text.word_forms import Words
 from graph.types import Excerpt
 
@@ -71,15 +71,15 @@ def test_a_sentence_that_cites_a_short_passage_is_judged_despite_an_overlong_one
 @pytest.mark.parametrize("words", [5_000, 50_000])
 def test_only_two_windows_of_an_overlong_sentence_are_read_for_its_features(words: int) -> None:
     text = "kelp " * (words // 2) + "Lantern Brandt Yard 1911 " + "kelp " * (words // 2)
-    ground = Ground.of([("", text)])
-    assert max(len(unit.text) for unit in ground.units) <= WINDOW_CHARS
-    assert all(text[unit.start : unit.end] == unit.text for unit in ground.units)
-    assert claim_features(SUPPORTED, ground)[SOURCE_WORDS] <= 2 * WINDOW_CHARS / len("kelp ")
+    premise = Premise.of([("", text)])
+    assert max(len(unit.text) for unit in premise.units) <= WINDOW_CHARS
+    assert all(text[unit.start : unit.end] == unit.text for unit in premise.units)
+    assert claim_features(SUPPORTED, premise)[SOURCE_WORDS] <= 2 * WINDOW_CHARS / len("kelp ")
 
 
 def test_windows_end_at_spaces_if_there_are_any() -> None:
     for text in ("Kelp dries. " * 5_000, "x" * 35_000, "a" * WINDOW_CHARS + " b", " " * 20_500 + "x", ""):
-        units = Ground.of([("", text)]).units
+        units = Premise.of([("", text)]).units
         assert "".join("".join(unit.text for unit in units).split()) == "".join(text.split())
         assert all(text[unit.start : unit.end] == unit.text for unit in units)
         assert " " not in text or all(text[unit.end : unit.end + 1] in ("", " ") for unit in units)

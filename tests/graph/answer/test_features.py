@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from graph.answer.overlap import NEAR_DISTANCE, Wording, overlaps
-from graph.answer.verifier import FEATURES, Ground, align, asides_last, best_source, claim_features, missing_words
+from graph.answer.verifier import FEATURES, Premise, align, asides_last, best_source, claim_features, missing_words
 from graph.text.bm25 import terms_of
 from graph.text.word_forms import FUNCTION_WORDS, Words, form_of
 
@@ -12,11 +12,11 @@ LANTERN = (
     "The Lantern was built by Ada Marlow in 1911 (on 14 May). She did not sell it to the Ferry Office. "
     "The tram is older than the ferry."
 )
-GROUND = Ground.of([("Lantern", LANTERN)])
+PREMISE = Premise.of([("Lantern", LANTERN)])
 
 
-def features_of(claim: str, ground: Ground = GROUND) -> dict[str, float]:
-    return dict(zip(FEATURES, claim_features(claim, ground).tolist(), strict=True))
+def features_of(claim: str, premise: Premise = PREMISE) -> dict[str, float]:
+    return dict(zip(FEATURES, claim_features(claim, premise).tolist(), strict=True))
 
 
 def test_a_verbatim_sentence_has_nothing_missing() -> None:
@@ -44,14 +44,14 @@ def test_each_kind_of_error_has_a_feature_that_detects_it(claim: str, feature: s
 
 
 def test_leaving_out_text_in_brackets_loses_no_names_and_separates_no_neighbours() -> None:
-    features = features_of("Ada is an actor.", Ground.of([("Ada", "Ada (born 14 July 1939 in Tarn) is an actor.")]))
+    features = features_of("Ada is an actor.", Premise.of([("Ada", "Ada (born 14 July 1939 in Tarn) is an actor.")]))
     assert features["names of source left out"] == 0 and features["names among their neighbours"] == 1
     assert asides_last("(born 1850) Ada") == "Ada (born 1850)"
 
 
 def test_a_pronoun_is_read_as_the_title() -> None:
-    ground = Ground.of([("Ada Marlow", "He met Anneke Roux. She sold more than 150 boats.")])
-    features = features_of("Ada Marlow sold more than 150 boats.", ground)
+    premise = Premise.of([("Ada Marlow", "He met Anneke Roux. She sold more than 150 boats.")])
+    features = features_of("Ada Marlow sold more than 150 boats.", premise)
     assert features["missing in source"] == 0 and features["names turned round"] == 0 and features["in order"] == 1
 
 
@@ -65,13 +65,13 @@ def test_a_sentence_that_refers_back_is_read_together_with_the_one_before_it() -
     text = "The Halmaren Isles are four inhabited islands near Tarn (a port). Their combined area is 375 square kilometres."
     claim = "The combined area of the four inhabited Halmaren islands is 375 square kilometres."
     features, without_pronoun = (
-        features_of(claim, Ground.of([("Isles", text)])),
-        features_of(claim, Ground.of([("", text.replace("Their", "A"))])),
+        features_of(claim, Premise.of([("Isles", text)])),
+        features_of(claim, Premise.of([("", text.replace("Their", "A"))])),
     )
     names = ("in order", "pairs kept", "numbers among their neighbours", "second sentence refers back")
     assert [features[name] for name in names] == [pytest.approx(8 / 9), pytest.approx(4 / 6), 1, 1]
     assert [without_pronoun[name] for name in names] == [pytest.approx(6 / 9), 0.5, pytest.approx(0.4), 0]
-    source = best_source(Words.of("Their combined area of islands near Tarn"), *sources_of(Ground.of([("", text)])))
+    source = best_source(Words.of("Their combined area of islands near Tarn"), *sources_of(Premise.of([("", text)])))
     assert source.words.words[source.joint] == "Their" and source.words.words[-2:] == ("a", "port")
 
 
@@ -79,30 +79,30 @@ def test_names_of_two_joined_sentences_are_neither_turned_round_nor_left_out() -
     text = "The Lantern sailed to Tarn under Bo Fink. Its owner Ada Roux lived in Quill."
     claim = "Ada Roux of Quill was the owner of the Lantern that sailed to Tarn."
     features, without_pronoun = (
-        features_of(claim, Ground.of([("", text)])),
-        features_of(claim, Ground.of([("", text.replace("Its", "The"))])),
+        features_of(claim, Premise.of([("", text)])),
+        features_of(claim, Premise.of([("", text.replace("Its", "The"))])),
     )
     assert (features["names turned round"], features["names of source left out"]) == (0, 0)
     assert without_pronoun["names turned round"] > 0.5 and without_pronoun["names of source left out"] == 2
     turned = features_of(
-        claim.replace("Lantern that sailed to Tarn", "Tarn that sailed to Lantern"), Ground.of([("", text)])
+        claim.replace("Lantern that sailed to Tarn", "Tarn that sailed to Lantern"), Premise.of([("", text)])
     )
     assert turned["names turned round"] == 1, "swapped names within one sentence are detected"
 
 
-def sources_of(ground: Ground) -> tuple[tuple[str, ...], tuple[Words, ...]]:
-    return ground.sentences, ground.words_N
+def sources_of(premise: Premise) -> tuple[tuple[str, ...], tuple[Words, ...]]:
+    return premise.sentences, premise.words_N
 
 
 def test_missing_names_and_numbers_are_returned_as_written() -> None:
-    assert missing_words("Anneke Roux sold the Lantern in 1921, in 1921.", GROUND) == ("Roux", "1921")
-    assert missing_words("Ada Marlow built it.", GROUND) == ()
+    assert missing_words("Anneke Roux sold the Lantern in 1921, in 1921.", PREMISE) == ("Roux", "1921")
+    assert missing_words("Ada Marlow built it.", PREMISE) == ()
 
 
 def test_features_are_finite_without_passages() -> None:
-    features = features_of("The Lantern was built in 1911.", Ground.of([]))
+    features = features_of("The Lantern was built in 1911.", Premise.of([]))
     assert features["share missing in passages"] == 1 and features["sentences"] == 0
-    assert np.isfinite(claim_features("", Ground.of([]))).all()
+    assert np.isfinite(claim_features("", Premise.of([]))).all()
 
 
 def test_alignment_continues_from_the_last_word() -> None:
@@ -113,7 +113,7 @@ def test_alignment_continues_from_the_last_word() -> None:
 
 def test_joined_grounds_equal_one_ground_of_all_parts() -> None:
     parts = [("A", "Ada sails."), ("B", "Bell rings. It is loud.")]
-    joined, whole = Ground.join(Ground.of([part]) for part in parts), Ground.of(parts)
+    joined, whole = Premise.join(Premise.of([part]) for part in parts), Premise.of(parts)
     assert joined == whole
 
 
@@ -162,8 +162,8 @@ def slow_overlaps(claim: str, texts: list[str]) -> tuple[float, float, float]:
 )
 def test_overlap_matches_its_definition(claim: str) -> None:
     texts = [LANTERN, "Roux sailed a tram to the ferry. Built of older trams.", ""]
-    ground = Ground.of([("", text) for text in texts])
-    assert overlaps(claim, ground.wordings) == pytest.approx(slow_overlaps(claim, texts))
+    premise = Premise.of([("", text) for text in texts])
+    assert overlaps(claim, premise.wordings) == pytest.approx(slow_overlaps(claim, texts))
     assert overlaps(claim, ()) == pytest.approx(slow_overlaps(claim, []))
 
 

@@ -23,7 +23,7 @@ from graph.answer.model_verifier import (
 )
 from graph.answer.support import SupportChecker, open_verifier
 from graph.answer.template import prompt_ids
-from graph.answer.verifier import Ground
+from graph.answer.verifier import Premise
 from graph.errors import UserError
 from graph.models.load import load_for_inference
 from graph.models.openvino_ir import is_installed
@@ -64,7 +64,7 @@ def test_the_odds_of_a_batch_are_those_of_each_prompt_alone(tiny_model: Path, mo
     assert torch_log_odds(model, tokenizer, prompts) == pytest.approx(alone, abs=1e-5)
     assert verifier.log_odds(prompts) == pytest.approx(alone, abs=1e-5)
     assert len(set(alone)) == 3
-    [probability] = verifier.judge([CLAIMS[1]], Ground.of([("Lantern", FERRY)]))
+    [probability] = verifier.judge([CLAIMS[1]], Premise.of([("Lantern", FERRY)]))
     assert probability == pytest.approx(1 / (1 + math.exp(alone[1])), abs=1e-6)
 
 
@@ -120,14 +120,14 @@ def test_text_without_spaces_is_cut() -> None:
 
 def test_a_calibration_scales_the_odds_and_sets_the_threshold(tiny_model: Path, tmp_path: Path) -> None:
     folder = shutil.copytree(tiny_model, tmp_path / "model")
-    ground = Ground.of([("Lantern", FERRY)])
+    premise = Premise.of([("Lantern", FERRY)])
     plain = verifier_in(folder)
     (folder / CALIBRATION).write_text(json.dumps({"scale": 2, "offset": 1, "threshold": 0.7}))
     open_model_verifier.cache_clear()
     scaled = verifier_in(folder)
     assert plain.calibration == Calibration() and scaled.threshold == 0.7
-    odds = -np.log(1 / plain.judge(CLAIMS[:1], ground) - 1)
-    assert scaled.judge(CLAIMS[:1], ground) == pytest.approx(1 / (1 + np.exp(-(1 + 2 * odds))), abs=1e-6)
+    odds = -np.log(1 / plain.judge(CLAIMS[:1], premise) - 1)
+    assert scaled.judge(CLAIMS[:1], premise) == pytest.approx(1 / (1 + np.exp(-(1 + 2 * odds))), abs=1e-6)
 
 
 def test_claims_that_begin_with_their_question_have_another_offset() -> None:

@@ -9,14 +9,14 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from graph.answer.overlap import Wording, overlaps
-from graph.answer.support import SupportChecker, can_be_checked, ground_of, statements_of, verifier_for
+from graph.answer.support import SupportChecker, can_be_checked, premise_of, statements_of, verifier_for
 from graph.answer.verifier import (
     FEATURES,
     HEADER,
     SECOND_STAGE,
     VERIFIER_FILE,
     WINDOW_CHARS,
-    Ground,
+    Premise,
     Readings,
     claim_features,
     save_verifier,
@@ -47,7 +47,7 @@ EXCERPTS = [Excerpt("1", "Ferry Lantern", FERRY, "a.md", 0, 9), Excerpt("2", "Co
 )
 def test_a_claim_that_the_passage_states_is_not_marked(claim: str) -> None:
     verifier = word_verifier("")
-    assert verifier.judge([claim], Ground.of([("Ferry Lantern", FERRY)]))[0] < verifier.threshold
+    assert verifier.judge([claim], Premise.of([("Ferry Lantern", FERRY)]))[0] < verifier.threshold
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_a_claim_that_the_passage_states_is_not_marked(claim: str) -> None:
 )
 def test_a_claim_that_the_passage_does_not_state_is_marked(claim: str) -> None:
     verifier = word_verifier("")
-    assert verifier.judge([claim], Ground.of([("Ferry Lantern", FERRY)]))[0] >= verifier.threshold
+    assert verifier.judge([claim], Premise.of([("Ferry Lantern", FERRY)]))[0] >= verifier.threshold
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_a_claim_that_the_passage_does_not_state_is_marked(claim: str) -> None:
 )
 def test_one_error_raises_the_probability_that_a_sentence_is_unsupported(right: str, wrong: str) -> None:
     """A sentence with one error is still seldom marked, because the threshold is set so that few supported sentences are marked."""
-    good, bad = word_verifier("").judge([right, wrong], Ground.of([("Ferry Lantern", FERRY)]))
+    good, bad = word_verifier("").judge([right, wrong], Premise.of([("Ferry Lantern", FERRY)]))
     assert bad > good + 0.1
 
 
@@ -90,12 +90,12 @@ def test_a_second_stage_is_a_weighted_sum_of_clipped_inputs() -> None:
     second = verifier.second
     assert second is not None
     claims = ["The Lantern was built in 1921 by Anneke Roux.", "word " * 400, "She never carried cattle."]
-    ground = Ground.of([("Ferry Lantern", FERRY)])
-    readings = Readings.of((claim, ground) for claim in claims)
+    premise = Premise.of([("Ferry Lantern", FERRY)])
+    readings = Readings.of((claim, premise) for claim in claims)
     inputs = second_stage_inputs(verifier.forest, readings)
-    for claim, row, probability in zip(claims, inputs.tolist(), verifier.judge(claims, ground), strict=True):
-        expected = [float(forest_logits(verifier.forest, claim_features(claim, ground)[None])[0])]
-        expected += [*overlaps(claim, ground.wordings), *claim_features(claim, ground).tolist()]
+    for claim, row, probability in zip(claims, inputs.tolist(), verifier.judge(claims, premise), strict=True):
+        expected = [float(forest_logits(verifier.forest, claim_features(claim, premise)[None])[0])]
+        expected += [*overlaps(claim, premise.wordings), *claim_features(claim, premise).tolist()]
         assert row == pytest.approx(expected)
         logit = second.bias
         for value, weight, mean, scale in zip(row, second.weight_S, second.mean_S, second.scale_S, strict=True):
@@ -136,16 +136,16 @@ def test_a_row_is_read_with_the_header_of_its_table() -> None:
     )
     for claim in right:
         probability, without = (
-            word_verifier("").judge([claim], ground_of(each))[0] for each in (lakes, replace(lakes, header=()))
+            word_verifier("").judge([claim], premise_of(each))[0] for each in (lakes, replace(lakes, header=()))
         )
         assert probability < without - 0.25
 
 
 def test_a_table_longer_than_a_window_keeps_its_header() -> None:
     rows = [f"| Quay {number} | {number} |" for number in range(WINDOW_CHARS // 10)]
-    ground = Ground.of([("Fares", "\n".join(["| Landing place | Fare |", "|---|---|", *rows]))])
-    assert ground.sentences == tuple(f"Landing place: Quay {number}; Fare: {number}" for number in range(len(rows)))
-    assert ground.text.count("landing place: ") == len(rows)
+    premise = Premise.of([("Fares", "\n".join(["| Landing place | Fare |", "|---|---|", *rows]))])
+    assert premise.sentences == tuple(f"Landing place: Quay {number}; Fare: {number}" for number in range(len(rows)))
+    assert premise.text.count("landing place: ") == len(rows)
 
 
 def test_fragments_headings_overlong_sentences_and_answers_without_passages_are_not_judged() -> None:
@@ -233,8 +233,8 @@ def test_a_verifier_read_from_its_file_gives_the_same_probabilities(tmp_path: Pa
     save_verifier(tmp_path, verifier)
     again = word_verifier(str(tmp_path))
     claims = ["Captain Renn commanded the tram.", "She never carried cattle."]
-    ground = Ground.of([("Ferry Lantern", FERRY)])
-    assert again.judge(claims, ground).tolist() == verifier.judge(claims, ground).tolist()
+    premise = Premise.of([("Ferry Lantern", FERRY)])
+    assert again.judge(claims, premise).tolist() == verifier.judge(claims, premise).tolist()
     assert again.threshold == verifier.threshold
 
 

@@ -52,9 +52,9 @@ def full_disk_message(folder: Path) -> str:
     return rf"^{re.escape(str(folder))}: no free space \([^\n;]*\)\. Expected a disk with free space\. {remedy}$"
 
 
-def edit_with_limit(folder: Path, most_bytes: int) -> str:
-    """Add a document in a process whose files may not grow beyond `most_bytes`; return the last line that it prints."""
-    call = [sys.executable, "-P", "-c", EDIT, str(folder), str(most_bytes)]
+def edit_with_limit(folder: Path, max_bytes: int) -> str:
+    """Add a document in a process whose files may not grow beyond `max_bytes`; return the last line that it prints."""
+    call = [sys.executable, "-P", "-c", EDIT, str(folder), str(max_bytes)]
     # Without PYTHONDONTWRITEBYTECODE, Python itself would leave truncated bytecode.
     environment = {"PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
     run = subprocess.run(call, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)

@@ -230,7 +230,7 @@ def test_calls_run_concurrently_in_at_most_two_waves_at_a_time() -> None:
         for readings in read_by_model(documents(), model, Prompt("", 999), Domain):
             answered += len(readings)
             assert len(read) - answered <= WAVE_CALLS * (WAVES_IN_FLIGHT - 1), "too many documents were read ahead"
-    assert answered == len(server.requests) == len(read) == 180 and 4 < server.most_running
+    assert answered == len(server.requests) == len(read) == 180 and 4 < server.max_running
 
 
 @pytest.mark.long

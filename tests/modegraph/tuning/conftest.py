@@ -32,7 +32,7 @@ QUESTIONS = [
     for number, ship in enumerate(SHIPS)
     for form, (opening, answer) in enumerate(((WHEN, YEAR), (WHERE, YARD)))
 ]
-QUICK = {"hours": 0.05, "least_test": 4, "test_share": 0.4, "learning_rate": 0.01, "epochs": 30, "passes": 1}
+QUICK = {"hours": 0.05, "min_test_questions": 4, "test_share": 0.4, "learning_rate": 0.01, "epochs": 30, "passes": 1}
 ANSWERS = {
     WHEN: ("1884 [1]", "1884 [1]", "1884 [1]", f"{YEAR} [1]", NOT_FOUND),
     WHERE: ("Tarn [1]", "Tarn [1]", "Tarn [1]", f"{YARD} [1]", NOT_FOUND),

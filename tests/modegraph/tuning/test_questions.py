@@ -31,7 +31,7 @@ from tests.modegraph.tuning.conftest import DOCUMENTS, QUESTIONS
 def split(
     folder: Path, documents: list[mg.Document], rows: list[dict[str, Any]] | None = None, **changes: Any
 ) -> SplitQuestions:
-    settings: dict[str, Any] = {"least_test": 1, "test_share": 0.4, **changes}
+    settings: dict[str, Any] = {"min_test_questions": 1, "test_share": 0.4, **changes}
     if rows is not None:
         write_jsonl(folder / "questions.jsonl", rows)
         settings["questions"] = str(folder / "questions.jsonl")
@@ -40,7 +40,7 @@ def split(
 
 @pytest.mark.long
 def test_no_document_and_no_sentence_is_in_both_parts(tmp_path: Path) -> None:
-    found = split(tmp_path, guild_documents(), least_test=15)
+    found = split(tmp_path, guild_documents(), min_test_questions=15)
     assert found.count("test") >= 15 and found.count("train") > found.count("test")
     sources = {
         part: {s for row in found.rows if row["split"] == part for s in row["gold_ids"]} for part in ("train", "test")
@@ -53,8 +53,10 @@ def test_no_document_and_no_sentence_is_in_both_parts(tmp_path: Path) -> None:
     texts = " ".join(each.text for each in guild_documents() if found.documents[each.source] == "train")
     assert not any(quote in texts for quote in quotes["test"])
     assert {row["type"] for row in found.rows} >= {"single", "unanswerable"}
-    assert split(tmp_path, guild_documents(), least_test=15) == found, "the same seed should give the same parts"
-    assert split(tmp_path, guild_documents(), least_test=15, seed=1).documents != found.documents
+    assert split(tmp_path, guild_documents(), min_test_questions=15) == found, (
+        "the same seed should give the same parts"
+    )
+    assert split(tmp_path, guild_documents(), min_test_questions=15, seed=1).documents != found.documents
 
 
 def test_copies_of_a_document_are_in_one_part(tmp_path: Path) -> None:
@@ -116,7 +118,7 @@ def test_a_teachers_questions_go_to_the_part_of_their_document_if_the_judge_agre
         return next(each for question, each in answers.items() if question in request.messages[1].content)
 
     index = mg.index(guild_documents(), tmp_path / "index").current()
-    settings = TuneSettings(least_test=1, test_share=0.4)
+    settings = TuneSettings(min_test_questions=1, test_share=0.4)
     rows = teacher_rows(index, settings, ScriptedModel(ask), ScriptedModel(answer), 60)
     contradicted = [row for row in rows if isinstance(row, Dropped) and row.why == ANOTHER_ANSWER]
     assert contradicted and any(not isinstance(row, Dropped) for row in rows)
@@ -214,7 +216,7 @@ def test_small_and_unsuitable_corpora_are_refused(
 
 def test_too_few_test_questions_are_reported(tmp_path: Path) -> None:
     with pytest.raises(mg.UserError, match="15 or more to test on"):
-        split(tmp_path, DOCUMENTS, QUESTIONS, least_test=15)
-    assert split(tmp_path, DOCUMENTS, QUESTIONS, least_test=8, test_share=0.3).count("test") == 8, (
+        split(tmp_path, DOCUMENTS, QUESTIONS, min_test_questions=15)
+    assert split(tmp_path, DOCUMENTS, QUESTIONS, min_test_questions=8, test_share=0.3).count("test") == 8, (
         "the test part should have half of the documents"
     )

@@ -42,8 +42,8 @@ from train.preference import rounds
 
 HANDBOOK = ("about-the-company", "equipment-and-data", "pay-and-pension", "travel-and-expenses")
 ORDER = ("index", "questions", "rows", "model", "baseline", "tuned")
-SHORT = ["--hours=0.05", *(f"--set={key}={QUICK[key]}" for key in ("least_test", "test_share", "passes"))]
-SHORT += ["--set=max_length_tokens=4000", "--set=most_questions=24"]
+SHORT = ["--hours=0.05", *(f"--set={key}={QUICK[key]}" for key in ("min_test_questions", "test_share", "passes"))]
+SHORT += ["--set=max_length_tokens=4000", "--set=max_questions=24"]
 CHILD = """
 import json, sys
 from pathlib import Path
@@ -276,7 +276,7 @@ def test_questions_are_made_by_rules_and_a_plan_writes_nothing(learner: Path, tm
     done = run(*words, "--json")
     assert done.exit_code == 0, done.output
     record = json.loads(done.stdout)
-    assert record["answers"]["held-out"]["tuned"]["all"]["questions"] >= QUICK["least_test"]
+    assert record["answers"]["held-out"]["tuned"]["all"]["questions"] >= QUICK["min_test_questions"]
     kinds = {row["type"] for _, row in read_jsonl(tmp_path / "out/questions/questions.jsonl")}
     assert {"single", "unanswerable"} <= kinds
     assert mg.Index(tmp_path / "out/index").settings["encoder"] == str(encoder_folder("minilm"))

@@ -43,7 +43,7 @@ def test_of_400_requests_at_a_capacity_of_8_all_are_answered_or_refused(shared_i
         ask(running.url, CAPACITY)
         at_capacity = [seconds for _ in range(3) for _, seconds in ask(running.url, CAPACITY)] if TIMED else []
         found = ask(running.url, CONCURRENT)
-        assert upstream.most_running <= CAPACITY
+        assert upstream.max_running <= CAPACITY
     served = [seconds for status, seconds in found if status == 200]
     refused = [seconds for status, seconds in found if status in (429, 503)]
     assert len(served) + len(refused) == CONCURRENT and len(served) >= CAPACITY + QUEUE

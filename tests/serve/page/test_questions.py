@@ -118,7 +118,7 @@ def test_proposals_are_corrected_and_approved_by_keyboard_and_the_file_can_be_us
     assert rows[0].text == "Who was the founder of the Marlow Yard?" and rows[0].answers == ("Ada Marlow", "Marlow")
     assert [row.text for row in rows[1:]] == [row["question"] for row in proposals[1:]]
     index = open_index(guilds.services.collections.live["index"].folder, lambda spec: HashEncoder())
-    parts = split_questions(index, TuneSettings(questions=str(tmp_path / "questions.jsonl"), least_test=1))
+    parts = split_questions(index, TuneSettings(questions=str(tmp_path / "questions.jsonl"), min_test_questions=1))
     assert not parts.left_out and {row["id"] for row in parts.rows} == {row.id for row in rows}
 
 

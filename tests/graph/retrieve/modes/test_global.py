@@ -91,8 +91,8 @@ def test_parts_hold_every_row_once_and_differ_in_size_by_at_most_one(guilds: Ind
 
 def more_similar_half(index: Index, query: Query, rows: Ints) -> Ints:
     """A selector that keeps the half of the given rows that is more similar to the query."""
-    near_n = index.data.proposition_vectors_ND[rows] @ query.vector_D
-    return rows[np.sort(np.argsort(-near_n, kind="stable")[: (len(rows) + 1) // 2])]
+    similarity_n = index.data.proposition_vectors_ND[rows] @ query.vector_D
+    return rows[np.sort(np.argsort(-similarity_n, kind="stable")[: (len(rows) + 1) // 2])]
 
 
 def test_anchors_are_collected_in_rounds_and_each_occurs_once(guilds: Index) -> None:
@@ -244,7 +244,7 @@ def test_contributions_come_best_first_and_their_calls_run_concurrently(guilds: 
 
     with chat_server(reply_slowly) as server:
         found = retrieve(guilds, QUESTION, RetrieveSettings(mode="global", top_k=4), open_openai(f"m@{server.url}"))
-        assert server.most_running > 1
+        assert server.max_running > 1
     scores = [finding.score for finding in found.findings]
     assert scores == sorted(scores, reverse=True) and set(scores) <= {0.9, 0.4} and len(scores) >= 2
     assert found.trace.model_calls == 1 + int(found.trace.steps[1].split()[0])

@@ -33,9 +33,9 @@ def test_every_hop_of_a_path_follows_a_declared_edge_or_leads_to_another_start(i
     assert near.any() and not near.diagonal().any()
     questions = ["Who founded the yard that built the Lantern?", *isles.data.proposition_texts]
     for query in isles.encode_queries(questions):
-        near_N = normalised_similarity(isles, isles.data.proposition_vectors_ND @ query)
-        found = beam_search(isles, rows, near_N)
-        starts = set(top_rows(near_N, 3).tolist())
+        similarity_N = normalised_similarity(isles, isles.data.proposition_vectors_ND @ query)
+        found = beam_search(isles, rows, similarity_N)
+        starts = set(top_rows(similarity_N, 3).tolist())
         assert any(len(path.propositions) == 3 for path in found)
         for path in found:
             assert len(set(path.propositions)) == len(path.propositions)
@@ -44,12 +44,12 @@ def test_every_hop_of_a_path_follows_a_declared_edge_or_leads_to_another_start(i
 
 
 def test_selection_by_threshold_keeps_similar_propositions_in_order_and_without_repeats(isles: Index) -> None:
-    near_N = normalised_similarity(
+    similarity_N = normalised_similarity(
         isles, isles.data.proposition_vectors_ND @ (query_D := isles.data.proposition_vectors_ND[0])
     )
-    rows = np.argsort(-near_N, kind="stable")
+    rows = np.argsort(-similarity_N, kind="stable")
     selected = select_by_threshold(isles, Query("", query_D), np.concatenate([rows, rows[:2]]))
-    assert selected.tolist() == [row for row in rows if near_N[row] >= 0.6] and 0 < len(selected) < len(rows)
+    assert selected.tolist() == [row for row in rows if similarity_N[row] >= 0.6] and 0 < len(selected) < len(rows)
     assert select_by_threshold(isles, Query("", query_D), np.array([], np.int64)).tolist() == []
 
 

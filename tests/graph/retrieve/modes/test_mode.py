@@ -216,7 +216,7 @@ def test_independent_sub_questions_overlap_in_time_and_dependent_ones_do_not(isl
 
     with chat_server(reply_slowly) as server:
         found = ask(isles, open_openai(f"m@{server.url}"))
-        assert server.most_running == 2 and len(server.requests) == 4
+        assert server.max_running == 2 and len(server.requests) == 4
     assert {"Who built the Lantern?", "Which village bakes kelp bread?"} in running
     assert running[-1] == {"Who founded the Marlow Yard?"} and len(found.findings) == 3
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from graph.build.build import build_index
 from graph.index.index import Index, open_index
 from graph.retrieve.hops.mode import retrieve_hops
-from graph.retrieve.parts.passage_scores import near_scores, score_alone, score_passages
+from graph.retrieve.parts.passage_scores import score_alone, score_passages, with_best_proposition
 from graph.retrieve.parts.query import Query, RetrieveSettings
 from graph.retrieve.parts.words import best_terms, known_terms, unnamed_terms, with_words
 from graph.retrieve.retrieve import retrieve
@@ -170,10 +170,10 @@ def test_the_lift_of_words_equals_the_gain_in_scores(log: Index) -> None:
     question = next(iter(QUESTIONS))
     query = Query(question, log.encode_queries([question])[0])
     alone = score_alone(log, query)
-    near_P = near_scores(log, score_passages(log, query.vector_D), alone.scores_N)
-    assert alone.named == [] and alone.own_P - alone.lift_P == pytest.approx(near_P, abs=1e-6)
+    similarity_P = with_best_proposition(log, score_passages(log, query.vector_D), alone.scores_N)
+    assert alone.named == [] and alone.own_P - alone.lift_P == pytest.approx(similarity_P, abs=1e-6)
     has_word: Floats = np.array(["48219" in text for text in log.data.passage_texts])
-    others = [row for row in np.flatnonzero(near_P > np.median(near_P)).tolist() if not has_word[row]]
+    others = [row for row in np.flatnonzero(similarity_P > np.median(similarity_P)).tolist() if not has_word[row]]
     assert alone.lift_P.min() >= 0 and others and alone.lift_P[has_word] > alone.lift_P[others].max()
     found = retrieve_hops(log, query, RetrieveSettings(mode="hops", top_k=20))
     last_steps = {scored.item.source: path[-1] for scored, path in zip(found.passages, found.paths, strict=True)}

@@ -56,7 +56,9 @@ class SplitQuestions:
         return sum(row["split"] == split and (bool(row["answers"]) or not answerable) for row in self.rows)
 
 
-def split_questions(index: Index, settings: TuneSettings, teacher_questions: Sequence[Row | Dropped]) -> SplitQuestions:
+def split_questions(
+    index: Index, settings: TuneSettings, teacher_questions: Sequence[Row | Dropped] = ()
+) -> SplitQuestions:
     """The questions for training and testing: the user's, or the teacher's and those made by rules; UserError for too few documents or questions."""
     text_of = {
         source: content_id(*(passage.text for passage in index.passages_of(source))) for source in index.sources()

@@ -6,8 +6,9 @@ import scipy.sparse as sp
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from benchmarks.communities import modularity
 from graph.hierarchy import similarity
-from graph.hierarchy.communities import carry_communities, find_communities, modularity
+from graph.hierarchy.communities import carry_communities, find_communities
 from graph.hierarchy.similarity import KnownGraph, edit_graph, similarity_graph
 from graph.hierarchy.summaries import choose_sentences
 from graph.models.encoder import unit_rows
